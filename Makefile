@@ -71,7 +71,7 @@ test-core: setup ## the training core, with hydra, mlflow, dgl and everything el
 wheel-smoke: setup ## the wheel, installed into a new environment and used outside of this checkout (minutes)
 	$(BIN)/python tests/wheel/smoke.py
 
-lint: setup ## style, types and the direction of imports
+lint: setup ## style, types, the direction of imports, plain English
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
@@ -79,6 +79,7 @@ lint: setup ## style, types and the direction of imports
 	MYPYPATH=docs/hooks $(BIN)/mypy --explicit-package-bases docs/hooks/*.py
 	$(BIN)/mypy --explicit-package-bases torture
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python benchmarks/english.py
 
 bench: setup ## speed and memory against peers, into benchmarks/results/*.json
 	$(BIN)/python -m benchmarks

@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 FOLDERS = ("gnnexp", "conf", "sweeps", "docs", "examples", "benchmarks")
-SKIPPED = ("docs/results/", "CHANGELOG.md")  # generated pages; the history of earlier versions
+SKIPPED = ("docs/results/", "CHANGELOG.md", "benchmarks/english.py")  # generated pages; earlier versions; this list
 MOST_WORDS = 30
 UNWANTED = {
     "told": "said, given", "anew": "again", "beside": "next to, compared with", "how-manieth": "0-based index",
@@ -26,7 +26,7 @@ UNWANTED = {
 }
 _UNWANTED = re.compile(r"\b(" + "|".join(sorted(UNWANTED, key=len, reverse=True)) + r")\b", re.IGNORECASE)
 _END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[A-Z`\"'(\d*_\[])|[.!?:;]\s*$")
-_CODE = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|“[^”]*”|\{[^{}]*\}|\]\([^)]*\)|\S*[/=_]\S*|https?://\S+")
+_CODE = re.compile(r"<[^<>]+>|``.*?``|`[^`]*`|\"[^\"]*\"|“[^”]*”|\{[^{}]*\}|\]\([^)]*\)|\S*[/=_]\S*|https?://\S+")
 # What begins a passage: an entry of a list, of a docstring's section, or a section's name.
 _ENTRY = re.compile(r"([-*#>]|\d+\.)\s|[\w`*]+(, [\w`*]+)*: |(Args|Attributes|Returns|Raises|Yields):$")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
@@ -40,8 +40,12 @@ def passages(file: Path) -> Iterator[Passage]:
     if file.suffix == ".py":
         yield from _of_program(text)
     elif file.suffix in (".yaml", ".yml"):
-        yield from _of_comments((number, line.partition("#")[2]) for number, line in enumerate(text.split("\n"), 1)
-                                if re.match(r"\s*#|.*\s#\s", line))
+        found = [(number, line.partition("#")) for number, line in enumerate(text.split("\n"), 1)
+                 if re.match(r"\s*#|.*\s#\s", line)]
+        # What explains one key, behind it or as `# links.h2d: …`, is a passage of its own.
+        of_keys = {number for number, (key, _, comment) in found if key.strip() or re.match(r" \w+\.\w+: ", comment)}
+        yield from _of_comments((number, comment) for number, (_, _, comment) in found if number not in of_keys)
+        yield from ((number, comment) for number, (_, _, comment) in found if number in of_keys)
     else:
         yield from _of_markdown(text)
 

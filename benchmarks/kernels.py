@@ -31,7 +31,7 @@ from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.graph.block import Block
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.backend_numba import NumbaBackend
-from gnnexp.tasks.products import products
+from gnnexp.tasks.decoders import products
 
 SLOPE = 0.2
 Step = Callable[[], None]
@@ -160,7 +160,7 @@ def _sum(block: Block, width: int) -> tuple[Step, Step]:
 
 
 def _mean(block: Block, width: int) -> tuple[Step, Step]:
-    """The transpose is part of a sampled block's price: both sides make it anew every time."""
+    """The transpose is a part of the cost of a sampled block: both sides make it again every time."""
     import dgl
 
     backend, x = NumbaBackend(), torch.randn(block.num_src, width)

@@ -1,9 +1,9 @@
-"""Model averaging beside data parallelism: epochs in turn, medians, ratios; and what a rank has in memory.
+"""Model averaging compared with data parallelism: epochs in turn, medians, ratios, and the memory of a rank.
 
-Two ranks, the same sampler, batches of the same size: data parallelism over the whole mapped graph, as many parts as
-ranks (p = q), and four times as many (p = 4q), where a rank loads the next part while it trains one, or holds them all
-(`held_parts.py`). A part knows fewer neighbours of its halo than the graph does, so fewer edges are sampled: ratios are
-also of seconds per computed edge.
+All cases have two ranks, the same sampler and batches of the same size. Data parallelism reads the whole mapped graph.
+Model averaging has as many parts as ranks (p = q), or four times as many (p = 4q). With more parts than ranks, a rank
+loads the next part while it trains one, or (`held_parts.py`) holds all of its parts. A part has fewer neighbours of its
+halo than the graph has, so fewer edges are sampled. Therefore the ratios are also given per computed edge.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def ratio(values: Mapping[str, Sequence[float]], one: str, other: str) -> float:
 
 
 def memory(answers: Answers) -> dict[str, int]:
-    """Of the rank that has most: what its process took beyond its start, beside what it holds of the graph."""
+    """Memory of the rank that has most: its peak beyond the start of the process, and its bytes of the graph."""
     return {
         "peak_beyond_start_bytes": max(answer["peak_bytes"] - answer["started_bytes"] for answer in answers),
         "started_bytes": max(answer["started_bytes"] for answer in answers),

@@ -1,6 +1,7 @@
-"""Offloaded epochs beside those in memory: the four systems of HongTu in turn, medians, ratios.
+"""Offloaded epochs compared with those in memory: the four systems of HongTu in turn, medians, ratios.
 
-Two ranks, 8 chunks each. The device tier is emulated: a crossing is a copy in RAM, an exchange goes through sockets.
+Two ranks, 8 chunks each. The device tier is emulated: a copy to the device is a copy in RAM, and an exchange goes
+through sockets.
 """
 
 from __future__ import annotations

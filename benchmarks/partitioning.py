@@ -1,12 +1,17 @@
 """Quality of partitions on real graphs, by every definition that is in use, and what they took.
 
-Replication is counted with one home per vertex and all its neighbours there (`replication_full`; of a vertex-cut vertex
-the home is the part with most of its edges), as the published artifact of SDT-GNN counts it (`replication_artifact`;
-there the home is the part of the last streamed in-edge), and as papers on vertex-cuts do (`replication_cut`).
-A partition whose largest part has more than twice the mean of vertices, or in a vertex-cut of edges, has collapsed: it
-is marked, and never compared. Edges of vertex partitions are as their rules leave them: see their balance.
+Replication is counted in three ways:
 
-`--alpha` asks instead what SPRING's volume cap decides, which the paper leaves open: counts only.
+- `replication_full`: one home per vertex, with all its neighbours. In a vertex-cut the home is the part with most of
+  the vertex's edges.
+- `replication_artifact`: as the published artifact of SDT-GNN counts. The home is the part of the last
+  streamed in-edge.
+- `replication_cut`: as papers on vertex-cuts count.
+
+A partition has collapsed if its largest part has more than twice the mean of the vertices, or, in a vertex-cut, of the
+edges. It is marked, and never compared. Vertex partitioners do not all balance edges: see the balance of edges.
+
+`--alpha` varies SPRING's volume cap instead, which the paper leaves open, and prints counts only.
 """
 
 from __future__ import annotations

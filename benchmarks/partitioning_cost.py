@@ -1,11 +1,12 @@
 """What partitioners cost: seconds, memory, edges per second of every pass, and what the cost buys in copies.
 
-Every measurement has a process of its own, so that its peak of memory is its own too; rounds are interleaved. Kernels
-are compiled and the edges are in the page cache before. Rules on streams read a file of int32 pairs by destination,
-METIS and restream the mapped CSC, whose pages count in the resident set: its anonymous part is told beside it.
+Every measurement has its own process, and therefore its own peak of memory. Rounds are interleaved. Kernels are
+compiled, and the edges are in the page cache, before a measurement starts. Streaming partitioners read a file of int32
+pairs by destination. METIS and restream read the mapped CSC, whose pages count in the resident set. So the anonymous
+part of the resident set is printed, too.
 
-2PS-L's passes are degrees, clustering and two that place edges; in the pass after them vertex-cuts choose homes for
-vertices, which is ours. So times are compared without homes: nobody's rival pays for what its paper does not ask.
+2PS-L has passes for degrees and clustering, and two that place edges. In a later pass vertex-cuts choose homes for
+vertices; that pass is ours. So times are compared without homes: no rival is charged for what its paper does not ask.
 An edge rate is that of one pass over all edges, reading included; 2PS-L's is that of its slowest pass.
 `--scale 1` (2.4 M vertices, 124 M directed edges) takes METIS 14 GB.
 """

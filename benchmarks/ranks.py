@@ -1,4 +1,4 @@
-"""Living processes of one or more ranks that do something whenever they are told to."""
+"""Long-lived processes of one or more ranks that carry out one command after another."""
 
 from __future__ import annotations
 

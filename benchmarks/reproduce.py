@@ -96,7 +96,7 @@ def keep_records(paper: str, folder: Path = Path(), file: Path | None = None) ->
 
 
 def _read_by_report(report: Mapping[str, Any]) -> Iterator[str]:
-    """Parts of an epoch's record, beside its metrics, that a report reads."""
+    """Parts of an epoch's record that a report reads, in addition to its metrics."""
     if any(figure["draw"] == "range" for figure in report.get("figures") or ()):
         yield "ranks"
     if "query" in report:
@@ -115,10 +115,10 @@ def _gnnexp(*words: str) -> int:
 
 
 def _index() -> Iterator[str]:
-    """A line per sweep: what it is, when and where it was run, what it took."""
+    """One line for each sweep: its description, its runs, their minutes, date and machine."""
     yield "# Results\n"
     yield ("Every published table and figure in its small variant, made by `make reproduce-small`; "
-           f"what the papers claim, and what of it holds: {', '.join(_claims())}. Records of all runs: "
+           f"the papers' claims and their verdicts: {', '.join(_claims())}. Records of all runs: "
            "`sweeps/<paper>/records.parquet`, which `gnnexp report NAME` and `gnnexp claims` read; "
            "`gnnexp import PAPER` brings them into `runs/`.\n")
     yield "| sweep | what | runs | failed | minutes | date | version | machine |"

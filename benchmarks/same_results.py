@@ -52,7 +52,8 @@ def digest(value):
     if isinstance(value, dict):
         return {key: digest(inner) for key, inner in sorted(value.items())}
     if hasattr(value, "__dataclass_fields__"):
-        return {key: digest(getattr(value, key)) for key in value.__dataclass_fields__}
+        # A field that only one of the two versions has is None there.
+        return {key: digest(inner) for key in value.__dataclass_fields__ if (inner := getattr(value, key)) is not None}
     return repr(value)
 found = {}
 for line in json.loads(sys.argv[1]):

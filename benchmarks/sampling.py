@@ -2,8 +2,9 @@
 
 Ours: `threads` batches in flight by as many threads. DGL: one batch at a time by `threads` OpenMP threads, on an int64
 graph (its fused sampler corrupts int32 ones). Each number of threads has a process of its own, with huge pages for both
-sides. A round measures ours, DGL's NeighborSampler (fused=True, its default) and sample_neighbors + to_block one after
-the other on the same seeds; the ratios are medians over rounds of the ratio within a round.
+sides. A round measures three samplers one after the other on the same seeds. These are ours, DGL's NeighborSampler
+(fused=True, its default), and its two calls `sample_neighbors` and `to_block` in sequence. A ratio is the median over
+rounds of the ratio within a round.
 
     python benchmarks/sampling.py                                   dcsbm products_like, as in the issue
     python benchmarks/sampling.py --dataset rmat --shape products_like --name sampling_rmat

@@ -21,10 +21,10 @@ MODELS = {"gcn": ["model=gcn"], "gat": ["model=gat", "model.heads=4"]}
 
 
 def arguments(description: str | None, name: str, graphs: Iterable[str]) -> argparse.ArgumentParser:
-    """What these benchmarks can be told; without any of it they take all of `graphs` and of `MODELS`."""
+    """The arguments of these benchmarks. By default, they run all of `graphs` and of `MODELS`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of all graphs, beside their own")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the scale of every graph")
     parser.add_argument("--graphs", nargs="*", default=list(graphs))
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--name", default=name)

@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--num-nodes", type=int, default=100_000)
     parser.add_argument("--num-edges", type=int, default=6_000_000)
     parser.add_argument("--communities", type=int, default=64)
-    parser.add_argument("--train-every", type=int, default=4, help="every how-manieth community has training vertices")
+    parser.add_argument("--train-every", type=int, default=4, help="one community in so many has training vertices")
     parser.add_argument("--sparsest", type=float, default=1 / 32, help="share of its edges that the last one keeps")
     parser.add_argument("--train", type=int, default=5_000, help="training vertices")
     chosen = parser.parse_args()

@@ -1,8 +1,8 @@
 """SPRING on a stream of edges larger than memory: edges per second of every pass, and what the process took.
 
-The edges of a synthetic shape (papers_like: 111 M vertices, 1.6 G directed edges) are written to a file of int32 pairs
-by destination, 8 bytes each, then streamed from it: degrees, clustering, merging, assignment.
-`--scale 1` needs 14 GB of disk for the file and as much beside it while it is made.
+The edges have a synthetic shape (papers_like: 111 M vertices, 1.6 G directed edges). They are written to a file of
+int32 pairs by destination, 8 bytes each. Then four passes read the file: degrees, clustering, merging, assignment.
+`--scale 1` needs 14 GB of disk for the file, and another 14 GB while the file is made.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""This checkout beside an earlier commit: `python benchmarks/versions.py --base COMMIT`.
+"""This checkout compared with an earlier commit: `python benchmarks/versions.py --base COMMIT`.
 
-Both train the same cases on the same graphs and partitions, in processes of their own that live through all pairs.
-They take turns of some epochs, and who begins changes from pair to pair. A case's figure is the median over pairs of
-(seconds here) / (seconds there), with its 95 % interval by order statistics (of 6 pairs or more). The losses must be
-equal to the bit.
+Both train the same cases on the same graphs and partitions, in processes of their own that live through all pairs. They
+take turns of some epochs, and the side that begins changes from pair to pair. The result of a case is the median over
+pairs of (seconds here) / (seconds there), with its 95 % interval by order statistics (of 6 pairs or more). The losses
+must be equal to the bit.
 """
 
 from __future__ import annotations

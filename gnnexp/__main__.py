@@ -11,12 +11,12 @@ from gnnexp.cli.main import run_command
 def main() -> int:
     """Run the command line; returns the exit code.
 
-    Ctrl-C raises an exception while a command runs. After the command it ends the process at once: the interpreter's
-    own clean-up has nothing that is worth a traceback.
+    While a command runs, Ctrl-C raises an exception. After the command, Ctrl-C ends the process at once, without a
+    traceback from the interpreter's clean-up.
     """
     try:
         return run_command(sys.argv[1:])
-    except KeyboardInterrupt:  # a second Ctrl-C, while the first is answered
+    except KeyboardInterrupt:  # a second Ctrl-C, while the first one is handled
         return 128 + signal.SIGINT
     finally:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

@@ -1,7 +1,7 @@
-"""The last lines of a SLURM job script: `python -m gnnexp.after_job RUN_DIR CODE MAX_REQUEUES`.
+"""The last command of a SLURM job script: `python -m gnnexp.after_job RUN_DIR CODE MAX_REQUEUES`.
 
-The tasks are over, and the script still runs on the first node of the allocation: the one place that always knows, who-
-ever submitted the job and whether anybody waits for it, that ranks were told to stop, or which of them failed.
+The tasks have ended, and the script still runs on the first node of the allocation. Only this process always knows
+which ranks failed, and whether SLURM announced the end of the allocation: there may be no launcher that waits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gnnexp.record.ending import deliver, end_attempt
 
 
 def main(arguments: list[str]) -> int:
-    """Decide what becomes of the run; returns the job's exit code."""
+    """Requeue the job, or end the attempt of the run; returns the exit code of the job."""
     run_dir, code, max_requeues, token = Path(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3:]
     if not is_of_run(run_dir, token[0] if token else ""):
-        print(f"gnnexp: {run_dir} is no longer this job's: it stays as it is", file=sys.stderr)
+        print(f"gnnexp: {run_dir} is no longer this job's, so it is left unchanged", file=sys.stderr)
         return code or 1
     config = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))["config"]
     hardware, job_id = hardware_of(config), own_job_id()
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     if cause and refusal is not None:
         said = f"{outcome.reason or 'the time of the job is over'}; it could not be put back into the queue: {refusal}"
         outcome = Outcome(1, "failed", said, said, outcome.kind or "interrupted", outcome.memory)
-    if hardware.detach:  # nobody follows
+    if hardware.detach:  # no launcher waits for the job
         outcome = end_attempt(run_dir, outcome, job_id)
         deliver(run_dir, tracker_of(config))
     note(run_dir, JOB_OVER, job=job_id, state=state)
@@ -49,13 +49,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _put_back(run_dir: Path, job_id: str, cause: str, outcome: Outcome) -> RunError | None:
-    """Put the job into the queue again; returns why SLURM does not."""
+    """Put the job into the queue again; returns SLURM's error if it refuses, else None."""
     reason = outcome.reason if cause == "failure" else "the time of the job is over"
     note(run_dir, "requeue", cause=cause, reason=reason, job=job_id)
     print(f"gnnexp: {reason}: the job goes back into the queue", flush=True)
     status = run_dir / "status"
     kept = [(file, file.read_bytes()) for file in status.glob("rank_*.json")]
-    for file, _ in kept:  # nobody shall take them for words of the next attempt
+    for file, _ in kept:  # so that they are not read as statuses of the next attempt
         file.unlink()
     try:
         requeue(job_id)
@@ -68,13 +68,13 @@ def _put_back(run_dir: Path, job_id: str, cause: str, outcome: Outcome) -> RunEr
 
 
 def own_job_id() -> str:
-    """Of this job; of an array, with the task's number."""
+    """The id of this job; in an array, with the number of the task."""
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if array else os.environ["SLURM_JOB_ID"]
 
 
 def _goes_on(run_dir: Path, hardware: HardwareConfig, outcome: Outcome, max_requeues: int) -> str:
-    """Why the run is to be started again, `time` or `failure`; empty if it is not."""
+    """The reason to start the run again, `time` or `failure`; empty if it ends here."""
     if any(status.state == "stopped" and status.reason == "SIGUSR2" for status in read_statuses(run_dir)):
         return "time" if requeues(run_dir, "time") < max_requeues else ""
     return "failure" if outcome.may_be_repeated and restarts_spent(run_dir) < hardware.max_restarts else ""

@@ -1,6 +1,6 @@
-"""What every rank of `gnnexp calibrate` executes: `python -m gnnexp.calibration FOLDER`, started as a run's ranks are.
+"""The program of every rank of `gnnexp calibrate`: `python -m gnnexp.calibration FOLDER`; launchers start the ranks.
 
-Reads `calibration.json` there and, on rank 0, writes `figures.json`: every rank's repetitions by figure.
+It reads `FOLDER/calibration.json`. Rank 0 writes `FOLDER/figures.json`: for each figure the repetitions of every rank.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from gnnexp.comm.environment import Environment
 from gnnexp.training.rank import as_rank
 from gnnexp.worker import preload
 
-if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
+if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.graph.graph import Graph
     from gnnexp.job import Job
-    from gnnexp.planning.bench import Bench
+    from gnnexp.planning.probes import Bench
     from gnnexp.record.heartbeat import Heartbeat
 
-__all__ = ["FIGURES", "REQUEST", "calibrate", "main", "preload"]  # what ranks of a run need, these need too
+# `preload` loads the same modules as for the ranks of a run.
+__all__ = ["FIGURES", "REQUEST", "calibrate", "main", "preload"]
 REQUEST, FIGURES = "calibration.json", "figures.json"
 
 
 def calibrate(folder: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
-    """Measure on this rank, with all others; nobody can ask it to stop, so nobody is named."""
+    """Measure on this rank together with all others. Returns an empty text, because a calibration is never stopped."""
     from gnnexp.comm.communicator import connect
     from gnnexp.experiment.build import experiment_of
     from gnnexp.graph.storage.format import open_graph
-    from gnnexp.planning.steps import step
+    from gnnexp.planning.probes import step
     from gnnexp.record.records import write_json
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
@@ -47,7 +48,7 @@ def calibrate(folder: Path, environment: Environment, started: list[Job], heartb
 
 
 def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]]:
-    """What this device has to offer, by the name of the figure; `d2d` is what devices of a host exchange."""
+    """Functions that measure this device, by the name of the figure; `d2d` measures exchange between devices."""
     from gnnexp.planning import probes as own
 
     found: dict[str, Callable[[], list[float]]] = {
@@ -69,7 +70,7 @@ def _bench(
     from gnnexp.comm.communicator import Communicator
     from gnnexp.experiment.build import hardware_of
     from gnnexp.measure.phases import PhaseTimer
-    from gnnexp.planning.bench import Bench, Extent, on_gpu
+    from gnnexp.planning.probes import Bench, Extent, on_gpu
     from gnnexp.training.assemble import choose_device, set_threads
 
     hardware = hardware_of(request["config"])
@@ -82,14 +83,14 @@ def _bench(
     if device.type == "cuda" and not request["quick"]:
         sharing = -(-environment.local_ranks // torch.cuda.device_count())
         free_bytes, _ = torch.cuda.mem_get_info(device)
-        comm.barrier()  # nobody takes memory before all have looked
+        comm.barrier()  # no rank allocates memory before all ranks have read the free memory
         extent = on_gpu(extent, free_bytes // sharing)
     facts = {"threads": threads, "backend": backend, "device": device.type, "extent": asdict(extent)}
     return Bench(extent, comm, device), facts
 
 
 def main() -> int:
-    """One rank; returns the exit code."""
+    """Run one rank; returns the exit code."""
     return as_rank(calibrate)
 
 

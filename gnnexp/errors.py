@@ -1,19 +1,20 @@
-"""What can go wrong for a user, and how it is said: key, value, what is allowed, and the fix."""
+"""Errors for users. A problem names the key, the value, the allowed values and the fix."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake of a user, with all that is needed to fix it.
+    """One mistake of a user, with the information that is needed to fix it.
 
     Attributes:
-        key: config key (`sampler.fanouts`) or file path that is wrong.
-        value: what was found there.
-        allowed: what would have been right.
+        key: config key (`sampler.fanouts`) or file path.
+        value: value that is wrong.
+        allowed: allowed values.
         fix: what to type or do instead.
     """
 
@@ -27,13 +28,13 @@ class Problem:
 
 
 class GnnexpError(Exception):
-    """Base of every error that is meant for a user; `exit_code` is what the command line returns."""
+    """Base class of all errors for users; the command line returns `exit_code`."""
 
     exit_code = 1
 
 
 class ProblemsError(GnnexpError):
-    """Several problems found before any work started, reported together (exit code 2)."""
+    """Problems that were found before work started, reported together (exit code 2)."""
 
     exit_code = 2
     kind = "problem"
@@ -45,7 +46,7 @@ class ProblemsError(GnnexpError):
 
     @classmethod
     def raise_all(cls, problems: Sequence[Problem]) -> None:
-        """Raise one error of all problems, if there are any."""
+        """Raise one error with all `problems` if there are any."""
         if problems:
             raise cls(problems)
 
@@ -54,19 +55,19 @@ class ProblemsError(GnnexpError):
 
 
 class ConfigError(ProblemsError):
-    """The configuration cannot be run as it is."""
+    """The configuration cannot be run."""
 
     kind = "configuration problem"
 
 
 class DataError(ProblemsError):
-    """A file or a dataset cannot be used as it is."""
+    """A file or a dataset cannot be used."""
 
     kind = "data problem"
 
 
 def unique(problems: Iterable[Problem]) -> list[Problem]:
-    """`problems` in their order, each once."""
+    """`problems` in the same order, without repetitions."""
     kept: list[Problem] = []
     for problem in problems:
         if problem not in kept:
@@ -75,8 +76,40 @@ def unique(problems: Iterable[Problem]) -> list[Problem]:
 
 
 class RunError(GnnexpError):
-    """A run was started and failed; the message names the rank and the cause (exit code 1)."""
+    """A started run failed; the message names the rank and the cause (exit code 1)."""
 
 
 class DivergedError(RunError):
-    """The loss is not finite: the same run would end so again."""
+    """The loss is not finite: the same run would fail again."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Findings:
+    """Data problems of several steps, collected so that they are raised together.
+
+    Attributes:
+        problems: problems found so far.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def attempt(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """What `step` returns for these arguments, or None if it found problems."""
+        try:
+            return step(*args, **kwargs)
+        except DataError as error:
+            self.problems += error.problems
+            return None
+
+    def raise_all(self) -> None:
+        """Raise the collected problems, if there are any.
+
+        Raises:
+            DataError: at least one step found problems; it contains all of them.
+        """
+        if self.problems:
+            raise DataError(unique(self.problems))

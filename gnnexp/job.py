@@ -1,4 +1,4 @@
-"""What one rank needs: the parts of a run, put together by the worker, used by the paradigm."""
+"""The components of a run on one rank; the worker assembles them, and the paradigm uses them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 class Once:
-    """What is worked out once on a rank: the trainer that measures memory and the one that trains share it."""
+    """Values that a rank computes once: the trainer that measures memory and the trainer that trains share them."""
 
     def __init__(self) -> None:
         self._made: dict[str, object] = {}
 
     def of(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` gave when this name was first asked for."""
+        """The result of `make` from the first call with this name."""
         if name not in self._made:
             self._made[name] = make()
         return cast("T", self._made[name])
@@ -41,23 +41,24 @@ class Once:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The parts of a run on one rank.
+    """The components of a run on one rank.
 
     Attributes:
-        experiment: what every configuration group chose.
-        plan: what the paradigm wants of it on this graph.
+        experiment: choices of all configuration groups.
+        plan: plan of the paradigm for this experiment and graph.
         shard: this rank's share of the graph.
         comm: collectives of all ranks.
         group_comm: collectives of the ranks that share the parts of one partition (all ranks, or a group of them).
-        batch_comm: the same ranks, for the preparation of batches: host tensors, beside what training exchanges.
-        timer: phases.
-        sampler, store, model, task: the components, set up.
-        device: where the model lives.
-        tier: what chunked work puts on it.
+        batch_comm: collectives of the same ranks for host tensors, which prepare batches while training exchanges rows.
+        timer: time of each phase.
+        sampler, store, model, task: components after their `setup`.
+        device: device of the model.
+        tier: the device tier (real or emulated) that chunked work copies into.
         directory: the run directory.
-        facts: what was chosen for the user and why (device, backend, threads); recorded.
-        parts: of the graph, where ranks work on these; sampler and store are then not set up, each part has its own.
-        once: what trainers share.
+        facts: automatic choices and their reasons (device, backend, threads); recorded.
+        parts: parts of the graph if ranks train on parts, else None. Sampler and store are then not set up, because
+            each part has its own.
+        once: values that the trainers share.
     """
 
     experiment: Experiment
@@ -80,7 +81,7 @@ class Job:
 
     @property
     def trained_rows(self) -> TrainableStore | None:
-        """The feature store, where its rows are trained."""
+        """The feature store if its rows are trained, else None."""
         return self.store if isinstance(self.store, TrainableStore) and self.parts is None else None
 
     @property

@@ -1,7 +1,7 @@
-"""What every rank executes: `python -m gnnexp.worker RUN_DIR`, started by any launcher.
+"""The program of every rank: `python -m gnnexp.worker RUN_DIR`; any launcher starts it.
 
-Reads `RUN_DIR/job.json`, trains, and says how it went in `RUN_DIR/status/rank_<r>.json`. Nothing here knows who started
-it: the environment says which rank this is (torchrun's variables), the run directory holds everything else.
+It reads `RUN_DIR/job.json`, trains, and writes its result to `RUN_DIR/status/rank_<r>.json`. It does not depend on the
+launcher: environment variables (torchrun's) give the rank, and the run directory has all other data.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING
 
 from gnnexp.training.rank import as_rank
 
-if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
+if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.comm.environment import Environment
     from gnnexp.job import Job
     from gnnexp.record.heartbeat import Heartbeat
 
-# What a rank tells of its failure with must be there when memory is not.
+# A rank needs these modules to report a failure, also if no memory is left to import them.
 PRELOADED = ("torch._dynamo", "gnnexp.training.train", "gnnexp.training.assemble", "gnnexp.training.result",
              "gnnexp.record.heartbeat", "gnnexp.record.failure")
 
 
 def main() -> int:
-    """Run one rank; returns the exit code: 0 finished or stopped when asked to, 2 user's mistake, 1 failed."""
+    """Run one rank; returns the exit code: 0 if it finished or was stopped, 2 for a user's mistake, 1 if it failed."""
     return as_rank(_run)
 
 
 def preload() -> None:
-    """Load what every rank needs, before ranks are forked; no thread may be started (`gnnexp.launchers.starter`).
+    """Load the modules of every rank before ranks are forked; starts no threads (`gnnexp.launchers.starter`).
 
-    torch imports its compiler when the first optimiser is made, numba its typing rules when the first kernel is called:
-    half of all loading.
+    torch imports its compiler when the first optimiser is made, and numba its typing rules when the first kernel is
+    called. Both together take half of the total loading time.
     """
     for name in PRELOADED:
         import_module(name)
@@ -45,7 +45,7 @@ def preload() -> None:
 
 
 def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
-    """Empty if the run is over; else who asked it to stop."""
+    """Train; returns who asked the run to stop, empty if it is finished."""
     from gnnexp.experiment.build import experiment_of
     from gnnexp.experiment.plan import GraphFacts
     from gnnexp.provenance.code import code_of_config
@@ -57,9 +57,9 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     request = json.loads((run_dir / "job.json").read_text())
     partition, presample, parts = (None if request.get(name) is None else Path(request[name])
                                    for name in ("partition", "presample", "parts"))
-    facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote none
+    facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote no facts
     artifacts = Artifacts(Path(request["graph"]), partition, presample, parts, facts, request.get("plan", ""))
-    code = code_of_config(request["config"])  # before its modules are imported: a later edit is not executed
+    code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
     job = assemble(experiment_of(request["config"]), artifacts, run_dir, environment)
     started.append(job)
     heartbeat.watch(job.timer)

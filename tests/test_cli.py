@@ -245,7 +245,7 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     first, second = (str(path) for path in sorted((workplace / "runs" / "seeds").iterdir())[::3])
     capsys.readouterr()
     assert run_command(["report", "compare", first, second, "--csv"]) == 0
-    assert capsys.readouterr().out.startswith("One of the runs has no time of an epoch."), "they only pretend"
+    assert capsys.readouterr().out.startswith("One of the runs has no epoch time."), "they only pretend"
     assert "setting,seed,0,1" in (workplace / "reports" / "compare" / "compare.csv").read_text()
     (workplace / "odd.yaml").write_text(SWEEP.replace("[system]", "[sytem]"))
     assert run_command(["sweep", "odd.yaml"]) == 2

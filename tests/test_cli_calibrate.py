@@ -11,7 +11,7 @@ import yaml
 from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
 from gnnexp.planning.figures import UNITS
-from gnnexp.planning.profiles import machine_named
+from gnnexp.planning.machine import machine_named
 
 ON_CPU = ["calibrate", "hardware.workers=2", "hardware.threads=1", "hardware.device=cpu", "--quick"]
 

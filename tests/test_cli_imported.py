@@ -13,7 +13,7 @@ import pytest
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
-from gnnexp.cli.tracking import tracker_node, tracker_of
+from gnnexp.cli.page import tracker_node, tracker_of
 from gnnexp.record.archive import pack
 from gnnexp.record.importing import unpack
 from gnnexp.record.runs import find_runs
@@ -51,7 +51,7 @@ def test_a_sweep_takes_an_imported_run_only_when_it_is_told_to(
     capsys.readouterr()
     assert run_command(["sweep", "seeds.yaml", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "1 runs, 0 finished before, 0 to go on with" in said and "imported from gift.tar.xz" in said
+    assert "1 runs, 0 finished before, 0 to be continued" in said and "imported from gift.tar.xz" in said
     assert run_command(["sweep", "seeds.yaml", "--dry-run", "--accept-foreign"]) == 0
     assert "1 finished before" in capsys.readouterr().out
     assert run_command(["sweep", "seeds.yaml"]) == 0
@@ -70,7 +70,7 @@ def test_no_sweep_goes_on_with_an_imported_run(
     pack(["seeds"], here.parent / "gift.tar.xz", here.parent / "there")
     unpack(here.parent / "gift.tar.xz")
     assert run_command(["sweep", "seeds.yaml", "--dry-run", *accept]) == 0
-    assert "0 to go on with" in capsys.readouterr().out
+    assert "0 to be continued" in capsys.readouterr().out
     assert not (here / "runs" / "seeds" / run.name / "lock").exists()
 
 
@@ -96,7 +96,7 @@ def test_the_tracker_of_an_imported_record_is_never_built(
     (run,) = find_runs()
     assert run.config["tracker"] == EVIL
     assert tracker_node(run.config, run.provenance, own) == own
-    monkeypatch.setattr("gnnexp.cli.tracking.default_of", lambda _: own)
+    monkeypatch.setattr("gnnexp.cli.page.default_of", lambda _: own)
     monkeypatch.setattr("gnnexp.cli.commands.report.default_of", lambda _: own)
     assert tracker_of([run]) is None
     built: list[str] = []
@@ -153,7 +153,7 @@ def test_no_path_of_an_imported_record_is_opened(
     monkeypatch.setattr("gnnexp.cli.page.follow", None)
     assert run_command(["import", "../gift.tar.xz"]) == 0
     own = {"_target_": "gnnexp.trackers.none.NoTracker"}
-    monkeypatch.setattr("gnnexp.cli.tracking.default_of", lambda _: own)
+    monkeypatch.setattr("gnnexp.cli.page.default_of", lambda _: own)
     for command in (["report", "gift"], ["report"], ["report", str(run_dir)], ["status", str(run_dir)],
                     ["logs", str(run_dir)], ["export", "gift"], ["report", "partitioning"], ["report", "balance"]):
         assert run_command(command) == 0, capsys.readouterr().err

@@ -96,7 +96,7 @@ def test_a_run_whose_job_is_unknown_keeps_its_directory(
         assert run_command(command) == 2
         said = capsys.readouterr().err
         assert "Traceback" not in said and "has ended" not in said.partition("fix:")[0]
-        assert "4711_0 unknown" in said or "was heard" in said
+        assert "4711_0 unknown" in said or "was active" in said
     assert state_of(run_dir) == before
 
 

@@ -49,7 +49,7 @@ def test_too_little_host_memory_is_refused_with_needed_and_available_bytes(
 ) -> None:
     assert run_command(["run", "system=hongtu", "model.hidden=2000000000"]) == 2
     said = capsys.readouterr().err
-    assert "of host memory" in said and "are there" in said and "vertex data of all layers" in said, said
+    assert "of host memory" in said and "are available" in said and "vertex data of all layers" in said, said
 
 
 @pytest.mark.slow

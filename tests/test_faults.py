@@ -83,7 +83,7 @@ def test_a_frozen_rank_is_named(place):
     workers("run")[0].send_signal(signal.SIGSTOP)
     output = finish(process)
     assert process.returncode == 1 and "rank 0 on" in output, output
-    assert "gives no sign of life for" in output and "last seen in phase" in output
+    assert "has given no sign of life for" in output and "last seen in phase" in output
     assert result("run")["kind"] == "hang" and len(result("run")["epochs"]) >= 3 and not workers("run")
 
 

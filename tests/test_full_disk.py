@@ -220,7 +220,7 @@ def test_commands_on_a_disk_that_is_mounted_read_only(pretending, capfd):
         assert run_command(["status", failed]) == 1 and run_command(["logs", failed]) == 0
         said(capfd)
         assert run_command(["cancel", failed]) == 2
-        assert "nobody on this machine is working on it" in said(capfd)
+        assert "no process of this machine works on it" in said(capfd)
         for command in (["resume", failed], ["resume", failed, "hardware.workers=1"]):
             assert run_command(command) == 2
             assert "the disk is mounted read-only" in said(capfd)

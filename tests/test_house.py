@@ -21,7 +21,7 @@ RECORDS = {
     "record/": "records of runs", "reports/": "records of runs", "trackers/": "records of runs",
     "planning/": "records of runs that are scaled to other graphs and machines",
     "provenance/": "digests of configurations as JSON, and recorded provenance",
-    "cli/console.py": "lines of records", "cli/page.py": "lines of records", "cli/tracking.py": "recorded trackers",
+    "cli/console.py": "lines of records", "cli/page.py": "lines of records",
     "cli/commands/report.py": "recorded trackers", "cli/commands/resume.py": "job.json of a run that goes on",
     "cli/commands/calibrate.py": "measured figures as JSON", "calibration.py": "its request as JSON",
     "cli/running/execute.py": "provenance, written down", "cli/running/prepare.py": "what was pre-sampled, recorded",

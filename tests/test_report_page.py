@@ -59,7 +59,7 @@ def test_a_sweeps_page_has_every_case(capsys: pytest.CaptureFixture[str]) -> Non
     assert "gnnexp sweep mine.yaml" in page.within("code") and "Two & one" in page.within("p")
     cells = set(page.within("td", "th", "span"))
     assert {"optimizer.lr=1", "no <memory>", "system=a", "system=b", "rank 0 <died>", "1 finished", "2 failed"} <= cells
-    assert "2 of 3 runs failed: the tables have no numbers of theirs." in page.within("li")
+    assert "2 of 3 runs failed: the tables do not contain them." in page.within("li")
     assert not Path("reports/mine/report.json").exists(), "nobody takes it"
 
 

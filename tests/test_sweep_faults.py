@@ -111,7 +111,7 @@ def test_a_sweep_that_is_killed_half_way(tmp_path, mlflow_store, monkeypatch, ca
               for path in tmp_path.glob("runs/storm/*/result.json")}
     assert run_command(["sweep", file, "--dry-run"]) == 0
     again = capfd.readouterr().out
-    assert f"{good} finished before, {bad} to go on with" in again, again
+    assert f"{good} finished before, {bad} to be continued" in again, again
     assert len(losses) == good + bad
 
 

@@ -24,11 +24,10 @@ from gnnexp.cli.sweeping.case import QueuedCase, State, ended
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
 from gnnexp.cli.sweeping.queue import OneByOne, Queue, look_again, turn_of
-from gnnexp.cli.sweeping.slots import Slot, make_slots
+from gnnexp.cli.sweeping.side_by_side import Slot, make_slots
 from gnnexp.cli.sweeping.submitted import Submitted
 from gnnexp.files.pulse import Pulse
-from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.queue.answers import Alive
 from gnnexp.launchers.queue.slurm_jobs import Submission, read_submission, write_submission
 from gnnexp.launchers.slurm import SlurmLauncher
@@ -264,7 +263,7 @@ def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> State:
 
 def test_a_frozen_process_of_a_case_ends_with_its_time_limit(frozen_case: State) -> None:
     """A sweep waits for it no longer than for a rank."""
-    assert frozen_case.status == "failed" and "was frozen and is killed now" in frozen_case.reason
+    assert frozen_case.status == "failed" and "was frozen and then killed" in frozen_case.reason
 
 
 def test_a_process_of_a_case_that_not_even_sigkill_ends_is_left(

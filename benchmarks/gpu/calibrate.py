@@ -14,12 +14,10 @@ from gnnexp.calibration import probes
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.planning.bench import Bench
-from gnnexp.planning.figures import UNITS, figures_of
-from gnnexp.planning.profile_file import profile_text, write_profile
-from gnnexp.planning.steps import step
+from gnnexp.planning.figures import UNITS, figures_of, profile_text, write_profile
+from gnnexp.planning.probes import Bench, step
 
-CONFIG = Path(__file__).with_name("configs") / "step.json"  # what `gnnexp.planning.steps.OVERRIDES` compose
+CONFIG = Path(__file__).with_name("configs") / "step.json"  # what `gnnexp.planning.probes.OVERRIDES` compose
 
 
 def run(stage: Stage) -> bool:
@@ -65,5 +63,5 @@ def _source(stage: Stage) -> str:
              f"GPU {facts['device']}", f"driver {facts['driver'].get('driver_version')}", facts["date"][:10],
              "1 rank alone",
              f"commit {facts['commit']}{' with changes' if facts['dirty'] else ''}", f"torch {facts['torch']}"]
-    small = "; QUICK: sizes that fit the caches, not to estimate with" if stage.quick or stage.emulated else ""
+    small = "; QUICK: sizes that fit into the caches, not for estimates" if stage.quick or stage.emulated else ""
     return ", ".join(words) + small

@@ -1,4 +1,4 @@
-"""What a device can do at most, as its maker says: a missed target is printed beside it."""
+"""The peak rates of a device, as its maker states them. A missed target is printed next to its peak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operation of the kernels that a GPU gets, beside numba's on the CPU: forward and backward."""
+"""Every operation of the GPU kernels, compared with numba's on the CPU: forward and backward."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(stage: Stage) -> bool:
 def compared(
     name: str, operation: Operation, cpu: tuple[Backend, Block], gpu: tuple[Backend, Block], kind: torch.dtype
 ) -> Row:
-    """The worst of the output and of all gradients beside numba in float64, and whether masks are equal."""
+    """The largest error of the output and of all gradients against numba in float64, and whether masks are equal."""
     expected, found = _pass(operation, *cpu, torch.float64, kind), _pass(operation, *gpu, kind, kind)
     worst, bound = _worst(found, expected), BOUNDS[kind]
     if worst > bound and kind == torch.float32:
@@ -66,8 +66,8 @@ def compared(
 
 
 def _worst(found: list[Tensor], expected: list[Tensor]) -> float:
-    """Largest difference of any tensor over the largest entry of all: gradients of attention's keys are differences
-    that cancel, often to nothing, so their own size says nothing of their error."""
+    """Largest difference of any tensor over the largest entry of all tensors. Gradients of attention's keys are
+    differences that cancel, often to nothing, so their own size says nothing about their error."""
     scale = max((float(x[x.isfinite()].abs().max()) for x in expected if x.isfinite().any()), default=0.0)
     return max(_difference(a, b) for a, b in zip(found, expected, strict=True)) / (scale or 1.0)
 

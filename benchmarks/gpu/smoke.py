@@ -15,9 +15,8 @@ from benchmarks.gpu.report import Row
 from benchmarks.gpu.stage import Stage, rate
 from gnnexp.kernels import warmup
 from gnnexp.launchers.rendezvous_port import rendezvous_port
-from gnnexp.planning.bench import Bench, timed
 from gnnexp.planning.gpu_probes import d2h, h2d, launch_s
-from gnnexp.planning.probes import stream
+from gnnexp.planning.probes import Bench, stream, timed
 from gnnexp.testing.on_gpu import exchange
 from gnnexp.testing.ranks import RankPools
 

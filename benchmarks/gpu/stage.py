@@ -15,7 +15,7 @@ from benchmarks.gpu.report import Report, Row
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.measure.phases import PhaseTimer
-from gnnexp.planning.bench import QUICK, Bench, Extent, on_gpu
+from gnnexp.planning.probes import QUICK, Bench, Extent, on_gpu
 
 _WORDS = 2000  # of a traceback's end
 

@@ -1,4 +1,4 @@
-"""Training on ranks that share the GPU beside one CPU worker: every exact way and model, 1 rank first, then 2 and 4."""
+"""Training on ranks that share the GPU against one CPU worker: every exact way and model, on 1, then 2 and 4 ranks."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _rows(group: str, choice: ConfigFile) -> Iterator[str]:
 
 
 def _component(choice: ConfigFile, prefix: Keys, path: Keys, node: Mapping[str, Any]) -> Iterator[str]:
-    """Rows of a class: the keys of the file, then those that it takes beside them."""
+    """Rows of a class: the keys of the file, then the further keys that the class takes."""
     target = locate(node[TARGET])
     known, said = parameters_of(target) or {}, meanings(target)
     for name, value in node.items():

@@ -1,4 +1,4 @@
-"""What the user sees: the prepared data, one line per epoch, the result."""
+"""Output for the user: the prepared data, one line per epoch, the result."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.record.shape import check_line
 
 _POLL_S = 0.2
-_PIPE_WIDTH = 180  # without a terminal nobody can say how wide it is; tables must not be folded in a log file
+_PIPE_WIDTH = 180  # characters, if there is no terminal: tables must not be folded in a log file
 
 
 def make_console() -> Console:
-    """Standard output, plain when it is not a terminal, and then as wide as `COLUMNS` says, or wide.
+    """Standard output. Without a terminal it is plain, with the width of `COLUMNS` or a large width.
 
-    Text is printed as it is: rich would drop `[dgl]` as a style and turn `:100:` into a picture, and much of what is
-    printed is a user's own (paths, values, labels, errors). What gets a style is a `Text` (`marked`).
+    Text is printed unchanged. Rich would take `[dgl]` as a style and turn `:100:` into a picture. Much of the text is a
+    user's own: paths, values, labels, errors. Styled text must be a `Text` (`marked`).
     """
-    told = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, markup=False, emoji=False, width=None if told else _PIPE_WIDTH)
+    has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else _PIPE_WIDTH)
 
 
 def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:
-    """A line of which only `words` have a style: `yellow`, `bold`, `dim`."""
+    """A line in which only `words` have the style `yellow`, `bold` or `dim`."""
     return Text.assemble(before, (words, style), rest)
 
 
 def describe_presample(told: Mapping[str, Any]) -> str:
     """One line about pre-sampled epochs (`gnnexp.cli.running.prepare.told`)."""
     moved = told["convergence"][-1:]
-    last = "".join(f"; the last one moved the mean weights of vertices by {100 * line['vertices']:.2f} %, of edges by "
-                   f"{100 * line['edges']:.2f} %" for line in moved)
+    last = "".join(f"; the last one changed the mean visit counts of vertices by {100 * line['vertices']:.2f} %, "
+                   f"of edges by {100 * line['edges']:.2f} %" for line in moved)
     return f"pre-sampled {told['epochs']} epochs in {told['seconds']:.2f} s{last}"
 
 
 def describe_graph(graph: Graph) -> str:
-    """One line on the data."""
+    """One line about the data."""
     splits = graph.splits
     relations = "" if graph.edge_types is None else f" of {graph.num_relations} relations"
     links = ", ".join(f"{name} {found.shape[0]:,}" for name, found in graph.links.items())
@@ -69,17 +69,17 @@ def epoch_line(line: Mapping[str, Any]) -> str:
               ("wait", "wait"))
     for label, phase in phases:
         spent = metrics.get(f"time/{phase}_s", math.nan)
-        if label not in ("N", "D") or spent >= 0.0005:  # of links alone, and since they are timed
+        if label not in ("N", "D") or spent >= 0.0005:  # only for links, and only in records that have these times
             parts.append(f"{label} {'–' if math.isnan(spent) else format(spent, '.3f')}")
     return "  ".join([*parts, f"epoch {metrics.get('time/epoch_s', math.nan):.3f} s"])
 
 
 class EpochPrinter(threading.Thread):
-    """Prints each line that appears in `epochs.jsonl` until it is closed.
+    """Prints each new line of `epochs.jsonl` until it is closed.
 
     Args:
-        console: where to.
-        run_dir: of the run.
+        console: where lines are printed.
+        run_dir: the run directory.
     """
 
     def __init__(self, console: Console, run_dir: Path) -> None:
@@ -90,12 +90,12 @@ class EpochPrinter(threading.Thread):
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Poll until `close`."""
+        """Poll the file until `close`."""
         while not self._done.wait(_POLL_S):
             self._print_new()
 
     def close(self) -> None:
-        """Print what is left and stop."""
+        """Print the remaining lines and stop."""
         self._done.set()
         self.join()
         self._print_new()
@@ -105,12 +105,12 @@ class EpochPrinter(threading.Thread):
             with self._file.open("rb") as file:
                 file.seek(self._position)
                 new = file.read()
-        except OSError:  # no epoch has ended yet, no file handle is free, a disk does not answer: it is looked at again
+        except OSError:  # no epoch yet, no free file handle, or no answer of the disk: the next poll tries again
             return
         whole, newline, _ = new.rpartition(b"\n")
         self._position += len(whole) + len(newline)
         for text in whole.splitlines():
-            with suppress(ValueError):  # damaged by somebody: `read_epochs` says which line
+            with suppress(ValueError):  # the line is damaged: `read_epochs` names it
                 line = parse_json(text)
                 check_line(line, EPOCHS_FILE)
                 assert isinstance(line, dict)
@@ -118,7 +118,7 @@ class EpochPrinter(threading.Thread):
 
 
 def made_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> Table:
-    """A table for the terminal, as wide as its cells."""
+    """A table for the terminal that is only as wide as its cells."""
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         table.add_row(*row)

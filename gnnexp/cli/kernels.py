@@ -1,8 +1,9 @@
-"""Where the compiled kernels of an installation are kept; and words for the user who waits for the first ones.
+"""Chooses the folder for compiled kernels, and informs the user who waits for the first compilation.
 
-numba notices that the file of a kernel has changed, but not that a file has changed whose functions the kernel inlines.
-In a checkout `make setup` sees to that. An upgrade of an installed gnnexp would find old kernels with the new files.
-So these are kept in a folder of the user whose name has a digest of all sources.
+numba compiles a kernel again if the kernel's file changed. It does not notice a change in another file whose functions
+the kernel inlines. In a checkout, `python -m gnnexp.kernels.warmup` deletes old kernels and compiles again. `make
+setup` calls it when it installs packages. An upgrade of an installed gnnexp could leave old kernels in use. So an
+installed gnnexp keeps its kernels in a folder of the user, whose name contains a digest of all sources.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _DIGITS = 12
 
 
 def place_kernels(*, tell: bool) -> None:
-    """Have this process, and all that it starts, keep compiled kernels in the right folder.
+    """Let this process, and all processes that it starts, keep compiled kernels in the right folder.
 
     Must be called before numba is imported. A user's own `NUMBA_CACHE_DIR` stays.
 
     Args:
-        tell: say so where they have to be compiled first: the command needs them.
+        tell: whether to inform the user if kernels must be compiled first.
     """
     package = Path(gnnexp.__file__).resolve().parent
     folder = _folder(package)
@@ -37,7 +38,7 @@ def place_kernels(*, tell: bool) -> None:
 
 
 def _folder(package: Path) -> Path:
-    """The user's own choice; in a checkout the package's, as of `make setup`; else a folder that may be written to."""
+    """The folder of the user's choice; in a checkout the package (see `make setup`); else a writable folder."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen)
     if (package.parent / "pyproject.toml").exists() and os.access(package / "kernels", os.W_OK):
@@ -46,13 +47,13 @@ def _folder(package: Path) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  without a home it stays ~
     if _is_writable(own := Path(home) / "gnnexp" / name):
         return own
-    # The artifact cache (`gnnexp.preparation.artifacts.cache_root`, whose import would load numba) must be writable for
-    # any run.
+    # The artifact cache must be writable for any run. (`gnnexp.preparation.artifacts.cache_root` names it, but
+    # importing that module would load numba.)
     return Path(os.environ.get("GNNEXP_CACHE") or ".gnnexp").expanduser().absolute() / name
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether files can be made there; a folder that is missing is made."""
+    """Whether files can be made in the folder; a missing folder is made."""
     if not folder.is_absolute():
         return False
     try:
@@ -63,7 +64,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def sources_digest(package: Path) -> str:
-    """Of all sources that a kernel may consist of."""
+    """Digest of all sources that may become part of a kernel."""
     total = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         text = file.read_bytes()

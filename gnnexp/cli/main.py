@@ -1,17 +1,21 @@
-"""The command line: arguments, dispatch, and errors in a user's words. Heavy imports wait for their command."""
+"""The command line: arguments, dispatch, and readable errors. Slow imports wait until their command is called."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import gnnexp
 from gnnexp.cli.output import open_standard_streams, patient_output
-from gnnexp.errors import GnnexpError, ProblemsError
+from gnnexp.errors import ConfigError, GnnexpError, Problem, ProblemsError
 from gnnexp.files.disk import in_words
+from gnnexp.launchers.interrupts import handling
 from gnnexp.launchers.parent import import_from_here
 
 _EPILOG = """examples:
@@ -49,20 +53,19 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run `command`, with errors in a user's words; returns the exit code."""
+    """Run `command`, print its errors in readable form, and return the exit code."""
     try:
-        import_from_here()  # a user's own package in the current folder can be named in `_target_`
+        import_from_here()  # so that `_target_` can name a user's package in the current folder
     except FileNotFoundError:
-        print("gnnexp: the current folder was removed: go to one that is there", file=sys.stderr)
+        print("gnnexp: the current folder was removed: go to an existing folder", file=sys.stderr)
         return 2
-    with patient_output():
+    with patient_output(), handling({signal.SIGTERM: _stop}):
         return _guarded(command)
 
 
 def _guarded(command: Callable[[], int]) -> int:
-    before = signal.signal(signal.SIGTERM, _stop)
     try:
-        with in_words():  # any path that a user names may be one that they may not read or write
+        with in_words():  # a user may name paths without having the right to read or write them
             return command()
     except ProblemsError as error:
         print_problems(error)
@@ -79,8 +82,6 @@ def _guarded(command: Callable[[], int]) -> int:
     except BrokenPipeError:  # `gnnexp report | head`
         sys.stderr.close()
         return 1
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -88,7 +89,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def print_problems(error: ProblemsError) -> None:
-    """Every problem, with its fix, on standard error."""
+    """Print every problem with its fix on standard error."""
     count = len(error.problems)
     print(f"gnnexp: {count} {error.kind}{'s' if count > 1 else ''}", file=sys.stderr)
     for problem in error.problems:
@@ -96,7 +97,7 @@ def print_problems(error: ProblemsError) -> None:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+    """A parser for all commands and their options."""
     parser = argparse.ArgumentParser(
         prog="gnnexp", description="Compare ways of training graph neural networks on several devices.",
         epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -113,7 +114,7 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def _option(*names: str, **more: object) -> Argument:
-    """What `add_argument` takes."""
+    """The arguments of an `add_argument` call."""
     return names, more
 
 
@@ -125,11 +126,11 @@ def _queue(rerun: str) -> tuple[Argument, ...]:
     """Options of commands that run several cases."""
     return (
         _option("--jobs", type=int, default=1, metavar="N",
-                help="how many runs at a time on this machine, each on cores and GPUs of its own"),
+                help="how many runs at a time on this machine, each on its own cores and GPUs"),
         _flag("--dry-run", help="check and list the runs, start none"),
         _flag("--rerun", help=rerun),
         _flag("--accept-foreign",
-              help="take finished runs of other kinds of machines, or imported: their times are not yours"),
+              help="also accept finished runs of other kinds of machines, and imported runs: their times differ"),
         _option("--out", metavar="DIR", help="folder of the report (default: reports/<name>)"))
 
 
@@ -137,62 +138,62 @@ _OVERRIDES = (
     _option("overrides", nargs="*", default=[], metavar="key=value", help="group=choice or group.key=value"),
     _option("--config-dir", metavar="DIR", help="folder with your own <group>/<choice>.yaml"))
 _RUN_DIR = _option("run", metavar="RUN_DIR", help="the run's directory")
-_TRUST = _flag("--trust", help="also a run of another user: its files say what is executed, and which process gets a "
-               "signal")
-# By name: what each is for, its module in `gnnexp.cli.commands` and the function there, its arguments.
+_TRUST = _flag("--trust", help="accept also a run of another user: its files decide what is executed, and which "
+               "process gets a signal")
+# The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
 _COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "run": ("one training run", "run", "main", (
         *_OVERRIDES, _flag("--cfg", help="print the resolved configuration and stop"),
-        _flag("--multirun", "-m", help="a sweep by Hydra: a=1,2 makes two runs; the following options are for it"),
-        *_queue("every run again, also those that have finished; without -m: the run of hydra.run.dir, whose directory "
+        _flag("--multirun", "-m", help="a sweep by Hydra: a=1,2 makes two runs; the following options belong to it"),
+        *_queue("make every run again, also finished ones; without -m: the run of hydra.run.dir, whose directory "
                 "gets another name"))),
-    "resume": ("go on with a run that was stopped or failed, from its last checkpoint", "resume", "main", (
+    "resume": ("continue a run that was stopped or failed, from its last checkpoint", "resume", "main", (
         _RUN_DIR,
-        _flag("--changed-code", help="go on although its code was edited since; no sweep takes the result for its own"),
+        _flag("--changed-code", help="continue although its code was edited since; no sweep then uses the result"),
         _TRUST,
-        _flag("--job-ended", help="its SLURM job has ended: you know it, and no SLURM can be asked any more"),
+        _flag("--job-ended", help="you know that its SLURM job has ended, and SLURM cannot be asked any more"),
         _option("overrides", nargs="*", default=[], metavar="key=value",
-                help="hardware.*, tracker.* and the like; nothing that makes it another experiment"))),
-    "status": ("how a run stands, on this machine or in a SLURM queue", "jobs", "status", (_RUN_DIR,)),
-    "cancel": ("ask a run to end; `gnnexp resume` goes on with it", "jobs", "cancel", (_RUN_DIR, _TRUST)),
+                help="hardware.*, tracker.* and similar keys; nothing that changes the experiment"))),
+    "status": ("the state of a run, on this machine or in a SLURM queue", "jobs", "status", (_RUN_DIR,)),
+    "cancel": ("ask a run to end; `gnnexp resume` continues it", "jobs", "cancel", (_RUN_DIR, _TRUST)),
     "logs": ("the last lines of the ranks' logs", "jobs", "logs", (
-        _RUN_DIR, _option("--rank", type=int, help="of this rank only"),
+        _RUN_DIR, _option("--rank", type=int, help="only the log of this rank"),
         _flag("--follow", "-f", help="print what is added until the run ends"))),
     "sweep": ("all runs of a sweep that have not finished yet", "sweep", "main", (
         _option("name", metavar="NAME", help="a sweep's name, or the path of a YAML file"), *_OVERRIDES,
-        _flag("--full", help="in the paper's size, for a cluster"),
-        *_queue("run every case again, also those that have finished"))),
+        _flag("--full", help="at the paper's size, for a cluster"),
+        *_queue("run every case again, also finished ones"))),
     "report": ("table and figure of a sweep or of run directories", "report", "main", (
         _option("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = list, "
                 "best first. After a query (redundancy, splitting, balance, offload, partitioning, heterogeneous, "
                 "tasks): none = all runs. After compare: two run directories"),
-        _option("--sort", metavar="ORDER", help="of the list: best (default), acc, epoch_s, date"),
+        _option("--sort", metavar="ORDER", help="order of the list: best (default), acc, epoch_s, date"),
         _option("--rows", metavar="KEY,KEY", help="config keys that name a row"),
-        _flag("--markdown", help="write the table as .md too"),
-        _flag("--csv", help="write the table as .csv too"),
+        _flag("--markdown", help="also write the table as .md"),
+        _flag("--csv", help="also write the table as .csv"),
         _option("--out", metavar="DIR", help="folder for the files (default: reports/<name>)"),
-        _flag("--sync", help="deliver to the tracker what could not be delivered"))),
+        _flag("--sync", help="deliver records to the tracker that could not be delivered"))),
     "plan": ("rank the systems of runs by their estimated epoch on described hardware", "planner", "main", (
         _option("names", nargs="+", metavar="NAME|RUN", help="a sweep's name or run directories"),
         _option("--hardware", required=True, metavar="PROFILE,PROFILE",
-                help="files of conf/hardware; all = every one that says enough"),
+                help="files of conf/hardware; all = every complete one"),
         _option("--scale", default="1", metavar="F",
-                help="of a graph F times as large as that of the runs; full = each in the size of its shape"),
+                help="for a graph F times larger than that of the runs; full = each at the size of its shape"),
         _option("--config-dir", metavar="DIR", help="folder with your own hardware/<profile>.yaml"))),
-    "claims": ("what the papers claim, and what the runs made here say of it", "claims", "main", (
+    "claims": ("the papers' claims, compared with the runs made here", "claims", "main", (
         _option("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all"),
         _option("--out", metavar="DIR", help="folder for the files (default: reports/claims)"))),
     "export": ("write the records of sweeps to one file", "archives", "export", (
         _option("names", nargs="+", metavar="NAME", help="sweeps that were run here"),
         _option("--out", metavar="FILE.tar.xz", help="the file (default: NAME.tar.xz)"))),
-    "import": ("make runs of exported files, in runs/", "archives", "bring", (
+    "import": ("make runs in runs/ from exported files", "archives", "bring", (
         _option("files", nargs="+", metavar="FILE.tar.xz"),)),
     "calibrate": ("measure this machine, and write its hardware profile", "calibrate", "main", (
         *_OVERRIDES,
         _option("--out", metavar="FILE",
                 help="the profile (default: hardware/<host>_<ranks>.yaml in --config-dir, or in ./conf)"),
         _option("--json", metavar="FILE", help="keep every repetition, with machine and versions"),
-        _flag("--quick", help="seconds: to try the command, not to estimate with"))),
+        _flag("--quick", help="takes seconds: to try the command, not for estimates"))),
     "partition": ("make a partition and show its quality", "partition", "main", _OVERRIDES),
     "info": ("what is installed, and what this machine can run", "info", "main", ()),
     "ui": ("the MLflow dashboard on this machine's runs", "ui", "main", (
@@ -201,13 +202,13 @@ _COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
 
 
 def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], int]:
-    """A command of `gnnexp.cli.commands.<name>`, imported when it is called."""
+    """A command of `gnnexp.cli.commands.<name>`; the module is imported when the command is called."""
 
     def command(options: argparse.Namespace) -> int:
         from importlib import import_module
 
-        from gnnexp.cli.here import check_here
         from gnnexp.cli.kernels import place_kernels
+        from gnnexp.cli.main import check_here
         from gnnexp.experiment.packages import check_commands
 
         check_commands()
@@ -218,3 +219,37 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
         return found(options)
 
     return command
+
+
+# Environment variables with paths that a record contains.
+_VARIABLES = ("GNNEXP_CACHE", "GNNEXP_DATA")
+
+
+def check_here() -> None:
+    """Check that ranks started here would execute this gnnexp, and that their records could be read.
+
+    Raises:
+        ConfigError: the current folder has another gnnexp, or a path is not valid text.
+    """
+    here, ours = Path.cwd(), Path(gnnexp.__file__).resolve().parent
+    theirs = here / "gnnexp"
+    problems = []
+    if (theirs / "__init__.py").is_file() and theirs.resolve() != ours:
+        problems.append(Problem("current folder", str(here), f"has a package gnnexp, which ranks would execute instead "
+                                f"of {ours}", "go to another folder, or use that one: python -m gnnexp …"))
+    paths = {"current folder": str(here), **{name: os.environ.get(name, "") for name in _VARIABLES}}
+    words = {f"argument {number}": word for number, word in enumerate(sys.argv[1:], 1)}
+    problems += [
+        Problem(name, ascii(text), "is not valid UTF-8, so no record can contain it",
+                "rename it, or set a locale with UTF-8 (LC_ALL=C.UTF-8)")
+        for name, text in {**paths, **words}.items() if not _is_text(text)]
+    ConfigError.raise_all(problems)
+
+
+def _is_text(text: str) -> bool:
+    """Whether the text can be written as UTF-8. Bytes that do not fit the locale are lone surrogates in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

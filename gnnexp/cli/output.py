@@ -1,4 +1,4 @@
-"""Standard output and error in files on a disk that may fill: a run or a sweep does not end for want of a log line."""
+"""Keeps standard output and error usable on a full disk: a run or sweep does not end because a log line is lost."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from gnnexp.files.disk import NO_ROOM
 
 
 class _Patient:
-    """A stream that drops what its disk has no room for; what it says stands in the records as well."""
+    """A stream that drops output if its disk is full; the records contain the same information."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """As of the stream."""
+        """Write to the stream, or drop the text."""
         with _dropped():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """As of the stream."""
+        """Flush the stream, or drop the rest."""
         with _dropped():
             self._stream.flush()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever else a stream has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  all other attributes of a stream
         return getattr(self._stream, name)
 
     def finish(self) -> None:
-        """Flush; what is left then would make the interpreter's exit fail."""
+        """Flush, or redirect the stream to /dev/null, since unwritten text would make the interpreter's exit fail."""
         try:
             self._stream.flush()
         except OSError as error:
-            if error.errno not in NO_ROOM:  # a reader that has gone (`gnnexp report | head`): the interpreter knows it
+            if error.errno not in NO_ROOM:  # the reader is gone (`gnnexp report | head`): the interpreter handles it
                 return
             nothing = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nothing, self._stream.fileno())
@@ -45,19 +45,19 @@ class _Patient:
 
 
 def open_standard_streams() -> None:
-    """Open on /dev/null what the caller has closed (`>&-`): else a run's first file would be its standard output."""
+    """Open closed streams (`>&-`) on /dev/null. Otherwise a run's first file would become its standard output."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 @contextmanager
 def patient_output() -> Iterator[None]:
-    """Inside, a full disk under standard output or error is no error."""
+    """Inside of this context, a full disk under standard output or error raises nothing."""
     before = sys.stdout, sys.stderr
     streams = [_Patient(stream) for stream in before]
     sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in streams)

@@ -14,72 +14,101 @@ from rich.console import Console
 
 from gnnexp.cli.console import marked
 from gnnexp.cli.running.provenance import code_version
-from gnnexp.cli.tracking import tracker_of
+from gnnexp.config.compose import default_of
+from gnnexp.experiment.build import build
+from gnnexp.record.archive import imported_from
 from gnnexp.record.runs import RUNS, Run
+from gnnexp.reports.layout import Layout
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
 from gnnexp.reports.table import Table, save_table
+from gnnexp.trackers.base import Tracker
+from gnnexp.trackers.delivery import ReportRecord, undelivered_reports
 from gnnexp.trackers.follow import follow
-from gnnexp.trackers.report_record import ReportRecord, undelivered_reports
 
+
+def tracker_node(
+    config: Mapping[str, Any], provenance: Mapping[str, Any], default: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The tracker that a run was configured with; for an imported run it is `default`, whatever its record says."""
+    own: Mapping[str, Any] = default if imported_from(provenance) else config.get("tracker", default)
+    return own
+
+
+def tracker_of(runs: Sequence[Run]) -> tuple[Mapping[str, Any], Tracker] | None:
+    """The tracker of the latest run whose tracker delivers anywhere. Imported runs use the tracker of this folder."""
+    default: Mapping[str, Any] = {}
+    for run in reversed(runs):
+        if not default and (imported_from(run.provenance) or "tracker" not in run.config):
+            default = default_of("tracker")
+        node = tracker_node(run.config, run.provenance, default)
+        if (tracker := build(node, Tracker)).where():
+            return node, tracker
+    return None
+
+
+REPORTS = Path("reports")
 STATES = RUNS / "sweeps"
-# MLflow's tags hold 8000 characters, in an index of the database fewer.
+# MLflow's tags hold 8000 characters, and fewer in an index of the database.
 _MOST_CHARACTERS = 5000
 _TITLES = {"table": "comparison"}
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a page is of.
+class Choice:
+    """The subject of a report.
 
     Attributes:
-        name: of the report's folder.
-        query: by its name; empty for the comparison table.
-        sweep: whose own report this is; empty for any other.
-        folder: of the report's files.
-        delivered: whether the tracker gets it; a report in a folder of the user's choice stays there.
-        state: what the sweep's last call left; empty for other reports.
+        name: name of the report's folder.
+        runs: runs that have ended.
+        layout: the contents of the report.
+        sweep: name of the sweep if this is the sweep's own report, else empty.
+        going_on: number of runs of the sweep that have not ended.
+        state: contents of the sweep's state file, as its last call left it.
     """
 
     name: str
-    query: str
-    sweep: str
-    folder: Path
-    delivered: bool
+    runs: Sequence[Run]
+    layout: Layout = field(default_factory=Layout)
+    sweep: str = ""
+    going_on: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def query(self) -> str:
+        """The name of the query; empty for the comparison table."""
+        return Path(self.layout.query).stem
 
 
 def publish(
-    subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], data: Mapping[str, Table],
-    files: Sequence[Path], console: Console,
+    choice: Choice, out: Path | None, tables: Mapping[str, Table], data: Mapping[str, Table], files: Sequence[Path],
+    console: Console,
 ) -> Path:
-    """Write the page of a report whose other `files` are there; a sweep's report is delivered. The page's file.
+    """Write the page of a report whose other `files` exist, deliver a sweep's report, and return the page's file.
 
     Args:
-        subject: what it is of.
-        runs: all of them.
-        tables: by the name of their files.
-        data: of figures, by the name of theirs.
-        files: of the tables and figures.
-        console: that is told of the delivery.
+        choice: the subject of the report.
+        out: folder of the user's choice. A report there is not delivered.
+        tables: tables by the name of their files.
+        data: data of figures by the name of their files.
+        files: files of the tables and figures.
+        console: where the delivery is reported.
     """
-    page = make_page(subject, runs, tables, page_figures(files, data))
-    file = subject.folder / f"{'report' if subject.sweep or not subject.query else subject.query}.html"
+    folder = out or REPORTS / choice.name
+    page = make_page(choice, tables, page_figures(files, data))
+    file = folder / f"{'report' if choice.sweep or not choice.query else choice.query}.html"
     write_html(page, file)
-    if subject.sweep and subject.delivered:
-        saved = [path for name, table in tables.items()
-                 for path in save_table(table, subject.folder, name, ("md", "csv"))]
-        deliver(subject, page, runs, list(dict.fromkeys([*files, *saved, file])), console)
+    if choice.sweep and out is None:
+        saved = [path for name, table in tables.items() for path in save_table(table, folder, name, ("md", "csv"))]
+        deliver(choice, page, list(dict.fromkeys([*files, *saved, file])), console)
     return file
 
 
-def make_page(
-    subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], figures: Sequence[PageFigure],
-) -> Page:
-    """The report as a value; `tables` by the name of their files."""
-    state = subject.state
+def make_page(choice: Choice, tables: Mapping[str, Table], figures: Sequence[PageFigure]) -> Page:
+    """The page of a report as a value; `tables` are given by the name of their files."""
+    state, runs = choice.state, choice.runs
     lines = _lines(state, runs)
-    heading = f"{subject.name}: {subject.query}" if subject.query and not subject.sweep else subject.name
+    heading = f"{choice.name}: {choice.query}" if choice.query and not choice.sweep else choice.name
     named = [NamedTable(_TITLES.get(name, name).capitalize(), table) for name, table in tables.items()]
     return Page(
         title=heading, description=str(state.get("description", "")), command=str(state.get("command", "")),
@@ -88,7 +117,7 @@ def make_page(
 
 
 def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
-    """A line per case, also of those that have no run; without cases a line per run."""
+    """A line per case, including cases without a run; if there are no cases, a line per run."""
     by_path = {str(run.path): run for run in runs}
     return [
         run_line(by_path[case["run_dir"]], case["label"]) if case["run_dir"] in by_path
@@ -97,31 +126,31 @@ def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
     ] or [run_line(run) for run in runs]
 
 
-def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[Path], console: Console) -> None:
-    """Hand the report to the tracker of its runs: in a process of its own, not waited for for ever, and once."""
-    chosen = tracker_of(runs)
+def deliver(choice: Choice, page: Page, files: Sequence[Path], console: Console) -> None:
+    """Give the report to the tracker of its runs, once, in a process of its own that gets `timeout_s` at most."""
+    chosen, folder = tracker_of(choice.runs), REPORTS / choice.name
     if chosen is None:
         return
     node, tracker = chosen
     done = all(line.status == "finished" for line in page.runs)
     ReportRecord(
-        uid=_uid(subject.sweep), sweep=subject.sweep, digest=page.digest(), status="finished" if done else "failed",
+        uid=_uid(choice.sweep), sweep=choice.sweep, digest=page.digest(), status="finished" if done else "failed",
         note=_note(page), files=[file.name for file in files], tracker=node, code_version=page.version,
-    ).save(subject.folder)
-    if not undelivered_reports(subject.folder, tracker.where()):
+    ).save(folder)
+    if not undelivered_reports(folder, tracker.where()):
         return
-    reason = follow(subject.folder).finish(tracker.timeout_s)
+    reason = follow(folder).finish(tracker.timeout_s)
     away = marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
-    console.print(away if reason else f"delivered to the dashboard as `sweep {subject.sweep}`", soft_wrap=True)
+    console.print(away if reason else f"delivered to the dashboard as `sweep {choice.sweep}`", soft_wrap=True)
 
 
 def _uid(sweep: str) -> str:
-    """The same for a sweep of this name in this folder of this machine, whatever becomes of the report's folder."""
+    """The same id for every sweep of this name in this folder of this machine, also if the report's folder changes."""
     return hashlib.sha256(f"{platform.node()}:{(STATES / sweep).resolve()}".encode()).hexdigest()[:32]
 
 
 def _note(page: Page) -> str:
-    """Markdown: what it is, how to make it again, the tables as far as they fit; the files have everything."""
+    """A note in Markdown: what the report is, how to make it again, and tables if they fit. Files have everything."""
     parts = [page.description, f"```\n{page.command}\n```" if page.command else "",
              "".join(f"- {note}\n" for note in page.notes), "Files: `report.html` has everything (Artifacts)."]
     for named in page.tables:

@@ -1,4 +1,4 @@
-"""What one rank wishes, told to all of them at the same step, without any of them waiting for it."""
+"""A request that one rank received becomes known to all ranks after the same step. No rank waits for it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _PERIOD_S = 0.5
 
 
 class Agreement:
-    """The largest of the ranks' wishes, known to all ranks after the same step.
+    """The maximum of the ranks' requests, known to all ranks after the same step.
 
-    A rank that hears a signal cannot stop by itself: its peers would wait for it in the next exchange. So every few
-    steps the ranks start a reduction in the background and look at its result a few steps later. It carries the time
-    that passed since the last one too, by which all ranks choose the same number of steps until the next: about one
-    reduction in half a second. It is neither timed nor counted: it belongs to the platform, not to the paradigm.
+    A rank that receives a signal cannot stop alone, because its peers would wait for it in the next exchange. Every few
+    steps the ranks therefore start a max-reduction in the background, and read its result a few steps later. The
+    reduction also carries the time since the last one. From this time all ranks choose the same number of steps until
+    the next reduction, about one per half second. Reductions are neither timed nor counted: they belong to the platform
+    and not to the paradigm.
 
     Args:
         comm: host tensors of all ranks, used by nobody else.
@@ -32,7 +33,7 @@ class Agreement:
         self._since = time.monotonic()
 
     def after_step(self, request: int) -> int:
-        """Called by all ranks after every step; returns the largest request once it is known to all, 0 until then."""
+        """Called by all ranks after every step. Returns the largest request once all ranks know it, else 0."""
         if self._comm.size == 1:
             return request
         self._left -= 1
@@ -41,14 +42,14 @@ class Agreement:
         agreed = self._take()
         self._left = self._stride
         now = time.monotonic()
-        request = request if request > agreed else 0  # what is granted now is not wished for any more
+        request = request if request > agreed else 0  # a request that is granted now is not repeated
         numbers = torch.tensor([float(request), now - self._since], dtype=torch.float64)
         self._since = now
         self._pending = numbers, self._comm.start_max(numbers)
         return agreed
 
     def finish(self) -> int:
-        """The result of what is under way, waited for; called by all ranks at the end of an epoch."""
+        """Wait for the pending reduction and return its result. All ranks call this at the end of an epoch."""
         agreed = self._take()
         self._left = 1
         return agreed

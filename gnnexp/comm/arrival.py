@@ -1,12 +1,12 @@
-"""When rows of other ranks are used: at once, again for some epochs (Sancus), or some epochs later (DistGNN, PipeGCN).
+"""When a rank uses the rows of other ranks: at once, repeatedly (Sancus), or some epochs later (DistGNN, PipeGCN).
 
-    fresh       what arrives in an epoch is used in it: exact
-    stale(k)    fetched rows and sums are used until they are k epochs old, and are then fetched again (Sancus'
-                historical embeddings); gradients with respect to them go home in every epoch
-    late(k)     what arrived k epochs before is used, forwards and backwards (DistGNN's delayed aggregation, cd-r); in
-                the first epochs nothing has arrived, so other ranks' parts are missing
+    fresh       Rows are used in the epoch in which they arrive. This is exact.
+    stale(k)    Fetched rows and sums are reused until they are k epochs old, then fetched again (the historical
+                embeddings of Sancus). Their gradients go home in every epoch.
+    late(k)     Rows, sums and gradients are used k epochs after they were sent (the delayed aggregation cd-r of
+                DistGNN). In the first k epochs nothing has arrived, and the parts of other ranks are missing.
 
-Published, Sancus skips broadcasts while what others know is fresh enough; its artifact does it by a fixed schedule.
+The Sancus paper skips a broadcast while the receivers' copies are fresh enough. Its artifact uses a fixed schedule.
 Here a row is at most k epochs old. With k = 0 everything is fresh.
 """
 
@@ -27,15 +27,15 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo, reduce_home, shuffle
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.measure.ledger import Tag
-from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.ops.first_order import FirstOrderFunction, applied
 
 
 class ExchangePoint(ABC):
-    """One place of a model where rows are exchanged, once in every epoch unless everything is fresh.
+    """A point of a model where ranks exchange rows: once per epoch, unless everything is fresh.
 
     Attributes:
-        halo: how rows come here and sums go home.
-        skipped_bytes: what this rank did not send because old rows were used, since this was last set to 0.
+        halo: how rows come here, and how sums go home.
+        skipped_bytes: bytes that this rank did not send because old rows were used, since the last reset to 0.
     """
 
     def __init__(self, halo: Halo) -> None:
@@ -43,45 +43,45 @@ class ExchangePoint(ABC):
 
     @abstractmethod
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
-        """`[num_local + F, d]` as `shuffle` does; the same decision on all ranks."""
+        """`[num_local + F, d]` as `shuffle`; all ranks decide alike whether to exchange."""
 
     @abstractmethod
     def reduce(self, rows: Tensor, epoch: int, comm: Communicator, tag: Tag) -> Tensor:
-        """`[num_local, d]` as `reduce_home` does."""
+        """`[num_local, d]` as `reduce_home`."""
 
     def state(self) -> Any:
-        """What a checkpoint holds of it."""
+        """The state that a checkpoint holds."""
         return None
 
     def restore(self, state: Any, device: torch.device) -> None:  # noqa: B027  most have none
-        """Take back what `state` gave."""
+        """Restore the result of `state`."""
 
     def drain(self) -> None:  # noqa: B027  most wait at once
-        """Wait for what is under way."""
+        """Wait for pending exchanges."""
 
 
 class Fresh(ExchangePoint):
-    """What arrives is used at once."""
+    """Rows are used when they arrive."""
 
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
-        """The exchange."""
+        """Exchange in every epoch."""
         return shuffle(local, self.halo, comm, tag)
 
     def reduce(self, rows: Tensor, epoch: int, comm: Communicator, tag: Tag) -> Tensor:
-        """The exchange."""
+        """Exchange in every epoch."""
         return reduce_home(rows, self.halo, comm, tag)
 
 
 class Stale(ExchangePoint):
-    """What was fetched is used again, until it is too old.
+    """Fetched rows are reused until they are too old.
 
     Args:
         halo: how fresh rows come.
-        epochs: that rows may be old, at least 1.
+        epochs: largest age of a row in epochs, at least 1.
 
     Attributes:
-        rows: `[F, d]` of other ranks, or `[num_local, d]` that they add, as they last came; None before.
-        fetched_in: the epoch of that.
+        rows: last fetched rows: `[F, d]` rows of other ranks, or their `[num_local, d]` sums; None before the first.
+        fetched_in: epoch of the last fetch.
     """
 
     def __init__(self, halo: Halo, epochs: int) -> None:
@@ -91,7 +91,7 @@ class Stale(ExchangePoint):
         self.fetched_in = 0
 
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
-        """With fresh or with old foreign rows."""
+        """Local rows, with fresh or old foreign rows."""
         if comm.size == 1:
             return local
         if self._is_due(epoch):
@@ -101,12 +101,12 @@ class Stale(ExchangePoint):
         self.skipped_bytes += self.halo.fetch_bytes(local)
         if isinstance(local, SparseRows):
             assert isinstance(self.rows, SparseRows)
-            return local.followed_by(self.rows)
-        old: Tensor = _Old.apply(local, self.rows, self.halo, comm, tag)  # type: ignore[no-untyped-call]
-        return old
+            return SparseRows.concatenated([local, self.rows])
+        assert isinstance(self.rows, Tensor)
+        return applied(_Old, local, self.rows, self.halo, comm, tag)
 
     def reduce(self, rows: Tensor, epoch: int, comm: Communicator, tag: Tag) -> Tensor:
-        """With fresh or with old parts of other ranks; gradients are fetched in every epoch."""
+        """Local sums, with fresh or old parts of other ranks; gradients are fetched in every epoch."""
         if comm.size == 1:
             return rows
         due = self._is_due(epoch)
@@ -119,8 +119,7 @@ class Stale(ExchangePoint):
             assert isinstance(self.rows, Tensor)
             return self.rows
 
-        home: Tensor = _Reduce.apply(rows, parts, lambda fetch: fetch(), self.halo, comm, tag)  # type: ignore[no-untyped-call]
-        return home
+        return applied(_Reduce, rows, parts, lambda fetch: fetch(), self.halo, comm, tag)
 
     def _is_due(self, epoch: int) -> bool:
         due = self.rows is None or epoch - self.fetched_in > self._epochs
@@ -129,14 +128,14 @@ class Stale(ExchangePoint):
         return due
 
     def state(self) -> tuple[Any, int]:
-        """The rows, sparse ones as `(indptr, columns, values, D)`, and their epoch."""
+        """The fetched rows and their epoch; sparse rows as `(indptr, columns, values, D)`."""
         rows = self.rows
         if isinstance(rows, SparseRows):
             return (rows.indptr, rows.columns, rows.values, rows.num_columns), self.fetched_in
         return rows, self.fetched_in
 
     def restore(self, state: tuple[Any, int], device: torch.device) -> None:
-        """Take them back."""
+        """Restore rows and epoch."""
         rows, self.fetched_in = state
         if isinstance(rows, tuple):
             self.rows = SparseRows(*rows).on(device)
@@ -145,39 +144,38 @@ class Stale(ExchangePoint):
 
 
 class Late(ExchangePoint):
-    """What arrives is used some epochs later.
+    """Rows are used some epochs after they were sent.
 
     Args:
         halo: how rows come and go.
-        epochs: at least 1.
-        beside: on what exchanges run while the loop computes, and among whom; None: the loop waits for them.
+        epochs: the delay, at least 1.
+        background: the thread that exchanges while the loop computes, and its communicator; None: the loop waits for
+            each exchange.
 
     Attributes:
-        forwards, backwards: what arrived, or is under way, and has not been used; oldest first.
+        forwards, backwards: results that arrived or are pending, and are not used yet; oldest first.
     """
 
-    def __init__(self, halo: Halo, epochs: int, beside: tuple[Background, Communicator] | None = None) -> None:
+    def __init__(self, halo: Halo, epochs: int, background: tuple[Background, Communicator] | None = None) -> None:
         super().__init__(halo)
-        self._epochs, self._beside = epochs, beside
+        self._epochs, self._background = epochs, background
         self.forwards: deque[Tensor | Pending[Tensor]] = deque()
         self.backwards: deque[Tensor | Pending[Tensor]] = deque()
 
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
-        """With foreign rows of some epochs ago."""
+        """Local rows, with the foreign rows of `epochs` epochs ago."""
         assert isinstance(local, Tensor), "features are fresh: they are the same in every epoch"
         if comm.size == 1:
             return local
-        among = comm if self._beside is None else self._beside[1]
-        out: Tensor = _Gather.apply(local, self._forwards, self._backwards, self.halo, among, tag)  # type: ignore[no-untyped-call]
-        return out
+        among = comm if self._background is None else self._background[1]
+        return applied(_Gather, local, self._forwards, self._backwards, self.halo, among, tag)
 
     def reduce(self, rows: Tensor, epoch: int, comm: Communicator, tag: Tag) -> Tensor:
-        """With parts of other ranks of some epochs ago."""
+        """Local sums, with the other ranks' parts of `epochs` epochs ago."""
         if comm.size == 1:
             return rows
-        among = comm if self._beside is None else self._beside[1]
-        out: Tensor = _Reduce.apply(rows, self._forwards, self._backwards, self.halo, among, tag)  # type: ignore[no-untyped-call]
-        return out
+        among = comm if self._background is None else self._background[1]
+        return applied(_Reduce, rows, self._forwards, self._backwards, self.halo, among, tag)
 
     def _forwards(self, exchange: Callable[[], Tensor]) -> Tensor:
         return self._later(exchange, self.forwards)
@@ -186,26 +184,26 @@ class Late(ExchangePoint):
         return self._later(exchange, self.backwards)
 
     def _later(self, exchange: Callable[[], Tensor], queue: deque[Tensor | Pending[Tensor]]) -> Tensor:
-        fresh = exchange() if self._beside is None else self._beside[0].start(exchange)
+        fresh = exchange() if self._background is None else self._background[0].start(exchange)
         queue.append(fresh)
         if len(queue) > self._epochs:
             return _arrived(queue.popleft())
-        queue[-1] = arrived = _arrived(fresh)  # what has been waited for is not waited for again
+        queue[-1] = arrived = _arrived(fresh)  # a result that has arrived is not waited for again
         return torch.zeros_like(arrived)
 
     def drain(self) -> None:
-        """Nothing is under way afterwards."""
+        """Wait for all pending exchanges."""
         for queue in (self.forwards, self.backwards):
             arrived = [_arrived(rows) for rows in queue]
             queue.clear()
             queue.extend(arrived)
 
     def state(self) -> tuple[list[Tensor], list[Tensor]]:
-        """What is late."""
+        """Results that are not used yet: `(forwards, backwards)`."""
         return [_arrived(rows) for rows in self.forwards], [_arrived(rows) for rows in self.backwards]
 
     def restore(self, state: tuple[list[Tensor], list[Tensor]], device: torch.device) -> None:
-        """Take it back."""
+        """Restore the results that are not used yet."""
         for queue, kept in zip((self.forwards, self.backwards), state, strict=True):
             queue.clear()
             queue.extend(rows.to(device) for rows in kept)
@@ -213,11 +211,11 @@ class Late(ExchangePoint):
 
 @dataclass(frozen=True)
 class Arrival:
-    """One of the three.
+    """When rows of other ranks are used; see the top of this file.
 
     Attributes:
-        kind: which.
-        epochs: k.
+        kind: which of the three.
+        epochs: k, largest age or delay in epochs.
     """
 
     kind: Literal["fresh", "stale", "late"] = "fresh"
@@ -225,25 +223,25 @@ class Arrival:
 
     @property
     def approximates(self) -> str:
-        """What is not exact, empty if everything is fresh."""
+        """The approximation in words; empty if everything is fresh."""
         if not self.epochs:
             return ""
         if self.kind == "stale":
             return f"rows of other ranks are up to {self.epochs} epochs old"
         return f"rows, sums and gradients of other ranks come {self.epochs} epochs late"
 
-    def at(self, halo: Halo, beside: tuple[Background, Communicator] | None = None) -> ExchangePoint:
-        """A place with this arrival; `beside` is what late exchanges run on, see `Late`."""
+    def at(self, halo: Halo, background: tuple[Background, Communicator] | None = None) -> ExchangePoint:
+        """An exchange point with this arrival; late exchanges run on `background`, see `Late`."""
         if not self.epochs:
             return Fresh(halo)
-        return Stale(halo, self.epochs) if self.kind == "stale" else Late(halo, self.epochs, beside)
+        return Stale(halo, self.epochs) if self.kind == "stale" else Late(halo, self.epochs, background)
 
 
 FRESH = Arrival()
 
 
 class _Old(FirstOrderFunction):
-    """Local rows and old foreign ones; only gradients travel."""
+    """Local rows and old foreign rows; only gradients are exchanged."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, old: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:
@@ -256,12 +254,12 @@ class _Old(FirstOrderFunction):
         return halo.scatter_add_home(gradient, comm, tag), None, None, None, None
 
 
-# Makes what is used now of an exchange.
+# Takes an exchange, and returns the result that is used now: of this exchange, or of an earlier one.
 When = Callable[[Callable[[], Tensor]], Tensor]
 
 
 class _Gather(FirstOrderFunction):
-    """Local rows and those that `forwards` makes of a fetch; `backwards` makes of bringing home what is added."""
+    """Local rows, then foreign rows as `forwards` gives them; `backwards` gives the gradients that come home."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, forwards: When, backwards: When, halo: Halo, comm: Communicator,
@@ -302,13 +300,13 @@ def _fetched(local: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:
 
 
 def _brought_home(foreign: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:
-    """`[num_local, d]` what other ranks add to the rows here."""
+    """`[num_local, d]`: the sums that other ranks add to local rows."""
     nothing = foreign.new_zeros(halo.num_local, foreign.shape[1])
     return halo.scatter_add_home(torch.cat((nothing, foreign)), comm, tag)
 
 
 def _foreign(mixed: Rows, num_local: int) -> Rows:
-    """The rows behind the local ones, in memory of their own."""
+    """A copy of the rows after the local ones."""
     if isinstance(mixed, SparseRows):
         return mixed.rows(torch.arange(num_local, mixed.shape[0], device=mixed.device))
     return mixed[num_local:].detach().clone()
@@ -319,18 +317,18 @@ def _arrived(rows: Tensor | Pending[Tensor]) -> Tensor:
 
 
 def states_of(places: Sequence[ExchangePoint]) -> list[Any]:
-    """What a checkpoint holds of places that are not fresh, in order."""
+    """States of all exchange points that are not fresh, in order, for a checkpoint."""
     return [place.state() for place in places if not isinstance(place, Fresh)]
 
 
 def restore_all(places: Sequence[ExchangePoint], states: Sequence[Any], device: torch.device) -> None:
-    """Take back what `states_of` gave."""
+    """Restore the result of `states_of`."""
     for place, state in zip([place for place in places if not isinstance(place, Fresh)], states, strict=True):
         place.restore(state, device)
 
 
 def take_skipped_bytes(places: Sequence[ExchangePoint]) -> int:
-    """What this rank did not send since the last call."""
+    """Bytes that this rank did not send since the last call."""
     skipped = sum(place.skipped_bytes for place in places)
     for place in places:
         place.skipped_bytes = 0

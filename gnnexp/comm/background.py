@@ -1,7 +1,8 @@
-"""Exchanges that run while the training loop computes: one thread, so that all ranks exchange in one order.
+"""Exchanges that run while the training loop computes.
 
-On CUDA the thread works on a stream of its own. What the loop waited for is told from what was hidden by when things
-happened (`PhaseTimer.charge_wait`).
+One thread per rank runs the exchanges in the order in which they were started, which is the same on all ranks.
+On CUDA the thread uses its own stream. Time stamps separate the time that the loop waited for from the time that
+computing hid (`PhaseTimer.charge_wait`).
 """
 
 from __future__ import annotations
@@ -21,26 +22,29 @@ T = TypeVar("T")
 
 
 class Pending(Generic[T]):
-    """An exchange under way."""
+    """An exchange that has been started."""
 
     def __init__(self, future: Future[tuple[T, Sequence[Stretch]]], timer: PhaseTimer) -> None:
         self._future, self._timer = future, timer
 
     def result(self) -> T:
-        """Wait for it; the wait is charged to the phase that the loop is in, or to what the thread was doing."""
+        """Wait for the exchange.
+
+        Time of the wait in which the thread was in a phase is charged to that phase. The rest stays in the loop's.
+        """
         asked = time.perf_counter()
         value, stretches = self._future.result()
         phase = self._timer.current
         assert phase is not None, "exchanges are part of a phase"
         self._timer.charge_wait(stretches, phase, asked, time.perf_counter())
         if isinstance(value, Tensor) and value.is_cuda:
-            # Made on the thread's stream: without this its memory might be handed out there while the loop still reads.
+            # The thread's stream allocated it. Without this call, that stream could reuse the memory during a read.
             value.record_stream(torch.cuda.current_stream(value.device))
         return value
 
 
 class Background:
-    """Runs exchanges in the order in which they are started.
+    """Runs exchanges in the order in which they were started.
 
     Args:
         timer: of the rank.
@@ -55,7 +59,7 @@ class Background:
         self._pool = ThreadPoolExecutor(1, "exchange", initializer=begin_thread, initargs=(device,))
 
     def start(self, exchange: Callable[[], T]) -> Pending[T]:
-        """Begin `exchange` after those that were started before; it reads what is ready now."""
+        """Queue `exchange` after earlier ones. It may read all data whose computation was queued before this call."""
         ready = None if self._stream is None else torch.cuda.current_stream(self._device).record_event()
 
         def run() -> tuple[T, Sequence[Stretch]]:
@@ -66,7 +70,7 @@ class Background:
                     assert ready is not None
                     self._stream.wait_event(ready)
                     value = exchange()
-                    self._stream.synchronize()  # blocks this thread only: a result that is asked for is there
+                    self._stream.synchronize()  # blocks this thread only; a returned result is complete
                     return value, stretches
 
         return Pending(self._pool.submit(run), self._timer)

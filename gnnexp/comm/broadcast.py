@@ -1,4 +1,4 @@
-"""Every part's rows to every rank, asked for or not: Sancus' sequential broadcasts (criticised in NeutronTP, 5.2)."""
+"""Sequential broadcasts of whole parts to all ranks, as in Sancus (criticised in NeutronTP, section 5.2)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gnnexp.measure.ledger import Tag
 
 @dataclass(frozen=True, eq=False)
 class WholeParts:
-    """A halo of everybody: N broadcasts one after another, whose transpose is one reduction.
+    """A halo that holds all rows of all other ranks: N broadcasts in sequence. The transpose is one reduction.
 
     Attributes:
-        lengths: rows of every rank.
-        rank: this one.
+        lengths: number of rows of each rank.
+        rank: this rank.
     """
 
     lengths: Sequence[int]
@@ -28,11 +28,11 @@ class WholeParts:
 
     @property
     def num_local(self) -> int:
-        """Rows that are here."""
+        """Number of local rows."""
         return self.lengths[self.rank]
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
-        """(N-1) copies of every row, in N rounds; of sparse rows in one exchange."""
+        """Send N-1 copies of each row, in N rounds; sparse rows in one exchange."""
         if isinstance(local, SparseRows):
             return exchange_rows(local.rows(self._copies(local.device)), self._sent, self._received, comm, tag)
         parts = []
@@ -44,13 +44,11 @@ class WholeParts:
         return torch.cat(parts)
 
     def fetch_bytes(self, local: Rows) -> int:
-        """Of all rows here, N-1 times."""
-        if isinstance(local, SparseRows):
-            return (len(self.lengths) - 1) * packed_bytes(local)
-        return (len(self.lengths) - 1) * local.numel() * local.element_size()
+        """Bytes of N-1 copies of all local rows."""
+        return (len(self.lengths) - 1) * (packed_bytes(local) if isinstance(local, SparseRows) else local.nbytes)
 
     def scatter_add_home(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
-        """One round: every rank sends each part's rows to its owner, who adds them in order of rank."""
+        """One round: each rank sends the rows of each part to the part's owner. The owner adds them in rank order."""
         returned = comm.all_to_all(rows[self.num_local :], self._received, self._sent, tag)
         own = rows[: self.num_local].clone()
         for part in torch.split_with_sizes(returned, self._sent):

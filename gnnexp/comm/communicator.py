@@ -1,8 +1,9 @@
 """Collectives with a purpose: every exchange is tagged, timed and counted to the byte.
 
-Time spent waiting for the slowest rank is not communication: before each payload exchange all ranks meet in a barrier
-that is timed as the phase `wait`; what the exchange itself takes stays in the caller's phase and in the ledger. Where
-the sizes of an uneven exchange have to be told first, that is where the ranks meet: a few bytes, timed as `wait` too.
+Time spent waiting for the slowest rank is not communication. Before each payload exchange all ranks therefore meet in
+a barrier, which is timed as the phase `wait`. The time of the exchange itself stays in the caller's phase and in the
+ledger. An uneven exchange starts with an exchange of sizes, a few bytes: it replaces the barrier, and is timed as
+`wait` too.
 """
 
 from __future__ import annotations
@@ -29,22 +30,25 @@ STAGED = "gloo, staged through pinned host memory"
 
 
 def connect(environment: Environment, device: torch.device, timeout_s: float) -> str:
-    """Join the process group through the launcher's rendezvous (MASTER_ADDR, MASTER_PORT); returns how.
+    """Join the process group through the launcher's rendezvous (MASTER_ADDR, MASTER_PORT).
 
-    NCCL carries what is on GPUs, where every rank has a GPU of its own. Host tensors, sizes, objects and barriers are
-    gloo's in any case: they would wait for the GPU. Where ranks share a GPU gloo carries all, staged through pinned
-    host memory.
+    NCCL carries GPU tensors if every rank has its own GPU. Gloo always carries host tensors, sizes, objects and
+    barriers, which would otherwise wait for the GPU. If ranks share a GPU, gloo carries everything, staged through
+    pinned host memory.
+
+    Returns:
+        The name of the backend that carries payloads on `device`.
     """
     if environment.num_ranks == 1:
         return "none"
-    if dist.is_initialized():  # a caller that keeps its own group (a pool of test ranks, a notebook)
+    if dist.is_initialized():  # the caller keeps its own group (a pool of test ranks, a notebook)
         return _carrier(device)
     timeout = timedelta(seconds=timeout_s)
     store = _rendezvous(environment, timeout)
     backend = "gloo"
     if _own_gpus(environment, device, store):
         backend = "cpu:gloo,cuda:nccl"
-        # Prefetching and training exchange at once, each over groups of its own: NCCL runs them in the order of launch.
+        # Prefetching and training exchange at the same time, over separate groups: NCCL keeps the order of launches.
         os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
     dist.init_process_group(
         backend, store=store, rank=environment.rank, world_size=environment.num_ranks, timeout=timeout
@@ -53,9 +57,9 @@ def connect(environment: Environment, device: torch.device, timeout_s: float) ->
 
 
 def _own_gpus(environment: Environment, device: torch.device, store: Store) -> bool:
-    """Whether every rank has a GPU that no other rank has, whatever number it goes by there; all ranks find the same.
+    """Whether each rank has a GPU that no other rank has. All ranks get the same answer.
 
-    A task of SLURM sees one GPU, which is its number 0: numbers do not tell GPUs apart.
+    GPUs are compared by their UUIDs: each SLURM task sees one GPU as number 0, so numbers do not identify GPUs.
     """
     own = "" if device.type != "cuda" else str(torch.cuda.get_device_properties(device).uuid)
     store.set(f"gnnexp/gpu/{environment.rank}", own)
@@ -64,15 +68,16 @@ def _own_gpus(environment: Environment, device: torch.device, store: Store) -> b
 
 
 def _carrier(device: torch.device, group: dist.ProcessGroup | None = None) -> str:
-    """What payloads on `device` are carried by, as it calls itself: an emulated NCCL says so."""
+    """The backend's own name for what carries payloads on `device`; an emulated NCCL says that it is one."""
     name = str((_get_default_group() if group is None else group)._get_backend(device).name())
     return STAGED if device.type == "cuda" and name == "gloo" else name
 
 
 def _rendezvous(environment: Environment, timeout: timedelta) -> Store:
-    """Where ranks find each other: rank 0 serves it; on the loopback only where that is what all ranks are told.
+    """The store through which ranks find each other. Rank 0 serves it.
 
-    Left to itself torch would listen on all interfaces of the machine.
+    If MASTER_ADDR is 127.0.0.1, rank 0 listens on the loopback interface only. By default torch would listen on all
+    interfaces of the machine.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     serves, listening = environment.rank == 0, None
@@ -88,8 +93,9 @@ class Communicator:
     """The collectives of one run, or of a group of its ranks.
 
     Attributes:
-        rank, size: this rank's place among the ranks that take part.
+        rank, size: this rank's index among the participating ranks, and their number.
         device: where payload tensors live.
+        ledger: traffic of all groups of the run since it was last taken.
     """
 
     def __init__(
@@ -97,41 +103,36 @@ class Communicator:
         groups: Sequence[Sequence[int]] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
         throttle: float | None = None,
     ) -> None:
-        """Collectives over all ranks; `ledger`, `groups` and `group` are for those that `along` and `beside` make.
+        """Collectives over all ranks. `along` and `clone_for_thread` pass `ledger`, `groups` and `group`.
 
         Args:
             environment: this process's place in the run.
             timer: charged with `wait`.
             device: where payload tensors live.
             ledger: where traffic is recorded, None for a new one.
-            groups: the run's ranks by who takes part together; None: all do.
-            group: torch's group of those ranks that this one is among, None for the default one.
-            throttle: bytes per second and direction that exchanges are slowed down to, None for what there is.
-            timeout_s: of groups that are made from this one; torch's own default is half an hour.
+            groups: the run's ranks, grouped by who takes part together; None: all ranks take part.
+            group: torch's process group that contains this rank, None for the default group.
+            throttle: bandwidth in bytes per second and direction that exchanges are slowed down to; None: unlimited.
+            timeout_s: timeout of groups that are made from this one; torch's own default is half an hour.
         """
         self._environment = environment
         self._groups = [list(range(environment.num_ranks))] if groups is None else [list(one) for one in groups]
         (self._ranks,) = (ranks for ranks in self._groups if environment.rank in ranks)
         self.rank, self.size = self._ranks.index(environment.rank), len(self._ranks)
         self.device = device
-        self._timer, self._ledger = timer, Ledger() if ledger is None else ledger
+        self._timer, self.ledger = timer, Ledger() if ledger is None else ledger
         self._group, self._timeout_s, self._throttle = group, timeout_s, throttle
-        self._met = False  # whether all ranks have just met in an exchange of sizes
+        self._met = False  # whether an exchange of sizes has just synchronised all ranks
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
         self._staged = self.size > 1 and _carrier(device, group) == STAGED
 
-    @property
-    def ledger(self) -> Ledger:
-        """Traffic since it was last taken, of all groups of the run together."""
-        return self._ledger
-
     def along(self, mesh: Mesh, axis: str) -> Communicator:
-        """Collectives among the ranks of this one's group along an axis; called by all ranks of the run.
+        """Collectives among the ranks of this rank's group along an axis. All ranks of the run call this.
 
         Args:
-            mesh: all ranks of the run; a group along the axis has ranks of this communicator only.
-            axis: its name.
+            mesh: all ranks of the run. A group along the axis has ranks of this communicator only.
+            axis: name of the axis.
         """
         groups = mesh.groups(axis)
         (own,) = (group for group in groups if self._environment.rank in group)
@@ -139,21 +140,21 @@ class Communicator:
         return self if own == self._ranks else self._among(groups, self.device)
 
     def clone_for_thread(self, device: torch.device | None = None) -> Communicator:
-        """Collectives of the same ranks for one other thread to use meanwhile; called by all ranks.
+        """Collectives among the same ranks, for use by one other thread at the same time. All ranks call this.
 
         Args:
-            device: where its payloads live, None for the host.
+            device: where the thread's payloads live, None for the host.
         """
         return self._among(self._groups, torch.device("cpu") if device is None else device)
 
     def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
         backend, group = "gloo" if device.type == "cpu" else None, None
-        # torch wants every rank of the run to take part in making every group.
+        # In torch, every rank of the run takes part in making every group.
         for members in groups if self._environment.num_ranks > 1 else ():
             made = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
             group = made if self._environment.rank in members else group
         made_for = Communicator(
-            self._environment, self._timer, device, self._ledger, groups, group, self._timeout_s, self._throttle
+            self._environment, self._timer, device, self.ledger, groups, group, self._timeout_s, self._throttle
         )
         if group is not None:
             made_for._made.append(group)
@@ -161,7 +162,7 @@ class Communicator:
         return made_for
 
     def release(self) -> None:
-        """Leave the groups made by `along` and `beside`, when all ranks have come here; called by all ranks."""
+        """Leave the groups that `along` and `clone_for_thread` made. All ranks call this, and wait for each other."""
         if self._children:
             self.barrier()  # a peer may still be joining a group that was never used
         while self._children:
@@ -173,18 +174,18 @@ class Communicator:
         """Sum `tensor` over all ranks, in place, on every rank."""
         if self.size == 1:
             return
-        with self._exchange(tag, all_reduce_bytes(_num_bytes(tensor), self.rank, self.size)):
+        with self._exchange(tag, all_reduce_bytes(tensor.nbytes, self.rank, self.size)):
             payload = self._stage(tensor)
             dist.all_reduce(payload, group=self._group)
             if payload is not tensor:
                 tensor.copy_(payload)
 
     def broadcast(self, tensor: Tensor, source: int, tag: Tag) -> None:
-        """Rank `source`'s `tensor` to every rank, in place; the source sends N-1 copies."""
+        """Copy the `tensor` of rank `source` to every rank, in place; the source sends N-1 copies."""
         if self.size == 1:
             return
-        sent = (self.size - 1) * _num_bytes(tensor) if self.rank == source else 0
-        with self._exchange(tag, sent, 0 if sent else _num_bytes(tensor)):
+        sent = (self.size - 1) * tensor.nbytes if self.rank == source else 0
+        with self._exchange(tag, sent, 0 if sent else tensor.nbytes):
             payload = self._stage(tensor)
             dist.broadcast(payload, src=self._ranks[source], group=self._group)
             if payload is not tensor:
@@ -196,69 +197,86 @@ class Communicator:
         """One round in which every rank sends rows to every other rank.
 
         Args:
-            rows: `[sum(sent), ...]`, those for rank 0 first.
-            sent: number of rows for each rank; 0 for this one.
-            received: number of rows from each rank, as the others' `sent` says.
-            tag: what for.
-            out: where received rows go, None for new memory.
+            rows: `[sum(sent), ...]`, ordered by receiving rank.
+            sent: number of rows for each rank; 0 for this rank.
+            received: number of rows from each rank, equal to the other ranks' `sent`.
+            tag: under which traffic is counted.
+            out: memory for received rows, None for new memory.
 
         Returns:
-            `[sum(received), ...]`, those of rank 0 first.
+            `[sum(received), ...]`, ordered by sending rank.
         """
         out = rows.new_empty((sum(received), *rows.shape[1:])) if out is None else out
         if self.size == 1:
             return out
         assert sent[self.rank] == 0 and received[self.rank] == 0, "rows for oneself need no exchange"
-        with self._exchange(tag, _num_bytes(rows), _num_bytes(out)):
+        with self._exchange(tag, rows.nbytes, out.nbytes):
             payload = self._stage(rows.contiguous())
             target = out if payload.device == out.device else torch.empty_like(out, device=payload.device)
             dist.all_to_all_single(target, payload, list(received), list(sent), group=self._group)
         return out if target is out else out.copy_(target)
 
-    def counted_all_to_all(self, rows: Tensor, sent: Sequence[int], tag: Tag) -> tuple[Tensor, list[int]]:
-        """`all_to_all` where ranks do not know how many rows they get: counts first (tag `sizes`), then the rows.
+    def trade(self, pieces: Sequence[Tensor], sizes: Sequence[int], tag: Tag) -> list[Tensor]:
+        """One round in which piece r of every rank goes to rank r; the own piece stays as it is.
 
         Args:
-            rows: `[sum(sent), ...]`, those for rank 0 first.
-            sent: number of rows for each rank; 0 for this one.
-            tag: what for.
+            pieces: one tensor for each rank, of any shape.
+            sizes: number of elements from each rank.
+            tag: under which traffic is counted.
 
         Returns:
-            The rows that came, those of rank 0 first, and how many came from each rank.
+            The pieces for this rank, ordered by sending rank; all except the own one are flat.
+        """
+        sent = [0 if rank == self.rank else piece.numel() for rank, piece in enumerate(pieces)]
+        received = [0 if rank == self.rank else size for rank, size in enumerate(sizes)]
+        payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != self.rank])
+        arrived = torch.split_with_sizes(self.all_to_all(payload, sent, received, tag), received)
+        return [pieces[rank] if rank == self.rank else piece for rank, piece in enumerate(arrived)]
+
+    def counted_all_to_all(self, rows: Tensor, sent: Sequence[int], tag: Tag) -> tuple[Tensor, list[int]]:
+        """`all_to_all` for ranks that do not know how many rows they receive: counts (tag `sizes`), then rows.
+
+        Args:
+            rows: `[sum(sent), ...]`, ordered by receiving rank.
+            sent: number of rows for each rank; 0 for this rank.
+            tag: under which traffic is counted.
+
+        Returns:
+            Received rows, ordered by sending rank, and the number of rows from each rank.
         """
         received = self.swap(torch.tensor(sent).unsqueeze(1)).flatten().tolist()
         return self.all_to_all(rows, sent, received, tag), received
 
     def swap(self, numbers: Tensor) -> Tensor:
-        """Sizes of an exchange to come (tag `sizes`): row r of `[size, k]`, on the host, goes to rank r.
+        """Exchange the sizes of a later exchange (tag `sizes`): row r of `[size, k]`, on the host, goes to rank r.
 
         Returns:
-            What all ranks sent to this one.
+            `[size, k]`: the rows that all ranks sent to this rank.
         """
         if self.size == 1:
             return numbers
         out = torch.empty_like(numbers)
         with self._timer.phase("wait"), self._timer.activity.exchange():
             dist.all_to_all_single(out, numbers, group=self._group)
-        self._ledger.add({"sizes": Traffic(_num_bytes(numbers) * (self.size - 1) // self.size, 1)})
+        self.ledger.add({"sizes": Traffic(numbers.nbytes * (self.size - 1) // self.size, 1)})
         self._met = True
         return out
 
     def all_gather(self, part: Tensor, lengths: Sequence[int], tag: Tag) -> list[Tensor]:
-        """Every rank's `part` on every rank, one round.
+        """Every rank's `part` on every rank, in one round.
 
         Args:
             part: `[lengths[rank], ...]`.
-            lengths: rows of every rank.
-            tag: what for.
+            lengths: number of rows of each rank.
+            tag: under which traffic is counted.
         """
         if self.size == 1:
             return [part]
-        sent_bytes, row = (self.size - 1) * _num_bytes(part), _num_bytes(part[:1])
+        sent_bytes, row = (self.size - 1) * part.nbytes, part[:1].nbytes
         with self._exchange(tag, sent_bytes, row * (sum(lengths) - lengths[self.rank])):
             payload = self._stage(part.contiguous())
             parts = [payload.new_empty((length, *part.shape[1:])) for length in lengths]
-            # One tensor to everybody: as one exchange of unequal parts it would have to be copied for each of them.
+            # All peers get the same tensor. An all-to-all of uneven parts would need one copy of it for each peer.
             peers = [rank for rank in range(self.size) if rank != self.rank]
             steps = [dist.P2POp(dist.isend, payload, self._ranks[rank], self._group) for rank in peers if part.numel()]
             steps += [dist.P2POp(dist.irecv, parts[rank], self._ranks[rank], self._group) for rank in peers
@@ -270,7 +288,7 @@ class Communicator:
         return parts
 
     def gather_objects(self, value: object) -> list[object]:
-        """Every rank's `value` on every rank: small records and agreements outside the epoch, not counted."""
+        """Every rank's `value` on every rank. For small objects outside the epoch; not counted."""
         if self.size == 1:
             return [value]
         values: list[object] = [None] * self.size
@@ -279,7 +297,7 @@ class Communicator:
         return values
 
     def start_max(self, numbers: Tensor) -> dist.Work:
-        """Begin to replace host `numbers` by their maximum over ranks; for the platform's own ends, not counted."""
+        """Start to replace host `numbers` by their maximum over ranks. For the platform itself; not counted."""
         work: dist.Work = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
         return work
 
@@ -311,11 +329,7 @@ class Communicator:
                 time.sleep(max(0.0, start + max(sent_bytes, received_bytes) / self._throttle - time.perf_counter()))
             end = time.perf_counter()
         self._timer.note_collective(start, end)
-        self._ledger.add({tag: Traffic(sent_bytes, 1, end - start)})
+        self.ledger.add({tag: Traffic(sent_bytes, 1, end - start)})
 
     def _stage(self, tensor: Tensor) -> Tensor:
         return tensor.cpu().pin_memory() if self._staged and tensor.is_cuda else tensor
-
-
-def _num_bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

@@ -1,4 +1,4 @@
-"""Which rank this process is: read once from what the launcher put into the environment."""
+"""The rank of this process, read from the environment variables that the launcher sets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# Under SLURM, SIGUSR2 announces the end of the allocation: whoever starts the ranks there sets this.
+# SLURM's launcher sets this variable: SIGUSR2 then announces the end of the allocation.
 STOP_VARIABLE = "GNNEXP_STOP_ON_SIGUSR2"
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A process's place in the run, in torchrun's words.
+    """A process's place in the run, in the terms of torchrun.
 
     Attributes:
         rank: 0..num_ranks-1.
@@ -31,7 +31,7 @@ class Environment:
 
 
 def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
-    """The environment of this process; without a launcher's variables, the only rank."""
+    """The environment of this process; without the launcher's variables, this process is the only rank."""
     return Environment(
         rank=int(variables.get("RANK", "0")),
         num_ranks=int(variables.get("WORLD_SIZE", "1")),

@@ -1,7 +1,7 @@
-"""Tensors of every rank's micro-batch, worked on by all ranks: summed at the rank whose batch it is, or spread from it.
+"""All ranks work on each rank's micro-batch: its tensors are summed at the rank that owns it, or spread from it.
 
-The two exchanges of push-pull parallelism (P3), transposes of each other. A rank's tensors travel flattened in one
-payload, so each exchange is one round whatever the tensors are.
+These are the two exchanges of push-pull parallelism (P3), and each is the transpose of the other. The tensors of a rank
+are flattened into one payload, so each exchange is one round for any number of tensors.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.measure.ledger import Tag
-from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.ops.first_order import FirstOrderFunction, applied
 
 Shapes = Sequence[Sequence[tuple[int, ...]]]
 
 
 def sum_at_owners(parts: Sequence[Sequence[Tensor]], comm: Communicator, tag: Tag) -> list[Tensor]:
-    """The tensors of this rank's batch, summed over ranks in order of rank.
+    """The tensors of this rank's batch, summed over all ranks in rank order.
 
     Args:
-        parts: `[ranks][k]`, this rank's share of the k tensors of every rank's batch.
+        parts: `[ranks][k]`, this rank's summands of the k tensors of each rank's batch.
         comm: all ranks; all of them call.
-        tag: what the tensors are.
+        tag: under which traffic is counted.
     """
     shapes = [[tuple(part.shape) for part in of_rank] for of_rank in parts]
-    return list(_SumAtOwners.apply(comm, tag, shapes, *_flat(parts)))  # type: ignore[no-untyped-call]
+    return list(applied(_SumAtOwners, comm, tag, shapes, *_flat(parts)))
 
 
 def spread_from_owners(own: Sequence[Tensor], shapes: Shapes, comm: Communicator, tag: Tag) -> list[list[Tensor]]:
@@ -37,12 +37,11 @@ def spread_from_owners(own: Sequence[Tensor], shapes: Shapes, comm: Communicator
 
     Args:
         own: the k tensors of this rank's batch.
-        shapes: `[ranks][k]` shapes of all of them.
+        shapes: `[ranks][k]` shapes of all tensors.
         comm: all ranks; all of them call.
-        tag: what the tensors are.
+        tag: under which traffic is counted.
     """
-    flat = list(_SpreadFromOwners.apply(comm, tag, shapes, *own))  # type: ignore[no-untyped-call]
-    return _by_rank(flat, shapes)
+    return _by_rank(list(applied(_SpreadFromOwners, comm, tag, shapes, *own)), shapes)
 
 
 class _SumAtOwners(FirstOrderFunction):
@@ -74,14 +73,9 @@ def _sum(parts: Sequence[Sequence[Tensor]], comm: Communicator, tag: Tag) -> lis
     if comm.size == 1:
         return [part.clone() for part in own]
     packets = [_packed(of_rank) for of_rank in parts]
-    length = packets[comm.rank].numel()
-    sent = [0 if rank == comm.rank else packet.numel() for rank, packet in enumerate(packets)]
-    received = [0 if rank == comm.rank else length for rank in range(comm.size)]
-    payload = torch.cat([packet for rank, packet in enumerate(packets) if rank != comm.rank])
-    arrived = comm.all_to_all(payload, sent, received, tag)
     total = torch.zeros_like(packets[comm.rank])
-    for rank, packet in enumerate(torch.split_with_sizes(arrived, received)):
-        total += packets[comm.rank] if rank == comm.rank else packet
+    for packet in comm.trade(packets, [total.numel()] * comm.size, tag):
+        total += packet
     return _unpacked(total, [tuple(part.shape) for part in own])
 
 

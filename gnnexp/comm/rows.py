@@ -1,15 +1,15 @@
-"""Exchanging feature rows, dense or sparse: one payload round either way."""
+"""Exchange of feature rows, dense or sparse, in one payload round."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import Rows, SparseRows, ends
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.ledger import Tag
 
@@ -17,26 +17,25 @@ from gnnexp.measure.ledger import Tag
 def exchange_rows(
     rows: Rows, sent: Sequence[int], received: Sequence[int], comm: Communicator, tag: Tag, pool: Pool | None = None
 ) -> Rows:
-    """Send rows to every other rank, receive theirs.
+    """Send rows to every other rank, and receive rows from every other rank.
 
-    Dense rows travel as they are. Of sparse rows each pair of ranks exchanges lengths (int32), columns (int32) and
-    values in one payload, whose size is told before (tag `sizes`).
+    Dense rows travel as they are. For sparse rows, each pair of ranks exchanges lengths (int32), columns (int32) and
+    values in one payload. An exchange of sizes (tag `sizes`) comes first.
 
     Args:
-        rows: `[sum(sent), D]`, those for rank 0 first.
-        sent: rows for each rank, 0 for this one.
-        received: rows from each rank.
-        comm: among the ranks that take part.
-        tag: what the rows are.
-        pool: where received dense rows are put, None for new memory.
+        rows: `[sum(sent), D]`, ordered by receiving rank.
+        sent: number of rows for each rank, 0 for this rank.
+        received: number of rows from each rank.
+        comm: among the participating ranks.
+        tag: under which traffic is counted.
+        pool: memory for received dense rows, None for new memory.
     """
     if isinstance(rows, Tensor):
         out = None if pool is None or rows.is_cuda else torch.from_numpy(
             pool.empty((sum(received), rows.shape[1]), rows.numpy().dtype)
         )
         return comm.all_to_all(rows, sent, received, tag, out)
-    bounds = _bounds(sent)
-    packets = [_pack(rows, first, last) for first, last in pairwise(bounds)]
+    packets = [_pack(rows, first, last) for first, last in pairwise(accumulate(sent, initial=0))]
     payload, incoming = comm.counted_all_to_all(torch.cat(packets), [packet.numel() for packet in packets], tag)
     arrived = torch.split_with_sizes(payload, incoming)
     parts = [_unpack(packet, count, rows) for packet, count in zip(arrived, received, strict=True)]
@@ -46,13 +45,6 @@ def exchange_rows(
 def packed_bytes(rows: SparseRows) -> int:
     """Payload of sparse rows: lengths, columns and values."""
     return 4 * rows.shape[0] + (4 + rows.values.element_size()) * rows.values.numel()
-
-
-def _bounds(counts: Sequence[int]) -> list[int]:
-    bounds = [0]
-    for count in counts:
-        bounds.append(bounds[-1] + count)
-    return bounds
 
 
 def _pack(rows: SparseRows, first: int, last: int) -> Tensor:
@@ -65,10 +57,9 @@ def _pack(rows: SparseRows, first: int, last: int) -> Tensor:
 
 def _unpack(packet: Tensor, count: int, like: SparseRows) -> SparseRows:
     """The `count` rows of a packet."""
-    packet = packet.clone()  # aligned, whatever came before it in the payload
+    packet = packet.clone()  # aligned; in the payload it may start at any byte
     lengths = packet[: 4 * count].view(torch.int32)
-    indptr = torch.zeros(count + 1, dtype=torch.int64, device=packet.device)
-    torch.cumsum(lengths, 0, out=indptr[1:])
+    indptr = ends(lengths)
     stop = 4 * (count + int(indptr[-1]))
     columns = packet[4 * count : stop].clone().view(torch.int32)
     values = packet[stop:].clone().view(like.dtype)

@@ -1,7 +1,7 @@
-"""GSplit's shuffle (sections 3 and 5): rows of local vertices to the ranks that drew them, and gradients back.
+"""GSplit's shuffle (sections 3 and 5): local rows go to the ranks that drew them, and gradients come back.
 
-The index is built once, while the batch is sampled, and used for every layer that reads the hop: forwards, and
-transposed backwards. In the words of the design, `shuffle` is a gather whose transpose is a reduce.
+The index is built once per batch, during sampling. Every layer that reads the hop uses it, and backward uses its
+transpose. `shuffle` is a gather, and its transpose is a reduction.
 """
 
 from __future__ import annotations
@@ -17,35 +17,41 @@ from gnnexp.comm.rows import exchange_rows, packed_bytes
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.rows.gather import add_rows, gather_rows
 from gnnexp.measure.ledger import Tag
-from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.ops.first_order import FirstOrderFunction, applied
 
 
 class Halo(Protocol):
-    """Rows of other ranks that this one needs, and how they come here and their gradients go back."""
+    """The rows of other ranks that this rank needs: how they come here, and how their gradients go back."""
 
     @property
     def num_local(self) -> int:
-        """Rows that are here."""
+        """Number of local rows."""
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
-        """`[F, d]` foreign rows, in order of rank, given the `[num_local, d]` rows that are here; collective."""
+        """Collective: `[F, d]` foreign rows in rank order, from the `[num_local, d]` local rows of all ranks."""
 
     def fetch_bytes(self, local: Rows) -> int:
-        """What this rank sends in a `fetch`."""
+        """Bytes that this rank sends in a `fetch`."""
 
     def scatter_add_home(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
-        """The transpose: `[num_local, d]` sums at home of `[num_local + F, d]` rows here and elsewhere; collective."""
+        """Collective, the transpose: `[num_local, d]` sums of local rows and of their copies on all ranks.
+
+        Args:
+            rows: `[num_local + F, d]`, local rows and then foreign rows in rank order.
+            comm: among the ranks that share the halo.
+            tag: under which traffic is counted.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class ShuffleIndex:
-    """Who needs which local row.
+    """Which rank needs which local row.
 
     Attributes:
-        send_rows: `[sum(sent)]` int64 positions of local rows, those for rank 0 first.
-        sent: rows for each rank, 0 for this one.
-        received: rows from each rank.
-        num_local: local rows.
+        send_rows: `[sum(sent)]` int64 positions of local rows, ordered by receiving rank.
+        sent: number of rows for each rank, 0 for this rank.
+        received: number of rows from each rank.
+        num_local: number of local rows.
     """
 
     send_rows: Tensor
@@ -55,48 +61,48 @@ class ShuffleIndex:
 
     @property
     def num_foreign(self) -> int:
-        """Rows that come from other ranks."""
+        """Number of rows that come from other ranks."""
         return sum(self.received)
 
     def nbytes(self) -> int:
-        """Bytes of what lies on the device."""
-        return self.send_rows.numel() * self.send_rows.element_size()
+        """Bytes of `send_rows`, which lies on the device."""
+        return self.send_rows.nbytes
 
     def to(self, device: torch.device) -> ShuffleIndex:
         """The same index on another device."""
         return ShuffleIndex(self.send_rows.to(device), self.sent, self.received, self.num_local)
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
-        """One round, only the rows that are needed."""
+        """One round; only needed rows are sent."""
         if isinstance(local, SparseRows):
             return exchange_rows(local.rows(self.send_rows), self.sent, self.received, comm, tag)
-        return comm.all_to_all(take_rows(local, self.send_rows), self.sent, self.received, tag)
+        return comm.all_to_all(gather_rows(local, self.send_rows), self.sent, self.received, tag)
 
     def fetch_bytes(self, local: Rows) -> int:
-        """Of the rows that others need."""
+        """Bytes of the rows that other ranks need."""
         if isinstance(local, SparseRows):
             return packed_bytes(local.rows(self.send_rows))
         return self.send_rows.numel() * local.shape[1] * local.element_size()
 
     def scatter_add_home(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
-        """One round; what arrives is added rank by rank: the order of sums is fixed."""
+        """One round. Received rows are added in rank order, so that sums are deterministic."""
         returned = comm.all_to_all(rows[self.num_local :], self.received, self.sent, tag)
         own = rows[: self.num_local].clone()
         start = 0
         for count in self.sent:
-            add_to_rows(own, self.send_rows[start : start + count], returned[start : start + count])
+            add_rows(own, self.send_rows[start : start + count], returned[start : start + count])
             start += count
         return own
 
 
 def shuffle(local: Rows, halo: Halo, comm: Communicator, tag: Tag) -> Rows:
-    """`[num_local + F, d]`: local rows, then those of other ranks in order of rank (a *gather*).
+    """`[num_local + F, d]`: local rows, then the rows of other ranks in rank order (a gather).
 
     Args:
         local: `[num_local, d]`; sparse rows take no gradient.
-        halo: what comes from where.
+        halo: which rows come from which rank.
         comm: among the ranks that share the batch; all of them call.
-        tag: what the rows are.
+        tag: under which traffic is counted.
     """
     assert local.shape[0] == halo.num_local, "one row per local vertex"
     if comm.size == 1:
@@ -104,21 +110,19 @@ def shuffle(local: Rows, halo: Halo, comm: Communicator, tag: Tag) -> Rows:
     if isinstance(local, SparseRows):
         foreign = halo.fetch(local, comm, tag)
         assert isinstance(foreign, SparseRows)
-        return local.followed_by(foreign)
-    mixed: Tensor = Shuffle.apply(local, halo, comm, tag)  # type: ignore[no-untyped-call]
-    return mixed
+        return SparseRows.concatenated([local, foreign])
+    return applied(Shuffle, local, halo, comm, tag)
 
 
 def reduce_home(rows: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:
-    """`[num_local, d]`: rows of `[num_local + F, d]` summed where their vertices live, the transpose of `shuffle`."""
+    """`[num_local, d]`: the rows of a vertex on all ranks, summed at its owner; the transpose of `shuffle`."""
     if comm.size == 1:
         return rows
-    home: Tensor = ReduceHome.apply(rows, halo, comm, tag)  # type: ignore[no-untyped-call]
-    return home
+    return applied(ReduceHome, rows, halo, comm, tag)
 
 
 def reduce_max_home(rows: Tensor, index: ShuffleIndex, comm: Communicator, tag: Tag) -> Tensor:
-    """`[num_local + F, d]`: the largest entries over all copies of a vertex, at every copy; no gradient, two rounds."""
+    """`[num_local + F, d]`: the maximum over all copies of a vertex, at every copy. Two rounds; no gradient."""
     rows = rows.detach()
     if comm.size == 1:
         return rows
@@ -137,7 +141,7 @@ class Shuffle(FirstOrderFunction):
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
-        """Gather, exchange, put behind the local rows."""
+        """Exchange, and append foreign rows to local rows."""
         ctx.rest = halo, comm, tag
         foreign = halo.fetch(local, comm, tag)
         assert isinstance(foreign, Tensor)
@@ -155,26 +159,13 @@ class ReduceHome(FirstOrderFunction):
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
-        """Partial rows go home, where they are added."""
+        """Partial rows go to their owners, who add them."""
         ctx.rest = halo, comm, tag
         return halo.scatter_add_home(rows, comm, tag)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
-        """Every partial row's gradient is that of its sum."""
+        """The gradient of a partial row is the gradient of its sum."""
         halo, comm, tag = ctx.rest
         foreign = halo.fetch(gradient.contiguous(), comm, tag)
         return torch.cat((gradient, foreign)), None, None, None
-
-
-def take_rows(rows: Tensor, ids: Tensor) -> Tensor:
-    """`rows[ids]`."""
-    return rows.index_select(0, ids) if rows.is_cuda else gather_rows(rows, ids)
-
-
-def add_to_rows(rows: Tensor, ids: Tensor, values: Tensor) -> None:
-    """`rows[ids] += values`, unique `ids`, in place."""
-    if rows.is_cuda:
-        rows.index_add_(0, ids, values)
-    else:
-        add_rows(rows, ids, values)

@@ -1,14 +1,14 @@
 """Split and gather (NeutronTP, section 3.1): from whole rows of some vertices to some columns of all, and back.
 
-Each is a permutation of elements over the ranks, so each is the other's inverse and transpose. Nothing is padded: rows
-and columns that do not divide go to ranks whose shares differ by one.
+Both permute elements over the ranks, so each is the inverse and the transpose of the other. Nothing is padded: if rows
+or columns do not divide evenly, the ranks' sizes differ by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -16,17 +16,17 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.measure.ledger import Tag
-from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.ops.first_order import FirstOrderFunction, applied
 
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """Who has which rows, and which columns.
+    """Which rank has which rows, and which columns.
 
     Attributes:
-        rows: number of rows of every rank.
-        bounds: `[N + 1]` columns; rank r has `bounds[r]:bounds[r + 1]`.
-        rank: this one.
+        rows: number of rows of each rank.
+        bounds: `[N + 1]`; rank r has the columns `bounds[r]:bounds[r + 1]`.
+        rank: this rank.
     """
 
     rows: Sequence[int]
@@ -35,76 +35,60 @@ class ColumnLayout:
 
     @property
     def columns(self) -> slice:
-        """This rank's."""
+        """Columns of this rank."""
         return slice(self.bounds[self.rank], self.bounds[self.rank + 1])
 
     @property
     def width(self) -> int:
-        """Number of this rank's columns."""
+        """Number of columns of this rank."""
         return self.bounds[self.rank + 1] - self.bounds[self.rank]
 
 
 def even_sizes(count: int, num_ranks: int) -> list[int]:
-    """`[N]` sizes that differ by at most one, larger ones first."""
+    """`[N]` sizes that differ by at most one, the larger ones first."""
     return [count // num_ranks + (rank < count % num_ranks) for rank in range(num_ranks)]
 
 
 def even_bounds(count: int, num_ranks: int) -> list[int]:
     """`[N + 1]` bounds of consecutive `even_sizes`."""
-    bounds = [0]
-    for size in even_sizes(count, num_ranks):
-        bounds.append(bounds[-1] + size)
-    return bounds
+    return list(accumulate(even_sizes(count, num_ranks), initial=0))
 
 
 def to_columns(rows: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
-    """*Split*: `[rows[rank], C]` to `[sum(rows), width]`, those of rank 0 first; one round, no gradient."""
+    """Split: from `[rows[rank], C]` to `[sum(rows), width]`, in rank order; one round, no gradient."""
     if comm.size == 1:
         return rows
     pieces = [rows[:, start:stop] for start, stop in pairwise(layout.bounds)]
-    sent = [0 if rank == layout.rank else piece.numel() for rank, piece in enumerate(pieces)]
-    received = [0 if rank == layout.rank else count * layout.width for rank, count in enumerate(layout.rows)]
-    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != layout.rank])
-    arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
-    whole = [pieces[rank] if rank == layout.rank else part.view(layout.rows[rank], layout.width)
-             for rank, part in enumerate(arrived)]
-    return torch.cat(whole)
+    arrived = comm.trade(pieces, [count * layout.width for count in layout.rows], tag)
+    return torch.cat([part.reshape(count, layout.width) for part, count in zip(arrived, layout.rows, strict=True)])
 
 
 def to_rows(columns: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
-    """*Gather*: `[sum(rows), width]`, rows of rank 0 first, to `[rows[rank], C]`; one round, no gradient."""
+    """Gather: from `[sum(rows), width]`, in rank order, to `[rows[rank], C]`; one round, no gradient."""
     if comm.size == 1:
         return columns
     own = layout.rows[layout.rank]
     widths = [stop - start for start, stop in pairwise(layout.bounds)]
     pieces = torch.split_with_sizes(columns, list(layout.rows))
-    sent = [0 if rank == layout.rank else piece.numel() for rank, piece in enumerate(pieces)]
-    received = [0 if rank == layout.rank else own * width for rank, width in enumerate(widths)]
-    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != layout.rank])
-    arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
-    whole = [pieces[rank] if rank == layout.rank else part.view(own, widths[rank])
-             for rank, part in enumerate(arrived)]
-    return torch.cat(whole, 1)
+    arrived = comm.trade(pieces, [own * width for width in widths], tag)
+    return torch.cat([part.reshape(own, width) for part, width in zip(arrived, widths, strict=True)], 1)
 
 
 def split(rows: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
     """Differentiable `to_columns`."""
-    columns: Tensor = _Split.apply(rows, layout, comm, tag)  # type: ignore[no-untyped-call]
-    return columns
+    return applied(_Split, rows, layout, comm, tag)
 
 
 def gather(columns: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
     """Differentiable `to_rows`."""
-    rows: Tensor = _Gather.apply(columns, layout, comm, tag)  # type: ignore[no-untyped-call]
-    return rows
+    return applied(_Gather, columns, layout, comm, tag)
 
 
 def gather_all_rows(rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Tag) -> Tensor:
-    """`[sum(lengths), k]`: every rank's rows on every rank; backward sums all ranks' gradients at the owner."""
+    """`[sum(lengths), k]`: every rank's rows on every rank. Backward sums the gradients of all ranks at the owner."""
     if comm.size == 1:
         return rows
-    everyone: Tensor = _GatherAllRows.apply(rows, lengths, comm, tag)  # type: ignore[no-untyped-call]
-    return everyone
+    return applied(_GatherAllRows, rows, lengths, comm, tag)
 
 
 class _Split(FirstOrderFunction):
@@ -137,15 +121,10 @@ class _GatherAllRows(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
-        """Each rank weighed with its own columns only: its gradients are parts of sums."""
+        """Each rank used its own columns only, so its gradients are partial sums."""
         lengths, comm, tag = ctx.rest
-        own = lengths[comm.rank]
-        sent = [0 if rank == comm.rank else length for rank, length in enumerate(lengths)]
-        received = [0 if rank == comm.rank else own for rank in range(comm.size)]
         pieces = torch.split_with_sizes(gradient, list(lengths))
-        payload = torch.cat([piece for rank, piece in enumerate(pieces) if rank != comm.rank])
-        arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
         total = torch.zeros_like(pieces[comm.rank])
-        for rank, part in enumerate(arrived):
-            total += pieces[rank] if rank == comm.rank else part
+        for part in comm.trade(pieces, [total.numel()] * comm.size, tag):
+            total += part.view_as(total)
         return total, None, None, None

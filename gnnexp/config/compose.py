@@ -1,4 +1,4 @@
-"""From overrides to one resolved, plain configuration, and every mistake in them."""
+"""Turns overrides into one resolved, plain configuration, and finds every mistake in them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from gnnexp.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-# Values of one key in a sweep; a range may name more than memory holds.
+# At most this many values of one key in a sweep; a range may have more values than fit into memory.
 _MAX_VALUES = 10_000
 
 
 @dataclass(frozen=True)
 class Composed:
-    """A resolved configuration and what it came from.
+    """A resolved configuration with its origin.
 
     Attributes:
-        config: plain dicts, lists and scalars; the groups and `seed`, `system`, `name`.
-        run_dir: where the run goes (`hydra.run.dir`), not created yet.
-        choices: chosen file of each group, None where the choice is null.
-        overrides: as typed.
+        config: plain dicts, lists and scalars: the groups, and `seed`, `system`, `name`.
+        run_dir: directory of the run (`hydra.run.dir`), which does not exist yet.
+        choices: name of the chosen file of each group, None for a null choice.
+        overrides: overrides as typed.
         config_dir: the user's own folder of YAML files.
     """
 
@@ -42,12 +42,12 @@ class Composed:
 
 @dataclass(frozen=True)
 class Draft:
-    """What overrides make as far as they can be followed: a mistake in one leaves the others to be judged.
+    """A configuration made of the correct overrides: a mistake in one does not hide mistakes in others.
 
     Attributes:
-        composed: without the overrides that are wrong, so with defaults in their places; None if nothing is left.
-        problems: of the overrides and of the files that they choose.
-        unsure: groups of which nobody knows what was meant; what `composed` has there was not asked for.
+        composed: the configuration without the wrong overrides, with defaults in their place; None if there is none.
+        problems: problems of the overrides and of the files that they choose.
+        unsure: groups whose choice is unknown; their content in `composed` is not what the user asked for.
     """
 
     composed: Composed | None
@@ -58,14 +58,14 @@ class Draft:
 def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed:
     """Compose `conf/config.yaml` with `overrides` in Hydra's grammar.
 
-    A key that its YAML file does not list but the constructor takes needs no `+`.
+    A key that its YAML file does not list needs no `+` if the constructor has it.
 
     Args:
         overrides: `group=choice`, `group.key=value`.
-        config_dir: folder with further `<group>/<choice>.yaml`, of the user.
+        config_dir: the user's folder with further `<group>/<choice>.yaml`.
 
     Raises:
-        ConfigError: with every syntax error, unknown choice, unknown key, and value that is needed but not given.
+        ConfigError: there are syntax errors, unknown choices, unknown keys or missing values; all are reported.
     """
     made = draft(overrides, config_dir)
     ConfigError.raise_all(made.problems)
@@ -74,13 +74,13 @@ def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed
 
 
 def default_of(group: str) -> Mapping[str, Any]:
-    """What `conf/config.yaml` chooses for a group."""
+    """The choice of `conf/config.yaml` for a group."""
     node: Mapping[str, Any] = compose([]).config[group]
     return node
 
 
 def draft(overrides: Sequence[str], config_dir: str | None = None) -> Draft:
-    """Compose what can be composed; see `compose`."""
+    """Compose as much as possible; see `compose`."""
     folders, problems = _folders(config_dir)
     lost = bool(problems)  # what looks unknown may be in the user's files
     parsed, syntax = parse(overrides)
@@ -110,7 +110,7 @@ def _folders(config_dir: str | None) -> tuple[ConfigFolders, list[Problem]]:
 
 
 def _unsure(folders: ConfigFolders, wrong: Sequence[str], chosen: Sequence[str]) -> frozenset[str]:
-    """Groups whose choice is wrong; with an unknown system also those that it might have chosen."""
+    """Groups whose choice is wrong; with an unknown system, also the groups that it might have chosen."""
     groups = folders.groups()
     unsure = groups.intersection(wrong)
     return frozenset(unsure | (groups - set(chosen)) if "system" in unsure else unsure)
@@ -119,7 +119,7 @@ def _unsure(folders: ConfigFolders, wrong: Sequence[str], chosen: Sequence[str])
 def _admitted(
     values: Sequence[Override], base: Mapping[str, Any], folders: ConfigFolders, unsure: frozenset[str]
 ) -> tuple[list[str], list[Problem]]:
-    """Lines that Hydra will take, and what is wrong with the others; those of unsure groups are left out."""
+    """Overrides that Hydra will accept, and problems of the others; overrides of unsure groups are left out."""
     lines, problems = [], []
     for override in values:
         group, _, rest = str(override.key_or_group).partition(".")
@@ -137,7 +137,7 @@ def _finish(
     folders: ConfigFolders, groups: list[str], lines: list[str], problems: list[Problem], unsure: frozenset[str],
     source: tuple[tuple[str, ...], str | None],
 ) -> Draft:
-    """The last composition, resolved, with all that is right."""
+    """The final, resolved composition of everything that is correct."""
     try:
         made = _without_culprits(folders, groups, lines, final=True)
     except ConfigError as error:
@@ -152,10 +152,10 @@ def _finish(
 
 
 def expand_values(overrides: Sequence[str]) -> list[list[str]]:
-    """Each override as the list of its values: `a=1,2` gives `[a=1, a=2]`, `a=[1,2]` and `a=1` give one.
+    """Each override as the list of its values: `a=1,2` gives `[a=1, a=2]`; `a=[1,2]` and `a=1` give one value.
 
     Raises:
-        ConfigError: with every syntax error, or because a range is endless.
+        ConfigError: there are syntax errors (all are reported), or a range is endless.
     """
     parsed, problems = parse(overrides)
     ConfigError.raise_all(problems)
@@ -174,12 +174,12 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
 
 @lru_cache(maxsize=256)
 def _chosen(folders: ConfigFolders, lines: tuple[str, ...], stamp: int) -> _Made:
-    """What groups choose, unresolved and not to be changed: cases of a sweep choose the same again and again."""
+    """The composition of chosen groups, unresolved. It is cached and must not be changed: cases of a sweep share it."""
     return _without_culprits(folders, [], list(lines), final=False)
 
 
 class _Made(NamedTuple):
-    """A composition, and the lines that were left out of it with their problems."""
+    """A composition, and the lines that were left out of it, with their problems."""
 
     contents: Composition
     culprits: dict[str, Problem]
@@ -189,7 +189,7 @@ def _without_culprits(folders: ConfigFolders, groups: list[str], lines: list[str
     """The configuration of those `lines` that can be composed, and the problems of the others.
 
     Raises:
-        ConfigError: they cannot be composed although each of them can.
+        ConfigError: the lines cannot be composed together, although each of them can.
     """
     try:
         return _Made(composition(folders, [*groups, *lines], final=final), {})

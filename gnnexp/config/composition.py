@@ -5,6 +5,7 @@ Hydra reads and merges a file for every group, and the cases of a sweep choose t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -17,18 +18,17 @@ from gnnexp.config.overrides import is_group, parse
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from hydra.conf import HydraConf
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
 
 class Composition(NamedTuple):
-    """Plain contents of a composition.
+    """The plain contents of a composition.
 
     Attributes:
-        config: without Hydra's own node; resolved if asked for (values that are not given stay `???`).
+        config: the configuration without Hydra's own node; resolved if requested (missing values stay `???`).
         run_dir: `hydra.run.dir`, resolved.
-        choices: chosen file of each group, as Hydra names them; None where the choice is null.
+        choices: name of the chosen file of each group, with Hydra's group names; None for a null choice.
     """
 
     config: dict[str, Any]
@@ -37,10 +37,10 @@ class Composition(NamedTuple):
 
 
 def composition(folders: ConfigFolders, lines: Sequence[str], *, final: bool) -> Composition:
-    """Compose `lines` that are in Hydra's grammar, resolved if `final`.
+    """Compose `lines`, which are in Hydra's grammar; resolve the result if `final`.
 
     Raises:
-        ConfigError: with what Hydra or a file's YAML parser says.
+        ConfigError: Hydra or the YAML parser of a file reports an error.
     """
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -53,116 +53,65 @@ def composition(folders: ConfigFolders, lines: Sequence[str], *, final: bool) ->
         reason = f"not YAML: {' '.join(str(error).split())}"
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the file")) from None
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(f"{error} {error.__cause__ or ''}".split()) or type(error).__name__
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the override or file")) from error
 
 
-class _Groups(NamedTuple):
-    """What a choice of groups composes to; not to be changed.
-
-    Attributes:
-        config: without Hydra's own node, which is larger than all else and the same for all values.
-        hydra: that node, where `${hydra:…}` looks it up; `run.dir` is that of the last values.
-        run_dir: `hydra.run.dir`, not resolved.
-        choices: as in `Composition`.
-        tells_lines: whether something refers to the lines that were typed (`${hydra:job.override_dirname}`).
-    """
-
-    config: DictConfig
-    hydra: HydraConf
-    run_dir: str
-    choices: dict[str, str | None]
-    tells_lines: bool
-
-
-def _contents(groups: _Groups, values: Sequence[Override], *, final: bool) -> Composition:
-    """`groups` with `values`, as plain dicts."""
+def _contents(kept: DictConfig, values: Sequence[Override], *, final: bool) -> Composition:
+    """A copy of `kept` with `values` applied, as plain dicts."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf, read_write
+    from omegaconf import OmegaConf, open_dict, read_write
     from omegaconf.errors import InterpolationToMissingValueError
 
-    composed = deepcopy(groups.config)
-    for override in values:
-        _apply(override, composed)
+    composed = deepcopy(kept)
+    ConfigLoaderImpl._apply_overrides_to_config(list(values), composed)
+    choices = dict(composed.hydra.runtime.choices)
     run_dir = "runs/unnamed"  # if a value is missing that names it: that is reported, and there will be no run
     if final:
-        HydraConfig.instance().cfg = groups.hydra  # lets ${hydra:…} resolve
+        HydraConfig.instance().set_config(composed)  # lets ${hydra:…} resolve
         with suppress(InterpolationToMissingValueError):
-            run_dir = _resolved(groups.run_dir, composed)
-        node = cast("DictConfig", groups.hydra).hydra
-        with read_write(node):
-            node.run.dir = run_dir
+            run_dir = str(composed.hydra.run.dir)
+        hydra = cast("DictConfig", HydraConfig.get())
+        with read_write(hydra):
+            hydra.run.dir = run_dir  # otherwise `${hydra:run.dir}` would be resolved at another time
+    with open_dict(composed):
+        del composed["hydra"]
     config = OmegaConf.to_container(composed, resolve=final)
     assert isinstance(config, dict)
-    return Composition({str(key): value for key, value in config.items()}, run_dir, dict(groups.choices))
+    return Composition({str(key): value for key, value in config.items()}, run_dir, choices)
 
 
-def _resolved(run_dir: str, config: DictConfig) -> str:
-    """`hydra.run.dir` as it reads in `config`."""
-    from omegaconf import OmegaConf, open_dict
-
-    with open_dict(config):
-        config["hydra"] = OmegaConf.create({"run": {"dir": run_dir}})
-        try:
-            return str(config.hydra.run.dir)
-        finally:
-            del config["hydra"]
-
-
-def _composed(folders: ConfigFolders, lines: Sequence[str]) -> tuple[_Groups, list[Override]]:
-    """What was kept of the groups in `lines`, and the values to be applied to a copy of it."""
+def _composed(folders: ConfigFolders, lines: Sequence[str]) -> tuple[DictConfig, list[Override]]:
+    """The kept composition of the groups in `lines`, and the values that must be applied to a copy of it."""
     overrides, problems = parse(lines)
     assert not problems, problems
     values = [override for override in overrides if not is_group(override, folders)]
-    run_dirs = [override for override in values if _is_run_dir(override)]  # one in every case of a sweep
-    values = [override for override in values if override not in run_dirs]
-    if any(_needs_hydra(override) for override in values):
-        return _by_hydra(folders, lines), []
     choices = tuple(str(override.input_line) for override in overrides if is_group(override, folders))
-    groups = _kept(folders, choices, folders.stamp(), Path.cwd())
-    if groups.tells_lines:
-        return _by_hydra(folders, lines), []
-    return groups._replace(run_dir=str(run_dirs[-1].value())) if run_dirs else groups, values
-
-
-def _is_run_dir(override: Override) -> bool:
-    """A plain text for it: that changes nothing else."""
-    line = str(override.input_line)
-    return line.startswith("hydra.run.dir=") and "${hydra" not in line and isinstance(override.value(), str)
+    kept = None if any(map(_needs_hydra, values)) else _kept(folders, choices, folders.stamp(), Path.cwd())
+    return (_compose(folders, lines), []) if kept is None else (kept, values)
 
 
 def _needs_hydra(override: Override) -> bool:
-    """Its own node may refer to any line, and it says what a package may not be."""
-    own = str(override.key_or_group).startswith("hydra") or "${hydra" in str(override.input_line)
-    return own or override.package is not None
+    """Whether only Hydra can apply the override: Hydra's node may refer to any line, and Hydra checks packages."""
+    line = str(override.input_line)
+    # Every case of a sweep has a plain text for `hydra.run.dir`, which changes nothing else.
+    plain = line.startswith("hydra.run.dir=") and "${hydra" not in line and isinstance(override.value(), str)
+    return override.package is not None or ("hydra" in line and not plain)
 
 
 @lru_cache(maxsize=256)
-def _kept(folders: ConfigFolders, choices: tuple[str, ...], stamp: int, cwd: Path) -> _Groups:
-    """Files by their `stamp`; Hydra notes the working directory."""
-    return _by_hydra(folders, choices)
+def _kept(folders: ConfigFolders, choices: tuple[str, ...], stamp: int, cwd: Path) -> DictConfig | None:
+    """The kept composition, which must not be changed; None if a file refers to the lines that were typed.
 
+    `stamp` changes with the files, and `cwd` is a key because Hydra notes it.
+    """
+    from omegaconf import OmegaConf
 
-def _by_hydra(folders: ConfigFolders, lines: Sequence[str]) -> _Groups:
-    from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf, open_dict
-
-    composed = _compose(folders, lines)
-    HydraConfig.instance().set_config(composed)
-    hydra = HydraConfig.instance().cfg
-    assert hydra is not None
-    run = OmegaConf.to_container(composed.hydra.run)
-    assert isinstance(run, dict)
-    choices = dict(composed.hydra.runtime.choices)
-    config = deepcopy(composed)
-    with open_dict(config):
-        del config["hydra"]
-    run_dir = str(run["dir"]).replace("${hydra.", "${hydra:")  # the node is not in what it is resolved with
-    return _Groups(config, hydra, run_dir, choices, _tells_lines(run_dir + OmegaConf.to_yaml(config)))
-
-
-def _tells_lines(text: str) -> bool:
-    return any(f"${{hydra{mark}{node}" in text for mark in ":." for node in ("job", "overrides"))
+    composed = _compose(folders, choices)
+    plain: Any = OmegaConf.to_container(composed)
+    text = repr((plain.pop("hydra")["run"]["dir"], plain))
+    return None if re.search(r"\$\{hydra[:.](job|overrides)", text) else composed
 
 
 def _compose(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:
@@ -176,41 +125,20 @@ def _compose(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:
         return compose("config", [*search, *lines], return_hydra_config=True)
 
 
-def _apply(override: Override, config: DictConfig) -> None:
-    """Change one value as Hydra would: an error for what is not there unless it is added.
-
-    Raises:
-        ConfigError: what is deleted is not there, or has another value than the one that was named.
-    """
-    from omegaconf import OmegaConf, open_dict
-
-    key, value = str(override.key_or_group), override.value()
-    if not override.is_delete():
-        forced = override.is_add() or override.is_force_add()
-        OmegaConf.update(config, key, value, merge=True, force_add=forced)
-        return
-    there = OmegaConf.select(config, key, throw_on_missing=False)
-    if there is None or value not in (None, there):
-        raise ConfigError(Problem(f"~{key}", value, f"its value is {there}", f"write ~{key}"))
-    parent, _, last = key.rpartition(".")
-    with open_dict(config):
-        del (OmegaConf.select(config, parent) if parent else config)[last]
-
-
 def register_resolvers() -> None:
-    """Make known what `conf/config.yaml` uses beyond Hydra's own."""
+    """Register the resolvers that `conf/config.yaml` uses in addition to Hydra's own."""
     from omegaconf import OmegaConf
 
     OmegaConf.register_new_resolver("first_of", _first_of, replace=True)
 
 
 def _first_of(*words: object) -> str:
-    """Resolver of `conf/config.yaml`: the first of its arguments that is set, as part of a folder's name."""
+    """The first of its arguments that is set, as part of a folder's name; a resolver for `conf/config.yaml`."""
     return next((str(word) for word in words if word not in (None, "null", "")), "run")
 
 
 def missing(node: Mapping[Any, Any], prefix: str = "") -> list[str]:
-    """Keys whose value must be given (`???`)."""
+    """Keys whose value must be given (`???`), by their dotted names."""
     nested = [missing(value, f"{prefix}{key}.") for key, value in node.items() if isinstance(value, Mapping)]
     own = [f"{prefix}{key}" for key, value in node.items() if value == "???"]
     return own + [key for keys in nested for key in keys]

@@ -1,13 +1,15 @@
-"""Overrides as typed: Hydra's grammar, and each one against the groups and keys that there are."""
+"""Parses overrides in Hydra's grammar, and checks them against groups, keys, and what a resumed run may change."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.config.folders import ConfigFolders
-from gnnexp.errors import Problem
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import keys_of
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.experiment.signature import one_of, parameters_of_dataclass, unknown
@@ -16,12 +18,13 @@ from gnnexp.provenance.older import GONE, KEYS
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-# Groups whose keys are the same whatever is chosen.
+
+# Groups whose keys do not depend on the choice.
 FIXED = {"train": TrainConfig, "hardware": HardwareConfig}
 
 
 def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
-    """Overrides in Hydra's grammar, and the problems of those that are not."""
+    """The overrides in Hydra's grammar, and the problems of the others."""
     found = [_parsed(line) for line in overrides]
     problems = [one for one in found if isinstance(one, Problem)]
     return [one for one in found if not isinstance(one, Problem)], problems
@@ -29,7 +32,7 @@ def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
 
 @lru_cache(maxsize=4096)
 def _parsed(line: str) -> Override | Problem:
-    """Nobody changes one: the cases of a sweep are made of the same few lines."""
+    """An override, or its problem. It is cached and must not be changed: cases of a sweep share many lines."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -41,12 +44,12 @@ def _parsed(line: str) -> Override | Problem:
 
 
 def is_group(override: Override, folders: ConfigFolders) -> bool:
-    """Whether it chooses a file of a group (`model=gat`), not a value."""
+    """Whether the override chooses a file of a group (`model=gat`), and is not a value."""
     return override.key_or_group in folders.groups() and not isinstance(override.value(), dict)
 
 
 def check_choice(override: Override, folders: ConfigFolders) -> Problem | None:
-    """What is wrong with the choice of a group."""
+    """The problem of a group's choice, or None."""
     group, value = override.key_or_group, override.value()
     if override.is_delete():
         return Problem(f"~{group}", None, "every group is needed", f"choose one: {group}=<name>")
@@ -68,7 +71,7 @@ def _sweep_problem(override: Override) -> Problem:
 
 
 def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -> tuple[str, Problem | None]:
-    """The line as Hydra takes it (with `+` for a key that only the constructor knows), or what is wrong with it."""
+    """The line in Hydra's form (with `+` for a key that only the constructor has), and its problem or None."""
     line, path = str(override.input_line), str(override.key_or_group)
     if override.is_sweep_override():
         return line, _sweep_problem(override)
@@ -109,7 +112,7 @@ def _constructor_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
 
 
 def _unknown_key(override: Override, node: object, path: Sequence[str], folders: ConfigFolders) -> Problem:
-    """The problem of `path`, whose last part is not in `node`."""
+    """The problem of a `path` whose last part is not in `node`."""
     *parents, word = path
     if (today := KEYS.get(".".join(path))) is not None:
         return Problem(str(override.key_or_group), override.value(), f"is {today} now", f"write {today}=…")
@@ -127,3 +130,32 @@ def _unknown_key(override: Override, node: object, path: Sequence[str], folders:
         return Problem(key, value, f"{where} is a single value", f"write {where}=<value>")
     problem = unknown(key or f"{override.input_line}", value, word, allowed, "".join(f"{up}." for up in parents))
     return Problem(problem.key, value, f"no such key; {one_of(allowed)}", problem.fix)
+
+
+# Keys that may change: where the run is executed and how records are kept. They do not change the experiment.
+CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
+              "train.eval_memory")
+
+
+def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration with changes that keep it the same experiment.
+
+    Raises:
+        ConfigError: an override is not `key=value`, or changes another key; all of them are reported.
+    """
+    parsed, problems = parse(overrides)
+    result = json.loads(json.dumps(config))
+    for override in parsed:
+        key, value = str(override.key_or_group), override.value()
+        if not key.startswith(CHANGEABLE):
+            problems.append(Problem(key, value, f"a resumed run may only change {', '.join(CHANGEABLE)}",
+                                    "leave it out, or start a new run"))
+            continue
+        *parents, last = key.split(".")
+        node = result
+        for parent in parents:
+            node = node.setdefault(parent, {}) if isinstance(node, dict) else {}
+        node[last] = value
+    if problems:
+        raise ConfigError([replace(problem, key=f"resume: {problem.key}") for problem in problems])
+    return dict(result)

@@ -1,4 +1,4 @@
-"""AMiner: papers, authors and references, as extracted for HeCo (Wang et al., KDD 2021), with its splits."""
+"""AMiner: papers, authors and references, as extracted for HeCo (Wang et al., KDD 2021), with HeCo's splits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from gnnexp.datasets.reading.checksums import check_sha256
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.splits.split import given_split
-from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files.findings import Findings
+from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
@@ -27,18 +26,20 @@ _FIX = "get the file again from its publisher"
 
 @dataclass(kw_only=True, eq=False)
 class Aminer(Dataset):
-    """One typed graph: papers first, then authors, then references; classes of papers only.
+    """A typed graph: ids of papers come first, then authors, then references. Only papers have classes.
 
-    Relation 0 leads from papers to their authors, 1 to their references; 2 and 3 lead back.
+    Relation 0 leads from papers to their authors, and relation 1 to their references. Relations 2 and 3 are their
+    reverses.
 
     Attributes:
-        name: of the graph.
+        name: name of the graph.
         path: folder of the files; null = `$GNNEXP_DATA/aminer`.
-        labelled_per_class: training papers of each class, 20, 40 or 60, with the published validation and test papers.
-        features: the source has none; `one_hot` gives every vertex a column of its own, as HeCo does, as sparse rows.
-        symmetrize: add the reverse of every edge; without it no paper receives anything.
-        inverse_relations: reverses are relations of their own (2 and 3), not 0 and 1 again.
-        verify: refuse files that are not, byte for byte, the published ones.
+        labelled_per_class: number of training papers per class, 20, 40 or 60. Each number has its published split.
+        features: the source has no features (`none`). `one_hot` gives each vertex its own column, as sparse rows, like
+            HeCo.
+        symmetrize: add the reverse of each edge. Without it papers have no in-edges.
+        inverse_relations: reverses have their own relations (2 and 3) instead of 0 and 1.
+        verify: refuse files that differ from the published files in any byte.
     """
 
     name: str = "aminer"
@@ -55,7 +56,7 @@ class Aminer(Dataset):
                                       "set dataset.labelled_per_class=20"))
 
     def sources(self) -> list[Path]:
-        """Edges, labels and the three files of the split."""
+        """The files of edges and labels, and the three files of the split."""
         return list(self._files().values())
 
     def _files(self) -> dict[str, Path]:
@@ -63,7 +64,7 @@ class Aminer(Dataset):
         return existing_files(data_folder(self.path, "aminer"), [*_RELATIONS, "labels.npy", *splits], "aminer")
 
     def load(self) -> Graph:
-        """The graph; vertices other than papers have label -1."""
+        """The graph in memory. Vertices other than papers have label -1."""
         files = self._files()
         if self.verify:
             check_sha256(files.values())
@@ -105,7 +106,7 @@ class Aminer(Dataset):
 
 
 def _ids(path: Path, what: str, bound: int = 1 << 31) -> np.ndarray:
-    """`[n]` int64 from 0 to below `bound`."""
+    """`[n]` int64 numbers from 0 to below `bound`; `what` names them in messages."""
     array = open_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise DataError(Problem(str(path), f"{array.dtype} {array.shape}", f"must be {what}, [n] integers", _FIX))
@@ -116,7 +117,7 @@ def _ids(path: Path, what: str, bound: int = 1 << 31) -> np.ndarray:
 
 
 def _read_pairs(path: Path, num_papers: int) -> np.ndarray:
-    """`[n, 2]` of a paper and what it is related with, whose ids are numbered without gaps."""
+    """`[n, 2]` ids: a paper, and an author or reference of it. The latter are numbered without gaps."""
     pairs = Table(path, "int64", "\t", low=0).read()
     if pairs.shape[0] == 0 or pairs.shape[1] != 2:
         raise DataError(Problem(str(path), f"shape {pairs.shape}", "must be rows of two ids", _FIX))

@@ -1,4 +1,4 @@
-"""What a dataset is: something that loads a `Graph` and knows the key of its content."""
+"""The interface of datasets: they load a `Graph`, and compute the key of its content."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from io import BufferedReader
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import psutil
 import torch
+from torch import Tensor
 
-from gnnexp.errors import DataError, Problem
-from gnnexp.files.findings import Findings
+from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
-from gnnexp.graph.build import CscArrays
-from gnnexp.graph.graph import Graph
+from gnnexp.graph.build import CscArrays, build_graph
+from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.validate import validate_graph
 from gnnexp.provenance.code import code_key
-from gnnexp.provenance.moved import first_name
+from gnnexp.provenance.older import first_name
 
 ROOT_VARIABLE = "GNNEXP_DATA"
-# A quarter of a second of hashing.
+# Hashing a large file takes a quarter of a second or more.
 _LARGE_BYTES, _START_BYTES = 256 << 20, 4096
 _MAGIC = {".npy": b"\x93NUMPY", ".npz": b"PK", ".gz": b"\x1f\x8b"}
 _TEXTS = (".tsv", ".csv", ".txt", ".index")
-# More vertices than this many per edge are a damaged count, or ids that were never renumbered (hashes, user numbers).
+# More vertices per edge than this mean a damaged count, or ids that were never renumbered (hashes, user numbers).
 _MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
 
 
 class Dataset(ABC):
-    """A graph with features, labels and splits, loaded from files or generated.
+    """A graph with features, labels and splits, which is loaded from files or generated.
 
-    A subclass stores every constructor argument under its own name, so that `options` finds it.
+    A subclass stores every constructor argument as an attribute of the same name, so that `options` finds it.
 
     Attributes:
-        version: raised when the same options and files give another graph than before.
-        unkeyed: constructor arguments that never change the graph (where the files are, size of a buffer).
+        version: increased when the same options and files give another graph than before.
+        unkeyed: constructor arguments that never change the graph (place of the files, size of a buffer).
     """
 
     name: str
@@ -54,19 +55,19 @@ class Dataset(ABC):
         """The graph, in memory.
 
         Raises:
-            DataError: a file is missing, damaged, or not what it should be; all problems at once where possible.
+            DataError: a file is missing, damaged or wrong. Names all problems at once if possible.
         """
 
     def sources(self) -> list[Path]:
-        """The files whose bytes decide the graph; empty for a generated one.
+        """The files whose bytes decide the graph; empty for a generated graph.
 
         Raises:
-            DataError: one is missing.
+            DataError: a file is missing.
         """
         return []
 
     def missing(self) -> list[Problem]:
-        """What is wrong with the places of the files, found without fetching or reading any."""
+        """Problems of missing files, found without downloading or reading a file."""
         try:
             self.sources()
         except DataError as error:
@@ -79,7 +80,7 @@ class Dataset(ABC):
         return {name: getattr(self, name) for name in names if name != "self" and name not in self.unkeyed}
 
     def key(self) -> str:
-        """SHA-256 (hexadecimal) of kind, version, options, code and the bytes of the sources.
+        """SHA-256 (hexadecimal) of the class, version, options, code and bytes of the sources.
 
         Raises:
             DataError: source files are missing or cannot be read.
@@ -97,18 +98,18 @@ class Dataset(ABC):
                         continue
                     digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
             except OSError as error:
-                fix = "make it a file that you may read"
+                fix = "make the file readable for you"
                 unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", fix))
         DataError.raise_all(unreadable)
         return digest.hexdigest()
 
     @property
     def at_hand(self) -> bool:
-        """Whether it is read from files that are there: its mistakes are then told with the configuration's."""
+        """Whether the dataset is read from existing files. Its problems are then reported with the configuration's."""
         return True
 
     def stream(self) -> EdgeStream | None:
-        """Its edges without the graph in memory, None if it is read as a whole.
+        """The edges without the graph in memory; None if the dataset can only be read as a whole.
 
         Raises:
             DataError: a file is missing or damaged.
@@ -116,17 +117,38 @@ class Dataset(ABC):
         return None
 
     def generate(self, folder: Path) -> Graph | None:
-        """Write the graph straight to `folder` in the on-disk format and open it; None if it can only be loaded.
+        """Write the graph directly to `folder` in gnnexp's format, and open it. None if it can only be loaded.
 
-        For graphs that need not fit in memory.
+        The graph does not need to fit in memory.
         """
         return None
 
 
-def _unlike(path: Path, file: BufferedReader) -> Problem | None:
-    """What shows at the start of a large file that it is not of the kind that its name says; nobody waits for its hash.
+class VertexDataset(Dataset):
+    """A dataset of labelled vertices of one type. Each graph has the edges of the files, or both directions of them.
 
-    Small files are left to their readers, who can say more.
+    Attributes:
+        symmetrize: add the reverse of each edge.
+        self_loops: what happens to edges from a vertex to itself.
+    """
+
+    symmetrize: bool
+    self_loops: Literal["keep", "add", "remove"]
+
+    def graph_of(
+        self, src: np.ndarray, dst: np.ndarray, labels: np.ndarray, num_classes: int, splits: Splits,
+        features: Tensor | SparseRows, notes: tuple[str, ...], key: str = "edges",
+    ) -> Graph:
+        """The checked graph of edges `[E]`, labels `[V]` and features `[V, D]`. `key` names the edges in messages."""
+        arrays = build_graph(src, dst, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
+        return checked(Graph(arrays.indptr, arrays.indices, features, torch.from_numpy(labels), num_classes, splits,
+                             name=self.name, notes=notes))
+
+
+def _unlike(path: Path, file: BufferedReader) -> Problem | None:
+    """The problem of a large file whose first bytes do not fit its name, found before its hash takes long.
+
+    Small files are not checked here, because their readers give better messages.
     """
     if os.fstat(file.fileno()).st_size < _LARGE_BYTES:
         return None
@@ -135,19 +157,19 @@ def _unlike(path: Path, file: BufferedReader) -> Problem | None:
     nothing = suffix != ".bin" and not start.strip(b"\0")  # numbers without a header may begin with zeros
     if not nothing and start.startswith(_MAGIC.get(suffix, b"")) and not (suffix in _TEXTS and b"\0" in start):
         return None
-    allowed = f"must be a {path.suffix} file, and does not begin as one"
+    allowed = f"must be a {path.suffix} file, but does not begin like one"
     return Problem(str(path), f"{start[:8].hex(' ')} …", allowed, "get the file again, or correct the path")
 
 
 def data_folder(path: str | None, *directories: str) -> Path:
-    """Where the files of a dataset are: `path`, or the first of `directories` that is under `$GNNEXP_DATA`.
+    """The place of a dataset's files: `path`, or the first of `directories` that exists in `$GNNEXP_DATA`.
 
     Args:
         path: `dataset.path`, a folder or a file, or None.
-        directories: names of the folder under the root, the usual one first.
+        directories: possible names of the folder in the root, the usual name first.
 
     Raises:
-        DataError: there is no such place; the fix names both ways.
+        DataError: there is no such place. The fix names both ways to set it.
     """
     root = os.environ.get(ROOT_VARIABLE)
     if path is not None:
@@ -166,7 +188,7 @@ def data_folder(path: str | None, *directories: str) -> Path:
             if candidate.exists():
                 return candidate
         except (OSError, ValueError) as error:
-            fix = "give yourself the right to read it, or correct the path"
+            fix = "make it readable for you, or correct the path"
             raise DataError(Problem("dataset.path", str(candidate), f"cannot be read: {error}", fix)) from None
     raise DataError(
         Problem("dataset.path", str(candidates[0]), "there is no such file or folder", where_to_put(directories[0]))
@@ -174,7 +196,7 @@ def data_folder(path: str | None, *directories: str) -> Path:
 
 
 def where_to_put(directory: str) -> str:
-    """The fix of every missing file."""
+    """The fix for missing files."""
     return f"set dataset.path to the folder of the files, or {ROOT_VARIABLE} to a root that holds {directory}/"
 
 
@@ -182,7 +204,7 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
     """The files `names` in `folder`, by name.
 
     Raises:
-        DataError: all that are missing, each by its path.
+        DataError: names the paths of all missing files.
     """
     if not folder.is_dir():
         fix = where_to_put(directory)
@@ -193,40 +215,40 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
 
 
 def require(paths: Iterable[Path], fix: str) -> None:
-    """All of these files have to be there.
+    """Check that all files exist.
 
     Raises:
-        DataError: all that are missing.
+        DataError: names all missing files.
     """
     DataError.raise_all([Problem(str(path), "missing", "this file of the dataset is needed", fix)
                          for path in paths if not is_file(path)])
 
 
 def single_file(path: str | None, directory: str, file: str) -> Path:
-    """The one file of a dataset: `path` itself if it is a file, else `file` in the dataset's folder.
+    """The file of a dataset that has one: `path` if that is a file, else `file` in the dataset's folder.
 
     Raises:
-        DataError: it is missing.
+        DataError: the file is missing.
     """
     place = data_folder(path, directory)
     return place if place.is_file() else existing_files(place, [file], directory)[file]
 
 
 def checked(graph: Graph, *, trainable: bool = True, findings: Findings | None = None) -> Graph:
-    """`graph`, if it keeps the rules.
+    """`graph`, if it follows all rules of `validate_graph`.
 
     Args:
-        graph: just loaded; what could not be read is left out (`no_edges`).
-        trainable: whether it must have training vertices; edges alone can still be partitioned and sampled.
-        findings: problems met while loading; with any, only those rules are judged that what is left can break.
+        graph: the loaded graph, without the parts that could not be read (`no_edges`).
+        trainable: whether it must have training vertices. A graph without them can be partitioned and sampled.
+        findings: problems found while loading. If there are any, missing labels or splits are not reported again.
 
     Raises:
-        DataError: every rule of `validate_graph` that it breaks, after the findings.
+        DataError: names the findings, then all broken rules.
     """
     findings = findings or Findings()
     unread = bool(findings.problems)
     for problem in validate_graph(graph, name=graph.name):
-        absent = problem.value in ("none", "0 vertices")  # as it must be where labels or splits could not be read
+        absent = problem.value in ("none", "0 vertices")  # a consequence if labels or splits could not be read
         if not (absent and unread) and (trainable or problem.key != f"{graph.name}: train"):
             findings.problems.append(problem)
     findings.raise_all()
@@ -234,16 +256,16 @@ def checked(graph: Graph, *, trainable: bool = True, findings: Findings | None =
 
 
 def no_edges(num_nodes: int) -> CscArrays:
-    """Stand-in for edges that cannot be used, so that the rest of a dataset is judged in the same go."""
+    """Replacement of edges that could not be read, so that the rest of the dataset is checked at the same time."""
     dtype = torch.int32 if num_nodes < 1 << 31 else torch.int64
     return CscArrays(torch.zeros(num_nodes + 1, dtype=torch.int64), torch.empty(0, dtype=dtype), None, None)
 
 
 def class_count(labels: np.ndarray, key: str) -> int:
-    """C of integer labels from 0 on (negative = none).
+    """Number of classes of integer labels from 0 on (negative = no label).
 
     Raises:
-        DataError: no numbering of classes is that large.
+        DataError: a label is 2^31 or larger.
     """
     largest = int(labels.max()) if labels.size else -1
     if largest >= 1 << 31:
@@ -252,12 +274,12 @@ def class_count(labels: np.ndarray, key: str) -> int:
 
 
 def believable(num_nodes: int, num_edges: int) -> bool:
-    """Whether a graph of so many edges can have so many vertices, if nothing but one number in a file says so."""
+    """Whether a graph of `num_edges` edges can have `num_nodes` vertices, if only one number in a file says so."""
     return num_nodes <= max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * num_edges)
 
 
 def check_memory(num_bytes: int, what: str) -> None:
-    """Refuse what cannot fit in memory before any of it is allocated.
+    """Check that `num_bytes` fit in memory, before they are allocated; `what` names them.
 
     Raises:
         DataError: less than `num_bytes` are available.

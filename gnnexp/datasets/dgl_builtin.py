@@ -1,4 +1,4 @@
-"""DGL's own datasets (Reddit, Flickr, Yelp, Amazon, ...) by name; DGL downloads them, so this needs a network."""
+"""DGL's own datasets (Reddit, Flickr, Yelp, Amazon, …) by name. DGL downloads them, so this needs a network."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gnnexp.graph.graph import Graph, Splits
 
 @dataclass(kw_only=True, eq=False)
 class DglBuiltin(Dataset):
-    """The first graph of `dgl.data.<name>Dataset`, homogeneous.
+    """The first graph of `dgl.data.<name>Dataset`, which must be homogeneous.
 
     Attributes:
-        name: DGL's class without `Dataset`: Reddit, Flickr, Yelp, CoraGraph, AmazonCoBuyComputer, KarateClub, ...
+        name: name of DGL's class without `Dataset`: Reddit, Flickr, Yelp, CoraGraph, KarateClub, …
         path: folder for DGL's downloads; null = DGL's default (`~/.dgl`).
-        symmetrize: add the reverse of every edge.
+        symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
-        train: share of training vertices where DGL has no masks.
-        val: share of validation vertices; the rest is test.
-        seed: of that split.
+        train: share of training vertices, if DGL has no masks.
+        val: share of validation vertices, if DGL has no masks; the rest is test.
+        seed: seed of this split.
     """
 
     name: str = "Reddit"
@@ -45,18 +45,18 @@ class DglBuiltin(Dataset):
 
     @property
     def at_hand(self) -> bool:
-        """DGL may have to download it."""
+        """False: DGL may have to download the dataset."""
         return False
 
     def options(self) -> dict[str, object]:
-        """With the version of DGL, which stands for the files that it downloads and checks."""
+        """The options, and the version of DGL: it decides the files that DGL downloads and checks."""
         try:
             return {**super().options(), "dgl": importlib.metadata.version("dgl")}
         except importlib.metadata.PackageNotFoundError:
             raise _no_dgl(self.name) from None
 
     def load(self) -> Graph:
-        """The graph, downloaded if it is not there."""
+        """The graph in memory. DGL downloads it if necessary."""
         graph = self._open()
         if not graph.is_homogeneous:
             found = f"{len(graph.etypes)} kinds of edges"
@@ -94,18 +94,18 @@ class DglBuiltin(Dataset):
             names = sorted(name.removesuffix("Dataset") for name in vars(dgl.data) if name.endswith("Dataset"))
             fix = "set dataset.name=Reddit"
             raise ConfigError(Problem("dataset.name", self.name, f"one of {', '.join(names)}", fix))
-        # Some of DGL's datasets take no arguments at all.
+        # Some of DGL's datasets take no arguments.
         arguments = {} if self.path is None else {"raw_dir": self.path}
         try:
             return factory(**arguments)[0]
         except Exception as error:
-            # Whatever goes wrong inside DGL's downloads and parsers: no network, a moved file, another signature.
+            # DGL's downloads and parsers may raise anything: no network, a moved file, another signature.
             fix = "check the network, or get the files elsewhere and use dataset=ogb, graphdata_npz or edge_list"
             found = f"{type(error).__name__}: {str(error)[:200]}"
             raise DataError(Problem(self.name, found, "DGL could not download or read it", fix)) from error
 
     def _splits(self, graph: Any, labels: torch.Tensor | None) -> tuple[Splits, bool]:  # noqa: ANN401
-        """The split of DGL's masks, or one of ours, and whether it is ours."""
+        """The split of DGL's masks, or a random one, and whether it is random."""
         masks = [graph.ndata.get(f"{part}_mask") for part in ("train", "val", "test")]
         if all(mask is not None and mask.dim() == 1 for mask in masks):
             return given_split(*(mask.bool().numpy() for mask in masks)), False

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits as a nearest-neighbour graph: real data that every installation has."""
+"""scikit-learn's handwritten digits as a nearest-neighbour graph: real data in every installation."""
 
 from __future__ import annotations
 
@@ -11,33 +11,32 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, checked
+from gnnexp.datasets.base import VertexDataset
 from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.packages import missing_package
-from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 _NUM_IMAGES, _NUM_PIXELS, _NUM_CLASSES = 1797, 64, 10
 
 
 @dataclass(kw_only=True, eq=False)
-class Digits(Dataset):
-    """1,797 images of 8x8 pixels, 10 classes (Alpaydin & Kaynak, UCI 1998), each joined to its nearest ones.
+class Digits(VertexDataset):
+    """1,797 images of 8x8 pixels in 10 classes (Alpaydin & Kaynak, UCI 1998). Each is joined to its nearest images.
 
     Attributes:
-        name: of the graph.
-        neighbors: nearest images by Euclidean distance (equal distances: the lower number) that each is joined to.
-        symmetrize: add the reverse of every edge.
-        self_loops: `remove` (an image is no neighbour of itself) or `add`.
+        name: name of the graph.
+        neighbors: number of nearest images, by Euclidean distance. If distances are equal, the lower index is nearer.
+        symmetrize: add the reverse of each edge.
+        self_loops: `remove` (an image is not its own neighbour) or `add`.
         train: share of training vertices.
         val: share of validation vertices; the rest is test.
-        seed: of the split.
+        seed: seed of the split.
     """
 
     @property
     def at_hand(self) -> bool:
-        """It has no files to be wrong."""
+        """False: there are no files of the user that could be wrong."""
         return False
 
     name: str = "digits"
@@ -55,7 +54,7 @@ class Digits(Dataset):
         check_fractions(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
-        """The CSV file inside scikit-learn; the library itself (a second to import) is not needed."""
+        """The CSV file inside scikit-learn. The library is not imported, which would take a second."""
         package = importlib.util.find_spec("sklearn")
         folders = [] if package is None else list(package.submodule_search_locations or [])
         paths = [Path(folder) / "datasets" / "data" / "digits.csv.gz" for folder in folders]
@@ -65,23 +64,14 @@ class Digits(Dataset):
         return found[:1]
 
     def load(self) -> Graph:
-        """The k-nearest-neighbour graph; features are the pixels scaled to [0, 1]."""
+        """The k-nearest-neighbour graph. Features are pixels, scaled to [0, 1]."""
         pixels, labels = self._read(self.sources()[0])
         src = nearest_neighbors(pixels, self.neighbors).ravel()
         dst = np.repeat(np.arange(_NUM_IMAGES), self.neighbors)
-        arrays = build_graph(src, dst, _NUM_IMAGES, symmetrize=self.symmetrize, self_loops=self.self_loops)
-        return checked(
-            Graph(
-                arrays.indptr,
-                arrays.indices,
-                features=torch.from_numpy((pixels / 16).astype(np.float32)),
-                labels=torch.from_numpy(labels),
-                num_classes=_NUM_CLASSES,
-                splits=random_split(_NUM_IMAGES, self.train, self.val, seed=self.seed),
-                name=self.name,
-                notes=(f"split drawn by gnnexp, seed {self.seed}",),
-            )
-        )
+        features = torch.from_numpy((pixels / 16).astype(np.float32))
+        splits = random_split(_NUM_IMAGES, self.train, self.val, seed=self.seed)
+        return self.graph_of(src, dst, labels, _NUM_CLASSES, splits, features,
+                             (f"split drawn by gnnexp, seed {self.seed}",))
 
     @staticmethod
     def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +87,7 @@ class Digits(Dataset):
 
 
 def nearest_neighbors(points: np.ndarray, count: int) -> np.ndarray:
-    """`[N, count]` nearest other points of `points [N, D]`, whole numbers: exact, ties by the lower number."""
+    """`[N, count]` nearest other points of integer `points` `[N, D]`. Exact; ties go to the lower index."""
     num_points = points.shape[0]
     squares = (points**2).sum(axis=1)
     distances = (squares[:, None] + squares[None, :] - 2 * points @ points.T).astype(np.int64)

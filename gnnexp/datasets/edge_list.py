@@ -1,6 +1,6 @@
-"""A user's own graph: a list of edges, and optionally features, labels and splits.
+"""A user's own graph: a list of edges, with optional features, labels and splits.
 
-With `streamed=true` the edges are never in memory: they are read in chunks, and the graph is written bucket by bucket.
+With `streamed=true` the edges are never all in memory: they are read in chunks, and the graph is written in buckets.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import torch
 
 from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, no_edges
 from gnnexp.datasets.reading.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
-from gnnexp.datasets.reading.features import Sparse, typed_rows
-from gnnexp.datasets.reading.labels import as_labels, count_classes, empty_classes
+from gnnexp.datasets.reading.features import Sparse, as_labels, count_classes, empty_classes, typed_rows
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
-from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files.findings import Findings
+from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.files.regular import is_file
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
@@ -39,40 +37,40 @@ _SUFFIXES = (*TEXT, ".npy", ".bin")
 
 @dataclass(kw_only=True, eq=False)
 class EdgeList(Dataset):
-    """Edges as text (`.tsv`, `.csv`, `.txt`, each also `.gz`) or `.npy`: one row `source, destination[, type]` each.
+    """Edges in a text file (`.tsv`, `.csv`, `.txt`, also `.gz`) or `.npy`, with rows `source, destination[, type]`.
 
-    Streamed ones may also be `.bin`, pairs of little-endian numbers, `[2, E]` in `.npy`, a folder in gnnexp's format or
-    a raw folder of OGB; they have no types.
+    If edges are streamed, they have no types. They may then also be in a `.bin` file (pairs of little-endian integers),
+    `[2, E]` in `.npy`, a folder in gnnexp's format, or a raw folder of OGB.
 
     File names other than `path` are relative to the folder of the edges.
 
     Attributes:
-        name: of the graph.
+        name: name of the graph.
         path: the file of the edges, or a folder with one file `edges.*`; null = `$GNNEXP_DATA/edge_list`.
-        features: `.npy` or text `[V, D]`, or null.
-        node_types: `.npy` or text, a type from 0 on per vertex, or null.
-        features_by_type: give the features of every type of vertices columns of their own (`features_by_type`).
-        sparse: those as sparse rows (true), dense (false), or by their size (auto).
-        labels: `.npy` or text, one class per vertex (-1 = none) or `[V, C]` zeros and ones, or null.
-        split: `random` shares of the labelled vertices, or `files`.
-        train_ids: `.npy` (ids or `[V]` bool) or text, one id per line (`split=files`).
+        features: `.npy` or text file `[V, D]`, or null.
+        node_types: `.npy` or text file with one type per vertex, from 0 on, or null.
+        features_by_type: give the features of each type of vertices their own columns (`features_by_type`).
+        sparse: features by type as sparse rows (true), dense (false), or by their size (auto).
+        labels: `.npy` or text file with one class per vertex (-1 = none), or `[V, C]` zeros and ones; or null.
+        split: `random` shares of the labelled vertices, or ids in `files`.
+        train_ids: `.npy` file (ids or `[V]` bool) or text file with one id per line (`split=files`).
         val_ids: as `train_ids`.
         test_ids: as `train_ids`.
         train: share of training vertices (`split=random`).
-        val: share of validation vertices; the rest is test.
-        seed: of the split.
-        num_nodes: V; null = as many as features or labels have rows, else the largest id + 1.
-        delimiter: between columns of text files; null = a comma in `.csv`, else any white space.
+        val: share of validation vertices (`split=random`); the rest is test.
+        seed: seed of the split.
+        num_nodes: V, number of vertices; null = the number of rows of features or labels, else the largest id + 1.
+        delimiter: separator of columns in text files; null = a comma in `.csv`, else any white space.
         header: whether text files start with a line of names.
-        comments: what starts a comment.
-        symmetrize: add the reverse of every edge.
+        comments: text that starts a comment.
+        symmetrize: add the reverse of each edge.
         inverse_relations: the reverse of an edge of type r has type R + r.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
         self_loops: `keep`, `add` or `remove`.
         duplicates: `merge` or `keep` parallel edges of the same type.
-        streamed: read the edges in chunks, never all of them at once.
-        pairs: numbers of a `.bin` file: `int32` or `int64`.
-        buffer_bytes: memory for a bucket of edges, where they are streamed.
+        streamed: read the edges in chunks, never all at once.
+        pairs: type of the integers in a `.bin` file, `int32` or `int64`.
+        buffer_bytes: memory for a bucket of edges, if edges are streamed.
     """
 
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
@@ -116,10 +114,10 @@ class EdgeList(Dataset):
              "set dataset.split=files and dataset.train_ids=FILE, or neither"),
             ("delimiter", _fits_text(self.delimiter, self.comments), "one character, no line break and not "
              "dataset.comments; or null for any white space", "set dataset.delimiter=null"),
-            ("self_loops", not streamed or self.self_loops != "add", "keep or remove where edges are streamed",
+            ("self_loops", not streamed or self.self_loops != "add", "must be keep or remove if edges are streamed",
              "set dataset.self_loops=remove; models add their own self term"),
-            ("streamed", not streamed or whole, "does without node_types, link_split and inverse_relations",
-             "set dataset.streamed=false, or leave these out"),
+            ("streamed", not streamed or whole, "cannot be combined with node_types, link_split or inverse_relations",
+             "set dataset.streamed=false, or remove these options"),
             ("features_by_type", not self.features_by_type or self.node_types is not None, "needs the types of the "
              "vertices", "set dataset.node_types=FILE, or dataset.features_by_type=false"),
         )
@@ -127,7 +125,7 @@ class EdgeList(Dataset):
                         for name, holds, allowed, fix in rules if not holds])
 
     def sources(self) -> list[Path]:
-        """The edges first, then whatever other files are named."""
+        """The files of edges first, then the other files that the options name."""
         findings = Findings()
         edges = findings.attempt(self._edges_file)
         names = (self.features, self.node_types, self.labels, self.train_ids, self.val_ids, self.test_ids)
@@ -144,11 +142,11 @@ class EdgeList(Dataset):
 
     @property
     def at_hand(self) -> bool:
-        """Streamed edges are taken for many."""
+        """False for streamed edges: they are probably many, so the configuration is checked first."""
         return not self.streamed
 
     def _folder(self, edges: Path | None) -> Path:
-        """Where the other files are, even if there are no edges."""
+        """The folder of the other files, also if the edges are missing."""
         if edges is not None:
             return edges if edges.is_dir() else edges.parent
         place = Path(self.path or ".").expanduser()
@@ -169,7 +167,7 @@ class EdgeList(Dataset):
         return found[0]
 
     def stream(self) -> EdgeStream | None:
-        """Its edges as they are in the file, both directions of each with `symmetrize`."""
+        """The edges in the order of the file; with `symmetrize`, both directions of each edge."""
         if not self.streamed:
             return None
         edges = self._open()
@@ -180,7 +178,7 @@ class EdgeList(Dataset):
         return open_edges(self._edges_file(), self.num_nodes, self.pairs, text)
 
     def generate(self, folder: Path) -> Graph | None:
-        """The graph written piece by piece, where edges are streamed."""
+        """Write the graph piece by piece if edges are streamed, and open it."""
         if not self.streamed:
             return None
         self.sources()
@@ -209,7 +207,7 @@ class EdgeList(Dataset):
         return open_graph(folder)
 
     def load(self) -> Graph:
-        """The graph."""
+        """The graph in memory."""
         if self.streamed:
             with tempfile.TemporaryDirectory() as folder:
                 self.generate(Path(folder) / "graph")
@@ -220,9 +218,9 @@ class EdgeList(Dataset):
         features = findings.attempt(self._optional, path.parent, self.features)
         labels = findings.attempt(self._read_labels, path.parent)
         types = findings.attempt(self._read_types, path)
-        # Edges alone do not tell V where a file that would could not be read.
-        told = None if findings.problems and self.num_nodes is None else edges
-        size = None if told is None else (int(told[:, :2].max()), told.shape[0])
+        # V follows from the edges only if no file could not be read: that file might decide it.
+        deciding = None if findings.problems and self.num_nodes is None else edges
+        size = None if deciding is None else (int(deciding[:, :2].max()), deciding.shape[0])
         rows = {"features": features, "labels": labels, "node_types": types}
         num_nodes = findings.attempt(self._count_nodes, size, path, **rows)
         if num_nodes is None:
@@ -269,7 +267,7 @@ class EdgeList(Dataset):
         return as_labels(None if self.labels is None else self._rows(path, "float64"), path)
 
     def _read_types(self, path: Path) -> np.ndarray | None:
-        """`[V]` int32."""
+        """`[V]` int32 types of the vertices, or None."""
         if self.node_types is None:
             return None
         rows = self._rows(path.parent / self.node_types, "int64", low=0, high=1 << 31)
@@ -284,7 +282,7 @@ class EdgeList(Dataset):
         return None if features is None else torch.from_numpy(np.array(features, np.float32))
 
     def _num_relations(self, edges: np.ndarray) -> int | None:
-        """R where reverses have types of their own."""
+        """R, the number of relations, if reverses have their own types; else None."""
         return int(edges[:, 2].max()) + 1 if self.inverse_relations and self.symmetrize else None
 
     def _hold_out(self, graph: Graph, edges: np.ndarray) -> Graph:
@@ -312,7 +310,7 @@ class EdgeList(Dataset):
         low: int | None = None,
         high: int | None = None,
     ) -> np.ndarray:
-        """`[n, k]` of a `.npy` or text file."""
+        """`[n, k]` numbers of a `.npy` or text file, which must be from `low` to below `high`."""
         if path.suffix == ".npy":
             array = open_npy(path)
             check_memory(array.nbytes, str(path))
@@ -331,12 +329,12 @@ class EdgeList(Dataset):
         return Table(path, dtype, delimiter, self.header, self.comments, low, high, settable=True).read()
 
     def _count_nodes(self, edges: tuple[int, int] | None, path: Path, **rows: np.ndarray | None) -> int | None:
-        """V, or None where only the edges' `(largest id, number)` could tell it, and they cannot be read."""
+        """V from `num_nodes`, `rows`, or `(largest id, number)` of edges. None if it depends on unread edges."""
         known = {} if self.num_nodes is None else {"dataset.num_nodes": self.num_nodes}
         known |= {f"dataset.{name}": array.shape[0] for name, array in rows.items() if array is not None}
         if len(set(known.values())) > 1:
-            fix = ("give one row of features, one label and one type per vertex; empty lines are no rows "
-                    "(a vertex without label: nan)")
+            fix = ("give one row of features, one label and one type per vertex; empty lines do not "
+                    "count (a vertex without label: nan)")
             raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", fix))
         if known:
             num_nodes = next(iter(known.values()))
@@ -345,7 +343,7 @@ class EdgeList(Dataset):
         else:
             num_nodes = edges[0] + 1
             if not believable(num_nodes, edges[1]):
-                fix = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are meant so"
+                fix = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are right"
                 found = f"largest id {num_nodes - 1} with {edges[1]} edges"
                 raise DataError(Problem(str(path), found, "ids must be numbered from 0 on", fix))
         check_memory(24 * num_nodes, f"{num_nodes} vertices")
@@ -381,7 +379,7 @@ def _check_edges(edges: np.ndarray, path: Path) -> None:
 
 
 def _fits_text(delimiter: str | None, comments: str) -> bool:
-    """Whether text can be cut by these."""
+    """Whether `delimiter` and `comments` can separate text into columns and comments."""
     breaks = ("\r", "\n")
     fits = delimiter is None or (len(delimiter) == 1 and delimiter not in (*breaks, comments))
     return fits and not any(one in comments for one in breaks)

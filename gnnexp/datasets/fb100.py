@@ -10,33 +10,31 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse
-import torch
 
-from gnnexp.datasets.base import Dataset, checked, single_file
+from gnnexp.datasets.base import VertexDataset, single_file
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.matlab import SparseColumns, read_matlab
 from gnnexp.datasets.reading.unpickle import csr_matrix
 from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import DataError, Problem
-from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 _NUM_COLUMNS, _GENDER = 7, 1
 
 
 @dataclass(kw_only=True, eq=False)
-class Fb100(Dataset):
-    """One school: label = gender - 1 (0 in the file = missing = -1), features = one-hot of the six other columns.
+class Fb100(VertexDataset):
+    """One school. The label is gender - 1 (-1 = missing, 0 in the file). Features: one-hot codes of six other columns.
 
     Attributes:
-        name: of the school, as in its file `<name>.mat`.
+        name: name of the school, as in its file `<name>.mat`.
         path: the file or its folder; null = `$GNNEXP_DATA/fb100-<name in lower case>`.
         sparse: features as sparse rows (true), dense (false), or by their size (auto).
-        symmetrize: add the reverse of every edge (the published files hold both).
+        symmetrize: add the reverse of each edge (the published files already have both).
         self_loops: `keep`, `add` or `remove`.
-        train: share of training vertices among the labelled.
+        train: share of training vertices among labelled vertices.
         val: share of validation vertices; the rest is test.
-        seed: of the split.
+        seed: seed of the split.
     """
 
     name: str = "Cornell5"
@@ -56,36 +54,20 @@ class Fb100(Dataset):
         return [single_file(self.path, f"fb100-{self.name.lower()}", f"{self.name}.mat")]
 
     def load(self) -> Graph:
-        """The graph."""
+        """The graph in memory."""
         path = self.sources()[0]
         adjacency, info = _read(path)
         coo = adjacency.tocoo()
-        arrays = build_graph(
-            coo.col,
-            coo.row,
-            info.shape[0],
-            symmetrize=self.symmetrize,
-            self_loops=self.self_loops,
-            key=str(path),
-        )
         labels = info[:, _GENDER].astype(np.int64) - 1
         splits = random_split(labels.size, self.train, self.val, seed=self.seed, among=labels >= 0)
         others = np.delete(info, _GENDER, axis=1)
-        graph = Graph(
-            arrays.indptr,
-            arrays.indices,
-            features=feature_rows(one_hot_columns(others), self.sparse, normalize=False),
-            labels=torch.from_numpy(labels),
-            num_classes=2,
-            splits=splits,
-            name=self.name,
-            notes=(
-                f"{int((labels < 0).sum())} vertices without a label are in no split",
-                f"no published split: drawn by gnnexp, seed {self.seed}",
-                "describes real, anonymised people: use it in aggregate only",
-            ),
+        notes = (
+            f"{int((labels < 0).sum())} vertices without a label are in no split",
+            f"no published split: drawn by gnnexp, seed {self.seed}",
+            "describes real, anonymised people: use it in aggregate only",
         )
-        return checked(graph)
+        features = feature_rows(one_hot_columns(others), self.sparse, normalize=False)
+        return self.graph_of(coo.col, coo.row, labels, 2, splits, features, notes, str(path))
 
 
 def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
@@ -102,7 +84,7 @@ def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     if len(matrix.shape) != 2 or info.shape != (matrix.shape[0], _NUM_COLUMNS) or matrix.shape[0] != matrix.shape[1]:
         found = f"A {matrix.shape}, local_info {info.shape}"
         raise DataError(Problem(str(path), found, f"A [V, V] and local_info [V, {_NUM_COLUMNS}]", fix))
-    # The transpose of a matrix by columns has the same three arrays, by rows.
+    # The arrays of a matrix in CSC form are those of its transpose in CSR form.
     shape = (matrix.shape[0], matrix.shape[0])
     adjacency = csr_matrix(matrix.data, matrix.rows, matrix.starts, shape, f"{path}: A")
     gender = info[:, _GENDER]

@@ -1,4 +1,4 @@
-"""A graph that is already in gnnexp's own on-disk format."""
+"""A graph that is already stored in gnnexp's own format."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from gnnexp.graph.storage.format import open_graph
 
 
 class GnnexpFormat(Dataset):
-    """A folder written by `gnnexp.graph.storage.format.save_graph`, opened as memory maps.
+    """A folder that `gnnexp.graph.storage.format.save_graph` wrote. Its arrays are memory-mapped.
 
     Args:
         path: the folder.
-        name: of the graph in reports; null = the name of the folder.
+        name: name of the graph in reports; null = the name of the folder.
+        weights: whether edges keep their weights; false drops them.
     """
 
-    def __init__(self, *, path: str, name: str | None = None) -> None:
-        self.path = path
+    def __init__(self, *, path: str, name: str | None = None, weights: bool = True) -> None:
+        self.path, self.weights = path, weights
         self.name = Path(path).name if name is None else name
 
     def sources(self) -> list[Path]:
-        """`meta.json`, which holds a checksum of every array."""
+        """`meta.json`, which has a checksum of every array."""
         open_graph(Path(self.path))
         return [Path(self.path) / "meta.json"]
 
     def load(self) -> Graph:
-        """The graph; its arrays stay on the disk."""
+        """The graph. Its arrays stay on disk."""
         graph = open_graph(Path(self.path), verify="checksums")
-        return checked(replace(graph, name=self.name))
+        return checked(replace(graph, name=self.name, edge_weights=graph.edge_weights if self.weights else None))
+
+    def options(self) -> dict[str, object]:
+        """Without `weights` where they are kept: keys are those that came before the option."""
+        return {name: value for name, value in super().options().items() if (name, value) != ("weights", True)}

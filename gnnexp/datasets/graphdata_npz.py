@@ -1,4 +1,4 @@
-"""Amazon Computers and Coauthor Physics (Shchur et al. 2018) in the GraphData `.npz` re-pack."""
+"""Amazon Computers and Coauthor Physics (Shchur et al. 2018) in the `.npz` files of GraphData."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse.csgraph
-import torch
 
-from gnnexp.datasets.base import Dataset, checked, class_count, single_file
+from gnnexp.datasets.base import VertexDataset, class_count, single_file
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.unpickle import as_csr
 from gnnexp.datasets.splits.split import check_fractions, per_class_split, random_split
-from gnnexp.errors import DataError, Problem
-from gnnexp.files.findings import Findings
-from gnnexp.graph.build import build_graph
+from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
 
 _FILES = {"amazon-computers": "amazon_cs.npz", "coauthor-physics": "coauthor_phy.npz"}
@@ -26,21 +23,22 @@ _SHCHUR_TRAIN, _SHCHUR_VAL = 20, 30
 
 
 @dataclass(kw_only=True, eq=False)
-class GraphDataNpz(Dataset):
+class GraphDataNpz(VertexDataset):
     """A GraphData archive: `adj_matrix`, `node_attr` (pickled CSR) and `node_label`.
 
     Attributes:
-        name: which one.
+        name: name of the dataset.
         path: the file or its folder; null = `$GNNEXP_DATA/<name>`.
         sparse: features as sparse rows (true), dense (false), or by their size (auto).
         normalize_features: divide each row by its sum.
-        symmetrize: add the reverse of every edge (amazon-computers is stored as crawled, directed).
+        symmetrize: add the reverse of each edge (amazon-computers is stored as crawled, directed).
         self_loops: `keep`, `add` or `remove`.
-        split: `random` draws `train`/`val` shares of all vertices; `shchur` 20 + 30 vertices per class on the largest
-            component, the rest of which is test (the other components stay in the graph, they touch nothing).
+        split: `random` draws the shares `train` and `val` of all vertices. `shchur` draws 20 training and 30 validation
+            vertices per class from the largest component; its other vertices are test. Other components stay in the
+            graph, in no split.
         train: share of training vertices (`split=random`).
-        val: share of validation vertices; the rest is test.
-        seed: of the split.
+        val: share of validation vertices (`split=random`); the rest is test.
+        seed: seed of the split.
     """
 
     name: Literal["amazon-computers", "coauthor-physics"] = "amazon-computers"
@@ -58,11 +56,11 @@ class GraphDataNpz(Dataset):
         check_fractions(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
-        """The archive."""
+        """The `.npz` file."""
         return [single_file(self.path, self.name, _FILES[self.name])]
 
     def load(self) -> Graph:
-        """The graph."""
+        """The graph in memory."""
         path = self.sources()[0]
         file = NpzFile(path)
         file.require("adj_matrix", "node_attr", "node_label")
@@ -74,27 +72,12 @@ class GraphDataNpz(Dataset):
         assert adjacency is not None and features is not None and labels is not None
         _check(adjacency.shape, features.shape, labels, str(path))
         coo = adjacency.tocoo()
-        arrays = build_graph(
-            coo.row,
-            coo.col,
-            adjacency.shape[0],
-            symmetrize=self.symmetrize,
-            self_loops=self.self_loops,
-            key=str(path),
-        )
         num_classes = class_count(labels, f"{path}: node_label")
         labels = labels.astype(np.int64)
-        graph = Graph(
-            arrays.indptr,
-            arrays.indices,
-            features=feature_rows(features, self.sparse, normalize=self.normalize_features),
-            labels=torch.from_numpy(labels),
-            num_classes=num_classes,
-            splits=self._splits(adjacency, labels),
-            name=self.name,
-            notes=(f"no published split: {self.split} split drawn by gnnexp, seed {self.seed}",),
-        )
-        return checked(graph)
+        notes = (f"no published split: {self.split} split drawn by gnnexp, seed {self.seed}",)
+        rows = feature_rows(features, self.sparse, normalize=self.normalize_features)
+        splits = self._splits(adjacency, labels)
+        return self.graph_of(coo.row, coo.col, labels, num_classes, splits, rows, notes, str(path))
 
     def _splits(self, adjacency: scipy.sparse.csr_array, labels: np.ndarray) -> Splits:
         if self.split == "random":

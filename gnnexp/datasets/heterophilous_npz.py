@@ -1,4 +1,4 @@
-"""The heterophilous benchmarks of Platonov et al. (ICLR 2023): plain `.npz` with ten published splits."""
+"""The heterophilous benchmarks of Platonov et al. (ICLR 2023): `.npz` files with ten published splits."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, checked, class_count, single_file
+from gnnexp.datasets.base import VertexDataset, class_count, single_file
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.splits.split import given_split
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.graph.build import build_graph
-from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.graph import Graph
 
 _NUM_SPLITS = 10
 _MASKS = ("train_masks", "val_masks", "test_masks")
 
 
 @dataclass(kw_only=True, eq=False)
-class HeterophilousNpz(Dataset):
-    """`node_features`, `node_labels`, `edges` (each undirected edge once) and ten rows of masks per split.
+class HeterophilousNpz(VertexDataset):
+    """A file with `node_features`, `node_labels`, `edges` (each undirected edge once) and masks of ten splits.
 
     Attributes:
-        name: as in the file `<name>.npz` (dashes as underscores): tolokers, roman-empire, ...
+        name: name of the dataset: tolokers, roman-empire, … The file is `<name>.npz`, with underscores for dashes.
         path: the file or its folder; null = `$GNNEXP_DATA/<name>`.
-        split_index: which of the ten published splits.
-        symmetrize: add the reverse of every edge.
+        split_index: index of the published split, 0 to 9.
+        symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
     """
 
@@ -44,37 +43,23 @@ class HeterophilousNpz(Dataset):
             raise ConfigError(Problem("dataset.split_index", self.split_index, allowed, "set dataset.split_index=0"))
 
     def sources(self) -> list[Path]:
-        """The archive."""
+        """The `.npz` file."""
         return [single_file(self.path, self.name, f"{self.name.replace('-', '_')}.npz")]
 
     def load(self) -> Graph:
-        """The graph."""
+        """The graph in memory."""
         path = self.sources()[0]
         file = NpzFile(path)
         file.require("node_features", "node_labels", "edges", *_MASKS)
         features, labels, edges = (file.array(name) for name in ("node_features", "node_labels", "edges"))
         masks = [file.array(name) for name in _MASKS]
         _check(features, labels, edges, masks, str(path))
-        arrays = build_graph(
-            edges[:, 0],
-            edges[:, 1],
-            labels.size,
-            symmetrize=self.symmetrize,
-            self_loops=self.self_loops,
-            key=f"{path}: edges",
-        )
-        splits: Splits = given_split(*(mask[self.split_index] for mask in masks))
-        graph = Graph(
-            arrays.indptr,
-            arrays.indices,
-            features=torch.from_numpy(features.astype(np.float32, copy=False)),
-            labels=torch.from_numpy(labels.astype(np.int64)),
-            num_classes=class_count(labels, f"{path}: node_labels"),
-            splits=splits,
-            name=self.name,
-            notes=(f"published split {self.split_index} of {_NUM_SPLITS}",),
-        )
-        return checked(graph)
+        num_classes = class_count(labels, f"{path}: node_labels")
+        return self.graph_of(
+            edges[:, 0], edges[:, 1], labels.astype(np.int64), num_classes,
+            given_split(*(mask[self.split_index] for mask in masks)),
+            torch.from_numpy(features.astype(np.float32, copy=False)),
+            (f"published split {self.split_index} of {_NUM_SPLITS}",), f"{path}: edges")
 
 
 def _check(features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: list[np.ndarray], key: str) -> None:

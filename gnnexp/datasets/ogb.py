@@ -17,13 +17,11 @@ import torch
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, require, where_to_put
 from gnnexp.datasets.reading.features import Sparse, typed_rows
 from gnnexp.datasets.reading.npz import DAMAGE
-from gnnexp.datasets.reading.ogb_raw import FORMAT_FIX, OgbRaw, read_binary, read_table, read_text
-from gnnexp.datasets.reading.ogb_typed import TYPES, read_typed
+from gnnexp.datasets.reading.ogb_raw import FORMAT_FIX, TYPES, OgbRaw, read_binary, read_table, read_text, read_typed
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array
 from gnnexp.datasets.splits.split import given_split
-from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files.findings import Findings
+from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows
@@ -33,23 +31,24 @@ _SPLITS = ("train", "valid", "test")
 
 @dataclass(kw_only=True, eq=False)
 class Ogb(Dataset):
-    """A node-property (`ogbn-*`, ogbn-mag among them) or link-property (`ogbl-*`) dataset.
+    """A node-property dataset (`ogbn-*`, including ogbn-mag) or a link-property dataset (`ogbl-*`).
 
-    Link property: the graph is what `raw/` holds, the training edges; where `train.pt` is absent they are the positive
-    training pairs too. Several kinds of vertices and edges (node property): types follow each other in the order of
-    the dataset's list, as relations do; vertices of a type without features have zeros.
+    In link-property datasets, the graph has the training edges in `raw/`. Without a file `train.pt`, these edges are
+    also the positive training pairs. In node-property datasets with several types of vertices and edges, the types and
+    relations have the order of the dataset's lists. Vertices of a type without features have zeros.
 
     Attributes:
-        name: by OGB's name.
-        path: its folder (with `raw/` and `split/`); null = `$GNNEXP_DATA/<name>`, with dashes or underscores.
-        scheme: folder inside `split/`; null = the only one.
-        download: let the `ogb` package download it if the folder is not there.
-        edge_features: read them, where there are any.
-        symmetrize: add the reverse of every edge.
+        name: OGB's name of the dataset.
+        path: folder of the dataset (with `raw/` and `split/`); null = `$GNNEXP_DATA/<name>`, with dashes or
+            underscores.
+        scheme: folder in `split/`; null = the only one.
+        download: let the `ogb` package download the dataset if the folder does not exist.
+        edge_features: read edge features, if there are any.
+        symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
-        inverse_relations: of several kinds of edges, the reverse of one of kind r is of kind R + r.
-        features_by_type: of several kinds of vertices, each has columns of its own (`features_by_type`).
-        sparse: those as sparse rows (true), dense (false), or by their size (auto).
+        inverse_relations: if there are several relations, the reverse of an edge of relation r has relation R + r.
+        features_by_type: if there are several types of vertices, give each type its own columns (`features_by_type`).
+        sparse: features by type as sparse rows (true), dense (false), or by their size (auto).
     """
 
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "download"})
@@ -72,21 +71,21 @@ class Ogb(Dataset):
 
     @property
     def at_hand(self) -> bool:
-        """Nothing is downloaded for a run that cannot start."""
+        """False if the dataset may be downloaded: first the rest of the configuration is checked."""
         return not self.download
 
     def missing(self) -> list[Problem]:
-        """See `Dataset.missing`; what is to be downloaded is not missing."""
+        """Problems of missing files; empty if they may be downloaded."""
         return [] if self.download else super().missing()
 
     def sources(self) -> list[Path]:
-        """Every file under `raw/` and the split that is read."""
+        """All files in `raw/` and in the folder of the split."""
         folder = self._folder()
         parts = (folder / "raw", self._split_folder(folder))
         return sorted(path for part in parts for path in part.rglob("*") if path.is_file())
 
     def load(self) -> Graph:
-        """The graph."""
+        """The graph in memory."""
         folder = self._folder()
         findings = Findings()
         split, links = self._split_folder(folder), self.name.startswith("ogbl-")
@@ -166,7 +165,7 @@ class Ogb(Dataset):
                 raise ConfigError(Problem("dataset.path", self.path, f"must end in {expected} to download", fix))
             return Path(self.path).expanduser().parent
         if not root:
-            raise ConfigError(Problem("dataset.download", True, "needs a place to put it", where_to_put(expected)))
+            raise ConfigError(Problem("dataset.download", True, "needs a folder for downloads", where_to_put(expected)))
         return Path(root).expanduser()
 
     def _split_folder(self, folder: Path) -> Path:
@@ -181,7 +180,7 @@ class Ogb(Dataset):
 
 
 def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None, int]:
-    """Labels and C; one column holds classes (NaN = none), several are zeros and ones."""
+    """Labels and number of classes. One column has classes (NaN = no label); several columns have zeros and ones."""
     if values is None:
         return None, 0
     if values.shape[1] > 1:
@@ -193,7 +192,7 @@ def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None
 
 
 def _read_splits(folder: Path, raw: OgbRaw) -> Splits:
-    """Those of the type that has labels, if there are several."""
+    """The splits. If there are several types of vertices, they have only vertices of the type with labels."""
     findings, types = Findings(), raw.types
     members = range(raw.num_nodes) if types is None else types.members
     files = _split_files(folder if types is None else folder / types.labelled, ".csv.gz", _SPLITS).values()
@@ -203,7 +202,7 @@ def _read_splits(folder: Path, raw: OgbRaw) -> Splits:
 
 
 def _names(folder: Path, links: bool) -> tuple[str, tuple[str, ...]]:
-    """Ending and names of the files of a split."""
+    """Suffix and names of the files of a split."""
     if not links:
         return ".csv.gz", _SPLITS
     return ".pt", _SPLITS if (folder / "train.pt").is_file() else _SPLITS[1:]
@@ -216,7 +215,7 @@ def _split_files(folder: Path, suffix: str, names: tuple[str, ...]) -> dict[str,
 
 
 def _read_links(folder: Path, raw: OgbRaw) -> dict[str, torch.Tensor]:
-    """Pairs by name; training pairs are the edges of `raw/` where there is no `train.pt`."""
+    """Pairs by name. Without `train.pt`, the training pairs are the edges in `raw/`."""
     files = _split_files(folder, *_names(folder, links=True))
     links = {} if "train" in files else {"train": raw.edges.astype(np.int64)}
     for name, path in files.items():
@@ -254,7 +253,7 @@ def _zipped_pickle(raw: bytes, path: Path) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
-            # torch stores without compression: what claims to be larger than the file is refused.
+            # torch stores without compression, so a member that claims to be larger than the file is refused.
             info = archive.getinfo(name)
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(raw):
                 raise zipfile.BadZipFile("compressed")

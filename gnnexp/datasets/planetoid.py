@@ -1,4 +1,4 @@
-"""Cora, Citeseer, Pubmed and NELL in the original files of Yang et al. (ICML 2016), public split."""
+"""Cora, Citeseer, Pubmed and NELL from the original files of Yang et al. (ICML 2016), with the public split."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
-import torch
 
-from gnnexp.datasets.base import Dataset, checked, data_folder, existing_files
+from gnnexp.datasets.base import VertexDataset, data_folder, existing_files
 from gnnexp.datasets.reading.checksums import check_sha256
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr
 from gnnexp.datasets.splits.split import given_split, random_split
-from gnnexp.errors import DataError, Problem
-from gnnexp.files.findings import Findings
-from gnnexp.graph.build import build_graph
+from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
 
 _PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
@@ -28,25 +25,26 @@ _NUM_VALIDATION = 500
 _NELL_HOLDOUT = 0.2
 _NO_ALLX = "no allx file: features are zero except those of the labelled training and test vertices"
 _NO_ALLY = (
-    "no ally file: only the labels of training and test vertices are known, so a fifth of the training vertices is "
-    "held out for validation (the published 500 validation labels are in that file)"
+    "no ally file, which has the published 500 validation labels: only the labels of training and test vertices are "
+    "known. A fifth of the training vertices is held out for validation"
 )
 
 
 @dataclass(kw_only=True, eq=False)
-class Planetoid(Dataset):
+class Planetoid(VertexDataset):
     """A planetoid dataset: `ind.<name>.{x,tx,allx,y,ty,ally,graph,test.index}` in one folder.
 
     Attributes:
-        name: which one. NELL (label rate 0.001) has one-hot features for its relation vertices, so stays sparse.
+        name: name of the dataset. NELL (label rate 0.001) has one-hot features for its relation vertices, so its
+            features stay sparse.
         path: folder of the files; null = `$GNNEXP_DATA/<name>`.
         normalize_features: divide each row by its sum.
         sparse: features as sparse rows (true), dense (false), or by their size (auto).
-        missing_features: without `allx`, stop (`error`) or set the unknown features to zero (`zeros`).
-        symmetrize: add the reverse of every edge.
+        missing_features: without `allx`, stop (`error`), or set the unknown features to zero (`zeros`).
+        symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
-        verify: refuse files that are not, byte for byte, the published ones (pickles carry no checksum of their own).
-        seed: of the validation vertices of NELL, the only draw.
+        verify: refuse files that differ from the published files in any byte (pickles have no checksum).
+        seed: seed of the only random draw: NELL's validation vertices.
     """
 
     name: Literal["cora", "citeseer", "pubmed", "nell"] = "cora"
@@ -60,7 +58,7 @@ class Planetoid(Dataset):
     seed: int = 0
 
     def sources(self) -> list[Path]:
-        """The files of the dataset that are there; those that may be absent are absent knowingly."""
+        """The existing files of the dataset. Only files that may be missing are left out."""
         return list(self._files().values())
 
     def _files(self) -> dict[str, Path]:
@@ -80,14 +78,14 @@ class Planetoid(Dataset):
     def _with_fix(self, problem: Problem) -> Problem:
         if not problem.key.endswith(".allx"):
             return problem
-        fix = f"{problem.fix}, or dataset.missing_features=zeros to go on without these features"
+        fix = f"{problem.fix}, or dataset.missing_features=zeros to train without these features"
         return Problem(problem.key, problem.value, problem.allowed, fix)
 
     def _prefix(self) -> str:
         return "ind.nell.0.001" if self.name == "nell" else f"ind.{self.name}"
 
     def load(self) -> Graph:
-        """The graph; vertices without a label have -1."""
+        """The graph in memory. Vertices without a label have label -1."""
         files = self._files()
         if self.verify:
             check_sha256(files.values())
@@ -97,19 +95,9 @@ class Planetoid(Dataset):
         key = str(files["graph"])
         _check_parts(parts, key)
         src, dst, num_nodes = _edges(parts["graph"], parts["test.index"], key)
-        arrays = build_graph(src, dst, num_nodes, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
-        return checked(
-            Graph(
-                arrays.indptr,
-                arrays.indices,
-                features=feature_rows(self._features(parts, num_nodes), self.sparse, normalize=self.normalize_features),
-                labels=torch.from_numpy(_labels(parts, num_nodes)),
-                num_classes=parts["y"].shape[1],
-                splits=self._splits(parts, num_nodes),
-                name=self.name,
-                notes=self._notes(parts, num_nodes),
-            )
-        )
+        features = feature_rows(self._features(parts, num_nodes), self.sparse, normalize=self.normalize_features)
+        return self.graph_of(src, dst, _labels(parts, num_nodes), parts["y"].shape[1], self._splits(parts, num_nodes),
+                             features, self._notes(parts, num_nodes), key)
 
     def _features(self, parts: Mapping[str, Any], num_nodes: int) -> scipy.sparse.csr_array:
         known = parts["allx"] if "allx" in parts else parts["x"]
@@ -147,7 +135,7 @@ class Planetoid(Dataset):
 
 
 def _read(path: Path) -> Any:  # noqa: ANN401
-    """What one file holds, by the end of its name."""
+    """The content of one file; the end of its name decides the format."""
     key, part = str(path), path.name.rpartition(".")[2]
     if part == "index":
         return _read_index(path)
@@ -194,7 +182,7 @@ def _check_parts(parts: Mapping[str, Any], key: str) -> None:
 
 
 def _edges(adjacency: object, index: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray, int]:
-    """Sources, destinations and V of a dictionary of neighbour lists."""
+    """Sources, destinations and number of vertices of a dictionary of neighbour lists."""
     fix = "get the file again from its publisher"
     pairs = adjacency.pairs if isinstance(adjacency, PickledDict) else None
     if pairs is None or not all(isinstance(row, list) for _, row in pairs):

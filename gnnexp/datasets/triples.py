@@ -1,8 +1,12 @@
-"""Knowledge graphs as files of triples `head, relation, tail` (FB15k-237, WN18RR, ...), for link prediction."""
+"""Knowledge graphs as files of triples `head, relation, tail` (FB15k-237, WN18RR, …), for link prediction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gzip
+import io
+import tarfile
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,32 +14,31 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, where_to_put
-from gnnexp.datasets.reading.archive import MEMBERS_FIX, read_archive
-from gnnexp.errors import DataError, Problem
-from gnnexp.files.findings import Findings
+from gnnexp.datasets.reading.tables import unpacked_limit
+from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 _FILES = {"train": "train.txt", "valid": "valid.txt", "test": "test.txt"}
 _MAX_SHOWN = 5
-# A line as text, its cells, and its numbers, while it is read: CPython's strings take about 60 bytes each.
+# Memory while reading, per byte of the file: a line as text, its cells, and its ids. A string of CPython has 60 bytes.
 _BYTES_PER_BYTE = 16
 
 
 @dataclass(kw_only=True, eq=False)
 class Triples(Dataset):
-    """`train.txt`, `valid.txt`, `test.txt` of lines `head<tab>relation<tab>tail`, in a folder or a `.tar.gz`.
+    """`train.txt`, `valid.txt` and `test.txt` with lines `head<tab>relation<tab>tail`, in a folder or a `.tar.gz`.
 
-    Messages pass along the training triples; `links` has the triples of each file, in its order. Entities and relations
-    of all three files are numbered in order of their names: so ids depend neither on the order of the lines nor on
-    which triples are held out, and the same draws hit the same vertices.
+    The edges of the graph are the training triples. `links` has the triples of each file, in the same order. Entities
+    and relations of all three files are numbered in the order of their names. Ids therefore do not depend on the order
+    of lines, nor on which triples are held out, and the same random draws select the same vertices.
 
     Attributes:
-        name: of the graph.
+        name: name of the graph.
         path: the folder of the files, or the archive; null = `$GNNEXP_DATA/<name>`, with the files or one archive.
-        symmetrize: add the reverse of every training triple.
-        inverse_relations: the reverse of a triple of relation r is of relation R + r.
+        symmetrize: add the reverse of each training triple.
+        inverse_relations: the reverse of a triple of relation r has relation R + r.
     """
 
     name: str = "triples"
@@ -60,7 +63,7 @@ class Triples(Dataset):
         return files
 
     def load(self) -> Graph:
-        """The graph."""
+        """The graph in memory."""
         files = self._contents()
         findings = Findings()
         rows = {name: findings.attempt(_rows, key, content) for name, (key, content) in files.items()}
@@ -91,7 +94,7 @@ class Triples(Dataset):
         )
 
     def _contents(self) -> dict[str, tuple[str, bytes]]:
-        """By split: what a file is called in messages, and what it holds."""
+        """For each split: the file's name in messages, and its bytes."""
         paths = self.sources()
         if len(paths) == 3:
             check_memory(_BYTES_PER_BYTE * sum(path.stat().st_size for path in paths), str(paths[0].parent))
@@ -102,7 +105,7 @@ class Triples(Dataset):
 
 
 def _rows(key: str, content: bytes) -> list[list[str]]:
-    """Lines cut at their tabs."""
+    """The three cells of each line that is not blank."""
     try:
         lines = content.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -122,12 +125,12 @@ def _rows(key: str, content: bytes) -> list[list[str]]:
 
 
 def _numbered(names: np.ndarray) -> dict[str, int]:
-    """Numbers from 0 on, in order of the names (of their code points, which no locale changes)."""
+    """Ids from 0 on, in the order of the names' code points, which does not depend on the locale."""
     return {name: number for number, name in enumerate(sorted(set(names.tolist())))}
 
 
 def _as_ids(triples: np.ndarray, entities: Mapping[str, int], relations: Mapping[str, int]) -> np.ndarray:
-    """`[n, 3]` int64."""
+    """`[n, 3]` int64 ids of heads, relations and tails."""
     columns = zip(triples.T.tolist(), (entities, relations, entities), strict=True)
     return np.stack([np.array([numbers[name] for name in column], np.int64) for column, numbers in columns], axis=1)
 
@@ -144,3 +147,49 @@ def _notes(links: Mapping[str, np.ndarray], num_entities: int, num_relations: in
     if unseen:
         notes.append(f"{unseen} relations are in no training triple")
     return tuple(notes)
+
+
+MEMBERS_FIX = "get it again, or unpack it and set dataset.path to the folder"
+# A published archive has a few members. Each additional header would cost time.
+_MAX_MEMBERS = 64
+
+
+def read_archive(path: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """The files `names` at the root of an archive, by name.
+
+    Raises:
+        DataError: the archive is damaged, unpacks to far more bytes than text can have, has members that are not
+            regular files at its root, or lacks some of the files.
+    """
+    limit = unpacked_limit(path)
+    check_memory(limit, str(path))
+    try:
+        with gzip.open(path) as file:
+            content = file.read(limit + 1)
+        if len(content) > limit:
+            raise tarfile.ReadError(f"it unpacks to more than {limit} bytes")
+        files = _regular_files(content)
+    except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
+        found = str(error)[:200] or type(error).__name__
+        allowed = "must be a whole .tar.gz of regular files"
+        raise DataError(Problem(str(path), found, allowed, MEMBERS_FIX)) from None
+    missing = [Problem(f"{path}: {name}", f"has {', '.join(sorted(files))[:200]}", "this file is needed", MEMBERS_FIX)
+               for name in names if name not in files]
+    DataError.raise_all(missing)
+    return {name: files[name] for name in names}
+
+
+def _regular_files(content: bytes) -> dict[str, bytes]:
+    """The files of an unpacked archive, by name."""
+    files: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        for member in archive:
+            # A sparse member may claim any size; links and paths with folders may lead outside.
+            if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse() or "/" in member.name:
+                raise tarfile.ReadError(f"{member.name[:80]!r} is not a regular file at the root")
+            if member.name in files or len(files) == _MAX_MEMBERS:
+                raise tarfile.ReadError(f"{member.name[:80]!r} is one too many")
+            if member.offset_data + member.size > len(content):
+                raise tarfile.ReadError(f"{member.name[:80]!r} claims {member.size} bytes")
+            files[member.name] = content[member.offset_data : member.offset_data + member.size]
+    return files

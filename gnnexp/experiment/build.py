@@ -1,9 +1,9 @@
-"""From a resolved configuration to an `Experiment`: the one module that reads the mapping.
+"""Makes an `Experiment` from a resolved configuration. This is the only module that reads the mapping.
 
-It needs no Hydra: the launcher, every rank, and whoever compares configurations read them here. A configuration chooses
-what is called, so nothing is called before its kind is known: a class must inherit from the class that the caller
-expects, a function must say that it returns one. What a key of a component may hold follows from the annotation of
-that key.
+It does not need Hydra: the launcher, all ranks, and tools that compare configurations read them here. A configuration
+chooses the code that is called. The kind of each component is therefore checked before the call: a class must inherit
+from the expected class, and a function must declare it as its return type. The annotation of a key decides the values
+that it may have.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from gnnexp.experiment.schema import PREFLIGHT, HardwareConfig, Links, TrainConf
 from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
 from gnnexp.experiment.signature import TARGET, parameters_of, parameters_of_dataclass, unknown
 from gnnexp.provenance.code import remember_own
-from gnnexp.provenance.moved import name_today
-from gnnexp.provenance.older import as_today
+from gnnexp.provenance.older import as_today, name_today
 
 if TYPE_CHECKING:
     from gnnexp.datasets.base import Dataset
@@ -46,22 +45,22 @@ T = TypeVar("T")
 
 _SCALARS = ("seed", "system", "name", "preflight")
 _TOP = (*COMPONENTS, OPTIMIZER, SCHEDULER, "hardware", "train", *_SCALARS)
-# What reports read of `hardware` and `train`, as these groups' files have it.
+# Keys of `hardware` and `train` that must be given, because reports read them.
 _READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
-# A mistake in these groups leaves the judgement of the other components right: their defaults suit all of them.
+# After a mistake in one of these groups, other components can still be checked: the defaults fit all of them.
 _ALONE = {"dataset", "tracker", "name", "seed", "preflight", OPTIMIZER, SCHEDULER}
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a configuration says, as far as it can be read.
+    """The content of a configuration, as far as it can be read.
 
     Attributes:
-        problems: everything that is wrong with it.
-        wrong: groups in which something is wrong, or of which nobody knows what was meant.
-        experiment: with defaults in the place of what is wrong; None where a group gave no component at all.
-        dataset, launcher, tracker: None if something is wrong with them.
-        hardware: with defaults in the place of what is wrong.
+        problems: all problems of the configuration.
+        wrong: groups that have a problem, or whose meaning is unclear.
+        experiment: the experiment, with defaults in place of wrong values; None if a group has no component at all.
+        dataset, launcher, tracker: these components; None if they have a problem.
+        hardware: the hardware, with defaults in place of wrong values.
     """
 
     problems: tuple[Problem, ...]
@@ -74,10 +73,10 @@ class Reading:
 
 
 def experiment_of(config: Mapping[str, Any]) -> Experiment:
-    """The typed value of a resolved configuration that was checked before (`read`).
+    """The experiment of a resolved configuration that `read` has checked before.
 
     Raises:
-        ConfigError: a component cannot be made of its options; all that is wrong is named at once.
+        ConfigError: components cannot be made from their options; names all problems.
     """
     config = as_today(config)
     _remember(config)
@@ -88,22 +87,22 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
 
 
 def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Collection[str] = ()) -> Reading:
-    """Everything wrong with a resolved configuration, and what it says.
+    """All problems of a resolved configuration, and its content.
 
-    Looks at keys, types, value ranges, what the constructors of the components refuse, and what components refuse of
-    the other choices (`check(experiment)`). What depends on something that is wrong is not judged.
+    Checks keys, types and value ranges, calls the constructors of components, and lets components check the other
+    choices (`check(experiment)`). A check that depends on a wrong value is left out.
 
     Args:
-        config: resolved.
-        known: problems that were found before, with the overrides.
-        unsure: groups whose content was not asked for.
+        config: the resolved configuration.
+        known: problems that were already found, in the overrides.
+        unsure: groups whose content may not be what the user wanted.
     """
     config = as_today(config)
     _remember(config)
     known = list(known)
     found = _shape_problems(config, unsure)
     keys = {problem.key for problem in found}
-    # A value that is needed and not given (`???`) is known, and has no type.
+    # A required value that is not given (`???`) is already a known problem, so its type is not checked.
     problems = _without(found, {problem.key for problem in known})
     bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
     train, hardware = train_of(config, wrong=keys), hardware_of(config, wrong=keys)
@@ -126,18 +125,18 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
 
 
 def _remember(config: Mapping[str, Any]) -> None:
-    """Keep which code of the user's this process executes, before it imports any; what cannot be read fails there."""
+    """Note the digests of the user's code before this process imports it. Unreadable code fails at the import."""
     with suppress(DataError):
         remember_own(config)
 
 
 def train_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> TrainConfig:
-    """`train` as it is written, also that of a record of another version; defaults stand for `wrong` keys."""
+    """`train` as written, also from a record of another version. `wrong` keys get defaults."""
     return TrainConfig(**_fields("train", TrainConfig, config.get("train"), wrong))
 
 
 def hardware_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> HardwareConfig:
-    """`hardware`, also that of a record of another version; defaults stand for `wrong` keys."""
+    """`hardware`, also from a record of another version. `wrong` keys get defaults."""
     found = _fields("hardware", HardwareConfig, config.get("hardware"), wrong)
     if any(key.startswith("hardware.links.") for key in wrong):
         found["links"] = None
@@ -150,19 +149,19 @@ def tracker_of(config: Mapping[str, Any]) -> Tracker:
     """The tracker of a configuration.
 
     Raises:
-        ConfigError: it cannot be made of its options.
+        ConfigError: the tracker cannot be made from its options.
     """
     tracker: Tracker = build(config["tracker"], kind_of("tracker"))
     return tracker
 
 
 def batch_size_of(config: Mapping[str, Any]) -> int | None:
-    """Targets of a global batch; None for all training vertices in one."""
+    """Targets of a global batch; None if one batch has all training targets."""
     return _global(train_of(config), hardware_of(config), _scale(config, ())).batch_size
 
 
 def _fields(path: str, cls: type, node: object, wrong: Collection[str]) -> dict[str, Any]:
-    """The values of a dataclass' fields in a mapping, without those of `wrong` keys."""
+    """The values in a mapping that are fields of the dataclass `cls`, without `wrong` keys."""
     if not isinstance(node, Mapping) or path in wrong:
         return {}
     return {name: node[name] for name in parameters_of_dataclass(cls)
@@ -170,7 +169,7 @@ def _fields(path: str, cls: type, node: object, wrong: Collection[str]) -> dict[
 
 
 def _scale(config: Mapping[str, Any], wrong: Collection[str]) -> float:
-    """The part of its full size that the graph has."""
+    """The fraction of its full size that the graph has (`dataset.scale`)."""
     dataset = config.get("dataset")
     if not isinstance(dataset, Mapping) or {"dataset", "dataset.scale"} & set(wrong):
         return 1.0
@@ -179,7 +178,7 @@ def _scale(config: Mapping[str, Any], wrong: Collection[str]) -> float:
 
 
 def _global(train: TrainConfig, hardware: HardwareConfig, scale: float) -> TrainConfig:
-    """`train` whose batch size is that of a global batch (`TrainConfig.batch_of`)."""
+    """`train` with the batch size of a global batch (`TrainConfig.batch_of`)."""
     if train.batch_size is None or train.batch_of == "run":
         return train
     if train.batch_of == "rank":
@@ -188,14 +187,14 @@ def _global(train: TrainConfig, hardware: HardwareConfig, scale: float) -> Train
 
 
 def _nodes_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The mapping of every component, by its group."""
+    """The mapping of each component, by group."""
     hardware = config.get("hardware")
     nodes = {group: config.get(group) for group in COMPONENTS}
     return {**nodes, LAUNCHER: hardware.get("launcher") if isinstance(hardware, Mapping) else None}
 
 
 def _made(config: Mapping[str, Any], bad: Collection[str]) -> tuple[dict[str, Any], list[Problem]]:
-    """The components but for `bad` ones, and what their constructors refuse."""
+    """The components by group, without `bad` groups, and the problems that their constructors raise."""
     made: dict[str, Any] = {}
     problems: list[Problem] = []
     for group, node in _nodes_of(config).items():
@@ -209,18 +208,18 @@ def _made(config: Mapping[str, Any], bad: Collection[str]) -> tuple[dict[str, An
 
 
 def _leniently(group: str, node: object, wrong: Collection[str]) -> object:
-    """A component of those options that are right, so that others can be judged; None if these give none."""
+    """A component with only its right options, so that other components can be checked. None if it cannot be made."""
     keys = node if isinstance(node, Mapping) else {}
     right = {key: value for key, value in keys.items() if f"{group}.{key}" not in wrong
              and not any(one.startswith(f"{group}.{key}.") for one in wrong)}
-    if name_today(str(keys.get(TARGET))).startswith("gnnexp."):  # nobody knows what others do where options are missing
+    if name_today(str(keys.get(TARGET))).startswith("gnnexp."):  # user code may do anything if options are missing
         with suppress(ProblemsError):
             return build(right, kind_of(group), group)
     return build({TARGET: STAND_INS[group]}, kind_of(group)) if group in STAND_INS else None
 
 
 def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collection[str]) -> Experiment:
-    """An experiment of components that have been made, by group; defaults stand for `wrong` keys."""
+    """An experiment of the components `made`, by group. `wrong` keys get defaults."""
 
     def choice(group: str) -> Choice[Any]:
         node = config[group]
@@ -246,25 +245,25 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
 
 
 def _conflicts(experiment: Experiment, sound: Collection[str], bad: Collection[str], *, judged: bool) -> list[Problem]:
-    """What does not go together, of what is right by itself.
+    """Conflicts between choices that are each right.
 
     Args:
-        experiment: with something in the place of what is wrong.
-        sound: groups whose components are as they were asked for.
+        experiment: the experiment, with replacements for wrong values.
+        sound: groups whose components are as configured.
         bad: groups in which a key or a type is wrong.
-        judged: whether components can judge the whole.
+        judged: whether components can check the other choices.
     """
     problems: list[Problem] = []
     if {"sampler", "model"} <= set(sound) and not {"train", "system"} & set(bad):
         problems += check_fanouts(experiment)
     if judged:
-        # A key that was mistyped in such a group may be the one that would fix it.
+        # A mistyped key in a bad group may be the one that would have avoided the conflict.
         problems += [problem for problem in check_choices(experiment, sound) if _group_of(problem.key) not in bad]
     return problems
 
 
 def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[Problem]:
-    """Keys that are unknown or missing, values of the wrong type, components of the wrong kind."""
+    """Problems of unknown or missing keys, values of the wrong type, and components of the wrong kind."""
     problems = [unknown(key, config[key], key, _TOP) for key in config if key not in _TOP]
     for group in COMPONENTS:
         if group not in unsure:
@@ -278,7 +277,7 @@ def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[
         problems += check_node(LAUNCHER, launcher, kind_of(LAUNCHER))
     problems += check_fields("hardware", HardwareConfig, hardware)
     problems += [
-        Problem(f"{group}.{name}", None, "this key is needed", f"add {group}.{name}=…")
+        Problem(f"{group}.{name}", None, "this key is required", f"add {group}.{name}=…")
         for group, names in _READ.items() if isinstance(config.get(group), Mapping)
         for name in names if name not in config[group]
     ]
@@ -308,35 +307,35 @@ def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
 
 
 def _under(group: str, node: Mapping[str, Any], problem: Problem) -> Problem:
-    """The problem with its group in front, where a constructor named its own argument only."""
+    """The problem with its group before the key, if a constructor named only its argument."""
     own = problem.key in node and problem.key != TARGET
     return Problem(f"{group}.{problem.key}", problem.value, problem.allowed, problem.fix) if own else problem
 
 
 def build(node: Mapping[str, Any], expected: Callable[..., T], path: str = "") -> T:
-    """Import `node["_target_"]` and call it with the other keys; nested mappings with `_target_` are built first.
+    """Import `node["_target_"]` and call it with the other keys. Nested mappings with `_target_` are built first.
 
     Args:
         node: plain mapping of a resolved config.
-        expected: class, abstract or not, that the target must inherit from or, if it is a function, declare to return.
-            (mypy takes no abstract class for a `type[T]`.)
+        expected: class, which may be abstract. The target must inherit from it or, if it is a function, declare it as
+            return type. (The annotation is not `type[T]`, because mypy then refuses abstract classes.)
         path: config key of the mapping, for messages.
 
     Raises:
-        ConfigError: the target cannot be imported or is no `expected`, or its keys or types are wrong. Nothing has been
-            called then.
+        ConfigError: the target cannot be imported or has another kind, or its keys or types are wrong. In these cases
+            nothing was called. Or a function returned an object of another kind.
     """
     assert isinstance(expected, type)
     kind: type[Any] = expected
     ConfigError.raise_all(check_node(path or kind.__name__, node, kind))
     built: Any = _built(node, (kind,))
-    if not isinstance(built, kind):  # a function may return something else than it says
+    if not isinstance(built, kind):  # a function may return another type than its annotation
         raise ConfigError(not_of_kind(TARGET, node[TARGET], (kind,)))
     return cast("T", built)
 
 
 def _built(value: object, kinds: tuple[type, ...]) -> object:
-    """A value of a checked node: the component, if it is to be one of `kinds`."""
+    """The value of a checked node: the component if the value is the mapping of one, else the plain value."""
     if (options := options_in(value, kinds)) is not None:
         assert isinstance(value, Mapping)
         return options(**value)
@@ -349,7 +348,7 @@ def _built(value: object, kinds: tuple[type, ...]) -> object:
 
 
 def keys_of(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """Keys that a component's constructor takes, () when the target cannot be imported."""
+    """Keys that a component's constructor takes; empty if the target cannot be imported."""
     if not isinstance(node.get(TARGET), str):
         return ()
     found = located("", node[TARGET])

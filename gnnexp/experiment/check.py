@@ -1,4 +1,4 @@
-"""What of an experiment's choices does not hold together: every function gives all problems at once."""
+"""Checks of an experiment: value ranges, and conflicts between choices. Each function returns all its problems."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, TrainConfig
 from gnnexp.graph.graph import Graph
 
-# More fanouts than this help nobody who reads them.
+# A fix with more fanouts than this would not be readable.
 _MOST_SHOWN = 20
-# Thirty years: the clocks of the system take no more than some centuries. The threads that one process may start.
+# 30 years: the system's clocks cannot hold more than some centuries. The number of threads that a process may start.
 LONGEST_S, MOST_THREADS = 10**9, 1 << 15
 _MOST_WHOLE = (1 << 63) - 1
 
@@ -30,10 +30,10 @@ _RULES: tuple[Rule, ...] = (
       for name in ("steps_per_epoch", "patience")),
     ("train.clip_norm", lambda v: v is None or 0 < v < math.inf, "must be positive and finite, or null",
      "train.clip_norm=null"),
-    ("train.eval_every", lambda v: v is None or v >= 0, "must be 0 (after the last epoch only), more, or null (never)",
+    ("train.eval_every", lambda v: v is None or v >= 0, "must be 0 (only after the last epoch), more, or null (never)",
      "train.eval_every=1"),
     ("train.eval_memory", lambda v: v >= 1, "must be a positive number of bytes", "train.eval_memory=4294967296"),
-    ("train.checkpoint_every", lambda v: v >= 0, "must be 0 (only when asked to by a signal) or more",
+    ("train.checkpoint_every", lambda v: v >= 0, "must be 0 (only after a signal) or more",
      "train.checkpoint_every=1"),
     ("train.checkpoints_kept", lambda v: v >= 1, "must be at least 1", "train.checkpoints_kept=2"),
     *((f"hardware.{name}", lambda v: 1 <= v <= MOST_COUNTED, f"must be at least 1, and at most {MOST_COUNTED:,}",
@@ -56,7 +56,7 @@ _RULES: tuple[Rule, ...] = (
 
 
 def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
-    """Values outside their ranges."""
+    """Problems of values outside their ranges."""
     problems = []
     for key, holds, allowed, fix in _RULES:
         group, _, name = key.partition(".")
@@ -67,8 +67,8 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
         elif not holds(value):
             problems.append(Problem(key, value, allowed, fix))
     if train.patience is not None and not train.eval_every:
-        problems.append(Problem("train.patience", train.patience, "counts epochs by their validation metric, and "
-                                f"train.eval_every={'null' if train.eval_every is None else 0} evaluates none of them",
+        problems.append(Problem("train.patience", train.patience, "needs a validation metric after each epoch, "
+                                f"but train.eval_every={'null' if train.eval_every is None else 0} gives none",
                                 "set train.eval_every=1"))
     links = {} if hardware.links is None else vars(hardware.links)
     return problems + [
@@ -78,7 +78,7 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
 
 
 def check_fanouts(experiment: Experiment) -> list[Problem]:
-    """A sampler with fanouts has one for every layer."""
+    """A sampler with fanouts must have one fanout per layer."""
     fanouts, layers = experiment.sampler.options.fanouts, experiment.model.options.num_layers
     if fanouts is None or layers < 1 or len(fanouts) == layers:
         return []
@@ -90,7 +90,7 @@ def check_fanouts(experiment: Experiment) -> list[Problem]:
 
 
 def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:
-    """What the components of some groups refuse of the other choices."""
+    """Conflicts with other choices that the components of `groups` report."""
     judges = {
         "model": experiment.model.options.check, "feature_store": experiment.feature_store.options.check,
         "paradigm": experiment.paradigm.check, "partitioner": experiment.partitioner.check,
@@ -100,7 +100,7 @@ def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Probl
 
 
 def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[Problem]:
-    """What does not fit the prepared data: too many workers, nothing to train on, a metric for other labels."""
+    """Conflicts with the prepared data: too many workers, nothing to train on, a metric that does not fit labels."""
     hardware, ranks, problems, num_train = experiment.hardware, experiment.num_ranks, [], facts.num_train
     if 0 < num_train < ranks and not facts.links:
         problems.append(Problem("hardware.workers", hardware.workers,

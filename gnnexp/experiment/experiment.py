@@ -1,4 +1,4 @@
-"""A run as one typed value: what every configuration group chose."""
+"""`Experiment`: a run as one typed value, with the choice of each configuration group."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Choice(Generic[T]):
-    """The choice of a group whose objects carry state, or are needed several times (sampler, store, model, task).
+    """The choice of a group whose objects have state or are made several times (sampler, store, model, task).
 
     Attributes:
         target: dotted name of the class, for messages.
-        options: an object that nobody sets up: its attributes are the options that were chosen.
-        node: the options as the configuration has them, to be compared.
-        make: gives a new object of these options; keywords change some of those that the configuration has.
+        options: an object whose attributes are the chosen options. It is never set up.
+        node: the options as in the configuration, for comparison.
+        make: makes a new object with these options. Keywords replace options that the configuration has.
     """
 
     target: str
@@ -48,9 +48,9 @@ class Schedule:
     """How learning rates change during training.
 
     Attributes:
-        make: gives the scheduler of an optimizer.
-        interval: whether it advances after every `epoch` or after every `step`.
-        monitor: the metric of the epoch record that a scheduler reads that asks for one (`ReduceLROnPlateau`).
+        make: makes the scheduler of an optimizer.
+        interval: whether the scheduler advances after each `epoch` or each `step`.
+        monitor: metric of the epoch record for schedulers that read one (`ReduceLROnPlateau`).
     """
 
     make: Callable[[Optimizer], LRScheduler]
@@ -60,19 +60,19 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What is run: one value for each configuration group, checked, and the same in the launcher and on every rank.
+    """A checked configuration, with one value per group. The launcher and all ranks have the same.
 
     Attributes:
         dataset, partitioner, paradigm, launcher, tracker: the components themselves.
-        sampler, feature_store, model, task: choices, of which ranks make their objects.
-        optimizer: a choice whose objects are made of parameters.
-        schedule: of learning rates; None: they stay as they are.
-        train: hyper-parameters; `batch_size` is that of a global batch.
+        sampler, feature_store, model, task: choices from which ranks make objects.
+        optimizer: a choice whose `make` takes parameters.
+        schedule: schedule of learning rates; None: constant learning rates.
+        train: hyper-parameters; `batch_size` counts the targets of a global batch.
         hardware: where ranks run.
-        config: what it was made of, to be written down and compared.
-        seed: of everything that is drawn.
-        system, name: of the preset and of the run, if they have one.
-        preflight: `refuse`, `warn` or `off`: what is done about memory that is not there.
+        config: the configuration that this experiment was made from, to be written and compared.
+        seed: seed of all random draws.
+        system, name: names of the preset and of the run, or None.
+        preflight: what happens if memory is not sufficient: `refuse`, `warn` or `off`.
     """
 
     dataset: Dataset
@@ -96,7 +96,7 @@ class Experiment:
 
     @property
     def num_ranks(self) -> int:
-        """Ranks over all machines."""
+        """Number of ranks on all machines."""
         return self.hardware.num_ranks
 
 

@@ -1,7 +1,8 @@
-"""What the component of a group is: the class that its `_target_` inherits from.
+"""The base class of each group's components: the `_target_` of a group must inherit from it.
 
-The classes are named here and imported when somebody asks: `config` lies below the packages that define them, and
-paradigms and partitioners, which look at each other's options, do not import each other.
+The classes are listed by name, and imported only when `kind_of` is called. The reason is the import order: `experiment`
+is below the packages that define the classes. Paradigms and partitioners also read each other's options without an
+import.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ KINDS = {
     "hardware.launcher": "gnnexp.launchers.base.Launcher",
 }
 LAUNCHER = "hardware.launcher"
-# What stands in the place of a component that cannot be made, while the others are judged: they look at little of it.
+# These replace a component that cannot be made, so that the other components can still be checked. They read little of
+# it.
 STAND_INS = {
     "dataset": "gnnexp.datasets.digits.Digits",
     "partitioner": "gnnexp.partitioners.random.RandomPartitioner",
@@ -32,7 +34,7 @@ COMPONENTS = tuple(group for group in KINDS if "." not in group)
 
 
 def kind_of(group: str) -> type[Any]:
-    """The class of which the component of `group` (`sampler`, `hardware.launcher`) must be."""
+    """The base class of the components of `group` (`sampler`, `hardware.launcher`)."""
     module, _, name = KINDS[group].rpartition(".")
     kind: type[Any] = getattr(import_module(module), name)
     return kind

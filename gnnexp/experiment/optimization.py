@@ -1,7 +1,8 @@
-"""The groups `optimizer` and `scheduler`: any class of torch, checked before a run and made on the ranks.
+"""The groups `optimizer` and `scheduler`: any class of torch. They are checked before a run, and made on the ranks.
 
-Both are Hydra's partial components (`_partial_: true`): the parameters, or the optimizer, come later. A trial on one
-small parameter shows before the run whether the class takes its options, and what an optimizer keeps of a parameter.
+Both are Hydra's partial components (`_partial_: true`): their first argument, parameters or an optimizer, comes later.
+Before the run, a trial with one small parameter shows whether the class accepts its options, and how much state an
+optimizer has per parameter.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
+
+import torch
+from torch import optim
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Choice, Schedule
@@ -20,29 +26,25 @@ from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.shape import check_value, is_node
 from gnnexp.experiment.signature import TARGET, Parameter, check_keys, parameters_of
 
-if TYPE_CHECKING:
-    from torch.optim import Optimizer
-    from torch.optim.lr_scheduler import LRScheduler
-
 PARTIAL = "_partial_"
 OPTIMIZER, SCHEDULER = "optimizer", "scheduler"
-# What their classes work on: arguments that the run gives.
+# Arguments that are not in the configuration: ranks pass them.
 LATER = ("params", "optimizer")
 DEFAULT = {TARGET: "torch.optim.Adam", PARTIAL: True, "lr": 0.003, "weight_decay": 0.0, "fused": True}
-# Keys of `scheduler` that are not its class's.
+# Keys of `scheduler` that gnnexp reads; its class does not get them.
 _OWN = {"interval": Parameter("interval", Literal["epoch", "step"], required=False),
         "monitor": Parameter("monitor", str, required=False)}
 
 
 def optimizer_of(node: Mapping[str, Any]) -> Choice[Optimizer]:
-    """The optimizer of a checked mapping; its `options` are an optimizer of one small parameter."""
-    cls = _class(OPTIMIZER, node, _optimizer())
+    """The choice of optimizer in a checked mapping. Its `options` are an optimizer of one small parameter."""
+    cls = _class(OPTIMIZER, node, Optimizer)
     make = partial(cls, **_options(node))
     return Choice(str(node[TARGET]), make([_parameter()]), Resolved(node), make)
 
 
 def schedule_of(node: Mapping[str, Any] | None) -> Schedule | None:
-    """The scheduler of a checked mapping, None where learning rates stay as they are."""
+    """The schedule of a checked mapping, or None for constant learning rates."""
     if node is None:
         return None
     rest = {key: value for key, value in node.items() if key not in _OWN}
@@ -51,8 +53,8 @@ def schedule_of(node: Mapping[str, Any] | None) -> Schedule | None:
 
 
 def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
-    """Everything that is wrong with the two groups."""
-    problems = _check(OPTIMIZER, optimizer, _optimizer(), "params")
+    """All problems of the two groups."""
+    problems = _check(OPTIMIZER, optimizer, Optimizer, "params")
     if not problems:
         problems = _tried(OPTIMIZER, optimizer, lambda node: optimizer_of(node).make([_parameter()]))
     if not problems and _needs_closure(optimizer):
@@ -69,9 +71,7 @@ def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
 
 
 def entries_of(choice: Choice[Optimizer]) -> int:
-    """How many tensors of a parameter's size an optimizer keeps of each parameter: 2 for Adam, 0 for plain SGD."""
-    import torch
-
+    """Number of state tensors of a parameter's size that an optimizer has per parameter: Adam 2, plain SGD 0."""
     parameter = _parameter()
     parameter.grad = torch.ones_like(parameter)
     optimizer = choice.make([parameter])
@@ -87,29 +87,13 @@ def schedule_length(optimizer: Choice[Optimizer], schedule: Schedule) -> int | N
 
 
 def is_elementwise(choice: Choice[Optimizer]) -> bool:
-    """Whether a step of a slice of a parameter is the slice of the whole parameter's step."""
-    from torch import optim
-
+    """Whether an optimizer treats each element separately, so that a slice of a parameter can be stepped alone."""
     return type(choice.options) in (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adadelta,
                                     optim.Adagrad, optim.ASGD, optim.RMSprop, optim.Rprop, optim.SGD)
 
 
-def _optimizer() -> type[Optimizer]:
-    from torch.optim import Optimizer
-
-    return Optimizer
-
-
-def _scheduler() -> type[LRScheduler]:
-    from torch.optim.lr_scheduler import LRScheduler
-
-    return LRScheduler
-
-
-def _parameter() -> Any:  # noqa: ANN401  torch is imported where it is used
-    """Two dimensions: some optimizers take matrices only."""
-    import torch
-
+def _parameter() -> torch.nn.Parameter:
+    """A small parameter for trials. It has two dimensions, because some optimizers only accept matrices."""
     return torch.nn.Parameter(torch.zeros(2, 2))
 
 
@@ -125,15 +109,15 @@ def _options(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scheduled(node: Mapping[str, Any], optimizer: Optimizer) -> LRScheduler:
-    """A scheduler of `optimizer`, with those that it is made of (`SequentialLR`, `ChainedScheduler`)."""
+    """A scheduler of `optimizer`. Its inner schedulers are made first (`SequentialLR`, `ChainedScheduler`)."""
     options = {key: [_scheduled(inner, optimizer) if is_node(inner) else inner for inner in value]
                if isinstance(value, list) else value for key, value in node.items() if key not in (TARGET, PARTIAL)}
-    made: LRScheduler = _class(SCHEDULER, node, _scheduler())(optimizer=optimizer, **options)
+    made: LRScheduler = _class(SCHEDULER, node, LRScheduler)(optimizer=optimizer, **options)
     return made
 
 
 def _check_schedule(path: str, node: object) -> list[Problem]:
-    problems = _check(path, node, _scheduler(), "optimizer", _OWN if path == SCHEDULER else {})
+    problems = _check(path, node, LRScheduler, "optimizer", _OWN if path == SCHEDULER else {})
     if problems or not isinstance(node, Mapping):
         return problems
     return [problem for key, value in node.items() if _are_nodes(value) for number, inner in enumerate(value)
@@ -143,14 +127,14 @@ def _check_schedule(path: str, node: object) -> list[Problem]:
 def _check(
     path: str, node: object, kind: type, later: str, own: Mapping[str, Parameter] | None = None
 ) -> list[Problem]:
-    """What is wrong with a partial component.
+    """Problems of a partial component.
 
     Args:
-        path: config key of its mapping.
+        path: config key of the mapping.
         node: the mapping.
-        kind: what its class must inherit from.
-        later: the argument that the run gives.
-        own: further keys of the mapping.
+        kind: the class that the component must inherit from.
+        later: the argument that ranks pass.
+        own: additional allowed keys of the mapping.
     """
     if not is_node(node) or not isinstance(node[TARGET], str):
         return [Problem(path, node, f"must be a mapping with {TARGET}", f"choose one: {path}=<name>")]
@@ -159,7 +143,7 @@ def _check(
         return [found]
     problems = []
     if node.get(PARTIAL) is not True:
-        problems.append(Problem(f"{path}.{PARTIAL}", node.get(PARTIAL), f"must be true: {later} is given on the ranks",
+        problems.append(Problem(f"{path}.{PARTIAL}", node.get(PARTIAL), f"must be true: ranks pass {later} later",
                                 f"set {path}.{PARTIAL}=true"))
     allowed = parameters_of(found)
     if allowed is None:
@@ -174,7 +158,7 @@ def _check(
 
 
 def _tried(path: str, node: object, make: Callable[[Mapping[str, Any]], object]) -> list[Problem]:
-    """What the class itself says against its options."""
+    """The problem that the class raises for its options, if it raises."""
     assert isinstance(node, Mapping)
     try:
         with warnings.catch_warnings():
@@ -189,22 +173,22 @@ def _tried(path: str, node: object, make: Callable[[Mapping[str, Any]], object])
 
 
 def _are_nodes(value: object) -> bool:
-    """Whether it is a list of schedulers, which are checked one by one."""
+    """Whether a value is a list of component mappings (inner schedulers), which are checked one by one."""
     return isinstance(value, list) and bool(value) and all(map(is_node, value))
 
 
 def _stepped(scheduler: LRScheduler) -> None:
-    """Some options are looked at in a step only."""
+    """Make one step, because some classes check their options only there."""
     scheduler.step(*([0.0] if reads_metric(scheduler) else []))  # type: ignore[arg-type]
 
 
 def reads_metric(scheduler: LRScheduler) -> bool:
-    """Whether its step asks for a metric, as that of `ReduceLROnPlateau` does."""
+    """Whether the scheduler's step takes a metric, like `ReduceLROnPlateau`."""
     return "metrics" in inspect.signature(scheduler.step).parameters
 
 
 def _needs_closure(node: object) -> bool:
     assert isinstance(node, Mapping)
-    step = inspect.signature(_class(OPTIMIZER, node, _optimizer()).step)  # type: ignore[attr-defined]
+    step = inspect.signature(_class(OPTIMIZER, node, Optimizer).step)  # type: ignore[attr-defined]
     closure = step.parameters.get("closure")
     return closure is not None and closure.default is closure.empty

@@ -1,4 +1,4 @@
-"""A resolved configuration as a value that is passed on, written down and compared, but not read."""
+"""A resolved configuration as a value that is passed on, written and compared, but not read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """A configuration as `config.yaml` has it, or one group of it.
+    """A configuration as in `config.yaml`, or one of its groups.
 
     Attributes:
         mapping: plain dicts, lists and scalars. Only `config/` and `experiment/build.py` look inside.
@@ -19,12 +19,12 @@ class Resolved:
     mapping: Mapping[str, Any]
 
     def group(self, name: str) -> Resolved:
-        """One of its groups (`hardware.launcher`), empty where it has none."""
+        """The group `name` (such as `hardware.launcher`); empty if there is none."""
         node: Any = self.mapping
         for part in name.split("."):
             node = node.get(part) or {}
         return Resolved(node)
 
     def text(self, without: Collection[str] = ()) -> str:
-        """As canonical JSON, without some of its topmost keys: equal texts mean equal options."""
+        """Canonical JSON, without the top-level keys of `without`. Equal texts mean equal options."""
         return json.dumps({key: value for key, value in self.mapping.items() if key not in without}, sort_keys=True)

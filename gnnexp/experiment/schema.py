@@ -1,41 +1,41 @@
-"""The fixed groups of the configuration as frozen dataclasses: what every rank relies on."""
+"""The groups `train` and `hardware` of the configuration as frozen dataclasses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-# The most columns of a row, and the most ranks: both are counted in 32 bits.
+# Largest number of columns of a row, and of ranks: both are counted in 32 bits.
 MOST_COUNTED = (1 << 31) - 1
-# How strictly the preflight is taken.
+# What a run does if the preflight finds too little memory.
 PREFLIGHT = ("refuse", "warn", "off")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """`train`: hyper-parameters of the optimisation, equal for every system.
+    """`train`: hyper-parameters of training, the same for all systems.
 
     Attributes:
-        epochs: passes over the training vertices.
-        batch_size: targets of a *global* batch, over all ranks; null = all training vertices in one batch.
-        batch_of: what `batch_size` counts in the configuration: `run` (a global batch), `rank` (as many per rank), or
-            `full_graph` (a global batch on the graph at its full size: shrinks with `dataset.scale`). The
-            `batch_size` of an `Experiment` is always that of a global batch.
-        steps_per_epoch: the most global batches of an epoch, for trials; null = all of them.
-        patience: training ends after so many epochs without a better validation metric; null = after `epochs`.
-        clip_norm: the largest norm of all gradients together; larger ones are scaled down to it; null = no bound.
-        weight_decay_on: which layers `optimizer.weight_decay` applies to; Kipf & Welling's GCN penalises the first
-            layer only.
-        eval_every: epochs between two evaluations, 0 = only after the last epoch, null = never (where only time, bytes
-            and memory are asked for).
-        eval_memory: bytes that activations of layer-wise inference may take per rank before they go to disk, into one
-            file per machine.
+        epochs: number of passes over the training targets.
+        batch_size: targets of a *global* batch, over all ranks; null = all training targets in one batch.
+        batch_of: what `batch_size` counts in the configuration: targets of a global batch (`run`), targets per rank
+            (`rank`), or targets of a global batch at full size (`full_graph`), which `dataset.scale` reduces. In an
+            `Experiment`, it always counts the targets of a global batch.
+        steps_per_epoch: largest number of global batches in an epoch, for trials; null = all.
+        patience: training ends after this number of epochs without a better validation metric; null = after `epochs`.
+        clip_norm: largest norm of all gradients together. Gradients with a larger norm are scaled down; null = never.
+        weight_decay_on: layers to which `optimizer.weight_decay` applies: `all`, or only the `first` as in Kipf &
+            Welling's GCN.
+        eval_every: number of epochs between two evaluations; 0 = only after the last epoch; null = never (to measure
+            only time, bytes and memory).
+        eval_memory: bytes per rank that layer-wise inference may use. Half is for activations. If they need more, they
+            are on disk, in one file per machine.
         overlap: sample and load batch i+1 while batch i trains; false gives the papers' additive breakdown.
         dtype: dtype of parameters and activations.
-        shuffle: draw a new order of the training vertices in every epoch.
-        checkpoint_every: epochs between two checkpoints (the last epoch has one too), 0 = none but those asked for by
-            SIGUSR2 or SIGTERM.
-        checkpoints_kept: how many checkpoints stay, the latest ones.
+        shuffle: draw a new order of the training targets in every epoch.
+        checkpoint_every: number of epochs between two checkpoints (the last epoch always has one); 0 = only after the
+            signals SIGUSR2 and SIGTERM.
+        checkpoints_kept: number of latest checkpoints that are kept.
     """
 
     epochs: int = 10
@@ -56,15 +56,15 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Links:
-    """What connects memories, in bytes per second and direction; null where nobody says.
+    """Bandwidths between memories, in bytes per second and direction; null if unknown.
 
     Attributes:
         h2d: between a host and one of its devices.
         d2d: between two devices of a host.
         network: between two hosts.
-        d2h: from a device to its host, where that was measured too.
-        duplex: both directions between a host and its device together, used at once.
-        h2d_gather: rows that are gathered on the host and brought to the device.
+        d2h: from a device to its host, if measured separately.
+        duplex: sum of both directions between a host and its device, if both are used at once.
+        h2d_gather: of rows that are gathered on the host and copied to the device.
     """
 
     h2d: float | None = None
@@ -79,35 +79,37 @@ class Links:
 class HardwareConfig:
     """`hardware`: where ranks run.
 
+    The keys from `links` on describe the machine, for `paradigm.dependency=hybrid` and `gnnexp plan`. They slow nothing
+    down. Null means unknown.
+
     Attributes:
-        nodes: machines.
+        nodes: number of machines.
         workers: ranks per machine.
-        device: `cpu`, `cuda`, or `auto` (cuda where there is one; the record says which was chosen).
-        threads: threads of each rank, 0 = the machine's cores divided by its ranks.
-        allocator: `pooled` keeps freed memory for the next batch (glibc's mmap_max=0, huge pages: a tenth off DGL's
-            epoch on 2 cores), `system` leaves the environment as it is.
-        device_memory: bytes that each rank may use on its device (with `device=cpu`, of the emulated device tier), or
-            null for what there is.
-        timeout_s: after how long without an answer a collective or the rendezvous gives up.
-        max_restarts: how often a run that failed is started again from its last checkpoint.
-        interface: network interface of the exchanges between machines (`ib0`), null = the one of the host's name; a
-            local run uses the loopback only.
-        detach: submit and return (SLURM): `gnnexp status`, `logs` and `cancel` work on the run directory.
-        throttle: bytes per second and direction that a rank's exchanges are slowed down to (emulated, and recorded as
-            such), or null.
-        links: bandwidths that the machine is said to have. These and the following describe, for
-            `paradigm.dependency=hybrid` and `gnnexp plan`; nothing is slowed down to them.
-        flops: float32 operations per second of a rank's device, as said.
-        flops_tf32: the same operations with factors rounded to TF32, as said.
-        gather: bytes of gathered rows per second of a rank's device (as aggregation reads them), as said.
-        l2: the same of rows that lie in the device's cache, as said.
-        stream: bytes per second that elementwise work reads and writes, as said.
-        sampling: edges that a rank draws per second, as said.
-        latency: seconds of an exchange beside its bytes, as said.
-        step_s: seconds of a training step beside its work, as said.
-        launch_s: seconds from one launch of a kernel to the next, as said.
-        host_memory: bytes of RAM of a node, as said.
-        source: where that is said.
+        device: `cpu`, `cuda`, or `auto` (cuda if there is a GPU; the record says which was chosen).
+        threads: threads of each rank; 0 = the machine's cores divided by its ranks.
+        allocator: `pooled` keeps freed memory for the next batch (glibc's mmap_max=0, huge pages), which makes DGL's
+            epoch a tenth shorter on 2 cores. `system` does not change the environment.
+        device_memory: bytes that each rank may use on its device, or null for all. With `device=cpu`, it limits the
+            emulated device tier.
+        timeout_s: seconds without an answer after which a collective call or the rendezvous fails.
+        max_restarts: how often a failed run starts again from its last checkpoint.
+        interface: network interface of exchanges between machines (`ib0`); null = the interface of the host's name. A
+            local run uses only the loopback interface.
+        detach: submit and return (SLURM). `gnnexp status`, `logs` and `cancel` work on the run directory.
+        throttle: bytes per second and direction to which the exchanges of a rank are slowed down, or null. This is
+            emulated, and the record says so.
+        links: bandwidths of the machine.
+        flops: float32 operations per second of a rank's device.
+        flops_tf32: the same operations per second, with factors rounded to TF32.
+        gather: bytes of rows per second that aggregation gathers on a rank's device.
+        l2: bytes of gathered rows per second if the rows are in the device's cache.
+        stream: bytes per second that elementwise work reads and writes.
+        sampling: edges that a rank samples per second.
+        latency: seconds of an exchange in addition to the time of its bytes.
+        step_s: seconds of a training step in addition to the time of its work.
+        launch_s: seconds from one kernel launch to the next.
+        host_memory: bytes of RAM of a node.
+        source: source of these numbers.
     """
 
     nodes: int = 1
@@ -136,5 +138,5 @@ class HardwareConfig:
 
     @property
     def num_ranks(self) -> int:
-        """Ranks over all machines."""
+        """Number of ranks on all machines."""
         return self.nodes * self.workers

@@ -1,4 +1,4 @@
-"""The shape of what a configuration holds: keys, types and kinds of components, by annotations; nothing is called."""
+"""Checks keys, types and kinds of components in a configuration by their annotations. Nothing is called."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from gnnexp.experiment.signature import (
 
 
 def options_in(value: object, kinds: tuple[type, ...]) -> type | None:
-    """The dataclass that a mapping without `_target_` is of, where a component takes its options in groups."""
+    """The dataclass that a mapping without `_target_` becomes, for components that group their options; else None."""
     if not isinstance(value, Mapping) or is_node(value):
         return None
     return next((kind for kind in kinds if is_dataclass(kind)), None)
 
 
 def is_node(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether it is the mapping of a component."""
+    """Whether a value is the mapping of a component."""
     return isinstance(value, Mapping) and TARGET in value
 
 
 def kinds_of(allowed: Mapping[str, Parameter] | None, key: object) -> tuple[type, ...]:
-    """What a component under this key must inherit from; empty where the annotation names no class."""
+    """Classes that a component at this key may inherit from; empty if the annotation names no class."""
     parameter = (allowed or {}).get(str(key))
     return () if parameter is None else component_kinds(parameter.hint)
 
 
 def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
-    """Everything wrong with a component's mapping: target, unknown, missing and mistyped keys, nested ones too.
+    """All problems of a component's mapping and its nested mappings: target, unknown, missing and mistyped keys.
 
     Args:
-        path: config key of the mapping (`sampler`), for the messages.
-        node: what the config has there.
-        kinds: classes of which the component must be one. What is of another kind has that problem only.
+        path: config key of the mapping (`sampler`), for messages.
+        node: value of the config at this key.
+        kinds: the component must inherit from one of these classes. If it does not, this is the only problem.
     """
     if not isinstance(node, Mapping) or not isinstance(node.get(TARGET), str):
         fix = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
@@ -60,14 +60,14 @@ def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
 
 
 def check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
-    """What is wrong with the component at a key, or with components where the annotation names no class of them."""
+    """Problems of the component at a key, or of components at a key whose annotation names no class."""
     if kinds and is_node(value):
         return check_node(path, value, *kinds)
     if (options := options_in(value, kinds)) is not None:
         return check_fields(path, options, value)
     return [
-        Problem(f"{place}.{TARGET}", target, "no component can stand here: no annotation names its class",
-                "leave it out, or annotate the parameter with the class of the component")
+        Problem(f"{place}.{TARGET}", target, "no component is allowed here: no annotation names its class",
+                "remove it, or annotate the parameter with the class of the component")
         for place, target in _targets_in(path, value)
     ]
 
@@ -86,7 +86,7 @@ def _targets_in(path: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def check_fields(path: str, cls: type, node: object) -> list[Problem]:
-    """Everything wrong with a mapping that becomes the dataclass `cls` (nested dataclasses too)."""
+    """All problems of a mapping that becomes the dataclass `cls`, nested dataclasses included."""
     if not isinstance(node, Mapping):
         return [Problem(path, node, "must be a mapping", f"see the fields of {cls.__name__}")]
     allowed: dict[str, Parameter] = {}

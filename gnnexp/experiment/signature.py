@@ -1,4 +1,4 @@
-"""Values against annotations: does what a YAML file says fit what a constructor or a dataclass declares?"""
+"""Checks values of YAML files against the annotations of constructors and dataclasses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Parameter:
 
     Attributes:
         name: the key.
-        hint: its annotation, `Any` where there is none that can be evaluated.
-        required: whether it has no default.
+        hint: annotation of the key, `Any` if there is none or it cannot be evaluated.
+        required: whether the key has no default.
     """
 
     name: str
@@ -33,21 +33,21 @@ class Parameter:
 
 
 def parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
-    """Keys that `target` (a class or a function) takes, or None when it takes any (`**kwargs`)."""
+    """Keys that `target` (a class or a function) takes, or None if it takes any key (`**kwargs`)."""
     return _parameters_of(cast("Hashable", target))
 
 
 @cache
 def _parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
-    """Evaluates annotations once for each target: a check asks for the same ones many times."""
-    # Of the class itself: a subclass of a dataclass may have a constructor of its own.
+    """As `parameters_of`. Annotations are evaluated once per target, because a check needs them many times."""
+    # Look only at the class itself: a subclass of a dataclass may have its own constructor.
     if isinstance(target, type) and "__dataclass_params__" in vars(target) and "__init__" in vars(target):
-        return parameters_of_dataclass(target)  # each field's annotation means what it does in its own class's module
+        return parameters_of_dataclass(target)  # each annotation is evaluated in the module of its class
     if isinstance(target, type) and _constructor_of(target).startswith("torch.nn."):
-        return {}  # that of `torch.nn.Module` has `**kwargs` and refuses each of them
+        return {}  # `torch.nn.Module` declares `**kwargs`, but refuses all keys
     try:
         signature = inspect.signature(target)
-    except ValueError:  # of a compiled class nobody knows
+    except ValueError:  # a compiled class without a signature
         return None
     hints = _hints(target)
     found = {}
@@ -61,7 +61,7 @@ def _parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None
 
 
 def _constructor_of(cls: type) -> str:
-    """The module of the class whose `__init__` a class has or inherits."""
+    """The module of the class that defines `__init__` of `cls`."""
     return next((one.__module__ for one in cls.__mro__ if "__init__" in vars(one)), "")
 
 
@@ -86,41 +86,41 @@ def _hints(target: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function)
     except Exception:
-        # A user's component may import its annotations for type checkers only, and a text in their place may be
-        # anything: its keys are checked, types are not, and it takes no components.
+        # A user's component may import its annotations for type checkers only, and such a text may raise anything.
+        # Then only keys are checked, types are not, and no key takes a component.
         return {}
 
 
 def returned_class(function: Callable[..., Any]) -> type | None:
-    """The class that the return annotation of a function names, None if it names none."""
+    """The class that the return annotation of a function names, or None."""
     hint = _hints(function).get("return")
     named = get_origin(hint) or hint
     return named if isinstance(named, type) else None
 
 
-# Their classes hold plain values.
+# Modules whose classes are plain values, and not components.
 _PLAIN = ("builtins", "collections.abc", "types", "typing")
 
 
 def component_kinds(hint: object) -> tuple[type, ...]:
-    """Classes that an annotation names for a component: of `Cache | None` it is `Cache`, of `int` or `Any` none."""
+    """Component classes that an annotation names: `Cache` for `Cache | None`, none for `int` or `Any`."""
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     named = [get_origin(option) or option for option in options]
     return tuple(kind for kind in named if isinstance(kind, type) and kind.__module__ not in _PLAIN)
 
 
-# More names than these are not listed.
+# Longer lists of names are not shown completely.
 _MANY = 70
 
 
 def nearest(word: str, allowed: Iterable[str], alike: float = 0.5) -> str | None:
-    """The most similar of `allowed`, or None when none is `alike` (1: the same)."""
+    """The most similar of `allowed`, or None if no similarity reaches `alike` (1: equal)."""
     found = difflib.get_close_matches(word, list(allowed), n=1, cutoff=alike)
     return found[0] if found else None
 
 
 def one_of(allowed: Iterable[str], word: str = "") -> str:
-    """`allowed: a, b, c` for messages; of very many those that are like `word`."""
+    """`allowed: a, b, c` for messages. Of a very long list, only the names most similar to `word`."""
     names = sorted(allowed)
     if word and len(names) > _MANY:
         return f"allowed: {', '.join(difflib.get_close_matches(word, names, n=8, cutoff=0.0))}, … ({len(names)} names)"
@@ -128,21 +128,21 @@ def one_of(allowed: Iterable[str], word: str = "") -> str:
 
 
 def unknown(key: str, value: object, word: str, allowed: Iterable[str], prefix: str = "") -> Problem:
-    """The problem of a name that does not exist, with the nearest one that does."""
+    """The problem of an unknown name, with the most similar allowed name as the fix."""
     names = list(allowed)
     close = nearest(word, names)
-    return Problem(key, value, one_of(names, word), f"did you mean {prefix}{close}?" if close else "take one of these")
+    return Problem(key, value, one_of(names, word), f"did you mean {prefix}{close}?" if close else "choose one of them")
 
 
 def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Parameter]) -> list[Problem]:
-    """Unknown keys, missing required keys and values of the wrong type in `node`, all of them."""
+    """All unknown keys, missing required keys and values of the wrong type in `node`."""
     problems = []
     for key, value in node.items():
         if (why := GONE.get(f"{path}.{key}")) is not None:
             problems.append(Problem(f"{path}.{key}", value, why, f"leave it out: '~{path}.{key}'"))
         elif key not in allowed:
             problem = unknown(f"{path}.{key}", value, str(key), allowed, f"{path}.")
-            # As a rule no slip: a group that was chosen before, by the system's file, has this key.
+            # Usually not a typing mistake: a class that the system's file chose before has this key.
             without = problem if nearest(str(key), allowed) else replace(problem, fix=f"leave it out: '~{path}.{key}'")
             problems.append(without)
         elif not fits(value, allowed[key].hint):
@@ -174,9 +174,9 @@ _SCALARS: dict[object, Callable[[object], bool]] = {
 
 
 def fits(value: object, hint: object) -> bool:
-    """Whether `value`, as it came out of a YAML file, is what `hint` asks for (an int is a float, a bool is no int).
+    """Whether a `value` from a YAML file fits `hint`. An int fits float; a bool does not fit int.
 
-    A mapping with `_target_` fits every class: as a node of its own it is checked elsewhere.
+    A mapping with `_target_` fits every class, because nested components are checked separately.
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
@@ -216,7 +216,7 @@ _NAMES: dict[object, str] = {
 
 
 def describe(hint: object) -> str:
-    """An annotation in a user's words: `an integer or null`."""
+    """An annotation in plain words: `an integer or null`."""
     if hint in _NAMES:
         return _NAMES[hint]
     origin, args = get_origin(hint), get_args(hint)

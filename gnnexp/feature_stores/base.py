@@ -1,4 +1,4 @@
-"""Where features come from."""
+"""The interface of feature stores: they read feature rows by vertex id, and count where each row came from."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
-from gnnexp.measure.tally import Counts
+from gnnexp.measure.ledger import Counts
 from gnnexp.tiers.tier import across
 
 
 class FeatureStore(ABC):
-    """Reads feature rows by original vertex id, through a cache where there is one, and counts where each came from.
+    """Reads feature rows by original vertex id, through a cache if there is one. Counts where each row came from.
 
     Attributes:
-        cache: decorates the store, or None.
-        partitioned: whether rows are placed by owner.
+        cache: hot rows that are read without a fetch, or None.
+        partitioned: whether a rank holds the rows of the vertices that it owns.
         origins: where rows may come from, see `take_counts`.
-        pool: memory of the rows that are read.
-        counts: rows by origin and bytes to the device, those that needed no fetch apart.
-        communicates: whether `fetch` is a collective that all ranks have to take part in.
-        slices: whether a rank has a slice of every row's columns (push-pull).
-        trainable: whether rows are trained: what is read takes a gradient, and is another thing after every step.
+        pool: memory for the rows that are read.
+        counts: fetched rows by origin, and bytes to the device. Hits are counted by the cache.
+        communicates: whether `fetch` is a collective call of all ranks.
+        slices: whether a rank holds some columns of every row (push-pull).
+        trainable: whether rows are trained. Such rows change after every step, and a read is part of autograd's graph.
     """
 
     origins: tuple[str, ...] = ("host",)
@@ -46,14 +46,14 @@ class FeatureStore(ABC):
         self.counts = Counts()
 
     def draw_from(self, pool: Pool) -> None:
-        """Take the memory of rows from the rank's pool, the cache's too."""
+        """Use the rank's pool as memory for rows, also in the cache."""
         self.pool = pool
         if self.cache is not None:
             self.cache.pool = pool
 
     @property
     def collective(self) -> bool:
-        """Whether every `read` needs all ranks."""
+        """Whether `read` is a collective call of all ranks."""
         return self.communicates or (self.cache is not None and self.cache.communicates)
 
     @property
@@ -68,33 +68,33 @@ class FeatureStore(ABC):
 
     @property
     def presampled_epochs(self) -> int:
-        """How many epochs are counted for that."""
+        """Number of epochs to pre-sample for the cache."""
         return 0 if self.cache is None else self.cache.epochs
 
     @property
     def trained_columns(self) -> int | None:
-        """Columns of its rows where these are trained; None where they are the data's."""
+        """Number of columns if the rows are trained, None if they are features of the dataset."""
         return None
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """What is wrong beside the other choices of the experiment."""
+        """Conflicts with other choices of the experiment."""
         return [] if self.cache is None else self.cache.check(experiment)
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
-        """What of the experiment does not fit the features of `graph`."""
+        """Conflicts between the experiment and the features of the graph."""
         return [] if self.cache is None else self.cache.check_data(experiment, facts)
 
     def setup(
         self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator, *, crosses: bool = True
     ) -> None:
-        """Make this rank's share ready.
+        """Prepare the rows that this rank holds.
 
         Args:
-            shard: features, and who owns what.
-            dtype: of the run.
-            device: where rows are wanted.
-            comm: among the ranks that share the parts.
-            crosses: whether rows are wanted in the device tier; if not, none is counted as going there.
+            shard: features, and the owner of each vertex.
+            dtype: data type of the rows that are read.
+            device: where `read` puts rows.
+            comm: communicator of the ranks that share the parts.
+            crosses: whether rows that are read enter the device tier. If not, no bytes to the device are counted.
         """
         self._dtype, self._device, self._comm, self._crosses = dtype, device, comm, crosses
         self.prepare(shard)
@@ -102,16 +102,16 @@ class FeatureStore(ABC):
             self.cache.setup(shard, dtype, device, comm)
 
     def read(self, ids: Tensor) -> Rows:
-        """Rows `ids` `[n]`, in that order, in the run's dtype, on its device (thread-safe unless collective).
+        """Rows of `ids` `[n]` in the same order, in the run's dtype and on its device (thread-safe unless collective).
 
-        Sparse rows are put together on the host, and cross at the end.
+        Sparse rows are assembled on the host, then copied to the device.
         """
         rows = self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
         return rows.on(self._device) if isinstance(rows, SparseRows) else rows
 
     @abstractmethod
     def prepare(self, shard: Shard) -> None:
-        """Map, copy or cut this rank's rows."""
+        """Map, copy or slice the rows that this rank holds."""
 
     @abstractmethod
     def fetch(self, ids: Tensor) -> Rows:
@@ -119,29 +119,29 @@ class FeatureStore(ABC):
 
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes that this rank holds, the cache apart."""
+        """Bytes that this rank holds, without the cache."""
 
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """Before it is set up: about how many bytes a rank will hold of `all_rows`, bytes of the whole matrix."""
+        """Estimated bytes that a rank will hold, before `setup`; `all_rows` are the bytes of the whole matrix."""
         return all_rows // num_parts if self.partitioned else 0
 
     @property
     def tallies(self) -> Sequence[Counts]:
-        """What `take_counts` reads, for who prepares batches that may be thrown away."""
+        """The counters that `take_counts` reads. Code that prepares batches ahead counts apart in them."""
         return (self.counts,) if self.cache is None else (self.counts, self.cache.counts)
 
     def take_counts(self) -> dict[str, int]:
-        """Rows since the last call by origin (`features_loaded_{local,peer,host,disk,remote}`), bytes to the device."""
+        """Rows by origin (`features_loaded_{local,peer,host,disk,remote}`) and bytes to the device since the last."""
         counts = self.counts.take()
         found = {f"features_loaded_{origin}": 0 for origin in self.origins} | {"tier/h2d_bytes": 0} | counts
         return found if self.cache is None else found | self.cache.take_counts()
 
     def count(self, origin: str, num_rows: int, num_bytes: int) -> None:
-        """Note rows that came from `origin`, across to the device tier where they are wanted there."""
+        """Count rows that came from `origin`, and their bytes to the device tier if rows enter it."""
         self.counts.add({f"features_loaded_{origin}": num_rows, "tier/h2d_bytes": num_bytes * self._crosses})
 
     def deliver(self, rows: Rows) -> Rows:
-        """Rows in the run's dtype; dense ones on its device, through pinned memory where that is a GPU."""
+        """Rows in the run's dtype. Dense rows are copied to its device, to a GPU through pinned memory."""
         rows = rows.to(self._dtype)
         return rows if isinstance(rows, SparseRows) else across(rows, self._device)
 

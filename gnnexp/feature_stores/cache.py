@@ -1,4 +1,4 @@
-"""Caches of hot feature rows in the device tier: what decides their contents, and how large they may be."""
+"""Caches of hot feature rows in the device tier: how their contents are chosen, and how large they may be."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
-from gnnexp.feature_stores.rows import rows_nbytes, take_rows
+from gnnexp.feature_stores.rows import take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
-from gnnexp.measure.tally import Counts
+from gnnexp.measure.ledger import Counts
 
-# What makes a row hot: how many vertices may draw it; how often it was read in pre-sampled epochs (GNNLab's criterion,
-# which GSplit gives to all systems); or its id, as GSplit's artifact does whatever the graph is.
+# What makes a row hot: many vertices may sample it (degree), pre-sampled epochs read it often (frequency), or its id is
+# low (id). GNNLab has the second criterion, which GSplit uses for all systems. The artifact of GSplit has the third.
 Policy = Literal["degree", "frequency", "id"]
 Capacity = int | float | str
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -31,13 +31,13 @@ _SIZE = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
 
 
 class FeatureCache(ABC):
-    """Holds some rows in the device tier; the store is asked for the others only.
+    """Holds some rows in the device tier. The store fetches only the rows that the cache does not hold.
 
     Args:
         capacity: per rank: rows (int), a fraction of all rows (float in (0, 1]), or bytes (`512MiB`).
         policy: what makes a row hot.
-        epochs: pre-sampled for the policy `frequency`.
-        more: what is wrong with a subclass's own options.
+        epochs: number of epochs to pre-sample for the policy `frequency`.
+        more: problems with the options of a subclass.
     """
 
     origins: tuple[str, ...] = ("local",)
@@ -54,8 +54,7 @@ class FeatureCache(ABC):
         if policy not in get_args(Policy):
             problems.append(Problem("feature_store.cache.policy", policy, f"must be one of: "
                                     f"{', '.join(get_args(Policy))}", "feature_store.cache.policy=degree"))
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_all(problems)
         self.capacity, self.policy, self.epochs = capacity, policy, epochs
         self.pool = Pool()
         self.counts = Counts()
@@ -71,16 +70,15 @@ class FeatureCache(ABC):
         return self.policy == "frequency"
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """What is wrong beside the other choices of the experiment."""
+        """Conflicts with other choices of the experiment."""
         return []
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
-        """A cache must fit into `hardware.device_memory`, where that says how much there is."""
+        """The cache must fit into `hardware.device_memory`, if that is set."""
         budget = experiment.hardware.device_memory
         if budget is None or not facts.has_features:
             return []
-        itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
-        row_bytes = facts.row_bytes(itemsize)
+        row_bytes = facts.row_bytes(getattr(torch, experiment.train.dtype).itemsize)
         needed = row_bytes * min(self.rows(facts.num_nodes, row_bytes), self.most_rows(experiment, facts))
         if needed <= budget:
             return []
@@ -88,11 +86,11 @@ class FeatureCache(ABC):
                         f"hardware.device_memory is {budget} bytes", "make the cache smaller, or state more memory")]
 
     def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
-        """More than this no rank will hold, whatever its capacity."""
+        """Upper bound of the rows that a rank holds, for any capacity."""
         return facts.num_nodes
 
     def rows(self, num_nodes: int, row_bytes: int) -> int:
-        """The capacity in rows, of a graph of `num_nodes` vertices with rows of `row_bytes` bytes."""
+        """The capacity in rows, for a graph of `num_nodes` vertices and `row_bytes` bytes per row."""
         if isinstance(self.capacity, str):
             wanted = parse_size(self.capacity) // row_bytes
         else:
@@ -100,15 +98,14 @@ class FeatureCache(ABC):
         return min(wanted, num_nodes)
 
     def setup(self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator) -> None:
-        """Choose and copy this rank's rows.
+        """Choose the rows that this rank holds, and copy them.
 
         Raises:
-            RunError: if there is not enough memory.
+            RunError: there is not enough memory.
         """
         assert shard.graph.features is not None
         self._comm, self._dtype, self._device = comm, dtype, device
-        itemsize = torch.empty(0, dtype=dtype).element_size()
-        row_bytes = row_nbytes(shard.graph.features, itemsize)
+        row_bytes = row_nbytes(shard.graph.features, dtype.itemsize)
         chosen = self.choose(shard, self.rows(shard.graph.num_nodes, row_bytes))
         needed = chosen.numel() * row_bytes
         available = available_bytes(device)
@@ -122,18 +119,18 @@ class FeatureCache(ABC):
 
     @abstractmethod
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
-        """Ids of the rows that this rank holds; the same for the same configuration and data."""
+        """Ids of the rows that this rank holds. The same configuration and data always give the same ids."""
 
     @abstractmethod
     def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
-        """Rows `ids`, those that are not cached by `fetch`."""
+        """Rows of `ids`. Rows that are not in the cache come from `fetch`."""
 
     def nbytes(self) -> int:
         """Bytes of this rank's rows."""
-        return rows_nbytes(self._held)
+        return self._held.nbytes
 
     def count(self, origin: str, num_rows: int) -> None:
-        """Note rows that needed no fetch."""
+        """Count rows that needed no fetch."""
         self.counts.add({f"features_loaded_{origin}": num_rows})
 
     def take_counts(self) -> dict[str, int]:
@@ -141,19 +138,17 @@ class FeatureCache(ABC):
         return {f"features_loaded_{origin}": 0 for origin in self.origins} | self.counts.take()
 
     def held_rows(self, rows: Tensor) -> Rows:
-        """Rows of the cache by position."""
-        if isinstance(self._held, Tensor) and self._held.is_cuda:
-            return self._held.index_select(0, rows.to(self._device))
+        """Cached rows at the positions `rows`."""
         return take_rows(self._held, rows, self.pool)
 
 
 def hottest(shard: Shard, policy: Policy, among: Tensor | None = None) -> Tensor:
-    """Vertex ids, hottest first, ties by id.
+    """Vertex ids, hottest first. Equally hot vertices are in ascending order of ids.
 
     Args:
-        shard: degrees, pre-sampled frequencies.
-        policy: what is hot.
-        among: candidates, ascending; None for all vertices.
+        shard: has the degrees and the pre-sampled frequencies.
+        policy: what makes a row hot.
+        among: ids of the candidates, ascending; None for all vertices.
     """
     ids = torch.arange(shard.graph.num_nodes) if among is None else among
     if policy == "id":
@@ -168,7 +163,7 @@ def hottest(shard: Shard, policy: Policy, among: Tensor | None = None) -> Tensor
 
 
 def available_bytes(device: torch.device) -> int:
-    """Free memory of the device, or of the host that emulates it."""
+    """Free bytes of the GPU, or of the host that emulates a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return int(psutil.virtual_memory().available)
@@ -178,11 +173,11 @@ def parse_size(text: str) -> int:
     """Bytes of `512MiB`.
 
     Raises:
-        ValueError: it is no number with a unit.
+        ValueError: the text is not a number with a unit.
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None or found[2] not in _UNITS:
-        raise ValueError(f"{text!r} is no size: a number and one of {', '.join(_UNITS)}")
+        raise ValueError(f"{text!r} is not a size: write a number and one of {', '.join(_UNITS)}")
     return int(float(found[1]) * _UNITS[found[2]])
 
 

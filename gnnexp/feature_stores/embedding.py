@@ -1,8 +1,8 @@
-"""Rows that are trained with the model, for graphs without features: each at one rank, with its optimizer's state.
+"""Rows that are trained with the model, for graphs without features. One rank holds each row and its optimizer state.
 
-What is read is a leaf of the batch's graph of gradients. After the backward pass these go back the way that the rows
-came (`collect`), are added up where the rows live, and step them (`update`): rows whose gradient is zero stay as they
-are, moments included (PyTorch's SparseAdam), so a batch costs what it touches.
+The rows that a batch reads are a leaf of its autograd graph. After the backward pass, `collect` sends their gradients
+back to the ranks that hold the rows. The holders add the gradients, and `update` steps the rows. Rows with a gradient
+of zero do not change, nor do their moments (PyTorch's SparseAdam). A batch therefore costs only the rows that it reads.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Choice, Experiment
 from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.feature_stores.routing import Routes, route, together
-from gnnexp.feature_stores.rows import take_rows
 from gnnexp.feature_stores.sliced import slice_bounds
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.rows.gather import gather_rows
 from gnnexp.kernels.rows.initial import uniform_rows
 
 _PIECE_BYTES = 64 << 20
@@ -34,21 +34,21 @@ _PIECE_BYTES = 64 << 20
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """What was read for a batch, and the way its gradient goes."""
+    """The rows that a batch has read, and the routes on which their gradients go back."""
 
     leaf: Tensor
-    own: Tensor  # [a] which of the held rows
+    own: Tensor  # [a] positions of the own rows among the held rows
     routes: Routes | None = None
-    asked: Sequence[int] = ()
-    answered: Tensor | None = None  # [b] which of the held rows others got
+    asked: Sequence[int] = ()  # number of rows that each rank has read here
+    answered: Tensor | None = None  # [b] positions of those rows among the held rows
 
 
 class EmbeddingStore(TrainableStore):
-    """Whole rows, at the owner of their vertex; without a partition a rank has an equal range of ids.
+    """The owner of a vertex holds its whole row. Without a partition, each rank holds an equal range of ids.
 
     Args:
-        dim: columns.
-        scale: rows begin uniform in [-scale, scale); null for Xavier's sqrt(6 / (V + dim)).
+        dim: number of columns.
+        scale: initial values are uniform in [-scale, scale); null for Xavier's sqrt(6 / (V + dim)).
         lr: learning rate of the rows; null for `optimizer.lr`.
     """
 
@@ -65,26 +65,25 @@ class EmbeddingStore(TrainableStore):
             if value is not None and not 0 < value < math.inf:
                 wrong.append(Problem(f"feature_store.{name}", value, "must be positive",
                                      f"set feature_store.{name}=null"))
-        if wrong:
-            raise ConfigError(wrong)
+        ConfigError.raise_all(wrong)
         self.dim, self.scale, self.lr = dim, scale, lr
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """One copy of every row; an optimizer that steps some rows alone."""
+        """There must be one copy of every row, and the optimizer must be able to step single rows."""
         problems = []
         if (together := experiment.paradigm.ranks_together(experiment)) != experiment.num_ranks:
-            problems.append(Problem("paradigm.group_size", together, "trained rows have one "
-                                    "home, which groups would each have", "set paradigm.group_size=null"))
+            problems.append(Problem("paradigm.group_size", together, "one rank holds each trained "
+                                    "row, but each group needs its own copy", "set paradigm.group_size=null"))
         optimizer = experiment.optimizer
-        if row_optimizer(optimizer, _no_rows(), 1.0) is None:
-            problems.append(Problem("optimizer", optimizer.target, "trained rows are stepped where they have a "
-                                    "gradient, which only plain Adam and SGD without momentum can do",
+        if row_optimizer(optimizer, nn.Parameter(torch.zeros(0, 1)), 1.0) is None:
+            problems.append(Problem("optimizer", optimizer.target, "trained rows are stepped only if they have "
+                                    "a gradient; only plain Adam and SGD without momentum can do this",
                                     "choose optimizer=adam"))
         return problems
 
     # --- placement -------------------------------------------------------------------------------------------------
     def prepare(self, shard: Shard) -> None:
-        """Which rows and columns are here."""
+        """Set the rows and columns that this rank holds."""
         self._num_nodes, rank = shard.graph.num_nodes, self._comm.rank
         self._home = self._homes(shard)
         self._ids = torch.from_numpy(np.flatnonzero(self._home == rank))
@@ -94,14 +93,17 @@ class EmbeddingStore(TrainableStore):
         self._reads: list[_Read] = []
 
     def _homes(self, shard: Shard) -> np.ndarray:
-        """`[V]` rank of every row."""
+        """`[V]`: the rank that holds each row."""
         if shard.partition is not None:
             return shard.owner.numpy()
         bounds = slice_bounds(self._num_nodes, self._comm.size)
         return np.repeat(np.arange(self._comm.size, dtype=np.int32), np.diff(bounds))
 
     def begin(self, optimizer: Choice[Optimizer], seed: int) -> None:
-        """Draw the rows: a pure function of seed, vertex and column, wherever they are; make their optimizer."""
+        """Draw the initial rows from seed, vertex and column, and make their optimizer.
+
+        The values do not depend on the rank that holds a row.
+        """
         bound = self.scale or math.sqrt(6 / (self._num_nodes + self.dim))
         key = np.uint64(stream(seed, Purpose.INIT, 1 << 32))
         width = self.dims.stop - self.dims.start
@@ -113,17 +115,16 @@ class EmbeddingStore(TrainableStore):
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def fetch(self, ids: Tensor) -> Tensor:
-        """Own rows from the host tier, the others from their homes (2 rounds, tag `features`); takes a gradient."""
+        """Own rows from the host tier, all others from their holders (2 rounds, tag `features`); takes a gradient."""
         comm, table = self._comm, self._table.detach()
         routes = route(ids, self._home, comm.rank, comm.size)
         wanted, asked = comm.counted_all_to_all(routes.foreign, routes.sent, "features")
         answered = self._row_of[wanted.long()]
-        answer = take_rows(table, answered, self.pool)
-        assert isinstance(answer, Tensor)
+        answer = gather_rows(table, answered, self.pool)
         foreign = comm.all_to_all(answer, asked, routes.sent, "features")
         own = self._row_of[routes.own.long()]
         rows, num_bytes = together(table, own, foreign, routes, self.pool)
-        self.count("remote", foreign.shape[0], foreign.numel() * foreign.element_size())
+        self.count("remote", foreign.shape[0], foreign.nbytes)
         self.count("host", own.numel(), num_bytes)
         leaf = self._leaf(rows)
         self._reads.append(_Read(leaf, own, routes, asked, answered))
@@ -136,7 +137,7 @@ class EmbeddingStore(TrainableStore):
         return delivered.requires_grad_()
 
     def collect(self) -> None:
-        """Gradients of all rows that were read go home (1 round per read, tag `embeddings`), where they are added."""
+        """Send gradients of the rows read to their holders, who add them (1 round per read, tag `embeddings`)."""
         places, values = [], []
         for read in self._reads:
             for where, gradient in self._returned(read):
@@ -150,17 +151,17 @@ class EmbeddingStore(TrainableStore):
                                          check_invariants=False).coalesce()
         touched = self._anywhere(summed.values().ne(0).any(1))
         if not self._table.numel():
-            return  # nothing to step: torch's SGD writes out of bounds where rows have no columns
+            return  # nothing to step: torch's SGD writes out of bounds if rows have no columns
         self._table.grad = torch.sparse_coo_tensor(
             summed.indices()[:, touched], summed.values()[touched], shape, is_coalesced=True,
             check_invariants=False)
 
     def _anywhere(self, touched: Tensor) -> Tensor:
-        """`[n]` which of the rows that were read have a gradient, in whatever columns."""
+        """`[n]`: whether each row has a nonzero gradient in any column, also in columns that other ranks hold."""
         return touched
 
     def _returned(self, read: _Read) -> Iterator[tuple[Tensor, Tensor]]:
-        """`(held rows [n], their gradients [n, d])` of this rank's own reading, then of all others' in order."""
+        """`(positions of held rows [n], gradients [n, d])`: of this rank's own read, then of other ranks in order."""
         gradient = torch.zeros_like(read.leaf) if read.leaf.grad is None else read.leaf.grad
         gradient = gradient.to(self._table.device)
         if read.routes is None or read.answered is None:
@@ -171,12 +172,12 @@ class EmbeddingStore(TrainableStore):
         yield read.answered, back
 
     def square_sum(self) -> Tensor:
-        """Of the rows that are here."""
+        """Sum of squares of the gradients that this rank received in `collect`."""
         gradient = self._table.grad
         return self._table.new_zeros(()) if gradient is None else gradient.coalesce().values().square().sum()
 
     def multiply(self, factor: Tensor) -> None:
-        """In place."""
+        """Multiply the gradients that this rank received by a scalar, in place."""
         if self._table.grad is not None:
             self._table.grad.mul_(factor)
 
@@ -186,12 +187,12 @@ class EmbeddingStore(TrainableStore):
         self._table.grad = None
 
     def forget(self) -> None:
-        """Nothing was read."""
+        """Drop the pending reads: their rows get no gradient."""
         self._reads.clear()
 
     # --- all of it -------------------------------------------------------------------------------------------------
     def gather(self, out: Tensor, comm: Communicator) -> None:
-        """All rows `[V, dim]` into `out` on every rank, piece by piece (tag `evaluation`)."""
+        """Copy all rows into `out` `[V, dim]` on every rank, piece by piece (tag `evaluation`)."""
         for source in range(comm.size):
             ids, columns = self._placed(source)
             width = columns.stop - columns.start
@@ -205,16 +206,16 @@ class EmbeddingStore(TrainableStore):
                 out[piece, columns] = rows
 
     def _placed(self, rank: int) -> tuple[Tensor, slice]:
-        """Which rows and columns a rank has."""
+        """Ids and columns of the rows that `rank` holds."""
         return torch.from_numpy(np.flatnonzero(self._home == rank)), slice(0, self.dim)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is here, and what the optimizer keeps of it."""
+        """Ids, first column, values and optimizer state of the rows that this rank holds."""
         return {"ids": self._ids, "first": self.dims.start, "value": self._table.detach(),
                 "state": dict(self.optimizer.state.get(self._table, {}))}
 
     def load_pieces(self, pieces: Iterable[Mapping[str, Any]]) -> None:
-        """Take this rank's part of what `state_dict` gave on all ranks, however many those were."""
+        """Load this rank's rows from the `state_dict` of all ranks. The number of ranks may have changed."""
         here = torch.zeros(self._num_nodes, dtype=torch.bool)
         here[self._ids] = True
         for piece in pieces:
@@ -237,22 +238,22 @@ class EmbeddingStore(TrainableStore):
                     state[name] = value
 
     def nbytes(self) -> int:
-        """Bytes of the rows that are here."""
-        return self._table.numel() * self._table.element_size()
+        """Bytes of the rows that this rank holds."""
+        return self._table.nbytes
 
     def state_nbytes(self) -> int:
-        """Bytes of the moments that the optimizer keeps of them."""
+        """Bytes of the two moments that SparseAdam keeps; 0 with SGD."""
         return 2 * self.nbytes() * isinstance(self.optimizer, torch.optim.SparseAdam)
 
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """Rows with two moments; as much again for gradients on their way, where a step touches all."""
+        """Bytes of rows and their two moments, doubled for gradients in transit, in case a step reads all rows."""
         return 6 * all_rows // num_parts
 
 
 def row_optimizer(choice: Choice[Optimizer], table: nn.Parameter, lr: float) -> Optimizer | None:
-    """What steps those rows of `table` that have a gradient as `choice` steps parameters; None if nothing does.
+    """An optimizer that steps only rows with a gradient, in the way of `choice`. None if there is no such optimizer.
 
-    Weight decay is not applied: a row that no batch reads would need it, too.
+    Weight decay is not applied, because rows that no batch reads would need it too.
     """
     options = choice.options.defaults
     if type(choice.options) is torch.optim.Adam and not options["amsgrad"] and not options["maximize"]:
@@ -262,12 +263,8 @@ def row_optimizer(choice: Choice[Optimizer], table: nn.Parameter, lr: float) -> 
     return None
 
 
-def _no_rows() -> nn.Parameter:
-    return nn.Parameter(torch.zeros(0, 1))
-
-
 class SlicedEmbeddingStore(EmbeddingStore):
-    """Some dimensions of all rows on every rank, as push-pull parallelism reads them: their gradients are complete."""
+    """Every rank holds some dimensions of all rows, as in push-pull. A rank's gradients are complete without others."""
 
     slices = True
     communicates = False
@@ -276,22 +273,25 @@ class SlicedEmbeddingStore(EmbeddingStore):
         return np.full(self._num_nodes, self._comm.rank, np.int32)
 
     def prepare(self, shard: Shard) -> None:
-        """This rank's dimensions of all rows."""
+        """Set the dimensions that this rank holds of all rows."""
         super().prepare(shard)
         bounds = slice_bounds(self.dim, self._comm.size)
         self.dims = slice(bounds[self._comm.rank], bounds[self._comm.rank + 1])
 
     def fetch(self, ids: Tensor) -> Tensor:
-        """`[n, len(dims)]` from the host tier; takes a gradient."""
+        """`[n, len(dims)]`: this rank's dimensions of `ids` from the host tier; takes a gradient."""
         places = ids.to(torch.int32)
-        rows = take_rows(self._table.detach(), places, self.pool)
+        rows = gather_rows(self._table.detach(), places, self.pool)
         leaf = self._leaf(rows)
-        self.count("host", leaf.shape[0], leaf.numel() * leaf.element_size())
+        self.count("host", leaf.shape[0], leaf.nbytes)
         self._reads.append(_Read(leaf, places))
         return leaf
 
     def _anywhere(self, touched: Tensor) -> Tensor:
-        """Dropout may have taken all columns of a row that are here; every rank has read the same rows."""
+        """`[n]`: whether each row has a nonzero gradient on any rank; all ranks have read the same rows.
+
+        A row may have no gradient here: dropout can drop all columns that this rank holds.
+        """
         flags = touched.to(torch.int32)
         self._comm.all_reduce(flags, "embeddings")
         return flags > 0

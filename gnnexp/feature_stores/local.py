@@ -1,4 +1,4 @@
-"""All features within reach of every rank of a machine: mapped from the artifact (one copy for all) or in RAM."""
+"""Every rank reads all features: mapped from the artifact (one copy per machine), or copied into RAM."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from gnnexp.errors import DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import FeatureCache
-from gnnexp.feature_stores.rows import rows_nbytes, take_rows
+from gnnexp.feature_stores.rows import take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
@@ -35,23 +35,23 @@ class LocalStore(FeatureStore):
     def fetch(self, ids: Tensor) -> Rows:
         """Rows `ids` from the host tier."""
         rows = take_rows(self._features, ids, self.pool).to(self._dtype)
-        self.count("host", rows.shape[0], rows_nbytes(rows))
+        self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
 
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """A copy, where one is asked for."""
+        """Bytes of the copy with `memory=ram`, 0 if the file is mapped."""
         return all_rows if self.memory == "ram" else 0
 
     def nbytes(self) -> int:
         """Bytes of the feature matrix."""
-        return rows_nbytes(self._features)
+        return self._features.nbytes
 
 
 def features_of(shard: Shard) -> Rows:
     """The features of the graph.
 
     Raises:
-        DataError: if it has none.
+        DataError: the graph has no vertex features.
     """
     if shard.graph.features is None:
         raise DataError(

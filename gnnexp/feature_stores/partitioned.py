@@ -1,4 +1,4 @@
-"""Rows at their owner (DistDGL; FastSample, section 3.3): two rounds per batch, ids to the owners and rows back."""
+"""Each row at its owner (DistDGL; FastSample, section 3.3): two rounds per batch, ids to the owners and rows back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.routing import Routes, route, together
-from gnnexp.feature_stores.rows import rows_nbytes, take_rows
+from gnnexp.feature_stores.rows import take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
@@ -20,7 +20,7 @@ class PartitionedStore(FeatureStore):
     """Every rank holds the rows of the vertices that its part owns, in RAM.
 
     Args:
-        cache: rows in the device tier, or None: only what it misses is asked for.
+        cache: rows in the device tier, or None. The store reads only the rows that the cache misses.
     """
 
     origins = ("host", "remote")
@@ -31,7 +31,7 @@ class PartitionedStore(FeatureStore):
         super().__init__(cache)
 
     def prepare(self, shard: Shard) -> None:
-        """Copy this part's rows; a table says where each vertex's row is."""
+        """Copy the rows of this part, and make the table from vertex ids to positions."""
         self._owner = shard.owner.numpy()
         own = torch.from_numpy(np.flatnonzero(self._owner == shard.part))
         self._row_of = torch.zeros(shard.graph.num_nodes, dtype=torch.int32)
@@ -39,13 +39,13 @@ class PartitionedStore(FeatureStore):
         self._rows: Rows = take_rows(features_of(shard), own).to(self._dtype)
 
     def fetch(self, ids: Tensor) -> Rows:
-        """Own rows from the host tier, the others from their owners' (2 rounds, tag `features`)."""
+        """Own rows from the host tier, all other rows from their owners (2 rounds, tag `features`)."""
         comm = self._comm
         routes: Routes = route(ids, self._owner, comm.rank, comm.size)
         wanted, asked = comm.counted_all_to_all(routes.foreign, routes.sent, "features")
         answer = take_rows(self._rows, self._row_of[wanted.long()], self.pool)
         foreign = exchange_rows(answer, asked, routes.sent, comm, "features", self.pool)
-        self.count("remote", foreign.shape[0], rows_nbytes(foreign))
+        self.count("remote", foreign.shape[0], foreign.nbytes)
         own = self._row_of[routes.own.long()]
         rows, num_bytes = together(self._rows, own, foreign, routes, self.pool)
         self.count("host", own.numel(), num_bytes)
@@ -53,4 +53,4 @@ class PartitionedStore(FeatureStore):
 
     def nbytes(self) -> int:
         """Bytes of this part's rows."""
-        return rows_nbytes(self._rows)
+        return self._rows.nbytes

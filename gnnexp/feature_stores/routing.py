@@ -1,4 +1,4 @@
-"""Which rows are asked for where, and putting the answers back into the order of the question."""
+"""Find the rank that holds each requested row, and put the received rows into the requested order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnexp.feature_stores.rows import in_places, rows_nbytes, take_rows
+from gnnexp.feature_stores.rows import in_places, take_rows
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.gather import move_rows, place_rows
@@ -20,11 +20,11 @@ class Routes:
     """Where the rows of one read come from.
 
     Attributes:
-        own: `[a]` ids whose rows are here.
-        own_places: `[a]` int64 where they belong in the answer.
-        foreign: `[b]` ids whose rows are elsewhere, those of rank 0 first.
-        foreign_places: `[b]` int64.
-        sent: ids for each rank, 0 for this one.
+        own: `[a]` ids whose rows this rank holds.
+        own_places: `[a]` int64, positions of the own rows in the result.
+        foreign: `[b]` ids whose rows other ranks hold, in the order of ranks.
+        foreign_places: `[b]` int64, positions of the foreign rows in the result.
+        sent: number of ids for each rank, 0 for this rank.
     """
 
     own: Tensor
@@ -35,7 +35,7 @@ class Routes:
 
 
 def route(ids: Tensor, home: np.ndarray, rank: int, size: int) -> Routes:
-    """Sort `ids` `[n]` by the rank that `home` `[V]` names for each."""
+    """Group `ids` `[n]` by the rank that holds their rows, which `home` `[V]` gives for each vertex."""
     asked = ids.contiguous().numpy()
     counts, grouped = np.zeros(size, np.int64), np.empty_like(asked)
     places = np.empty(asked.size, np.int32)
@@ -50,18 +50,18 @@ def route(ids: Tensor, home: np.ndarray, rank: int, size: int) -> Routes:
 
 
 def together(held: Rows, own: Tensor, foreign: Rows, routes: Routes, pool: Pool) -> tuple[Rows, int]:
-    """Rows in the order in which they were asked for, and the bytes of those that are ours.
+    """Own and foreign rows in the requested order, and the bytes of the own rows.
 
     Args:
         held: this rank's rows, in host memory.
-        own: `[a]` which of them.
+        own: `[a]` positions of the requested rows in `held`.
         foreign: `[b]` rows from other ranks.
-        routes: where they belong.
-        pool: where the result is put, if it is dense.
+        routes: positions of own and foreign rows in the result.
+        pool: memory for the result, if the rows are dense.
     """
     if isinstance(held, SparseRows):
         rows = take_rows(held, own)
-        return in_places([(rows, routes.own_places), (foreign, routes.foreign_places)]), rows_nbytes(rows)
+        return in_places([(rows, routes.own_places), (foreign, routes.foreign_places)]), rows.nbytes
     assert isinstance(foreign, Tensor)
     shape = own.numel() + foreign.shape[0], held.shape[1]
     out = torch.from_numpy(pool.empty(shape, held.numpy().dtype))

@@ -1,4 +1,4 @@
-"""One cache spread over ranks with direct links: each hot row on one of them (Quiver; GSplit, section 2)."""
+"""One cache across ranks with direct links: one of them holds each hot row (Quiver; GSplit, section 2)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gnnexp.graph.sparse import Rows
 
 
 class ShardedCache(FeatureCache):
-    """The hottest rows dealt out to the ranks of a clique, in order of heat.
+    """The hottest rows, dealt out to the ranks of a clique one by one, hottest first.
 
-    Quiver reads a peer's memory directly; here a batch's peer hits are fetched in two rounds (tag `features`), ids and
-    rows, which the ranks of a clique make together.
+    Quiver reads a peer's memory directly. Here the ranks of a clique fetch the peer hits of a batch in two collective
+    rounds (tag `features`): first ids, then rows.
 
     Args:
-        capacity: per rank, see `FeatureCache`; a clique holds that many times its size.
+        capacity: per rank, see `FeatureCache`. A clique of n ranks holds n times as many rows.
         policy: what makes a row hot.
-        clique: ranks with direct links to each other, None for all; cliques hold the same rows (Quiver replicates where
-            there is no link).
-        epochs: pre-sampled for the policy `frequency`.
+        clique: number of ranks that have direct links to each other, None for all ranks. All cliques hold the same
+            rows, because Quiver replicates rows where there is no link.
+        epochs: number of epochs to pre-sample for the policy `frequency`.
     """
 
     origins = ("local", "peer")
@@ -46,7 +46,7 @@ class ShardedCache(FeatureCache):
         self.clique = clique
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Cliques are of equal size."""
+        """All cliques must have the same size."""
         together = _ranks(experiment)
         if self.clique is None or together % self.clique == 0:
             return []
@@ -54,22 +54,22 @@ class ShardedCache(FeatureCache):
                         "batch", "feature_store.cache.clique=null")]
 
     def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
-        """A share of all rows."""
+        """The number of all rows, divided by the clique's size."""
         return -(-facts.num_nodes // (self.clique or _ranks(experiment)))
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
-        """Every clique-size-th of the hottest rows."""
+        """Deal the hottest rows out to the clique's members in turn, and return the ids for this rank."""
         members = self.clique or self._comm.size
         self._peers = self._comm.along(Mesh.of(cliques=shard.num_ranks // members, members=members), "members")
         size = self._peers.size
         dealt = hottest(shard, self.policy)[: num_rows * size]
-        # Rank of the clique that holds each row; `size` where nobody does.
+        # For each row, the clique's member that holds it, or `size` if no member holds it.
         self._home = np.full(shard.graph.num_nodes, size, np.int16)
         self._home[dealt.numpy()] = np.arange(dealt.numel()) % size
         return dealt[self._peers.rank :: size]
 
     def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
-        """Own hits, peers' hits, misses from the store."""
+        """Own hits and peers' hits from the cache, misses from the store."""
         cached = torch.from_numpy(self._home)[ids.long()] < self._peers.size
         hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
         routes = route(ids[hits], self._home, self._peers.rank, self._peers.size)
@@ -85,5 +85,5 @@ class ShardedCache(FeatureCache):
 
 
 def _ranks(experiment: Experiment) -> int:
-    """Ranks that share a batch's parts."""
+    """Number of ranks that share the parts of a batch."""
     return experiment.paradigm.ranks_together(experiment)

@@ -1,4 +1,4 @@
-"""Some dimensions of all rows on every rank (P3, section 3.1): what push-pull parallelism reads."""
+"""Every rank holds some dimensions of all rows (P3, section 3.1). Push-pull parallelism reads this store."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.local import features_of
-from gnnexp.feature_stores.rows import rows_nbytes, take_rows
+from gnnexp.feature_stores.rows import take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 
 
 class SlicedStore(FeatureStore):
-    """Rank r of P holds dimensions `r * D / P : (r + 1) * D / P` of every vertex; there is no part of it to cache.
+    """Rank r of P holds dimensions `r * D / P : (r + 1) * D / P` of every vertex. There is no cache.
 
     Args:
-        tier: `host`, or `device` where the whole slice fits there, as P3* holds Orkut's (GSplit, section 6.1): nothing
-            is brought from the host then.
+        tier: where a slice is held: `host`, or `device` if the whole slice fits there. With `device`, no rows are
+            copied from the host. P3* holds the slices of Orkut so (GSplit, section 6.1).
     """
 
     slices = True
@@ -33,18 +33,17 @@ class SlicedStore(FeatureStore):
         self.origins = ("host",) if tier == "host" else ("local",)
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """The tier must be one of both."""
+        """The tier must be `host` or `device`."""
         return [] if self.tier in ("host", "device") else [
             Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
-        """A slice must fit into `hardware.device_memory`, where that says how much there is."""
+        """A slice in the device tier must fit into `hardware.device_memory`, if that is set."""
         budget = experiment.hardware.device_memory
         if self.tier == "host" or budget is None or not facts.has_features:
             return []
-        ranks = experiment.num_ranks
-        itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
-        needed = facts.num_nodes * facts.row_bytes(itemsize) // ranks
+        row_bytes = facts.row_bytes(getattr(torch, experiment.train.dtype).itemsize)
+        needed = facts.num_nodes * row_bytes // experiment.num_ranks
         return [] if needed <= budget else [
             Problem("feature_store.tier", self.tier, f"takes {needed} bytes, hardware.device_memory is {budget} bytes",
                     "feature_store.tier=host, or more ranks")]
@@ -62,25 +61,23 @@ class SlicedStore(FeatureStore):
                 self._rows = self._rows.to(self._device)
 
     def fetch(self, ids: Tensor) -> Rows:
-        """`[n, len(dims)]` from where they are."""
+        """`[n, len(dims)]`: this rank's dimensions of `ids`, from the tier that holds them."""
         if self.tier == "device":
             self.count("local", ids.shape[0], 0)
-            if isinstance(self._rows, Tensor) and self._rows.is_cuda:
-                return self._rows.index_select(0, ids.to(self._device))
             return take_rows(self._rows, ids, self.pool)
         rows = take_rows(self._rows, ids, self.pool)
-        self.count("host", rows.shape[0], rows_nbytes(rows))
+        self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
 
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """Its dimensions of all rows."""
+        """Bytes of one rank's dimensions of all rows."""
         return all_rows // num_parts
 
     def nbytes(self) -> int:
         """Bytes of the slice."""
-        return rows_nbytes(self._rows)
+        return self._rows.nbytes
 
 
 def slice_bounds(num_dims: int, num_slices: int) -> list[int]:
-    """`[num_slices + 1]` bounds of slices whose widths differ by at most one; some may be empty."""
+    """`[num_slices + 1]` bounds of slices. Widths differ by at most one; some slices may be empty."""
     return [num_dims * number // num_slices for number in range(num_slices + 1)]

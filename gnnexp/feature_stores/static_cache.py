@@ -1,4 +1,4 @@
-"""A cache of every rank's own: hot rows chosen once, before training (PaGraph, GNNLab)."""
+"""A separate cache on each rank: hot rows are chosen once, before training (PaGraph, GNNLab)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class StaticCache(FeatureCache):
     Args:
         capacity: per rank, see `FeatureCache`.
         policy: what makes a row hot.
-        of: `all` vertices, so every rank holds the same rows; or the `owned` ones, so that the cache follows the
-            partition and a row is cached where its vertex is split to (GSplit, section 4).
-        epochs: pre-sampled for the policy `frequency`.
+        of: which vertices are candidates. With `all`, every rank holds the same rows. With `owned`, a rank caches only
+            rows of vertices that it owns, as in GSplit (section 4): each row is cached on the rank that reads it.
+        epochs: number of epochs to pre-sample for the policy `frequency`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StaticCache(FeatureCache):
         return self.of == "owned"
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
-        """The hottest of all, or of the owned vertices."""
+        """The hottest of all vertices or of the owned vertices."""
         among = None if self.of == "all" else torch.nonzero(shard.owner == shard.part).flatten()
         return hottest(shard, self.policy, among)[:num_rows]
 

@@ -1,4 +1,4 @@
-"""What a feature store whose rows are trained can do beside reading them."""
+"""The interface of feature stores whose rows are trained."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gnnexp.feature_stores.base import FeatureStore
 
 
 class TrainableStore(FeatureStore):
-    """What is read takes a gradient, and is another thing after every step: nothing is read ahead, or kept.
+    """Rows are trainable and change after every step, so they must not be prefetched or cached.
 
     Attributes:
-        dim: columns of a row.
-        optimizer: of the rows, set by `begin`.
+        dim: number of columns.
+        optimizer: steps the rows; `begin` sets it.
     """
 
     trainable = True
@@ -34,40 +34,43 @@ class TrainableStore(FeatureStore):
 
     @abstractmethod
     def begin(self, optimizer: Choice[Optimizer], seed: int) -> None:
-        """Make the rows, after `setup`: a pure function of `seed`, wherever they are; and their optimizer."""
+        """Initialise the rows, and make their optimizer; called after `setup`.
+
+        The initial values depend on `seed` only, and not on the rank that holds a row.
+        """
 
     @abstractmethod
     def collect(self) -> None:
-        """Bring the gradients of what was read for this step to where the rows are; all ranks call."""
+        """Send the gradients of all rows read in this step to the ranks that hold them. All ranks call this."""
 
     @abstractmethod
     def square_sum(self) -> Tensor:
-        """Sum of the squares of the gradients that `collect` brought here."""
+        """Sum of squares of the gradients that this rank received in `collect`."""
 
     @abstractmethod
     def multiply(self, factor: Tensor) -> None:
-        """Multiply these gradients by a scalar."""
+        """Multiply the gradients that this rank received by a scalar, in place."""
 
     @abstractmethod
     def update(self) -> None:
-        """Step the rows, and forget their gradients."""
+        """Step the rows, then drop their gradients."""
 
     @abstractmethod
     def forget(self) -> None:
-        """What was read is not trained."""
+        """Drop the pending reads: their rows get no gradient."""
 
     @abstractmethod
     def gather(self, out: Tensor, comm: Communicator) -> None:
-        """All rows into `out` `[V, D]` on the host; all ranks call."""
+        """Copy all rows into `out` `[V, D]` on the host. All ranks call this."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run needs of the rows that are here."""
+        """The state of this rank's rows that a resumed run needs."""
 
     @abstractmethod
     def load_pieces(self, pieces: Iterable[Mapping[str, Any]]) -> None:
-        """Take this rank's part of what `state_dict` gave on all ranks, however many those were."""
+        """Load this rank's rows from the `state_dict` of all ranks. The number of ranks may have changed."""
 
     @abstractmethod
     def state_nbytes(self) -> int:
-        """Bytes that the optimizer keeps of the rows."""
+        """Bytes of the optimizer's state for the rows that this rank holds."""

@@ -1,7 +1,7 @@
-"""What a disk refuses, in a user's words: it is full, a quota is exceeded, a folder is read-only.
+"""Explains in plain words what a disk refuses: it is full, a quota is exceeded, a folder is read-only.
 
-Whoever writes says which file it was (`writing`). Whoever answers to a user, be it the command line, a sweep or a
-launcher, turns what it meets into a `Problem` here (`in_words`, `refusal`), and nowhere else.
+Code that writes adds the name of the file (`writing`). Code that answers to a user (the command line, a sweep, a
+launcher) turns the error into a `Problem` with `in_words` or `refusal`, and in no other way.
 """
 
 from __future__ import annotations
@@ -17,62 +17,54 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gnnexp.errors import Problem, ProblemsError
 
-# What a process ends with whose disk took not even its last word (`EX_IOERR` of sysexits.h).
+# Exit code of a process whose disk did not even accept its last status (`EX_IOERR` of sysexits.h).
 EXIT_CODE = os.EX_IOERR
-_NO_ROOM = {
+# Errors after which nothing more can be written to the disk.
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_RIGHTS = ("you have no right to use this place", "change its rights, or name another path")
+_LOCKS = ("this file system has no file locks",
+          "have it mounted with locks (Lustre: -o flock), or name a folder elsewhere")
+_WORDS = {
     errno.ENOSPC: ("the disk is full", "make room there (df -h {place})"),
     errno.EDQUOT: ("your quota on this disk is exceeded", "remove files there, or have the quota raised (quota -s)"),
     errno.EFBIG: ("the file would be larger than files may be", "raise the limit (ulimit -f)"),
-}
-_NO_ACCESS = {
     errno.EROFS: ("the disk is mounted read-only", "have it mounted for writing, or name a folder elsewhere"),
-    errno.EACCES: ("you have no right to use this place", "change its rights, or name another path"),
-    errno.EPERM: ("you have no right to use this place", "change its rights, or name another path"),
-}
-# The name of a folder that is being made: nobody else has such names. Seconds in which its maker locks it.
-_HIDDEN, _NEW_S = re.compile(r"\.gnnexp-[0-9a-f]{16}\.new"), 60.0
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
-_NO_FOLDER = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), _RIGHTS),
+    **dict.fromkeys((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP), _LOCKS),
     errno.EEXIST: ("must be a folder, and is a file", "move the file away, or name another path"),
     errno.ENOTDIR: ("a part of this path must be a folder, and is a file", "move the file away, or name another path"),
     errno.ELOOP: ("a link on this path leads back to itself", "remove the link, or name another path"),
     errno.ENAMETOOLONG: ("a name of this path is too long for the file system", "choose a shorter name"),
 }
-# Bytes of a name that are left when a prefix, a process's number and an ending are added.
+# Names of folders that are being made; no other folder has such a name. Seconds within which the maker locks it.
+_HIDDEN, _NEW_S = re.compile(r"\.gnnexp-[0-9a-f]{16}\.new"), 60.0
+# Bytes of a name that remain when a prefix, a process id and an ending are added.
 _LONGEST = 200
-# A missing name, a file in its place, or a directory that the file server no longer knows.
+# Errors for a missing name, a file in its place, or a directory that the file server no longer knows.
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
-# Where nothing more can be written, whatever is tried.
-NO_ROOM = frozenset(_NO_ROOM)
 
 
 class DiskError(ProblemsError):
-    """A place that is needed cannot be written to, or not be read."""
+    """A place that is needed cannot be written or read."""
 
     kind = "disk problem"
 
 
 def refusal(error: OSError, then: str = "") -> Problem | None:
-    """What a disk refused, in words; None where the error is of another kind (a missing file, a network).
+    """The refusal of a disk in words; None if the error has another cause (a missing file, a network).
 
     Args:
-        error: of the system.
-        then: the command that goes on when this is fixed.
+        error: error of the system.
+        then: the command to continue with when this is fixed.
     """
-    words = _NO_ROOM.get(error.errno or 0)
-    if words is None and error.filename is not None:  # a socket's error names no file
-        words = _NO_ACCESS.get(error.errno or 0)
-    if words is None and error.errno in _NO_LOCKS and error.filename is not None:
-        words = ("this file system has no file locks",
-                 "have it mounted with locks (Lustre: -o flock), or name a folder elsewhere")
-    if words is None and error.filename is not None and not _is_folder_in_the_way(error):
-        words = _NO_FOLDER.get(error.errno or 0)
-    if words is None:
+    words = _WORDS.get(error.errno or 0)
+    named = error.filename is not None and not _is_folder_in_the_way(error)
+    if words is None or not (named or error.errno in NO_ROOM):  # a socket's error names no file
         return None
     place = str(error.filename or "the disk")
     what, fix = words
@@ -81,18 +73,18 @@ def refusal(error: OSError, then: str = "") -> Problem | None:
 
 
 def _is_folder_in_the_way(error: OSError) -> bool:
-    """Whether something exists already that may well be there: whoever made it asked for a new name."""
+    """Whether the error is only that a folder exists: its maker wanted a new name, so the disk is not at fault."""
     return error.errno == errno.EEXIST and Path(error.filename).is_dir()
 
 
 def one_line(problem: Problem) -> str:
-    """`problem` for a table or a record."""
+    """`problem` in one line, for a table or a record."""
     return f"{problem.allowed}: {problem.key} ({problem.value})"
 
 
 @contextmanager
 def in_words(then: str = "") -> Iterator[None]:
-    """What a disk refuses inside is raised as a `DiskError`; other errors pass.
+    """Inside of this context, refusals of a disk are raised as a `DiskError`; other errors pass unchanged.
 
     Raises:
         DiskError: a disk refused something.
@@ -107,7 +99,7 @@ def in_words(then: str = "") -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors inside name `path`: those of `write` and `fsync` name no file of their own."""
+    """Errors inside of this context get the name `path`: errors of `write` and `fsync` have no file name."""
     try:
         yield
     except OSError as error:
@@ -117,9 +109,9 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write atomically: a temporary file next to it, fsync, rename. Nothing is left of it where the disk is full.
+    """Write atomically: a temporary file next to it, fsync, rename. On a full disk no temporary file is left.
 
-    The folder must exist. A run directory that was moved is not made again under its old name: see `subfolder`.
+    The folder must exist: a run directory that was moved must not be made again under its old name (see `subfolder`).
     """
     temporary = path.with_name(f".{shortened(path.name)}.{os.getpid()}.tmp")
     try:
@@ -137,16 +129,16 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the temporary files of `path` that processes left which were killed in `write_bytes`.
+    """Remove temporary files of `path` that were left by processes killed in `write_bytes`.
 
-    The caller makes sure that no process writes `path` now, by a lock for example.
+    The caller makes sure that no process writes `path` now, for example by a lock.
     """
     for leftover in path.parent.glob(f".{glob.escape(shortened(path.name))}.*.tmp"):
         leftover.unlink(missing_ok=True)
 
 
 def shortened(name: str) -> str:
-    """`name` as a part of a longer name: a long one keeps its start and gets a digest. File systems take 255 bytes."""
+    """`name` as a part of a longer name. A long name is cut and gets a digest: file systems allow 255 bytes."""
     content = name.encode(errors="surrogateescape")
     if len(content) <= _LONGEST:
         return name
@@ -154,9 +146,9 @@ def shortened(name: str) -> str:
 
 
 def subfolder(folder: Path, *names: str) -> Path:
-    """The folder `folder/name/name…`, made where it is missing.
+    """The folder `folder/name/name…`; missing parts below `folder` are made.
 
-    `folder` itself must exist. Otherwise a run whose directory was moved or removed while it trains would go on in a
+    `folder` itself must exist. Otherwise a run whose directory is moved or removed during training would continue in a
     new directory of the old name, and its record would be in two places.
 
     Raises:
@@ -169,7 +161,7 @@ def subfolder(folder: Path, *names: str) -> Path:
 
 
 def flock(handle: int, operation: int, path: Path) -> None:
-    """The system's `flock`, whose errors name `path`.
+    """The system's `flock`, with `path` in its errors.
 
     Raises:
         BlockingIOError: another process has the lock, and `operation` says not to wait.
@@ -181,12 +173,12 @@ def flock(handle: int, operation: int, path: Path) -> None:
 
 @contextmanager
 def appearing(folder: Path) -> Iterator[Path]:
-    """A new folder that appears whole: it gets its name at the end of this context, and until then a hidden one.
+    """A new folder that appears completely: it has a hidden name until this context ends without an error.
 
-    A process that is killed inside leaves only the hidden folder. The next call beside it removes that.
+    A process that is killed inside leaves only the hidden folder. The next call in the same place removes that folder.
 
     Raises:
-        OSError: the folder is there already and holds something, or it cannot be made.
+        OSError: the folder exists and is not empty, or it cannot be made.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(folder.parent, _HIDDEN)
@@ -207,7 +199,7 @@ def held(folder: Path) -> Iterator[None]:
     """Make `folder` and hold its lock, which the system releases when this process ends.
 
     Raises:
-        OSError: it is there already, or cannot be made.
+        OSError: the folder exists already, or cannot be made.
     """
     folder.mkdir()
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -219,10 +211,10 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def remove_abandoned(place: Path, names: re.Pattern[str]) -> None:
-    """Remove one's own folders of these names in `place` that no living process holds (`held`).
+    """Remove the user's own folders with these names in `place` that no living process holds (`held`).
 
-    A folder of this minute may not be held yet, and stays. So does everything that has another name or owner: in
-    `place` there may be a user's own folders.
+    A folder that is younger than a minute may not be held yet, so it stays. Folders with another name or owner stay as
+    well, since `place` may contain a user's own folders.
     """
     for entry in os.scandir(place):
         if names.fullmatch(entry.name):
@@ -246,9 +238,9 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 
 def try_lock(file: Path) -> int | None:
-    """The handle of a lock file that this process now holds, None while another one does.
+    """The handle of a lock file that this process now holds; None while another process holds it.
 
-    Whoever holds it removes the file and then closes the handle; the system releases the lock of a process that dies.
+    The holder removes the file and then closes the handle. If the holder dies, the system releases the lock.
     """
     while True:
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
@@ -264,35 +256,27 @@ def try_lock(file: Path) -> int | None:
 
 @contextmanager
 def locked(file: Path, timeout_s: float) -> Iterator[None]:
-    """Hold the lock of `file`, which is made if it is not there; the system releases it when this process ends.
+    """Hold the lock `file`, which is made if it is missing; the system releases it when this process ends.
 
     Raises:
-        TimeoutError: another process holds it for longer than `timeout_s`. A frozen one would for ever.
+        TimeoutError: another process holds it for longer than `timeout_s`. A frozen process would hold it for ever.
     """
     end = time.monotonic() + timeout_s
-    with ExitStack() as opened:
-        lock = opened.enter_context(file.open("a+"))
-        while True:
-            try:
-                flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, file)
-                if _is_there(lock.fileno(), file):
-                    break
-                opened.close()  # its folder was moved meanwhile: this is the lock of another folder
-                lock = opened.enter_context(file.open("a+"))
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    lock.seek(0)
-                    raise TimeoutError(f"process {lock.read(20).strip()} has held {file} for more than "
-                                       f"{timeout_s:.0f} s") from None
-                time.sleep(0.05)
-        lock.truncate(0)
-        lock.write(str(os.getpid()))  # for whoever waits in vain
-        lock.flush()
+    while (handle := try_lock(file)) is None:
+        if time.monotonic() > end:
+            raise TimeoutError(f"process {file.read_text(errors='replace')[:20].strip()} has held {file} for more than "
+                               f"{timeout_s:.0f} s")
+        time.sleep(0.05)
+    try:
+        os.ftruncate(handle, 0)
+        os.write(handle, str(os.getpid()).encode())  # for whoever waits in vain
         yield
+    finally:
+        os.close(handle)
 
 
 def _is_there(handle: int, file: Path) -> bool:
-    """Whether `file` is what was opened as `handle`."""
+    """Whether `file` is the file that was opened as `handle`."""
     try:
         return os.path.samestat(os.fstat(handle), file.stat())
     except FileNotFoundError:
@@ -300,11 +284,11 @@ def _is_there(handle: int, file: Path) -> bool:
 
 
 class HeldFolder:
-    """Keeps a directory open, so that it is recognised when somebody moves or removes it.
+    """Keeps a directory open, to notice that it was moved or removed.
 
     Args:
         folder: the directory.
-        holding: a file in it that is there as long as the directory is whole: what `rm -r` could not remove lacks it.
+        holding: a file that exists as long as the directory is complete; an unfinished `rm -r` has removed it.
 
     Raises:
         OSError: there is no such directory.
@@ -316,9 +300,9 @@ class HeldFolder:
         self._held = folder / holding if (folder / holding).exists() else folder
 
     def is_left(self) -> bool:
-        """Whether the name leads to nothing, to another directory, or to the rest of a removed one.
+        """Whether the name now leads to nothing, to another directory, or to the rest of a removed one.
 
-        Any other error of the file system (no answer, no right) says nothing about where the directory is.
+        Any other error of the file system (no answer, no right) does not show where the directory is.
         """
         try:
             self._held.stat()
@@ -327,18 +311,18 @@ class HeldFolder:
             return error.errno in _GONE
 
     def fix(self, command: str) -> str:
-        """How a user goes on with `command` after the directory has left its place."""
+        """How a user continues with `command` after the directory was moved or removed."""
         now = self._now()
         if now is None:
             return put_back(self.folder, command)
         return f"it is {now} now: {command} {shlex.quote(str(now))}"
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         os.close(self._handle)
 
     def _now(self) -> Path | None:
-        """Where the directory is; None where it was removed, or where the system does not say (no /proc)."""
+        """The present path of the directory; None if it was removed, or if the system does not show it (no /proc)."""
         try:
             found = Path(f"/proc/self/fd/{self._handle}").readlink()
             moved = os.path.samestat(found.stat(), os.fstat(self._handle)) and found != self.folder.absolute()
@@ -348,5 +332,5 @@ class HeldFolder:
 
 
 def put_back(folder: Path, command: str) -> str:
-    """How a user goes on with `command` after `folder` was moved nobody knows where."""
+    """How a user continues with `command` after `folder` was moved to an unknown place."""
     return f"put it back, then: {command} {shlex.quote(str(folder))}"

@@ -1,4 +1,4 @@
-"""Whether a process lives or is frozen, seen from outside; and how one is ended that may not end."""
+"""Finds out from outside whether a process lives or is frozen, and ends processes that may not end."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 import psutil
 
-# What a killed process has until nobody waits for it any more.
+# Seconds to wait for the end of a killed process.
 KILLED_S = 5.0
 
 
 class Pulse:
-    """Signs of life of a process of this machine: time on a core, and how often it was given one.
+    """Signs of life of a process of this machine: its time on a core, and how often it got one.
 
-    A process that waits with a time limit, as all of ours do, is given a core again and again. One that was frozen
-    (SIGSTOP, a frozen container, a file system that does not answer) is not.
+    A process that waits with a time limit, as all of ours do, gets a core again and again. A frozen process (SIGSTOP, a
+    frozen container, a file system that does not answer) does not.
 
     Args:
-        pid: of the process.
+        pid: id of the process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -31,14 +31,14 @@ class Pulse:
         self._since = time.monotonic()
 
     def silent_s(self) -> float:
-        """For how long it has shown no sign of life, as far as it was looked at."""
+        """Seconds since the last sign of life that a call of this method saw."""
         seen, now = self._look(), time.monotonic()
         if seen != self._seen:
             self._seen, self._since = seen, now
         return now - self._since
 
     def _look(self) -> tuple[float, ...]:
-        """Empty once the process is gone, and while no file handle is free to look."""
+        """The signs of life; empty if the process is gone, or if no file handle is free to look."""
         try:
             process = psutil.Process(self._pid)
             with process.oneshot():
@@ -49,7 +49,7 @@ class Pulse:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal or a debugger, and nobody has let it go on."""
+    """Whether a signal or a debugger stopped the process, and it was not continued."""
     try:
         return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     except psutil.Error:
@@ -57,10 +57,10 @@ def is_stopped(pid: int) -> bool:
 
 
 def kill(process: subprocess.Popen[Any]) -> bool:
-    """Kill a child; whether it has ended.
+    """Kill a child process, and return whether it has ended.
 
-    Not even SIGKILL ends one that waits for a dead file system or driver, or that is in a frozen container. It ends
-    when that is over, and nobody waits for it.
+    SIGKILL does not end a process that waits for a dead file system or driver, or that is in a frozen container. It
+    ends when that is over, and this call does not wait for it.
     """
     process.kill()
     try:
@@ -71,10 +71,10 @@ def kill(process: subprocess.Popen[Any]) -> bool:
 
 
 def process_table() -> str:
-    """Where this process has its number: equal texts, equal processes behind a number.
+    """Identifies the process table: with equal texts, equal process ids mean the same process.
 
-    Containers of one machine may have its name and yet number their processes each for itself; so do machines of one
-    name that share a file system.
+    Containers may have the name of their machine but number processes independently. So do machines of the same name
+    that share a file system.
     """
     found = [platform.node()]
     with suppress(OSError):  # no Linux

@@ -1,4 +1,4 @@
-"""Opening files that somebody else may have put there: regular files only, and never more of them than makes sense."""
+"""Opens files that may come from other users: only regular files, and only up to a sensible size."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ import re
 import stat
 from pathlib import Path
 
-# What a small file of ours may have: records of one run without its epochs, states of sweeps.
+# Size limit for our small files: records of one run without its epochs, states of sweeps.
 SMALL_BYTES = 64 << 20
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a file for reading.
+    """Open a file for reading (see `regular_handle`)."""
+    return io.BufferedReader(io.FileIO(regular_handle(path, os.O_RDONLY)))
 
-    Opening a FIFO waits until somebody writes to it, and devices never end: neither is opened.
+
+def regular_handle(path: Path, flags: int) -> int:
+    """The handle of a file, opened with `flags`.
+
+    Opening a FIFO would wait until a process writes to it, and a device never ends: neither is opened.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file; `strerror` says which.
+        OSError: the file cannot be opened, or is no regular file; `strerror` says which.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except ValueError as error:  # a zero byte in its name
         raise OSError(errno.EINVAL, str(error), str(path)) from None
     kind = stat.S_IFMT(os.fstat(handle).st_mode)
@@ -34,11 +39,11 @@ def open_regular(path: Path) -> io.BufferedReader:
         if kind == stat.S_IFDIR:
             raise IsADirectoryError(errno.EISDIR, "Is a folder, not a file", str(path))
         raise OSError(errno.EINVAL, f"Is {_KINDS.get(kind, 'something else')}, not a regular file", str(path))
-    return io.BufferedReader(io.FileIO(handle))
+    return handle
 
 
 def is_file(path: Path) -> bool:
-    """Whether `path` is a regular file; one whose name no system takes (too long, with a zero byte) is none."""
+    """Whether `path` is a regular file; False also for an impossible name (too long, or with a zero byte)."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -46,7 +51,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """As `is_file`, of a folder."""
+    """Whether `path` is a folder; False also for an impossible name."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -54,7 +59,7 @@ def is_folder(path: Path) -> bool:
 
 
 def what_is(path: Path) -> str:
-    """Why nothing can be read from `path`: `Is a FIFO, not a regular file`; empty where it can be opened."""
+    """Why `path` cannot be read, such as `Is a FIFO, not a regular file`; empty if it can be opened."""
     try:
         open_regular(path).close()
     except OSError as error:
@@ -63,10 +68,10 @@ def what_is(path: Path) -> str:
 
 
 def read_limited(path: Path, limit: int) -> bytes:
-    """Everything in a regular file of at most `limit` bytes; the size is looked at before anything is read.
+    """The content of a regular file of at most `limit` bytes; the size is checked before the file is read.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or is larger.
+        OSError: the file cannot be read, is no regular file, or is larger.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -82,7 +87,7 @@ def read_json(path: Path, limit: int = SMALL_BYTES) -> object:
 
     Raises:
         OSError: see `read_limited`.
-        ValueError: it is no JSON that we would write.
+        ValueError: the content is not JSON that gnnexp would write.
     """
     return parse_json(read_limited(path, limit))
 
@@ -91,8 +96,8 @@ def parse_json(content: bytes) -> object:
     """The value of a JSON text in UTF-8.
 
     Raises:
-        ValueError: it is no JSON, nested too deeply, larger than the memory, or has half of a character (a lone
-            surrogate) in a text: such a text cannot be printed or written.
+        ValueError: the content is no JSON, is nested too deeply, or is larger than the memory. Or a text in it has half
+            of a character (a lone surrogate), so that it cannot be printed or written.
     """
     text = content.decode("utf-8")
     try:

@@ -1,42 +1,47 @@
-"""The bipartite graph of one layer, and the batch that a sampler hands to a paradigm."""
+"""The bipartite graph of one layer, and the batch that a sampler makes for a paradigm."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnnexp.graph.graph import weight_sums
 from gnnexp.kernels.graph.edges import count_alike
 from gnnexp.kernels.graph.transpose import transpose_csc
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One layer's graph in CSC form: for every destination the positions of its sources.
+    """One layer's graph in CSC form: the positions of the sources of every destination.
 
-    Destinations are the first `num_dst` sources (as in DGL's blocks), unless `dst_positions` says where they are.
+    Destinations are the first `num_dst` sources, as in DGL's blocks, unless `dst_positions` gives other positions.
 
     Attributes:
         indptr: `[D + 1]` int64, edges of destination d are `indptr[d]:indptr[d + 1]`.
         sources: `[E]` int32, position of each edge's source in `src_ids`.
         src_ids: `[S]` original vertex ids (dtype of `Graph.indices`), unique.
         num_dst: D.
-        in_degree: `[D]` int64, *complete* number of edges of the hop per destination, whatever part of them is here;
-            None when all are here (then it is the difference of `indptr`).
-        edge_ids: `[E]` int64, position of each edge in the graph's canonical order, -1 for a self loop that the
-            sampler added; None when nothing needs it (no parallel edges, types or edge features).
-        occurrence: `[E]` int32, the how-manieth parallel edge (src, dst, type) this is, -1 for an added self loop;
-            None when the graph has no parallel edges.
+        in_degree: `[D]` int64, *complete* number of edges of the hop per destination, of which the block may have only
+            some. None if it has all: then the differences of `indptr` are these numbers.
+        edge_ids: `[E]` int64, position of each edge in the graph's canonical order, -1 for an added self loop. None if
+            no component needs it: no parallel edges, types or edge features.
+        occurrence: `[E]` int32, 0-based index among parallel edges with the same (src, dst, type), -1 for an added self
+            loop; None if the graph has no parallel edges.
         edge_types: `[E]` int32 or None.
-        in_relation_degree: `[E]` int32, how many edges of the hop lead to the edge's destination with its type,
-            *complete* as `in_degree` is; None when all are here.
-        dst_positions: `[D]` int64, or None when the destinations come first.
+        in_relation_degree: `[E]` int32, *complete* number of the hop's edges with the destination and type of the edge;
+            None if the block has all edges of its destinations.
+        weight: `[E]` float32 weights of the graph, 1 for an added self loop; None if the graph has no weights.
+        in_weight: `[D]` float64, *complete* sum of the weights of the hop's edges per destination; None if the block
+            has all edges of its destinations.
+        scale: `[E]` float32 factors by which a sampler multiplies messages (GraphSAINT, BNS-GCN), 1 for an added self
+            loop, or None. Factors do not change degrees, weighted sums of edges, or masses.
+        dst_positions: `[D]` int64 positions of the destinations in `src_ids`, None if destinations are first.
         self_loops: whether the last edge of every destination is an added self loop (`add_self_loops`).
-        other_dst_ids: `[D]` original ids of destinations that are not among the sources (vertex-cut), else None.
-        static_weights: weights of its edges that depend on nothing else, kept by layers for as long as the block is.
+        other_dst_ids: `[D]` original ids of the destinations if they are not the sources' own (vertex-cut), else None.
     """
 
     indptr: Tensor
@@ -48,19 +53,21 @@ class Block:
     occurrence: Tensor | None = None
     edge_types: Tensor | None = None
     in_relation_degree: Tensor | None = None
+    weight: Tensor | None = None
+    in_weight: Tensor | None = None
+    scale: Tensor | None = None
     dst_positions: Tensor | None = None
     self_loops: bool = False
     other_dst_ids: Tensor | None = None
-    static_weights: dict[Hashable, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict, init=False)
 
     @property
     def num_src(self) -> int:
-        """S: number of source vertices, destinations included."""
+        """S: number of source vertices, including destinations."""
         return int(self.src_ids.numel())
 
     @property
     def num_edges(self) -> int:
-        """E: number of edges held here."""
+        """E: number of edges of the block."""
         return int(self.sources.numel())
 
     @cached_property
@@ -72,12 +79,19 @@ class Block:
 
     @cached_property
     def degree(self) -> Tensor:
-        """`[D]` int64, complete number of edges per destination (added self loops included)."""
+        """`[D]` int64, complete number of edges per destination, including added self loops."""
         return self.in_degree if self.in_degree is not None else self.indptr[1:] - self.indptr[:-1]
+
+    @cached_property
+    def total_weight(self) -> Tensor | None:
+        """`[D]` float64, complete sum of weights per destination; None without weights."""
+        if self.weight is None or self.in_weight is not None:
+            return self.in_weight
+        return weight_sums(self.indptr, self.weight)
 
     @property
     def relation_degree(self) -> Tensor:
-        """`[E]` int32, complete number of edges to the destination of each edge that have its type; counted anew."""
+        """`[E]` int32, complete number of edges with the destination and type of each edge; counted in every call."""
         if self.in_relation_degree is not None:
             return self.in_relation_degree
         assert self.edge_types is not None and not self.self_loops, "added self loops have no type"
@@ -89,25 +103,36 @@ class Block:
 
     @cached_property
     def relations(self) -> Relations:
-        """The same edges by relation; built once per block, and only for layers that ask."""
+        """The same edges by relation; built once per block, when a layer first needs it."""
         return by_relation(self)
 
     @cached_property
     def transpose(self) -> Transpose:
-        """The same edges by source; built once per block, and only where a backward pass needs it."""
-        return transpose(self)
+        """The same edges by source, in block order for each source; built by counting, once per block."""
+        if self.sources.is_cuda:
+            edges = torch.argsort(self.sources, stable=True)
+            counts = torch.bincount(self.sources, minlength=self.num_src)
+            indptr = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+            return Transpose(indptr, destinations(self)[edges].int(), edges)
+        arrays = transpose_csc(self.indptr.numpy(), self.sources.numpy(), self.num_src)
+        return Transpose(*(torch.from_numpy(array) for array in arrays))
+
+    def of_edges(self, edges: Tensor | slice) -> dict[str, Any]:
+        """The data of some edges, without their ends, by field of `Block`: for a block of these edges."""
+        held = {name: getattr(self, name) for name in _OF_EDGES}
+        return {name: None if values is None else values[edges] for name, values in held.items()}
 
     def arrays(self) -> list[Tensor]:
-        """What the block is made of, without its transpose."""
+        """The arrays of the block, without its transpose."""
         held = (getattr(self, name) for name in _ARRAYS)
         return [array for array in held if array is not None]
 
     def nbytes(self) -> int:
-        """Bytes of the block's own arrays (the topology share of a batch)."""
-        return sum(array.numel() * array.element_size() for array in self.arrays())
+        """Bytes of the block's arrays, without its transpose: its part of a batch's topology."""
+        return sum(array.nbytes for array in self.arrays())
 
     def to(self, device: torch.device) -> Block:
-        """The same block on another device (itself where it is there already)."""
+        """The same block on another device; the block itself if it is on that device."""
         if self.sources.device == device:
             return self
         moved = {name: getattr(self, name) for name in _ARRAYS}
@@ -117,15 +142,13 @@ class Block:
 
 
 def without_edges(ids: Tensor) -> Block:
-    """The vertices `ids` `[n]` alone."""
+    """A block of the vertices `ids` `[n]` without edges."""
     indptr = torch.zeros(ids.numel() + 1, dtype=torch.int64)
     return Block(indptr, torch.empty(0, dtype=torch.int32), ids, ids.numel())
 
 
-_ARRAYS = (
-    "indptr", "sources", "src_ids", "in_degree", "edge_ids", "occurrence", "edge_types", "in_relation_degree",
-    "dst_positions", "other_dst_ids",
-)
+_OF_EDGES = ("edge_ids", "occurrence", "edge_types", "in_relation_degree", "weight", "scale")
+_ARRAYS = ("indptr", "sources", "src_ids", "in_degree", *_OF_EDGES, "in_weight", "dst_positions", "other_dst_ids")
 
 
 def destinations(block: Block) -> Tensor:
@@ -142,7 +165,7 @@ class Transpose:
     Attributes:
         indptr: `[S + 1]` int64.
         destinations: `[E]` int32, the destination of each edge.
-        edges: `[E]` int32 or int64, position of each edge in the block's own order (to look up its weight).
+        edges: `[E]` int32 or int64, position of each edge in the block's order (to look up its weight).
     """
 
     indptr: Tensor
@@ -150,31 +173,20 @@ class Transpose:
     edges: Tensor
 
     def arrays(self) -> list[Tensor]:
-        """What it is made of."""
+        """The arrays of the transpose."""
         return [self.indptr, self.destinations, self.edges]
-
-
-def transpose(block: Block) -> Transpose:
-    """Sort the edges of `block` by source, ties in block order (deterministic), by counting."""
-    if block.sources.is_cuda:
-        edges = torch.argsort(block.sources, stable=True)
-        counts = torch.bincount(block.sources, minlength=block.num_src)
-        indptr = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
-        return Transpose(indptr, destinations(block)[edges].int(), edges)
-    arrays = transpose_csc(block.indptr.numpy(), block.sources.numpy(), block.num_src)
-    return Transpose(*(torch.from_numpy(array) for array in arrays))
 
 
 @dataclass(frozen=True, eq=False)
 class Relations:
-    """A block's edges by *pair* of a relation and a destination with edges of it; P of them, by relation.
+    """A block's edges by *pair*: a relation and a destination that has edges of this relation; P pairs, by relation.
 
     Attributes:
-        counts: pairs of every relation, up to the last one that has any.
-        destinations: `[P]` int32.
-        degree: `[P]` int32, complete number of edges.
-        incoming: from the block's sources to the pairs.
-        outgoing: from the pairs to the block's destinations; of each by relation.
+        counts: number of pairs of every relation, up to the last relation with edges.
+        destinations: `[P]` int32 destination of each pair.
+        degree: `[P]` int32, complete number of edges of each pair.
+        incoming: edges from the block's sources to the pairs.
+        outgoing: edges from the pairs to the block's destinations; the edges of a destination are ordered by relation.
     """
 
     counts: tuple[int, ...]
@@ -185,10 +197,10 @@ class Relations:
 
 
 def by_relation(block: Block) -> Relations:
-    """Sort the edges of a typed block twice by counting: by type, so that pairs lie together, then these back."""
+    """Sort the edges of a typed block by type, so that a pair is contiguous; then sort the pairs by destination."""
     assert block.edge_types is not None and not block.self_loops, "added self loops have no type"
     num_relations = int(block.edge_types.max()) + 1 if block.num_edges else 0
-    by_type = transpose(_plain(block.indptr, block.edge_types, num_relations))
+    by_type = _plain(block.indptr, block.edge_types, num_relations).transpose
     first = torch.ones(block.num_edges, dtype=torch.bool, device=block.sources.device)
     torch.ne(by_type.destinations[1:], by_type.destinations[:-1], out=first[1:])
     first[by_type.indptr[:-1][by_type.indptr[:-1] < block.num_edges]] = True
@@ -196,30 +208,31 @@ def by_relation(block: Block) -> Relations:
     indptr = torch.cat((starts, starts.new_tensor([block.num_edges])))
     bounds = torch.searchsorted(starts, by_type.indptr)
     dst = by_type.destinations[starts]
-    back = transpose(_plain(bounds, dst, block.num_dst))
+    back = _plain(bounds, dst, block.num_dst).transpose
     return Relations(
         tuple((bounds[1:] - bounds[:-1]).tolist()), dst,
         (indptr[1:] - indptr[:-1]).int() if block.in_relation_degree is None
         else block.in_relation_degree[by_type.edges[starts]],
-        Block(indptr, block.sources[by_type.edges], block.src_ids, dst.numel()),
+        Block(indptr, block.sources[by_type.edges], block.src_ids, dst.numel(),
+              scale=None if block.scale is None else block.scale[by_type.edges]),
         _plain(back.indptr, back.edges.int(), dst.numel()),
     )
 
 
 def _plain(indptr: Tensor, sources: Tensor, num_src: int) -> Block:
-    """Topology whose vertices have no ids of their own."""
+    """A block whose vertices are numbered from 0."""
     return Block(indptr, sources, torch.arange(num_src, device=sources.device), indptr.numel() - 1)
 
 
 @dataclass(frozen=True)
 class BatchKey:
-    """What a batch's randomness is keyed by: never a rank, unless `sampler.key=micro` asks for it.
+    """The key of a batch's random draws. It contains no rank, except with `sampler.key=micro`.
 
     Attributes:
         seed: `seed` of the run.
-        epoch: counted from 0.
-        step: global batch of the epoch, counted from 0.
-        micro: -1 when draws are shared in the global batch (`sampler.key=global`), else the micro-batch's number.
+        epoch: number of the epoch, from 0.
+        step: number of the global batch in the epoch, from 0.
+        micro: -1 if the global batch shares its draws (`sampler.key=global`), else the number of the micro-batch.
     """
 
     seed: int
@@ -234,8 +247,8 @@ class Batch:
 
     Attributes:
         targets: `[T]` original ids of this rank's targets; the first T sources of the last block.
-        blocks: layer 1 (input side) first; `blocks[-1]` has the targets as destinations.
-        key: key of the draws, dropout included.
+        blocks: blocks of all layers, layer 1 (input side) first; the targets are the destinations of `blocks[-1]`.
+        key: key of all draws, also of dropout.
         global_count: number of targets of the whole global batch, over all ranks.
     """
 
@@ -250,7 +263,7 @@ class Batch:
         return self.blocks[0].src_ids
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch with its blocks on another device (itself where they are there already)."""
+        """The same batch with its blocks on another device; the batch itself if they are on that device."""
         if all(block.sources.device == device for block in self.blocks):
             return self
         return replace(self, blocks=tuple(block.to(device) for block in self.blocks))

@@ -1,4 +1,4 @@
-"""From an edge list to CSC arrays in canonical order: (destination, source, type, occurrence)."""
+"""Build CSC arrays in canonical order (destination, source, type, occurrence) from an edge list."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from torch import Tensor
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.kernels.graph.csc_build import (
     count_rows,
-    merge_edge_rows,
     merge_rows,
     row_ranges,
-    scatter_edges,
-    scatter_sources,
+    scatter,
     sort_edge_rows,
     sort_rows,
 )
@@ -25,12 +23,13 @@ Duplicates = Literal["merge", "keep"]
 
 
 class CscArrays(NamedTuple):
-    """What `Graph` needs of its edges: `indptr [V + 1]` int64, `indices [E]`, and per edge `types`, `features`."""
+    """The arrays of a graph's edges: `indptr [V + 1]` int64, `indices [E]`, and types, features, weights `[E, ...]`."""
 
     indptr: Tensor
     indices: Tensor
     types: Tensor | None
     edge_features: Tensor | None
+    weights: Tensor | None = None
 
 
 def build_graph(
@@ -44,52 +43,57 @@ def build_graph(
     self_loops: SelfLoops = "keep",
     duplicates: Duplicates = "merge",
     edge_features: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
     key: str = "edges",
 ) -> CscArrays:
-    """CSC arrays of the edges `src -> dst`, in canonical order, by counting sort.
+    """CSC arrays of the edges `src -> dst` in canonical order, by counting sort.
 
     Args:
         src: `[n]` source ids, any integer dtype.
         dst: `[n]` destination ids.
         num_nodes: V.
         types: `[n]` edge types >= 0, or None.
-        symmetrize: add the reverse of every edge, with its type and features.
-        num_relations: R; the reverse of an edge of type r then has type R + r. None = r as well.
-        self_loops: `keep` them as they are, `remove` them, or `add`: exactly one per vertex.
+        symmetrize: whether to add the reverse of every edge, with its type and features.
+        num_relations: R; with `symmetrize` the reverse of an edge of type r has type R + r. None: it has type r too.
+        self_loops: `keep` self loops, `remove` them, or `add` them, so that each vertex has exactly one.
         duplicates: `merge` parallel edges of one type into their first occurrence, or `keep` them.
         edge_features: `[n, De]`, or None.
+        weights: `[n]`, or None. A merged edge has the weight of its first occurrence, a reverse that of its edge.
         key: file or config key that errors name.
 
     Returns:
-        `indices` is int32 below 2^31 vertices; beside it the input is held in memory in the same dtype
-        (with types or features: and 8 bytes per edge).
+        The arrays; `indices` is int32 below 2^31 vertices. While they are built, memory also holds the input in the
+        same dtype, and 8 bytes per edge with types, features or weights.
 
     Raises:
-        DataError: lengths differ, or an id lies outside `0..V-1`, or a type is negative; with inverse relations also
-            if a type is R or more, or 2R exceeds 2^31.
-        ConfigError: `self_loops="add"` with types or features, which the new loops would not have.
+        DataError: lengths differ, an id is outside `0..V-1`, or a type is negative. With inverse relations also: a type
+            is R or more, or 2R exceeds 2^31.
+        ConfigError: `self_loops="add"` with types, features or weights, because new self loops would have none.
     """
     inverse = num_relations if symmetrize else None
-    _check(src, dst, num_nodes, types, inverse, edge_features, key)
-    if self_loops == "add" and (types is not None or edge_features is not None):
+    plain = types is None and edge_features is None and weights is None
+    _check(src, dst, num_nodes, types, inverse, (edge_features, weights), key)
+    if self_loops == "add" and not plain:
         fix = "use self_loops=keep (or remove); models add their own self term"
-        raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove on typed or featured edges", fix))
-    # One dtype, so that the kernels are compiled once.
+        allowed = "keep or remove on typed, featured or weighted edges"
+        raise ConfigError(Problem("dataset.self_loops", "add", allowed, fix))
+    # One dtype for all ids, so that kernels are compiled once.
     src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
     if inverse is not None:
         assert types is not None, "inverse relations are of typed edges"
-        types = types.astype(np.int32)  # the check has found room: in a narrow dtype r + R would wrap around
+        types = types.astype(np.int32)  # r + R could overflow a narrower dtype; the check shows that it fits in int32
         src, dst, types = np.append(src, dst), np.append(dst, src), np.append(types, types + np.int32(inverse))
-        edge_features = None if edge_features is None else np.concatenate([edge_features, edge_features])
+        edge_features, weights = (None if rows is None else np.concatenate([rows, rows])
+                                  for rows in (edge_features, weights))
         symmetrize = False
     options = (symmetrize, self_loops != "keep")
-    if types is None and edge_features is None:
+    if plain:
         return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
-    return _with_edge_data(src, dst, num_nodes, options, duplicates == "merge", types, edge_features)
+    return _with_edge_data(src, dst, num_nodes, options, duplicates == "merge", types, edge_features, weights)
 
 
 def index_dtype(num_nodes: int) -> np.dtype:
-    """int32 while every vertex id fits, else int64."""
+    """int32 if every vertex id fits, else int64."""
     return np.dtype(np.int32 if num_nodes < 2**31 else np.int64)
 
 
@@ -102,10 +106,10 @@ def _plain(
     if add_loops:
         indices[indptr[:-1]] = np.arange(num_nodes, dtype=indices.dtype)
         cursor += 1
-    scatter_sources(src, dst, *options, ranges, cursor, indices)
+    scatter(src, dst, *options, ranges, cursor, False, indices)
     sort_rows(indptr, indices)
     if merge:
-        # Shrinks in place: a copy would hold the edges twice.
+        # The array shrinks in place, because a copy would hold the edges twice.
         indices.resize(merge_rows(indptr, indices), refcheck=False)
     return CscArrays(torch.from_numpy(indptr), torch.from_numpy(indices), None, None)
 
@@ -118,30 +122,40 @@ def _with_edge_data(
     merge: bool,
     types: np.ndarray | None,
     edge_features: np.ndarray | None,
+    weights: np.ndarray | None,
 ) -> CscArrays:
     ranges = row_ranges(0, num_nodes)
     indptr, cursor = _row_pointers(src, dst, options, ranges, 0)
     edges = np.empty(int(indptr[-1]), np.int64)
-    scatter_edges(src, dst, *options, ranges, cursor, edges)
+    scatter(src, dst, *options, ranges, cursor, True, edges)
     kinds = np.empty(0, np.int32) if types is None else types.astype(np.int32, copy=False)
     sort_edge_rows(indptr, edges, src, dst, kinds)
-    if merge:
-        edges.resize(merge_edge_rows(indptr, edges, src, dst, kinds), refcheck=False)
     reverse = edges >= src.size
     edges[reverse] -= src.size
-    indices = np.where(reverse, dst[edges], src[edges]).astype(index_dtype(num_nodes), copy=False)
+    indices = np.where(reverse, dst[edges], src[edges])
+    del reverse
+    if merge:
+        first = np.ones(edges.size, np.bool_)
+        first[1:] = np.diff(indices) != 0
+        if types is not None:
+            first[1:] |= np.diff(kinds[edges]) != 0
+        first[indptr[:-1][indptr[:-1] < edges.size]] = True
+        edges = edges[first]
+        indices = indices[first]
+        indptr -= np.searchsorted(np.flatnonzero(~first), indptr)
     return CscArrays(
         torch.from_numpy(indptr),
         torch.from_numpy(indices),
         None if types is None else torch.from_numpy(kinds[edges]),
-        None if edge_features is None else torch.from_numpy(edge_features[edges].astype(np.float32, copy=False)),
+        *(None if rows is None else torch.from_numpy(rows[edges].astype(np.float32, copy=False))
+          for rows in (edge_features, weights)),
     )
 
 
 def _row_pointers(
     src: np.ndarray, dst: np.ndarray, options: tuple[bool, bool], ranges: np.ndarray, initial: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`indptr` with room for every edge, and a copy of its starts to scatter with."""
+    """`indptr` `[V + 1]` with room for every edge, and a copy of the starts, which `scatter` advances."""
     num_nodes = int(ranges[-1])
     indptr = np.zeros(num_nodes + 1, np.int64)
     counts = indptr[1:]
@@ -157,13 +171,13 @@ def _check(
     num_nodes: int,
     types: np.ndarray | None,
     inverse: int | None,
-    edge_features: np.ndarray | None,
+    data: tuple[np.ndarray | None, ...],
     key: str,
 ) -> None:
     problems = []
-    lengths = {a.shape[0] for a in (src, dst, types, edge_features) if a is not None}
+    lengths = {a.shape[0] for a in (src, dst, types, *data) if a is not None}
     if len(lengths) > 1 or src.ndim != 1 or dst.ndim != 1:
-        fix = "give one source, destination, type and feature row per edge"
+        fix = "give one source, destination, type, weight and feature row per edge"
         problems.append(Problem(key, sorted(lengths), "arrays of one length", fix))
     for what, ids in (("source", src), ("destination", dst)):
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= num_nodes):
@@ -178,5 +192,4 @@ def _check(
     if inverse is not None and 2 * inverse > 2**31:
         problems.append(Problem(key, f"{inverse} types", "at most 2^30 types where reverses have types of their own",
                                 "renumber the types"))
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(problems)

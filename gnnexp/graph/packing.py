@@ -1,42 +1,51 @@
-"""A block as one packet of integers: what push-pull parallelism ships of its first layer."""
+"""Pack a block into one array of integers, in which push-pull parallelism sends the first layer's block."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import ends
+
+# Weights and scales are in the packet only if the block has them.
+_ALWAYS, _SOME = ("occurrence", "edge_types"), ("weight", "scale")
 
 
 def pack_block(block: Block) -> tuple[Tensor, Tensor]:
-    """`(sizes [5], packet [sum(sizes)])`: degrees, sources, source ids, occurrences and types, in the dtype of ids.
+    """`(sizes [n], packet [sum(sizes)])`: degrees, sources, source ids and data of edges, in the dtype of ids.
+
+    Weights and scales are sent as the integers of their bits.
 
     Args:
-        block: complete for its destinations, which come first.
+        block: a block with all edges of its destinations, which are its first sources.
     """
-    assert block.in_degree is None and block.dst_positions is None, "only whole blocks travel"
-    nothing = block.sources[:0]
-    parts = [
-        block.indptr[1:] - block.indptr[:-1], block.sources, block.src_ids,
-        nothing if block.occurrence is None else block.occurrence,
-        nothing if block.edge_types is None else block.edge_types,
-    ]
+    assert block.in_degree is None and block.dst_positions is None, "only whole blocks are packed"
+    held = (getattr(block, name) for name in _carried(block))
+    bits = (block.sources[:0] if values is None else values.view(torch.int32) for values in held)
+    parts = [block.indptr[1:] - block.indptr[:-1], block.sources, block.src_ids, *bits]
     return torch.tensor([part.numel() for part in parts]), torch.cat([part.to(block.src_ids.dtype) for part in parts])
 
 
 def unpack_block(packet: Tensor, sizes: Tensor, like: Block) -> Block:
-    """The block of a packet.
+    """The block in a packet.
 
     Args:
-        packet: of `pack_block`.
-        sizes: of `pack_block`.
-        like: a block of the same run: which of the optional arrays there are.
+        packet: packet from `pack_block`.
+        sizes: sizes from `pack_block`.
+        like: a block of the same run, which has the same optional arrays.
     """
-    degrees, sources, src_ids, occurrence, types = torch.split_with_sizes(packet, sizes.tolist())
-    indptr = torch.zeros(degrees.numel() + 1, dtype=torch.int64)
-    torch.cumsum(degrees, 0, out=indptr[1:])
-    return Block(
-        indptr, sources.int(), src_ids.clone(), degrees.numel(),
-        occurrence=None if like.occurrence is None else occurrence.int(),
-        edge_types=None if like.edge_types is None else types.int(), self_loops=like.self_loops,
-    )
+    degrees, sources, src_ids, *bits = torch.split_with_sizes(packet, sizes.tolist())
+    of_edges: dict[str, Any] = {
+        name: values.int().view(held.dtype) for name, values in zip(_carried(like), bits, strict=True)
+        if (held := getattr(like, name)) is not None
+    }
+    block = Block(ends(degrees), sources.int(), src_ids.clone(), degrees.numel(), self_loops=like.self_loops)
+    return replace(block, **of_edges)
+
+
+def _carried(block: Block) -> list[str]:
+    return [*_ALWAYS, *(name for name in _SOME if getattr(block, name) is not None)]

@@ -1,4 +1,4 @@
-"""A partition: who owns each vertex and, in a vertex-cut, each edge."""
+"""A partition: the owner of each vertex and, in a vertex-cut, of each edge."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _OWNER_DTYPES = (torch.int16, torch.int32)
 
 
 def owner_dtype(num_parts: int) -> torch.dtype:
-    """The dtype of owners: int16 as long as every part's number fits."""
+    """The dtype of owners: int16 if every part number fits, else int32."""
     return torch.int16 if num_parts <= 1 << 15 else torch.int32
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """An owner per vertex, and where edges are placed on their own an owner per edge.
+    """An owner for each vertex, and in a vertex-cut an owner for each edge.
 
-    Without `edge_owner` (edge-cut) an edge belongs to the owner of its destination. Replication is no property of the
-    partition but of the shards that are built from it; `quality` says what it would be.
+    Without `edge_owner` (edge-cut) the owner of an edge is the owner of its destination. Replication depends on the
+    shards that are built from a partition; `quality` computes it for several kinds of shards.
 
     Attributes:
         node_owner: `[V]` int16 or int32, the part that stores a vertex's features and finishes its output.
-        num_parts: number of parts; some may be empty.
+        num_parts: number of parts; parts may be empty.
         edge_owner: `[E]` int16 or int32 in the graph's canonical edge order, or None.
         method: name of the partitioner (`metis`).
-        options: its options, scalars and lists.
+        options: options of the partitioner, scalars and lists.
         graph_key: content key of the graph that was partitioned.
         seconds: wall time of the partitioning.
-        peak_rss_bytes: peak resident memory of the process while partitioning, the graph included.
-        rss_before_bytes: resident memory of the process when it began, the mapped graph included; 0 if not recorded.
-        facts: numbers by name that the partitioner tells of its work.
+        peak_rss_bytes: peak resident memory of the process during partitioning, including the graph.
+        rss_before_bytes: resident memory of the process before partitioning, including the mapped graph; 0 if unknown.
+        facts: figures by name that the partitioner reports about its run.
     """
 
     node_owner: Tensor
@@ -60,12 +60,12 @@ class Partition:
 
     @property
     def cost(self) -> dict[str, float]:
-        """What making it took, by name; without what was not recorded."""
+        """Time and memory of the partitioning, by name; without figures that were not recorded."""
         before = {"rss_before_bytes": float(self.rss_before_bytes)} if self.rss_before_bytes else {}
         return {"seconds": self.seconds, "peak_rss_bytes": float(self.peak_rss_bytes), **before}
 
     def part_sizes(self) -> Tensor:
-        """`[num_parts]` int64, vertices of each part."""
+        """`[num_parts]` int64 number of vertices of each part."""
         return torch.from_numpy(count_parts(self.node_owner.numpy(), self.num_parts))
 
     def vertices_of(self, part: int) -> Tensor:
@@ -73,7 +73,7 @@ class Partition:
         return torch.nonzero(self.node_owner == part).flatten()
 
     def save(self, folder: Path) -> None:
-        """Write the partition to `folder`, atomically; a stored one that is there already is replaced."""
+        """Write the partition to `folder`, atomically; replaces a stored partition."""
         with ArrayWriter(folder) as writer:
             writer.put("node_owner", self.node_owner)
             if self.edge_owner is not None:
@@ -87,11 +87,11 @@ class Partition:
 
 
 def check_partition(partition: Partition, graph: Graph | EdgeStream, *, name: str) -> list[Problem]:
-    """Everything that keeps `partition` from being one of `graph`: shapes, dtypes, and owners out of range.
+    """Problems if `partition` does not fit `graph`: wrong shapes, wrong dtypes, and owners out of range.
 
     Args:
         partition: the partition.
-        graph: the graph or stream that it should fit.
+        graph: the graph or stream that the partition should fit.
         name: file or partitioner, the first word of every message.
     """
     if not 1 <= partition.num_parts < 1 << 31:
@@ -118,16 +118,16 @@ def _check_owner(key: str, owner: Tensor, length: int, num_parts: int, problems:
 def open_partition(
     folder: Path, *, graph: Graph | EdgeStream, graph_key: str | None = None, verify: Verify = "sizes"
 ) -> Partition:
-    """The partition stored in `folder`, as one of `graph`.
+    """The partition stored in `folder`, checked against `graph`.
 
     Args:
-        folder: as written by `Partition.save`.
-        graph: the graph that it must fit, or the stream of its edges.
-        graph_key: content key of that graph; None if it is known to fit (the launcher has checked it).
-        verify: see `open_graph`; that all owners are in range is checked in every case.
+        folder: folder that `Partition.save` wrote.
+        graph: the graph that the partition must fit, or the stream of its edges.
+        graph_key: content key of that graph; None if the launcher has already compared the keys.
+        verify: see `open_graph`; the range of owners is always checked.
 
     Raises:
-        DataError: if it is damaged, or of another graph.
+        DataError: the partition is damaged, or belongs to another graph.
     """
     stored = read_folder(folder, KIND, SCHEMA)
     problems = _check_meta(stored)
@@ -135,8 +135,7 @@ def open_partition(
         problems.append(Problem(f"{folder / META}: graph_key", stored.meta["graph_key"][:80],
                                 f"must be {graph_key}, the key of this graph",
                                 "partition this graph, or choose the dataset that this partition was made for"))
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(problems)
     arrays = stored.tensors(verify=verify)
     meta = stored.meta
     partition = Partition(
@@ -145,9 +144,7 @@ def open_partition(
         peak_rss_bytes=meta["peak_rss_bytes"], rss_before_bytes=meta.get("rss_before_bytes", 0),
         facts=meta.get("facts", {}),
     )
-    problems = check_partition(partition, graph, name=str(folder))
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(check_partition(partition, graph, name=str(folder)))
     return partition
 
 
@@ -157,9 +154,9 @@ def _check_meta(stored: ArrayFolder) -> list[Problem]:
         "num_parts": int, "method": str, "options": dict, "graph_key": str, "seconds": (int, float),
         "peak_rss_bytes": int, "rss_before_bytes": int,
     }
-    found = {"rss_before_bytes": 0, **meta}  # older partitions do not know it
+    found = {"rss_before_bytes": 0, **meta}  # older partitions lack it
     problems = [
-        Problem(f"{path}: {key}", str(found.get(key))[:80], "must be there, and of the right type", help_)
+        Problem(f"{path}: {key}", str(found.get(key))[:80], "must exist and have the right type", help_)
         for key, kind in kinds.items()
         if not isinstance(found.get(key), kind) or isinstance(found[key], bool)
     ]

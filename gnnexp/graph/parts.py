@@ -1,8 +1,8 @@
-"""Parts of a graph on disk, each a graph of its own (SDT-GNN, section III-B).
+"""Parts of a graph on disk; each part is a separate graph (SDT-GNN, section III-B).
 
-With full neighbours, a part holds every edge with an owned end, in its direction: all in-edges of what it owns, and of
-the halo what the part knows. A vertex keeps its place in the order of ids, so that an owned one has its in-edges in the
-same order as in the whole graph. Types of edges and vertices come along; edge features, which no model reads, do not.
+With full neighbours, a part holds every edge with at least one owned end: all in-edges of its owned vertices, and some
+in-edges of its halo. The vertices of a part have the same order as in the whole graph. So the in-edges of an owned
+vertex have the same order too. A part keeps edge types and weights, but no edge features, because no model reads them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.kernels.graph.scatter import count_held, sort_by_part
 
 KIND, SCHEMA = "part", 2
-# Of memory per edge of a part that is being written: about 22 measured on 8 M edges in 2 parts (not kept); with types,
-# whose edges are sorted by way of their numbers, about 50 by the arrays that are alive at once.
+# Memory per edge of a part while it is written. Without types about 22 bytes were measured on 8 M edges in 2 parts (the
+# measurement is not stored). With types it is about 50 bytes, the sum of the arrays in use at the same time: such edges
+# are sorted by their numbers.
 BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE = 22, 50
-# Of what is copied row by row at a time.
+# Bytes of feature rows that are copied at a time.
 _COPY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of a graph; n vertices, owned ones and halo.
+    """A part of a graph with n vertices: the owned vertices and the halo.
 
     Attributes:
-        graph: edges, types, features, labels and splits by local id; splits are of owned vertices only.
-        names: `[n]` original ids, ascending (dtype of the whole graph's `indices`).
+        graph: edges, types, features, labels and splits by local id; splits contain owned vertices only.
+        names: `[n]` original ids of the vertices, ascending, in the data type of the whole graph's `indices`.
         owned: `[m]` int64 local ids of the owned vertices, ascending.
     """
 
@@ -52,29 +53,27 @@ class Part:
 
     @property
     def nbytes(self) -> int:
-        """Topology and features, as on disk."""
+        """Bytes of topology and features, as on disk."""
         features = self.graph.features
-        held = 0 if features is None else (
-            features.nbytes() if isinstance(features, SparseRows) else features.numel() * features.element_size())
-        return self.graph.topology_bytes + held
+        return self.graph.topology_bytes + (0 if features is None else features.nbytes)
 
 
 def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: Path, *, full_neighbors: bool) -> None:
     """Write every part of `partition` to `folder/part_<p>`; takes two passes over the stream.
 
-    Memory: 5 to 9 bytes per vertex of the graph, and about 22 per edge of the largest part (50 with types).
+    Takes 5 to 9 bytes per vertex of the graph, and about 22 bytes per edge of the largest part (50 with types).
 
     Args:
-        graph: whose types and vertex data are cut; its edges are read through `stream`.
-        stream: its edges, positions canonical.
-        partition: who owns what.
-        folder: empty, or to be made; what calls this removes it if it fails.
-        full_neighbors: whether a part holds all edges with an owned end. If not: those that the partition gave it,
-            in an edge-cut those with both ends owned.
+        graph: graph whose types and vertex data are divided; its edges are read from `stream`.
+        stream: edges of the graph, with canonical positions.
+        partition: owner of each vertex, and in a vertex-cut of each edge.
+        folder: empty or missing folder for the parts; the caller removes it if this function fails.
+        full_neighbors: whether a part holds all edges with an owned end. If not, it holds the edges that it owns; in an
+            edge-cut these are the edges with two owned ends.
 
     Raises:
-        DataError: the disk has no room for the parts, as far as can be told before.
-        OSError: or it is full half-way.
+        DataError: the disk has too little room for the parts, by an estimate before the first write.
+        OSError: the disk became full while parts were written.
     """
     owners, cut = partition.node_owner.numpy(), partition.edge_owner
     mode = 0 if full_neighbors else 1 if cut is None else 2
@@ -86,20 +85,27 @@ def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: 
     dtype = index_dtype(graph.num_nodes)
     _check_room(graph, counts, dtype, folder)
     for chunk in stream.chunks():
-        _spool(chunk, owners, _of(edge_parts, chunk), mode, counts.size, graph.edge_types, folder, dtype)
+        _spool(chunk, owners, _of(edge_parts, chunk), mode, counts.size, graph, folder, dtype)
     places = np.empty(graph.num_nodes, dtype)
     sizes = []
     for part in range(partition.num_parts):
         pairs = _read_spool(_spool_file(folder, "edges", part), 2 * counts[part], dtype).reshape(-1, 2)
-        types = None if graph.edge_types is None else _read_spool(
-            _spool_file(folder, "types", part), counts[part], np.dtype(np.int32))
-        sizes.append(_write_part(graph, owners == part, pairs, types, places, _part_folder(folder, part)))
+        data = {kind: _read_spool(_spool_file(folder, kind, part), counts[part], values.dtype)
+                for kind, values in _edge_data(graph).items()}
+        sizes.append(_write_part(graph, owners == part, pairs, data.get("types"), data.get("weights"), places,
+                                 _part_folder(folder, part)))
     write_json(folder / META, {"kind": "parts", "schema": SCHEMA, "arrays": {}, "parts": sizes,
                                "full_neighbors": full_neighbors})
 
 
 def _of(edge_parts: np.ndarray, chunk: EdgeChunk) -> np.ndarray:
     return edge_parts[chunk.positions] if edge_parts.size else edge_parts
+
+
+def _edge_data(graph: Graph) -> dict[str, np.ndarray]:
+    """Edge data that parts keep, by the name of the parameter of `build_graph`."""
+    held = {"types": graph.edge_types, "weights": graph.edge_weights}
+    return {kind: values.numpy() for kind, values in held.items() if values is not None}
 
 
 def _spool_file(folder: Path, kind: str, part: int) -> Path:
@@ -111,9 +117,9 @@ def _part_folder(folder: Path, part: int) -> Path:
 
 
 def _check_room(graph: Graph, counts: np.ndarray, dtype: np.dtype[Any], folder: Path) -> None:
-    """Pairs of all parts, which go one after the other, their topology, and every vertex's features once at least."""
+    """Raise DataError if the disk lacks room for all edge pairs, the topology of all parts, and the features once."""
     row = 8 if isinstance(graph.features, SparseRows) else 4 * graph.num_features
-    edge = 2 * dtype.itemsize + (0 if graph.edge_types is None else 4)
+    edge = 2 * dtype.itemsize + 4 * len(_edge_data(graph))
     least = int(counts.sum()) * edge + graph.num_nodes * (row + 2 * dtype.itemsize)
     free = shutil.disk_usage(folder).free
     if least > free:
@@ -123,18 +129,17 @@ def _check_room(graph: Graph, counts: np.ndarray, dtype: np.dtype[Any], folder: 
 
 
 def _spool(
-    chunk: EdgeChunk, owners: np.ndarray, edge_parts: np.ndarray, mode: int, num_parts: int, types: Tensor | None,
+    chunk: EdgeChunk, owners: np.ndarray, edge_parts: np.ndarray, mode: int, num_parts: int, graph: Graph,
     folder: Path, dtype: np.dtype[Any],
 ) -> None:
-    """A chunk's edges and their types, of `types` `[E]`, to the files of the parts that hold them."""
+    """Append the edges of a chunk, with types and weights, to the files of the parts that hold them."""
     counts = np.zeros(num_parts, np.int64)
     count_held(chunk.sources, chunk.destinations, owners, edge_parts, mode, counts)
     ends = np.cumsum(counts)
     order = np.empty(int(ends[-1]), np.int64)
     sort_by_part(chunk.sources, chunk.destinations, owners, edge_parts, mode, ends - counts, order)
     rows = {"edges": np.stack([chunk.sources[order], chunk.destinations[order]], axis=1).astype(dtype, copy=False)}
-    if types is not None:
-        rows["types"] = types.numpy()[chunk.positions][order]
+    rows |= {kind: values[chunk.positions][order] for kind, values in _edge_data(graph).items()}
     for part in np.flatnonzero(counts).tolist():
         for kind, values in rows.items():
             with _spool_file(folder, kind, part).open("ab") as file:
@@ -142,7 +147,7 @@ def _spool(
 
 
 def _read_spool(path: Path, count: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """What was appended, `count` numbers; the file is removed."""
+    """The `count` numbers that were appended to a file; removes the file."""
     values = np.fromfile(path, dtype) if count else np.empty(0, dtype)
     assert values.size == count, "every edge that was counted is there"
     path.unlink(missing_ok=True)
@@ -150,21 +155,26 @@ def _read_spool(path: Path, count: int, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _write_part(
-    graph: Graph, mine: np.ndarray, pairs: np.ndarray, types: np.ndarray | None, places: np.ndarray, folder: Path
+    graph: Graph, mine: np.ndarray, pairs: np.ndarray, types: np.ndarray | None, weights: np.ndarray | None,
+    places: np.ndarray, folder: Path,
 ) -> dict[str, int]:
-    """One part, from its edges by original ids; `mine` `[V]` says what it owns, `places` `[V]` is room to work in."""
+    """Write one part from its edges `pairs` `[n, 2]` by original ids; returns its sizes.
+
+    `mine` `[V]` bool marks the owned vertices, `places` `[V]` is working memory.
+    """
     held = mine.copy()
     held[pairs.reshape(-1)] = True
     names = np.flatnonzero(held).astype(places.dtype)
     places[names] = np.arange(names.size, dtype=places.dtype)
     local = places[pairs]
-    arrays = build_graph(local[:, 0], local[:, 1], names.size, types=types, duplicates="keep")
+    arrays = build_graph(local[:, 0], local[:, 1], names.size, types=types, weights=weights, duplicates="keep")
     owned = np.flatnonzero(mine[names])
     with GraphWriter(folder / "graph") as writer:
         writer.put("indptr", arrays.indptr)
         writer.put("indices", arrays.indices)
-        if arrays.types is not None:
-            writer.put("edge_types", arrays.types)
+        for name, values in (("edge_types", arrays.types), ("edge_weights", arrays.weights)):
+            if values is not None:
+                writer.put(name, values)
         _cut_features(graph, names, writer)
         for name, rows in (("labels", graph.labels), ("node_types", graph.node_types)):
             if rows is not None:
@@ -184,7 +194,7 @@ def _write_part(
 
 
 def _cut_features(graph: Graph, names: np.ndarray, writer: GraphWriter) -> None:
-    """Rows of the mapped features, copied in pieces."""
+    """Copy the feature rows of the vertices `names` to the part, in pieces."""
     features = graph.features
     if features is None:
         return
@@ -201,13 +211,13 @@ def _cut_features(graph: Graph, names: np.ndarray, writer: GraphWriter) -> None:
 
 @dataclass(frozen=True)
 class PartSizes:
-    """Of one part.
+    """Sizes of one part.
 
     Attributes:
-        vertices: owned ones and halo.
-        owned: those that it owns.
-        edges: that it holds.
-        train: training vertices that it owns.
+        vertices: number of vertices, owned ones and halo.
+        owned: number of owned vertices.
+        edges: number of edges that the part holds.
+        train: number of owned training vertices.
     """
 
     vertices: int
@@ -221,9 +231,9 @@ class Parts:
     """All parts of a graph, on disk.
 
     Attributes:
-        folder: of `write_parts`.
-        sizes: of every part.
-        full_neighbors: whether each holds all in-edges of what it owns.
+        folder: folder that `write_parts` filled.
+        sizes: sizes of every part.
+        full_neighbors: whether each part holds all in-edges of its owned vertices.
     """
 
     folder: Path
@@ -231,10 +241,10 @@ class Parts:
     full_neighbors: bool
 
     def open(self, part: int) -> Part:
-        """A part, mapped.
+        """A part, memory-mapped.
 
         Raises:
-            DataError: it is missing or damaged.
+            DataError: the part is missing or damaged.
         """
         place = _part_folder(self.folder, part)
         graph = open_graph(place / "graph")
@@ -252,7 +262,7 @@ def open_parts(folder: Path) -> Parts:
     """The parts that `write_parts` wrote.
 
     Raises:
-        DataError: they are missing or damaged.
+        DataError: the parts are missing or damaged.
     """
     meta = read_folder(folder, "parts", SCHEMA).meta
     try:
@@ -264,8 +274,8 @@ def open_parts(folder: Path) -> Parts:
 
 
 def in_memory(part: Part) -> Part:
-    """With its topology and ids in RAM; features, labels and splits stay mapped."""
+    """The part with its topology and ids in RAM; features, labels and splits stay mapped."""
     mapped = part.graph
-    types = None if mapped.edge_types is None else mapped.edge_types.clone()
-    graph = replace(mapped, indptr=mapped.indptr.clone(), indices=mapped.indices.clone(), edge_types=types)
+    arrays = {name: getattr(mapped, name) for name in ("indptr", "indices", "edge_types", "edge_weights")}
+    graph = replace(mapped, **{name: values.clone() for name, values in arrays.items() if values is not None})
     return Part(graph, part.names.clone(), part.owned.clone())

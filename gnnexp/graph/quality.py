@@ -1,4 +1,4 @@
-"""How good a partition is: the standard report, exact counts over all edges."""
+"""The quality of a partition: cut, replication and balance, counted exactly over all edges."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from gnnexp.kernels.partitioners.replicas import (
 
 
 class Replicas(NamedTuple):
-    """Distinct vertices that each part holds, `[num_parts]` int64.
+    """Number of distinct vertices that each part holds, `[num_parts]` int64, by three definitions.
 
     Attributes:
-        full: the vertices it owns, and all their in-neighbours.
-        cut: the vertices it owns, and both ends of its edges.
-        either: what is in `full` or in `cut`.
+        full: vertices that the part owns, and all their in-neighbours.
+        cut: vertices that the part owns, and both ends of its edges.
+        either: vertices in `full` or in `cut`.
     """
 
     full: np.ndarray
@@ -38,7 +38,7 @@ class Replicas(NamedTuple):
 
 
 def quality(graph: Graph, partition: Partition) -> dict[str, float]:
-    """See `stream_quality`; balance of training vertices beside it."""
+    """The report of `stream_quality` for a graph, with the balance of training vertices."""
     return stream_quality(GraphStream(graph), partition, graph.splits.train)
 
 
@@ -46,31 +46,28 @@ def stream_quality(edges: EdgeStream, partition: Partition, train: Tensor | None
     """Cut, replication and balance of `partition`, and sizes of its parts.
 
     - `edge_cut`: share of the edges whose endpoints have different owners (0 without edges).
-    - `replication_full`: one home per vertex, all its neighbours there: copies per vertex when every part holds the
-      vertices it owns and all their in-neighbours (the RF of SDT-GNN, section 5, for vertex partitioners).
-    - `replication_cut`: copies per vertex when every part holds only the edges it owns, with both ends, and its own
-      vertices (the RF of the vertex-cut papers). Equals `replication_full` in an edge-cut.
-    - `replication_artifact`: copies per vertex when every part holds both: its edges with both ends, its vertices, and
-      all their in-neighbours, whose edges it gets again (how SDT-GNN's published artifact counts the RF of its
-      rivals). Equals `replication_full` in an edge-cut.
-    - `balance_vertices`, `balance_edges`, `balance_train`: largest part over mean part; left out where there is nothing
-      to balance (no edges, no training vertices).
-    - `parts`, and per part p `part<p>/vertices`, `part<p>/edges`, `part<p>/train` and `part<p>/halo`: foreign
-      in-neighbours of its vertices.
+    - `replication_full`: copies per vertex if every part holds its own vertices and all their in-neighbours. This is
+      the RF of vertex partitioners in SDT-GNN (section 5).
+    - `replication_cut`: copies per vertex if every part holds its own vertices, and its own edges with both ends. This
+      is the RF of the vertex-cut papers. In an edge-cut it equals `replication_full`.
+    - `replication_artifact`: copies per vertex if every part holds all of these vertices. SDT-GNN's published artifact
+      counts the RF of other partitioners in this way. In an edge-cut it equals `replication_full`.
+    - `balance_vertices`, `balance_edges`, `balance_train`: largest part over mean part. A balance is left out if the
+      graph has no edges or no training vertices.
+    - `parts`, and for each part p `part<p>/vertices`, `part<p>/edges`, `part<p>/train`, and `part<p>/halo`: the number
+      of foreign in-neighbours of its vertices.
 
     Takes 8 bytes per vertex (16 in a vertex-cut), and one pass over the edges for every 64 parts.
 
     Args:
-        edges: of the graph.
-        partition: of it.
+        edges: edges of the graph.
+        partition: partition of the graph.
         train: training vertices, or None.
 
     Raises:
-        DataError: if the partition is not one of these edges.
+        DataError: the partition does not fit these edges.
     """
-    problems = check_partition(partition, edges, name="partition")
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(check_partition(partition, edges, name="partition"))
     owner, num_parts = partition.node_owner.numpy(), partition.num_parts
     edge_owner = None if partition.edge_owner is None else partition.edge_owner.numpy()
     vertices, counts = count_parts(owner, num_parts), np.zeros(num_parts, np.int64)
@@ -94,7 +91,7 @@ def stream_quality(edges: EdgeStream, partition: Partition, train: Tensor | None
 def _pass_over(
     edges: EdgeStream, owner: np.ndarray, edge_owner: np.ndarray | None, counts: np.ndarray
 ) -> tuple[int, Replicas]:
-    """Edges cut and vertices of every part; in-edges of owned vertices are added to `counts` `[num_parts]`."""
+    """Number of cut edges, and vertices of every part; adds in-edges of the parts' vertices to `counts` `[p]`."""
     cut = 0
     full, of_cut, either = (np.zeros(counts.size, np.int64) for _ in range(3))
     for first in range(0, counts.size, PARTS_PER_PASS):

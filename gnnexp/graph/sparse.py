@@ -12,12 +12,12 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """CSR rows, used wherever a dense `[N, D]` feature matrix may stand.
+    """Sparse rows in CSR form; they may replace a dense `[N, D]` feature matrix anywhere.
 
     Attributes:
-        indptr: `[N + 1]` int64.
-        columns: `[nnz]` int32, sorted inside a row, unique.
-        values: `[nnz]` float.
+        indptr: `[N + 1]` int64 bounds of the values of each row.
+        columns: `[nnz]` int32 column of each value; inside a row ascending and unique.
+        values: `[nnz]` nonzero values, float.
         num_columns: D.
     """
 
@@ -33,22 +33,23 @@ class SparseRows:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of the values."""
+        """Data type of the values."""
         return self.values.dtype
 
+    @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(array.numel() * array.element_size() for array in (self.indptr, self.columns, self.values))
+        """Bytes of all three arrays."""
+        return self.indptr.nbytes + self.columns.nbytes + self.values.nbytes
 
     def clone(self) -> SparseRows:
         """A copy in RAM."""
         return SparseRows(self.indptr.clone(), self.columns.clone(), self.values.clone(), self.num_columns)
 
     def rows(self, ids: Tensor) -> SparseRows:
-        """The rows `ids` `[n]`, on the device of the rows, in that order."""
+        """The rows `ids` `[n]` in this order; `ids` are on the device of the rows."""
         ids = ids.to(torch.int64)
         starts, lengths = self.indptr[ids], self.indptr[ids + 1] - self.indptr[ids]
-        indptr = _ends(lengths)
+        indptr = ends(lengths)
         count = int(indptr[-1])
         shift = torch.repeat_interleave(starts - indptr[:-1], lengths, output_size=count)
         positions = torch.arange(count, device=self.device) + shift
@@ -56,11 +57,11 @@ class SparseRows:
 
     @property
     def device(self) -> torch.device:
-        """Where all three arrays are."""
+        """The device of all three arrays."""
         return self.values.device
 
     def to(self, dtype: torch.dtype) -> SparseRows:
-        """The same rows with values of another dtype."""
+        """The same rows with values of another data type."""
         return SparseRows(self.indptr, self.columns, self.values.to(dtype), self.num_columns)
 
     def on(self, device: torch.device) -> SparseRows:
@@ -70,16 +71,12 @@ class SparseRows:
     def columns_between(self, start: int, stop: int) -> SparseRows:
         """The columns `start:stop` of all rows, renumbered from 0."""
         kept = (self.columns >= start) & (self.columns < stop)
-        before = _ends(kept)
+        before = ends(kept)
         return SparseRows(before[self.indptr], self.columns[kept] - start, self.values[kept], stop - start)
-
-    def followed_by(self, rows: SparseRows) -> SparseRows:
-        """These rows, then the others."""
-        return SparseRows.concatenated([self, rows])
 
     @staticmethod
     def concatenated(parts: Sequence[SparseRows]) -> SparseRows:
-        """All rows of all parts, in order; at least one part, equal columns."""
+        """The rows of all `parts` in order; there is at least one part, and all parts have the same `num_columns`."""
         starts = accumulate((part.columns.numel() for part in parts), initial=0)
         shifted = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=False)]
         indptr = torch.cat([parts[0].indptr[:1], *shifted])
@@ -87,7 +84,7 @@ class SparseRows:
         return SparseRows(indptr, columns, values, parts[0].num_columns)
 
     def to_dense(self) -> Tensor:
-        """`[N, D]` dense copy."""
+        """The rows as a dense matrix `[N, D]`."""
         num_rows = self.shape[0]
         dense = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
         row_of = torch.repeat_interleave(torch.arange(num_rows, device=self.device),
@@ -96,18 +93,18 @@ class SparseRows:
         return dense
 
 
-def _ends(lengths: Tensor) -> Tensor:
-    """`[n + 1]` int64: 0 and the running sums of `lengths` `[n]`."""
-    ends = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
-    torch.cumsum(lengths, 0, out=ends[1:])
-    return ends
+def ends(lengths: Tensor) -> Tensor:
+    """Bounds `[n + 1]` int64 of rows with `lengths` `[n]`: 0, then the cumulative sums."""
+    bounds = torch.zeros(lengths.numel() + 1, dtype=torch.int64, device=lengths.device)
+    torch.cumsum(lengths, 0, out=bounds[1:])
+    return bounds
 
 
 Rows = Tensor | SparseRows
 
 
 def row_nbytes(features: Rows, itemsize: int) -> int:
-    """Bytes of a row with values of `itemsize` bytes; of sparse rows, the mean."""
+    """Bytes of a row with values of `itemsize` bytes each; for sparse rows the mean."""
     if isinstance(features, SparseRows):
         return max(1, features.values.numel() * (itemsize + 4) // max(1, features.shape[0]) + 8)
     return max(1, features.shape[1] * itemsize)

@@ -1,6 +1,6 @@
-"""A stream of edges: what a partitioner needs of a graph that does not fit in memory (SDT-GNN, section III-A).
+"""A stream of edges, with which a partitioner reads a graph that does not fit in memory (SDT-GNN, section III-A).
 
-A pass yields chunks of bounded size; how often a stream is passed over is up to who reads it.
+A pass over the stream yields chunks of bounded size. The reader decides how many passes it takes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from gnnexp.kernels.counter import Purpose, permutation, stream
 from gnnexp.kernels.graph.edges import edge_destinations
 from gnnexp.kernels.graph.stream import add_degrees, expand_destinations, largest_id
 
-# 16 MiB of int32 pairs: as long as it is read at the disk's speed, larger chunks gain nothing.
+# Edges per chunk, 16 MiB of int32 pairs. The disk limits the speed of a pass, so larger chunks gain nothing.
 CHUNK_EDGES = 1 << 21
 StreamOrder = Literal["stored", "shuffled"]
 
 
 class EdgeChunk(NamedTuple):
-    """A few edges.
+    """Some edges of a stream.
 
     Attributes:
-        sources: `[n]` int32 or int64.
-        destinations: `[n]`.
-        positions: where they stand in what the stream was made from: a slice of n, or `[n]` int64.
+        sources: `[n]` int32 or int64 ids.
+        destinations: `[n]` ids of the same type.
+        positions: positions of the edges in the graph or file behind the stream: a slice of length n, or `[n]` int64.
     """
 
     sources: np.ndarray
@@ -38,39 +38,39 @@ class EdgeChunk(NamedTuple):
 
 
 class EdgeStream(ABC):
-    """Directed edges, chunk by chunk; an undirected edge is two of them. Every pass yields the same ones in order.
+    """Directed edges, chunk by chunk; an undirected edge is two of them. All passes yield the same edges in one order.
 
     Attributes:
-        name: the first word of messages.
+        name: name of the stream, the first word of messages.
     """
 
     name: str
 
     @abstractmethod
     def chunks(self) -> Iterator[EdgeChunk]:
-        """One pass; the arrays of a chunk hold until the next one is asked for, which may lie in the same memory.
+        """One pass. The arrays of a chunk are valid until the next chunk is read, which may use the same memory.
 
         Raises:
-            DataError: what is wrong with the data, where it is met.
+            DataError: an edge is not valid; raised when the pass reaches the edge.
         """
 
     @property
     @abstractmethod
     def num_nodes(self) -> int:
-        """V; ids are below it. May take a pass."""
+        """V; all ids are below V. May take a pass."""
 
     @property
     @abstractmethod
     def num_edges(self) -> int:
-        """Edges of a pass. May take one."""
+        """Number of edges of a pass. May take a pass."""
 
     def sequential(self) -> EdgeStream:
-        """The same edges in the order that is cheapest to pass over."""
+        """The same edges in the order in which a pass is cheapest."""
         return self
 
     @cached_property
     def degrees(self) -> np.ndarray:
-        """`[V]` int32 edges at every vertex, in and out together (a self loop is two); takes a pass.
+        """`[V]` int32 number of in-edges plus out-edges of every vertex (a self loop counts twice); takes a pass.
 
         Raises:
             DataError: a vertex has 2^31 edges or more.
@@ -86,11 +86,11 @@ class GraphStream(EdgeStream):
     """The edges of a graph, which may be memory-mapped.
 
     Args:
-        graph: any.
-        order: `stored`, by destination, with nothing held but a chunk; or `shuffled`, in a random permutation, which is
-            held with the edges in that order (16 bytes per edge; 20 while it is made).
-        seed: of the permutation.
-        chunk_edges: of a chunk.
+        graph: the graph.
+        order: `stored` (by destination), which holds one chunk in memory; or `shuffled`, a random permutation. The
+            stream keeps the permutation and the permuted edges, 16 bytes per edge (20 while they are made).
+        seed: seed of the permutation.
+        chunk_edges: number of edges of a chunk.
     """
 
     def __init__(
@@ -110,20 +110,20 @@ class GraphStream(EdgeStream):
         return self.graph.num_edges
 
     def sequential(self) -> EdgeStream:
-        """In stored order."""
+        """The same edges in stored order."""
         return GraphStream(self.graph, chunk_edges=self._chunk)
 
     @cached_property
     def _shuffled(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sources, destinations and positions `[E]`: kept, so that later passes do not go through memory at random."""
+        """Sources, destinations and positions `[E]` in shuffled order; kept, because random reads are slow."""
         positions = permutation(stream(self._seed, Purpose.PARTITION, 1), self.num_edges)
         indptr, indices = self.graph.indptr.numpy(), self.graph.indices.numpy()
         return indices[positions], edge_destinations(indptr, indices)[positions], positions
 
     def chunks(self) -> Iterator[EdgeChunk]:
-        """One pass; positions are canonical."""
+        """One pass; positions are those of the canonical edge order."""
         indptr, indices = self.graph.indptr.numpy(), self.graph.indices.numpy()
-        # One for all chunks: with one for each, how many the allocator holds at a time depends on how many there are.
+        # One buffer serves all chunks. With one per chunk, peak memory would depend on the number of chunks.
         buffer = np.empty(min(self._chunk, self.num_edges) if self._order == "stored" else 0, indices.dtype)
         for start in range(0, self.num_edges, self._chunk):
             stop = min(start + self._chunk, self.num_edges)
@@ -136,10 +136,10 @@ class GraphStream(EdgeStream):
 
 
 class Symmetrized(EdgeStream):
-    """Every chunk followed by its reverse: both directions of edges of which each is there once.
+    """Both directions of every edge of another stream: each chunk is followed by its reverse.
 
     Args:
-        edges: a stream that has them once; a self loop is not doubled. Its chunks decide the order.
+        edges: stream that has each undirected edge once. Its chunks determine the order; self loops are not doubled.
     """
 
     def __init__(self, edges: EdgeStream) -> None:
@@ -152,11 +152,11 @@ class Symmetrized(EdgeStream):
 
     @cached_property
     def num_edges(self) -> int:
-        """Twice as many, self loops once; takes a pass."""
+        """Number of edges in both directions, with self loops once; takes a pass."""
         return sum(chunk.sources.size for chunk in self.chunks())
 
     def chunks(self) -> Iterator[EdgeChunk]:
-        """One pass; positions count what is yielded."""
+        """One pass; positions count the edges that this stream yields."""
         position = 0
         for chunk in self._edges.chunks():
             proper = chunk.sources != chunk.destinations
@@ -168,13 +168,13 @@ class Symmetrized(EdgeStream):
 
 
 class PairStream(EdgeStream):
-    """Pairs that can be read anywhere: a subclass says how.
+    """Pairs with random access; a subclass implements `read`.
 
     Args:
         num_edges: E.
-        num_nodes: V; None = the largest id + 1, found by a pass.
-        name: of the file.
-        chunk_edges: of a chunk.
+        num_nodes: V; None: the largest id + 1, which a pass finds.
+        name: name of the file.
+        chunk_edges: number of edges of a chunk.
 
     Raises:
         DataError: there are no edges.
@@ -194,7 +194,7 @@ class PairStream(EdgeStream):
         """V."""
         if self._given is not None:
             return self._given
-        # Without any id that is right a pass has still to say which one is wrong.
+        # V is 1 if no id is valid, so that the check of ids can name the first wrong one.
         return 1 + max(0, *(int(largest_id(chunk.sources, chunk.destinations)) for chunk in self._unchecked()))
 
     @property
@@ -218,10 +218,10 @@ class ArrayStream(PairStream):
     """Pairs in an array.
 
     Args:
-        pairs: `[E, 2]` whole numbers: source, destination.
-        num_nodes: V; None = the largest id + 1, found by a pass.
-        name: of what is streamed.
-        chunk_edges: of a chunk.
+        pairs: `[E, 2]` integers: source, destination.
+        num_nodes: V; None: the largest id + 1, which a pass finds.
+        name: name of the stream, for messages.
+        chunk_edges: number of edges of a chunk.
     """
 
     def __init__(
@@ -232,22 +232,22 @@ class ArrayStream(PairStream):
         self._pairs = pairs
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Copies of the columns."""
+        """Sources and destinations as contiguous copies."""
         sources, destinations = self._pairs[start:stop].T
         return as_ids(sources), as_ids(destinations)
 
 
 def as_ids(column: np.ndarray) -> np.ndarray:
-    """As int32 where that holds all values of the dtype, else as int64; contiguous."""
+    """`column` as contiguous int32 if that type holds all values of its dtype, else as contiguous int64."""
     small = column.dtype.itemsize < 4 or column.dtype.newbyteorder("=") == np.int32
     return np.ascontiguousarray(column, np.int32 if small else np.int64)
 
 
 def check_ids(chunk: EdgeChunk, num_nodes: int, name: str) -> None:
-    """Kernels trust ids.
+    """Check the ids of a chunk, because kernels trust ids.
 
     Raises:
-        DataError: the first edge whose ids are negative or too large.
+        DataError: an id is negative or too large; names the first such edge.
     """
     ends = (chunk.sources, chunk.destinations)
     if not chunk.sources.size or (min(e.min() for e in ends) >= 0 and max(e.max() for e in ends) < num_nodes):
@@ -261,10 +261,10 @@ def check_ids(chunk: EdgeChunk, num_nodes: int, name: str) -> None:
 
 
 def check_degrees(degrees: np.ndarray, name: str) -> None:
-    """Degrees `[V]` int32 that were counted without looking.
+    """Check degrees `[V]` int32 that were counted without a check for overflow.
 
     Raises:
-        DataError: one has left the type.
+        DataError: a degree has overflowed.
     """
     if degrees.size and degrees.min() < 0:
         raise DataError(Problem(name, f"vertex {int(degrees.argmin())}", "must have fewer than 2^31 edges",
@@ -272,10 +272,10 @@ def check_degrees(degrees: np.ndarray, name: str) -> None:
 
 
 def check_record_ids(num_nodes: int, name: str) -> None:
-    """What keeps ids of vertices in int32 beside each other, to save memory, cannot take more.
+    """Check that vertex ids fit in the int32 fields of records.
 
     Raises:
-        DataError: there are 2^31 vertices or more.
+        DataError: there are more than 2^31 vertices.
     """
     if num_nodes > 1 << 31:
         raise DataError(Problem(name, f"{num_nodes} vertices", "must be 2^31 at most for clusters", "renumber the ids "
@@ -283,5 +283,5 @@ def check_record_ids(num_nodes: int, name: str) -> None:
 
 
 def empty_stream(name: str) -> Problem:
-    """That there is nothing to partition."""
+    """The problem of a stream without edges."""
     return Problem(name, "0 edges", "a stream needs edges", "choose another file")

@@ -1,4 +1,4 @@
-"""Sets of ids that are kept ascending."""
+"""Sets of vertex ids in ascending order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gnnexp.kernels.graph.edges import mark_sources
 
 
 def contains(ascending: Tensor, ids: Tensor) -> Tensor:
-    """`[n]` bool: whether each of `ids` `[n]` is among the distinct `ascending` `[m]`; O(n log m).
+    """`[n]` bool: whether each of `ids` `[n]` is in `ascending` `[m]`, whose entries are unique; O(n log m).
 
-    Without sorting it again, as `torch.isin` does.
+    `torch.isin` would sort `ascending` again.
     """
     if not ascending.numel():
         return torch.zeros(ids.shape, dtype=torch.bool)
@@ -21,7 +21,7 @@ def contains(ascending: Tensor, ids: Tensor) -> Tensor:
 
 
 def with_neighbours(graph: Graph, ids: Tensor) -> Tensor:
-    """`[m]` int64, ascending: the vertices `ids` `[n]` and all sources of their in-edges; a pass over these edges."""
+    """`[m]` int64, ascending: the vertices `ids` `[n]` and the sources of all their in-edges."""
     marks = torch.zeros(graph.num_nodes, dtype=torch.bool)
     marks[ids] = True
     mark_sources(graph.indptr.numpy(), graph.indices.numpy(), ids.numpy(), marks.numpy())

@@ -1,7 +1,8 @@
-"""Is this a graph that can be trained on? Every rule of `Graph`, all offences at once.
+"""Check that a graph can be trained on: all rules of `Graph`, with all problems reported at once.
 
-The passes over the arrays are single loops without temporaries, so a memory-mapped graph of any size is checked in a
-few megabytes. What a later pass relies on is checked before it: a broken `indptr` never makes a kernel leave an array.
+Every pass over an array is one loop without temporaries, so a check takes a few megabytes for a memory-mapped graph of
+any size. A pass that relies on valid data runs only after the check of these data: a broken `indptr` never makes a
+kernel read outside of an array.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.layout import SPLITS, arrays_of, check_layout
+from gnnexp.graph.subset import contains
 from gnnexp.kernels.graph.checks import (
     count_bad_multilabel,
-    count_common,
     count_descents,
     count_disorder,
     count_nonfinite,
@@ -32,10 +33,10 @@ _NO_TYPES = np.empty(0, np.int32)
 
 
 def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
-    """Everything that is wrong with `graph`; nothing when it can be trained on.
+    """All problems of `graph`; empty if the graph can be trained on.
 
     Args:
-        graph: in memory or memory-mapped.
+        graph: a graph in memory, or memory-mapped.
         name: dataset or folder, the first word of every message.
     """
     problems: list[Problem] = []
@@ -49,7 +50,7 @@ def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
     if not problems and graph.num_nodes < 1:
         report("indptr", f"{graph.num_nodes + 1} entries", "at least one vertex", "check the dataset's files")
     if problems:
-        return problems  # the passes below rely on it
+        return problems  # the passes below rely on a valid layout
     _check_topology(graph, report)
     _check_numbers(graph, report)
     labels_fit = _check_labels(graph, report)
@@ -61,7 +62,7 @@ def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
 
 
 def validate_ids(graph: Graph, *, name: str) -> list[Problem]:
-    """Whether topology, labels and splits of a stored graph still point to what exists; features are not read."""
+    """Problems of the ids in topology, labels and splits of a stored graph; features are not read."""
     problems: list[Problem] = []
 
     def report(array: str, found: str, allowed: str, fix: str) -> None:
@@ -73,7 +74,7 @@ def validate_ids(graph: Graph, *, name: str) -> list[Problem]:
 
 
 def _check_rows(indptr: Tensor, length: int, array: str, report: Report) -> bool:
-    """Whether `indptr` can be walked: from 0 to `length`, never falling."""
+    """Whether the rows of `indptr` can be read: it runs from 0 to `length`, and never falls."""
     values = indptr.numpy()
     count, first = count_descents(values, False)
     if count:
@@ -124,6 +125,8 @@ def _check_numbers(graph: Graph, report: Report) -> None:
         _check_finite("features", features, report)
     if graph.edge_features is not None:
         _check_finite("edge_features", graph.edge_features, report)
+    if graph.edge_weights is not None:
+        _check_finite("edge_weights", graph.edge_weights[:, None], report)
 
 
 def _check_finite(array: str, rows: Tensor, report: Report) -> None:
@@ -147,7 +150,7 @@ def _check_sparse(features: SparseRows, report: Report) -> None:
 
 
 def _check_labels(graph: Graph, report: Report) -> bool:
-    """Whether labels can be looked up (and there are some)."""
+    """Whether the graph has labels, and they can be looked up."""
     labels = graph.labels
     if labels is None:
         return False
@@ -182,9 +185,9 @@ def _check_splits(graph: Graph, labels_fit: bool, report: Report) -> None:
         elif within:
             sound[split] = ids
     for left, right in combinations(sound, 2):
-        count, first = count_common(sound[left].numpy(), sound[right].numpy())
-        if count:
-            report(f"{left}, {right}", f"{count} vertices in both, first is {int(sound[left][first])}",
+        both = sound[left][contains(sound[right], sound[left])]
+        if both.numel():
+            report(f"{left}, {right}", f"{both.numel()} vertices in both, first is {int(both[0])}",
                    "splits must be disjoint", "correct the splits")
     if graph.labels is None and any(getattr(graph.splits, split).numel() for split in SPLITS):
         report("labels", "none", "vertices of the splits need labels", "give the dataset labels, or empty splits")

@@ -2,10 +2,10 @@
 
 numba does not lock its cache. If two processes save versions of a kernel at once, numba may store one version under the
 number of the other. Later processes then load the wrong version, or never find it. So a process holds a lock per folder
-while it saves. The ranks of a run also come to a new kernel at the same time. One of them compiles the kernel, and the
-others wait and read what that rank has saved.
+while it saves. The ranks of a run also reach a new kernel at the same time. One of them compiles the kernel. The others
+wait and then read the saved version.
 
-Nobody waits for a frozen process: a process that cannot get a lock compiles without it, and saves nothing.
+No process waits for a frozen one: a process that cannot get a lock compiles without it, and saves nothing.
 """
 
 # ruff: noqa: ANN401  numba's own objects have no types
@@ -33,9 +33,9 @@ log = logging.getLogger(__name__)
 _within = threading.local()
 _BUCKETS = 64
 _POLL_S = 0.02
-# A process that compiles uses a core all the time: after this silence it is frozen.
+# A process that compiles uses a core all the time. After this time without CPU use it counts as frozen.
 _FROZEN_S = 20.0
-# A kernel takes seconds to compile. A process of another machine cannot be watched: it is given these minutes.
+# A kernel takes seconds to compile. A process on another machine cannot be observed, so the wait for it has a limit.
 _UNSEEN_S = 300.0
 
 
@@ -53,9 +53,9 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @contextmanager
 def locked(file: Path) -> Iterator[bool]:
-    """Wait for the lock of `file`, which is made where it is missing; whether this process holds the lock now.
+    """Wait for the lock of `file` and hold the lock inside the context; a missing file is created.
 
-    It does not if the process that holds the lock is frozen.
+    Yields whether this process holds the lock: False if the process that holds it is frozen.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -83,12 +83,12 @@ def _acquire(handle: int, file: Path) -> bool:
 
 
 def _reason_to_leave(handle: int, pulses: dict[int, Pulse], waited_s: float) -> str:
-    """Why it is of no use to wait longer for the lock; empty while it is.
+    """The reason to stop waiting for the lock, or an empty text if waiting still makes sense.
 
     Args:
-        handle: of the lock file, in which the process that holds the lock has written its host and its number.
-        pulses: of the processes that have been seen to hold the lock.
-        waited_s: so far.
+        handle: the open lock file; the process that holds the lock has written its host and process id there.
+        pulses: signs of life of every process that held the lock during this wait, by process id.
+        waited_s: seconds waited so far.
     """
     host, _, number = os.pread(handle, 512, 0).decode(errors="replace").rpartition(" ")
     if host == platform.node() and number.isdecimal():
@@ -98,23 +98,24 @@ def _reason_to_leave(handle: int, pulses: dict[int, Pulse], waited_s: float) -> 
 
 
 class _LockedCache(FunctionCache):
-    """A function's versions on disk."""
+    """The compiled versions of a function on disk."""
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Read the list of versions, add one, write it: nobody else does meanwhile."""
+        """Read the list of versions, add one, and write the list, under a lock that excludes other processes."""
         with locked(Path(self.cache_path) / "saving.lock") as alone:
             if alone:
                 super().save_overload(sig, data)
 
 
 class _InTurn:
-    """A dispatcher's `compile`, which looks into the cache first."""
+    """A dispatcher's `compile` under a lock; `compile` itself looks into the cache first."""
 
     def __init__(self, compile_: Callable[[Any], Any], folder: Path, name: str) -> None:
         self._compile, self._folder, self._name = compile_, folder, name
 
     def __call__(self, signature: Any) -> Any:
-        # What a kernel calls is compiled within its turn: no process waits for a turn while it has one.
+        # Functions that a kernel calls are compiled within the kernel's turn. So a process that has a turn never waits
+        # for another turn, and there is no deadlock.
         if getattr(_within, "turn", False):
             return self._compile(signature)
         with locked(self._folder / f"turn{self._bucket(signature)}.lock"):
@@ -125,5 +126,8 @@ class _InTurn:
                 _within.turn = False
 
     def _bucket(self, signature: Any) -> int:
-        """The same in every process, rarely the same for two versions: these would only wait for each other."""
+        """The number of the turn's lock file, the same in every process.
+
+        Two versions rarely share a number. If they do, one only waits for the other.
+        """
         return zlib.crc32(f"{self._name}{signature}".encode()) % _BUCKETS

@@ -1,12 +1,12 @@
 """Randomness as a pure function: a counter-based generator over 64-bit words.
 
-Every draw of gnnexp is `hash(key, counter)`, where the key absorbs (seed, purpose, epoch, step, hop or layer, original
-vertex id) and the counter is what is drawn. Nothing is ever keyed by rank, thread, local id or chunk, so the same
-global batch is the same for 1 worker and for 8 (docs/rooms.md, "Randomness").
+Every draw of gnnexp is `hash(key, counter)`. The key absorbs (seed, purpose, epoch, step, hop or layer, original vertex
+id), and the counter is the number of the draw. No key depends on rank, thread, local id or chunk, so 1 worker and 8
+workers draw the same global batch (docs/rooms.md, "Randomness").
 
 The mixer is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
-OOPSLA 2014; constants of Stafford's variant 13): full avalanche, 3 multiplications. A weak key correlates consecutive
-hops while every marginal test passes, so each word is mixed before the next one is absorbed.
+OOPSLA 2014; constants of Stafford's variant 13): full avalanche, 3 multiplications. With a weak key, consecutive hops
+are correlated although every marginal test passes. So each word is mixed before the next one is absorbed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 class Purpose(IntEnum):
-    """What a draw is for: separate purposes never share a stream."""
+    """The purpose of a draw: different purposes never share a stream."""
 
     SAMPLE = 1
     DROPOUT = 2
@@ -53,7 +53,7 @@ def mix(word: int) -> int:
 
 
 def stream(seed: int, purpose: Purpose, *words: int) -> int:
-    """64-bit key that has absorbed `seed`, `purpose` and every word, in order."""
+    """The 64-bit key that absorbs `seed`, `purpose` and every word, in this order."""
     state = mix(seed + GOLDEN)
     for word in (int(purpose), *words):
         state = mix(state ^ mix(word + GOLDEN))
@@ -62,7 +62,7 @@ def stream(seed: int, purpose: Purpose, *words: int) -> int:
 
 @compiled(inline="always")
 def mix64(word: np.uint64) -> np.uint64:
-    """The same mixer inside numba kernels, on `uint64`."""
+    """`mix` on `uint64`, for numba kernels."""
     word = (word ^ (word >> _S30)) * _U_MUL1
     word = (word ^ (word >> _S27)) * _U_MUL2
     return word ^ (word >> _S31)
@@ -70,7 +70,7 @@ def mix64(word: np.uint64) -> np.uint64:
 
 @compiled(inline="always")
 def absorb(state: np.uint64, word: np.uint64) -> np.uint64:
-    """`state` after absorbing one more word; equals one step of `stream`."""
+    """`state` after it has absorbed one more word; equals one step of `stream`."""
     return mix64(state ^ mix64(word + U_GOLDEN))
 
 

@@ -1,7 +1,8 @@
-"""Buffers that are used again: fresh pages cost more than the kernels that fill them.
+"""A buffer pool. Page-faulting fresh memory costs more than the kernels that fill it.
 
-A buffer is leased to whoever holds the array made over it, views and autograd's saved tensors included; when the last
-of them dies it returns to the pool. So memory is reused only where nothing can still read it, without a protocol.
+A buffer is leased as long as an array over it exists: the array itself, a view, or a tensor that autograd has saved.
+When the last of them is freed, the buffer returns to the pool. So memory that can still be read is never reused, and
+callers need not return anything.
 """
 
 from __future__ import annotations
@@ -16,31 +17,32 @@ from numpy.typing import DTypeLike
 
 HUGE_PAGE_BYTES = 1 << 21
 ALIGNMENT_BYTES = 64
-# Below this malloc serves from its own free lists without new pages.
+# Smaller requests go to malloc, which serves them from its own free lists without new pages.
 SMALLEST_POOLED_BYTES = 1 << 17
-# Requests after which an idle buffer is freed. A step makes up to about 100, and wants in the next step what it wanted
-# in this one. A bound by what is in use at once does not fit: layers use their sizes one after the other, so that with
-# half as much again a SAGE step of 160 ms freed and made 86 MB (18,500 page faults, a third of the step).
+# Number of requests after which an idle buffer is freed. A step makes up to about 100 requests, and the next step makes
+# about the same ones. A limit derived from the bytes in use at one time works badly: layers use their buffer sizes one
+# after the other. With 1.5 times these bytes, a SAGE step of 160 ms freed and allocated 86 MB (18,500 page faults, a
+# third of the step).
 KEPT_FOR = 256
-# How much larger than asked for a reused buffer may be. Batches differ by a few percent, across the bounds of size
-# classes: with exact classes only, a SAGE step made and evicted 250 MB of buffers (60,000 page faults, 200 ms).
+# A reused buffer may be larger than requested by this factor. Batches differ by a few percent, so sizes cross bounds of
+# size classes. With exact classes only, a SAGE step allocated and evicted 250 MB (60,000 page faults, 200 ms).
 _LOOSE = 1.5
 # Size classes per power of two: at most an eighth is wasted, and batches that differ by a few percent share a class.
 _CLASSES_PER_DOUBLING = 8
 
 
 def size_class(nbytes: int) -> int:
-    """`nbytes` rounded up to the next size that buffers come in."""
+    """`nbytes` rounded up to the next size class of buffers."""
     step = max(ALIGNMENT_BYTES, 1 << max(0, (nbytes - 1).bit_length() - 1) >> _CLASSES_PER_DOUBLING.bit_length() - 1)
     return -(-nbytes // step) * step
 
 
 def allocate(nbytes: int) -> np.ndarray:
-    """`[nbytes]` uint8, uninitialised, aligned to a cache line, or to a huge page (and backed by those) when large."""
+    """`[nbytes]` uint8, uninitialised, aligned to a cache line; large arrays use huge pages and are aligned to them."""
     if nbytes < HUGE_PAGE_BYTES:
         block, alignment = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8), ALIGNMENT_BYTES
     else:
-        # Private: shared memory takes huge pages of another setting, and counts as files.
+        # Private: shared memory has a separate setting for huge pages, and the kernel accounts it as files.
         pages = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             pages.madvise(mmap.MADV_HUGEPAGE)
@@ -50,7 +52,7 @@ def allocate(nbytes: int) -> np.ndarray:
 
 
 class _Lease:
-    """What an array over a pooled buffer keeps alive; its death returns the buffer."""
+    """The owner of a pooled buffer that every array over the buffer keeps alive; its deletion returns the buffer."""
 
     __slots__ = ("__array_interface__", "_buffer", "_returned")
 
@@ -58,15 +60,15 @@ class _Lease:
         self._buffer, self._returned, self.__array_interface__ = buffer, returned, interface
 
     def __del__(self) -> None:
-        # May run inside any allocation of any thread: an append is atomic and takes no lock.
+        # This may run inside any allocation of any thread. An append is atomic and takes no lock.
         self._returned.append(self._buffer)
 
 
 class Pool:
-    """Reusable buffers; frees what was not wanted for `KEPT_FOR` requests.
+    """Reusable buffers. A buffer that stays idle for `KEPT_FOR` requests is freed.
 
     Attributes:
-        idle_limit_bytes: idle buffers beyond this are freed too, longest idle first.
+        idle_limit_bytes: most bytes of idle buffers; beyond it the buffers with the longest idle time are freed.
     """
 
     def __init__(self, idle_limit_bytes: int = 8 << 30) -> None:
@@ -81,8 +83,8 @@ class Pool:
         """An uninitialised C-contiguous array; its memory may have been used before.
 
         Args:
-            shape: of the array.
-            dtype: of the array.
+            shape: shape of the array.
+            dtype: data type of the array.
         """
         kind = np.dtype(dtype)
         nbytes = kind.itemsize
@@ -114,7 +116,7 @@ class Pool:
         return allocate(nbytes)
 
     def _collect(self) -> None:
-        """Take back what has been returned, then free what is too much."""
+        """Take back returned buffers, then free buffers that are idle for too long or exceed `idle_limit_bytes`."""
         while self._returned:
             buffer = self._returned.popleft()
             self._idle[buffer.size].append((self._clock, buffer))

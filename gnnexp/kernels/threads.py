@@ -1,4 +1,4 @@
-"""What a thread beside the training loop begins with: numba's threads and torch's current device are each thread's."""
+"""Set-up of threads next to the training loop: numba's thread count and torch's current device are per thread."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ def begin_thread(device: torch.device, threads: int = 1) -> None:
     """Make the calling thread ready to work for the training loop.
 
     Args:
-        device: of the rank. A thread that has not been told works on GPU 0: events would be recorded, and objects sent,
-            on a GPU of another rank.
-        threads: of the kernels that this thread runs. On CPU, 1: a second team would fight the training loop's.
+        device: device of the rank. Without it a thread uses GPU 0, which may belong to another rank: events would be
+            recorded and objects sent on the wrong GPU.
+        threads: number of threads for the kernels that the calling thread runs. 1 on CPU, where the training loop's
+            kernels use all cores.
     """
     numba.set_num_threads(threads)
     if device.type == "cuda":
@@ -20,9 +21,9 @@ def begin_thread(device: torch.device, threads: int = 1) -> None:
 
 
 def threads_next_to(device: torch.device, num_threads: int) -> int:
-    """Threads of kernels for each of `num_threads` threads that prepare batches beside the training loop.
+    """Kernel threads for each of `num_threads` threads that prepare batches next to the training loop.
 
-    On CPU the loop's kernels have all cores of the rank, so 1. Beside a GPU the loop needs one core, and the threads
-    share the others.
+    On CPU the loop's kernels use all cores of the rank, so the result is 1. With a GPU the loop needs one core, and the
+    threads share the others.
     """
     return 1 if device.type == "cpu" else max(1, (numba.get_num_threads() - 1) // max(1, num_threads))

@@ -1,8 +1,8 @@
-"""Compiling the common kernels once, at set-up, into numba's cache: `python -m gnnexp.kernels.warmup`.
+"""Compile the common kernels once, at set-up, into numba's cache: `python -m gnnexp.kernels.warmup`.
 
-A kernel takes about a second to compile and milliseconds to load. numba notices when the file of a cached function
-changes, but not when a function or intrinsic that it inlines from another file does, so every cached kernel is thrown
-away when any file here or below is newer.
+A kernel takes about a second to compile and milliseconds to load. numba notices a change in the file of a cached
+function. It does not notice a change in another file whose functions or intrinsics are inlined. So all cached kernels
+are deleted when any file in this folder or below is newer than one of them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows, place_r
 from gnnexp.kernels.rows.layout import layout, max_width
 from gnnexp.kernels.rows.rowkernel import SERIAL_FLOATS
 
-# As many edges as make any pass parallel, so that its loop is compiled too; 2 rows at both ends.
+# Enough edges for every pass to run in parallel, so that the parallel loop is compiled too. 2 rows at both ends.
 _E = SERIAL_FLOATS
 _INDPTR, _SOURCES, _ORDER = np.array([0, _E, _E]), np.zeros(_E, np.int32), np.arange(_E)
 _FORWARD, _BACKWARD = Edges(_INDPTR, _SOURCES), Edges(_INDPTR, _SOURCES, _ORDER)
 _BY_EDGE = Edges(_INDPTR, _ORDER)
-# Weights that are read by source: `AggregateScaled`.
+# Weights are read by source, as in `AggregateScaled`.
 _BY_SOURCE = Edges(_INDPTR, _SOURCES, _SOURCES)
-# Columns of common layers and features (weights, heads and all) beyond the unweighted sums, which get every layout.
+# Columns of common layers and features, for weighted sums, heads and products. Unweighted sums are compiled for every
+# layout.
 _WEIGHTED = (7, 10, 16, 41, 64, 100, 128, 256)
 _HEADS = ((4, 16), (4, 64), (8, 8))
 _SHARED = ((4, 64), (4, 100), (4, 128), (8, 64))
@@ -51,13 +52,13 @@ def main() -> None:
 
 
 def warmup() -> None:
-    """Compile in this process whatever is not cached."""
+    """Compile in this process every kernel that is not cached."""
     for task in tasks():
         run(task)
 
 
 def remove_stale(folder: Path) -> int:
-    """Delete numba's cache files below `folder` if any source is newer than the oldest of them; how many there were."""
+    """Delete numba's cache files below `folder` if any source is newer than the oldest of them; returns how many."""
     cached = [*folder.rglob("__pycache__/*.nbi"), *folder.rglob("__pycache__/*.nbc")]
     newest = max(source.stat().st_mtime for source in folder.rglob("*.py"))
     if not cached or newest < min(file.stat().st_mtime for file in cached):
@@ -68,7 +69,7 @@ def remove_stale(folder: Path) -> int:
 
 
 def tasks() -> Iterator[Task]:
-    """`(kind, heads, width)` of everything that is compiled."""
+    """All tasks of compilation: `(kind, heads, width)`."""
     shapes = {layout(width, 4): width for width in range(1, max_width(4) + 1)}
     yield from (("sum", 0, width) for width in shapes.values())
     yield from ((kind, 1, width) for kind in ("sum", "scaled", "dot", "both") for width in _WEIGHTED)
@@ -149,7 +150,7 @@ def _graph(heads: int, width: int) -> None:
 
 
 def _others(heads: int, width: int) -> None:
-    """`warm_up()` of every kernel module that has one."""
+    """Call `warm_up()` of every kernel module that has one."""
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], "gnnexp.kernels."):
         warm_up = getattr(importlib.import_module(module.name), "warm_up", None)
         if warm_up is not None:

@@ -1,4 +1,4 @@
-"""What a launcher is: it starts the same worker on every rank of a run and waits."""
+"""The interface of launchers: a launcher starts the same worker on every rank of a run, and waits for the end."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from types import TracebackType
+from typing import Literal, Self
 
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.launchers.queue.controller import Controller
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a launch ended.
+    """The result of a launch.
 
     Attributes:
-        exit_code: 0 finished, 1 failed, 2 a user's mistake that only a rank could see, 128 + n on signal n.
-        status: `finished`, `failed`, `interrupted`, or `submitted` where nobody waits for the end.
-        reason: one line for `result.json`; empty when finished.
-        message: what the user should read: the rank's own traceback, said once; empty when finished.
-        kind: of the failure (`gnnexp.record.failure.Kind`): tables print `out of memory` as the papers do.
-        memory: `needed_bytes` and `available_bytes` where memory ran out and they are known.
-        asked: a signal that came when the ranks had ended: the caller's to answer.
+        exit_code: 0 finished, 1 failed, 2 a user's mistake that only a rank could see, 128 + n for signal n.
+        status: `finished`, `failed`, `interrupted`, or `submitted` if the launcher does not wait for the end.
+        reason: one line for `result.json`; empty if the run finished.
+        message: text for the user, with the rank's own traceback, shown once; empty if the run finished.
+        kind: kind of the failure (`gnnexp.record.failure.Kind`). Tables print `out of memory` as the papers do.
+        memory: `needed_bytes` and `available_bytes` if memory ran out and they are known.
+        asked: a stop signal that arrived after the ranks had ended; the caller must handle it.
     """
 
     exit_code: int
@@ -38,44 +40,69 @@ class Outcome:
 
     @property
     def may_be_repeated(self) -> bool:
-        """Whether starting again from the last checkpoint may end better."""
+        """Whether another start from the last checkpoint may succeed."""
         return self.status == "failed" and self.kind not in ("mistake", "diverged", "interrupted", "disk")
 
 
 def lost_place(run_dir: Path, fix: str) -> Outcome:
-    """The outcome of a run whose directory was moved or removed: the record and the checkpoints are in it.
+    """The outcome of a run whose directory was moved or removed, with its record and checkpoints.
 
     Args:
-        run_dir: where the run began. Nothing is written under this name any more.
-        fix: how to go on.
+        run_dir: the directory in which the run began. Nothing more is written under this name.
+        fix: what the user can do to continue.
     """
     reason = f"the run directory {run_dir} was moved or removed while the run trained"
     return Outcome(1, "failed", reason, f"{reason}; {fix}", "disk")
 
 
 class Launcher(ABC):
-    """Has every rank do what `python -m gnnexp.worker RUN_DIR` does, waits, and says how it ended."""
+    """Runs `python -m gnnexp.worker RUN_DIR` or the same code on every rank, waits, and returns the outcome."""
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """What of the experiment this launcher cannot do."""
+        """Problems of the experiment that this launcher does not support."""
         return []
 
     def check_here(self, hardware: HardwareConfig) -> list[Problem]:
-        """What of `hardware` this machine, or the cluster that it submits to, cannot do."""
+        """Parts of `hardware` that this machine, or the cluster that it submits to, does not have."""
         return []
 
     def node_bytes(self) -> int | None:
-        """RAM that the ranks of a node may take; None where only the cluster knows."""
+        """RAM that the ranks of a node may use; None if only the cluster knows it."""
         import psutil
 
         return int(psutil.virtual_memory().available)
 
     @abstractmethod
     def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
-        """Run all ranks of the run in `run_dir` to their end; nothing of them is left when this returns.
+        """Run all ranks of the run in `run_dir` to their end. No process of the run is left when this returns.
 
-        A run that was stopped or killed goes on from the last checkpoint in `run_dir`: the ranks look for it.
+        A run that was stopped or killed continues from the last checkpoint in `run_dir`, which the ranks look for.
         """
 
-    def close(self) -> None:  # noqa: B027  most keep nothing
-        """End what is kept between launches."""
+    def close(self) -> None:  # noqa: B027  most launchers keep nothing
+        """End the processes that are kept between launches."""
+
+
+class Launchers:
+    """One launcher for each set of launcher options; all are closed together.
+
+    Attributes:
+        controller: asks SLURM about jobs that were submitted before, about all of them at once.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Launcher] = {}
+        self.controller = Controller()
+
+    def of(self, experiment: Experiment) -> Launcher:
+        """The experiment's launcher, or an earlier one with the same options."""
+        return self._kept.setdefault(experiment.config.group("hardware.launcher").text(), experiment.launcher)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for launcher in self._kept.values():
+            launcher.close()

@@ -1,21 +1,23 @@
-"""Signals that ask to stop, while stopping takes care: noted, and looked at where something can be done about them."""
+"""Records stop signals instead of raising them anywhere, so that the code can handle them at safe points."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
+Handler = Callable[[int, FrameType | None], Any]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Interrupts:
-    """What has been asked.
+    """The stop signals that have arrived.
 
     Attributes:
-        first: the signal that came first, None while there was none.
-        count: how many have come; a second one is from somebody who does not want to wait.
+        first: the first signal; None if none has arrived.
+        count: number of signals; a second one means that the user does not want to wait.
     """
 
     def __init__(self) -> None:
@@ -24,10 +26,22 @@ class Interrupts:
 
 
 @contextmanager
-def noted() -> Iterator[Interrupts]:
-    """Signals raise nothing inside, however many come; the caller's handlers are back at the end. Main thread only.
+def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Inside of this context, signals have these handlers. At the end, earlier handlers are restored."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
-    What this process was started to ignore it goes on ignoring (`nohup`, the background jobs of a script).
+
+@contextmanager
+def noted() -> Iterator[Interrupts]:
+    """Record stop signals inside of this context instead of raising. At the end, earlier handlers are restored.
+
+    Signals that this process was started to ignore stay ignored (`nohup`, background jobs of a script). Must be used in
+    the main thread.
     """
     found = Interrupts()
 
@@ -36,9 +50,5 @@ def noted() -> Iterator[Interrupts]:
         found.count += 1
 
     heard = [item for item in _SIGNALS if signal.getsignal(item) is not signal.SIG_IGN]
-    before = {item: signal.signal(item, note) for item in heard}
-    try:
+    with handling(dict.fromkeys(heard, note)):
         yield found
-    finally:
-        for item, handler in before.items():
-            signal.signal(item, handler)

@@ -1,4 +1,4 @@
-"""All ranks on this machine: forks of one process that has imported what all of them need."""
+"""All ranks on this machine: forks of one process that has imported what they need."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import HeldFolder, subfolder
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
-from gnnexp.launchers.interrupts import Interrupts, noted
+from gnnexp.launchers.interrupts import Interrupts, handling, noted
 from gnnexp.launchers.ranks import END_S, Ranks
 from gnnexp.launchers.status import (
     Death,
@@ -34,17 +34,17 @@ from gnnexp.launchers.watch import Watchdog
 from gnnexp.record.records import JOB_FILE
 
 _LISTEN_S = 0.1
-# After so long somebody who has asked the ranks to stop is told what they are doing.
+# Seconds after a stop request until the user sees what the ranks are doing.
 _QUIET_S = 8.0
-# How long the starter has to tell that the last rank has ended: it looks every 50 ms, unless it is frozen.
+# Seconds that the starter has to report the end of the last rank. It looks every 50 ms, unless it is frozen.
 _TELL_S = 5.0
 
 
 class LocalLauncher(Launcher):
-    """One process per worker on this machine; the process that they are forked from is kept until `close`.
+    """Starts one process per worker on this machine; the process that they are forked from is kept until `close`.
 
     Args:
-        worker_module: whose `main` every rank runs.
+        worker_module: module whose `main` every rank runs.
     """
 
     def __init__(self, worker_module: str = "gnnexp.worker") -> None:
@@ -52,7 +52,7 @@ class LocalLauncher(Launcher):
         self._ranks: Ranks | None = None
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """A local run has one machine, and somebody who waits for it."""
+        """A local run has one machine, and the launching process waits for it."""
         nodes = experiment.hardware.nodes
         problems = [] if nodes == 1 else [Problem("hardware.nodes", nodes, "this launcher starts ranks on one machine",
                                                   "hardware.nodes=1, and more hardware.workers")]
@@ -62,15 +62,15 @@ class LocalLauncher(Launcher):
         return problems
 
     def check_here(self, hardware: HardwareConfig) -> list[Problem]:
-        """It may only ask for a device that this machine has."""
+        """The requested device must exist on this machine."""
         if hardware.device != "cuda" or _has_cuda():
             return []
         return [Problem("hardware.device", "cuda", "no CUDA device is visible", "set hardware.device=cpu")]
 
     def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
-        """See `Launcher.launch`. Must be called in the main thread: signals go to it, and workers die with it."""
+        """See `Launcher.launch`. Call it in the main thread: it receives signals, and workers end with the thread."""
         run_dir = run_dir.resolve()
-        shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
+        shutil.rmtree(run_dir / "status", ignore_errors=True)  # status files of an earlier attempt
         for folder in ("logs", "status"):
             subfolder(run_dir, folder)
         with closing(HeldFolder(run_dir, JOB_FILE)) as place:
@@ -92,14 +92,15 @@ class LocalLauncher(Launcher):
         with noted() as asked:
             ranks = self._started(run_dir, hardware)
             watchdog, kills = Watchdog(place, ranks.pids, hardware.workers, hardware.timeout_s), kernel_kills()
-            with _passed_on(watchdog):
+            # The ranks then write a checkpoint. This process does nothing else with the signal.
+            with handling({signal.SIGUSR2: lambda *_: watchdog.tell(signal.SIGUSR2)}):
                 watchdog.start()
                 try:
                     stopped = _wait(ranks, hardware, asked, watchdog)
                     if stopped:
                         in_time = _stop(ranks, hardware, stopped, asked)
                         self.close()
-                        if have_finished(run_dir, hardware.workers):  # a moment before
+                        if have_finished(run_dir, hardware.workers):  # the ranks had just finished
                             return Outcome(0, "finished", asked=stopped)
                         return replace(_interrupted(stopped, in_time=in_time), asked=stopped)
                     trouble = _starter_trouble(run_dir, ranks, hardware)
@@ -123,10 +124,10 @@ class LocalLauncher(Launcher):
 
 
 def _wait(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts, watchdog: Watchdog) -> signal.Signals | None:
-    """Until every rank has ended, or a signal has come: that one.
+    """Wait until every rank has ended or a signal has arrived, and return the signal.
 
-    Once one rank has failed, the others are asked to end (and ended by the watchdog). A starter that was killed or is
-    frozen tells of no end: then the watchdog's word is taken.
+    After one rank has failed, the others get SIGTERM (and the watchdog ends them). A starter that was killed or is
+    frozen does not report ends: then the watchdog's observation counts.
     """
     failed = False
     while len(ranks.exit_codes) < hardware.workers and not ranks.lost and not _is_frozen(ranks, hardware):
@@ -147,22 +148,22 @@ def _is_frozen(ranks: Ranks, hardware: HardwareConfig) -> bool:
 
 
 def _starter_trouble(run_dir: Path, ranks: Ranks, hardware: HardwareConfig) -> Outcome | None:
-    """What became of the starter before it could start the ranks, or tell of their end."""
+    """The outcome if the starter ended or froze before it could start the ranks or report their end, else None."""
     if ranks.lost:
         return _starter_lost(run_dir)
     if not _is_frozen(ranks, hardware):
         return None
-    reason = f"the process that starts the ranks gives no sign of life for {ranks.silent_s():.0f} s: it is frozen"
+    reason = f"the process that starts the ranks has given no sign of life for {ranks.silent_s():.0f} s: it is frozen"
     return Outcome(1, "failed", reason, reason, "hang")
 
 
 def _stop(ranks: Ranks, hardware: HardwareConfig, number: signal.Signals, asked: Interrupts) -> bool:
-    """Pass a signal on, and let the ranks that there are finish their step and write a checkpoint.
+    """Pass a signal on to the ranks, and let them finish their step and write a checkpoint.
 
-    A step of a large graph takes minutes: they have `hardware.timeout_s`. A further signal ends that.
+    A step of a large graph takes minutes, so the ranks have `hardware.timeout_s`. A further signal ends the wait.
 
     Returns:
-        Whether all of them have ended by themselves; also where none had started.
+        Whether all ranks ended by themselves; also True if none had started.
     """
     began, before, said = time.monotonic(), asked.count, False
     ranks.signal(number)
@@ -199,7 +200,7 @@ def _outcome(
         stopped = "stopped" in states.values()
         return _interrupted(signal.SIGTERM) if stopped else Outcome(0, "finished")
     own = watchdog.killed
-    # Survivors are ended by our SIGTERM: a cause only if there is no other.
+    # Our own SIGTERM ends the survivors: it is a cause only if there is no other.
     failed = {rank: code for rank, code in exit_codes.items() if code}
     ended = {rank: code for rank, code in failed.items() if rank not in own and rank not in finished}
     causes = {rank: code for rank, code in ended.items() if code != -signal.SIGTERM} or ended
@@ -212,22 +213,12 @@ def _outcome(
 
 
 def _starter_lost(run_dir: Path) -> Outcome:
-    """Nobody knows who ended it; the ranks went with it, and what they say of each other is a consequence."""
-    reason = "the process that the ranks are forked from was ended, and the ranks with it"
-    return Outcome(1, "failed", reason, f"{reason}; what it wrote: {run_dir / 'logs' / 'starter.log'}", "killed")
+    """The outcome if an unknown cause ended the starter. The ranks end with it, so their messages are consequences."""
+    reason = "the process that the ranks are forked from was ended, and the ranks ended with it"
+    return Outcome(1, "failed", reason, f"{reason}; its output: {run_dir / 'logs' / 'starter.log'}", "killed")
 
 
 def _interrupted(number: signal.Signals, *, in_time: bool = True) -> Outcome:
     cut = "; the ranks were ended in the middle of a step: what they did since the last checkpoint is lost"
     said = f"interrupted by {number.name}" + ("" if in_time else cut)
     return Outcome(128 + number, "interrupted", said, said, "interrupted")
-
-
-@contextmanager
-def _passed_on(watchdog: Watchdog) -> Iterator[None]:
-    """SIGUSR2 asks the ranks for a checkpoint; this process has nothing to do with it."""
-    before = signal.signal(signal.SIGUSR2, lambda *_: watchdog.tell(signal.SIGUSR2))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGUSR2, before)

@@ -1,4 +1,4 @@
-"""Processes that do not outlive the one that started them, however that one ends, and import what it imports."""
+"""Processes that end with the process that started them, however it ends, and that import the same modules."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import signal
 import sys
 from pathlib import Path
 
-# Who started a process, for processes whose parent may have died before they could look.
+# The starting process's id, for processes whose parent may have died before they could ask for its id.
 LAUNCHER_VARIABLE = "GNNEXP_LAUNCHER_PID"
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask Linux to kill this process when its launcher dies: nothing is left behind by a SIGKILLed launcher.
+    """Ask Linux to kill this process when its launcher dies, so that a SIGKILLed launcher leaves no process behind.
 
-    A process that is frozen then is killed, too.
+    This also kills a process that is frozen.
     """
     launcher = int(os.environ.get(LAUNCHER_VARIABLE, os.getppid()))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:  # it died before we asked
+    if os.getppid() != launcher:  # the launcher died before this request
         os._exit(1)
 
 
 def import_from_here() -> None:
-    """Have this process import modules of the current folder first, as `python -m` does.
+    """Let this process import modules of the current folder first, as `python -m` does.
 
-    The process that a user starts and every rank must find the same modules under the same names, also where the
-    folder is on `PYTHONPATH` behind another one, or `PYTHONSAFEPATH` is set.
+    The user's process and every rank must find the same modules under the same names. This must also hold if another
+    folder comes first on `PYTHONPATH`, or if `PYTHONSAFEPATH` is set.
     """
     here = str(Path.cwd())
     if sys.path[:1] != [here]:

@@ -1,4 +1,4 @@
-"""The ranks of runs on this machine, as the launching process sees them: forks of a starter that it keeps."""
+"""The ranks of runs on this machine, as the launching process sees them: forks of a starter process that it keeps."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from gnnexp.files.pulse import Pulse, is_stopped, kill
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE
 from gnnexp.launchers.rendezvous_port import rendezvous_port
 
-# What a starter that is told to end has for it.
+# Seconds that a starter has to end by itself.
 END_S = 5.0
 _CHUNK = 1 << 16
 
 
 class Ranks:
-    """A starter process (`gnnexp.launchers.starter`) and the ranks of the last run that it was asked for.
+    """A starter process (`gnnexp.launchers.starter`) and the ranks of the last run that it started.
 
     Args:
-        module: whose `main` every rank runs, with the run directory as its argument; its `preload`, if it has one,
-            imports what all of them need.
-        environment: of the starter, and so of the ranks.
-        log: where the starter writes what importing says.
+        module: module whose `main` every rank runs, with the run directory as its argument. Its `preload`, if it has
+            one, imports what all ranks need.
+        environment: environment variables of the starter, which the ranks inherit.
+        log: file for the starter's output, for example messages of imports.
 
     Attributes:
-        pids: process of each rank that has started.
-        exit_codes: of each rank that has ended; -n where signal n ended it.
+        pids: process id of each rank that has started.
+        exit_codes: exit code of each rank that has ended; -n if signal n ended it.
         lost: whether the starter itself has ended, and the ranks with it.
     """
 
@@ -42,7 +42,7 @@ class Ranks:
         self.exit_codes: dict[int, int] = {}
         self.lost = False
         self._unread = b""
-        # A session of its own: Ctrl-C on a terminal reaches the launching process, which passes it on to the ranks.
+        # The starter has its own session, so that Ctrl-C reaches only the launching process. It informs the ranks.
         with log.open("ab") as written:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "gnnexp.launchers.starter", module],
@@ -52,7 +52,7 @@ class Ranks:
         self._pulse = Pulse(self._process.pid)
 
     def start(self, run_dir: Path, num_ranks: int) -> None:
-        """Ask for `num_ranks` ranks on `run_dir`; `listen` tells when they are there."""
+        """Ask the starter for `num_ranks` ranks on `run_dir`; `listen` reports when they have started."""
         self.pids, self.exit_codes = {}, {}
         port = rendezvous_port(os.getpid(), "127.0.0.1")
         places = [
@@ -65,15 +65,15 @@ class Ranks:
         self._pulse = Pulse(self._process.pid)
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
-        except BrokenPipeError:  # it was killed a moment ago
+        except BrokenPipeError:  # the starter was killed just now
             self.lost = True
 
     def silent_s(self) -> float:
-        """For how long the starter has shown no sign of life: it is frozen."""
+        """Seconds since the starter's last sign of life; a large value means that it is frozen."""
         return self._pulse.silent_s()
 
     def listen(self, seconds: float) -> None:
-        """Wait at most `seconds` for news of the ranks, and take them in."""
+        """Wait at most `seconds` for messages of the starter, and store what they say about the ranks."""
         assert self._process.stdout is not None
         stream = self._process.stdout.fileno()
         if not select.select([stream], [], [], seconds)[0]:
@@ -88,7 +88,7 @@ class Ranks:
                 self.exit_codes[news["rank"]] = news["exit_code"]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to every rank that runs, and to what it has started itself."""
+        """Send a signal to every running rank and its child processes."""
         for rank, pid in self.pids.items():
             if rank not in self.exit_codes:
                 with suppress(ProcessLookupError):
@@ -98,12 +98,12 @@ class Ranks:
                         os.kill(pid, number)
 
     def fits(self, module: str, environment: Mapping[str, str]) -> bool:
-        """Whether another run can be started by the same starter."""
+        """Whether this starter can start another run."""
         alive = not self.lost and self._process.poll() is None and not is_stopped(self._process.pid)
         return alive and (self.module, self.environment) == (module, dict(environment))
 
     def close(self, end_s: float = END_S) -> None:
-        """End the starter, and with it every rank that is left; it is killed if it has not ended after `end_s`."""
+        """End the starter and every rank that is left. A starter that does not end within `end_s` is killed."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         process.stdin.close()

@@ -1,8 +1,8 @@
-"""At which port ranks meet; `python -m gnnexp.launchers.rendezvous_port` prints that of a SLURM job.
+"""Chooses the port at which ranks meet; `python -m gnnexp.launchers.rendezvous_port` prints that of a SLURM job.
 
-Whoever starts ranks asks on the first node, some seconds before rank 0 listens there. A port that the system gives away
-could be given to somebody else meanwhile (each srun and each rank asks for several): ports below those are tried, from
-one that nobody else begins with.
+The process that starts ranks chooses the port on the first node, some seconds before rank 0 listens there. The system
+could give an ephemeral port to another process in the meantime: each srun and each rank asks for several. So ports
+below the ephemeral ones are tried, and each job begins at a different port.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import os
 import socket
 
-_LOWEST, _PORTS = 10_000, 20_000  # Linux gives away those from 32768 on
-# Far from where the next jobs begin.
+_LOWEST, _PORTS = 10_000, 20_000  # Linux gives ephemeral ports from 32768 on
+# The distance to the next port that is tried: far from where the next jobs begin.
 _STRIDE = 1_009
 
 
 def rendezvous_port(number: int, host: str = "") -> int:
-    """The first that is free.
+    """The first free port.
 
     Args:
-        number: of the job or process that starts the ranks: others begin with other ports.
-        host: an address of this machine; empty: all of them.
+        number: number of the job or process that starts the ranks; other numbers begin with other ports.
+        host: an address of this machine; empty means all addresses.
 
     Raises:
-        OSError: none of them is free.
+        OSError: no port is free.
     """
     tried = 0
     while not _is_free(host, port := _LOWEST + (number + tried * _STRIDE) % _PORTS):
@@ -35,10 +35,10 @@ def rendezvous_port(number: int, host: str = "") -> int:
 
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as rank 0 will: what lingers is no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as rank 0: a port in TIME_WAIT is no obstacle
         try:
             probe.bind((host, port))
-            probe.listen()  # two that are bound so may share a port as long as neither listens
+            probe.listen()  # two sockets bound in this way may share a port until one listens
         except OSError:
             return False
     return True

@@ -1,8 +1,8 @@
-"""Ranks as tasks of a SLURM job, submitted through submitit; the tasks run the same worker as everywhere.
+"""Ranks as tasks of a SLURM job, submitted through submitit; the tasks run the same worker as with other launchers.
 
-What a job script does beside starting the tasks is in its setup and teardown lines: they choose a free port on the
-first node for the rendezvous, anew in every attempt, and call `gnnexp.after_job`, which knows how the ranks ended and
-has the job requeued where the run can go on.
+The setup and teardown lines of the job script do more than start the tasks. Setup chooses a free port on the first node
+for the rendezvous, again in every attempt. Teardown calls `gnnexp.after_job`, which finds out how the ranks ended, and
+requeues the job if the run can continue.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ from gnnexp.launchers.status import Death, have_finished, judge, read_statuses
 from gnnexp.record.attempts import is_requeued
 from gnnexp.record.records import write_text
 
-# How often the run directory is looked at; SLURM is asked less often (`Controller`).
+# Seconds between two looks at the run directory; SLURM is asked less often (`Controller`).
 _POLL_S = 1.0
-# How long the script of a job whose ranks have finished may take for its last act.
+# How long the job script may take for its last act after the ranks have finished.
 _LAST_ACT_S = 60.0
-# How long the end of a cancelled job is waited for: twice SLURM's default KillWait.
+# How long to wait for the end of a cancelled job: twice SLURM's default KillWait.
 _CANCELLED_S = 60.0
-# sbatch says "error" where it submits nothing, but for these: the answer was lost, and the job may be in the queue.
+# If sbatch prints "error", it submitted nothing. With these words its answer was lost, and the job may be in the queue.
 _LOST_ANSWER = ("timed out", "zero bytes", "unexpected message")
-# A requeued job waits two minutes by SLURM's own rule (BeginTime). It may go earlier, but not in the second in which
-# its nodes revoked the credential of its earlier start: they would refuse the new one, and SLURM would fail the job.
+# SLURM holds a requeued job for two minutes (BeginTime). The job may start earlier, but not in the second in which its
+# nodes revoked the credential of its earlier start. They would refuse the new one, and SLURM would fail the job.
 _SETTLED_S = 3.0
 
 
 class SlurmLauncher(Launcher):
-    """Submits a job of `hardware.nodes` x `hardware.workers` tasks, and follows it or not.
+    """Submits a job of `hardware.nodes` x `hardware.workers` tasks, and follows it unless `hardware.detach`.
 
     Args:
-        time_min: limit of the job, in minutes; what is not done by then goes on after a requeue.
-        partition, account, qos, constraint: as sbatch takes them; None leaves them to the cluster.
+        time_min: limit of the job, in minutes; work that is not done by then continues after a requeue.
+        partition, account, qos, constraint: options of sbatch; None leaves them to the cluster.
         cpus_per_task: cores of each rank.
         gpus_per_task: GPUs of each rank; 0 asks for none.
         mem_gb: memory of each node in GB; None leaves it to the cluster.
         setup: lines of the job script before the tasks start (`module load …`).
         parameters: further sbatch parameters, by name without dashes.
         srun_args: further arguments of srun.
-        signal_delay_s: how long before the limit the ranks are told to write a checkpoint.
-        max_requeues: how often a job whose time is over is put back into the queue.
-        python: the command that runs Python on the nodes; None = this interpreter.
+        signal_delay_s: seconds before the limit at which the ranks are asked to write a checkpoint.
+        max_requeues: how often a job that reached its time limit is put back into the queue.
+        python: the command that runs Python on the nodes; None means this interpreter.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SlurmLauncher(Launcher):
         self.max_requeues, self.python = max_requeues, python
 
     def check_here(self, hardware: HardwareConfig) -> list[Problem]:
-        """Whether there is a SLURM here, and whether it has what is asked for."""
+        """Whether this machine has SLURM, and whether the cluster has what the job needs."""
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             return [Problem("hardware", "slurm", "sbatch and srun are not on PATH: this machine submits to no cluster",
                             "hardware=local, or log in to a node that submits")]
@@ -96,11 +96,11 @@ class SlurmLauncher(Launcher):
         return check_against_cluster(self, hardware)
 
     def node_bytes(self) -> int | None:
-        """What the job asks for."""
+        """The memory that the job requests for each node, in bytes."""
         return None if self.mem_gb is None else int(self.mem_gb * 1e9)
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Numbers that no cluster takes."""
+        """Problems for numbers that no cluster accepts."""
         key = "hardware.launcher."
         rules = [
             ("time_min", self.time_min >= 1, "must be at least 1 minute", "60"),
@@ -115,7 +115,7 @@ class SlurmLauncher(Launcher):
                 for name, holds, allowed, fix in rules if not holds]
 
     def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
-        """See `Launcher.launch`; with `hardware.detach` it returns when the job is in the queue."""
+        """See `Launcher.launch`; with `hardware.detach` it returns as soon as the job is in the queue."""
         controller = Controller()
         try:
             (job_id,) = self.submit([run_dir], hardware)
@@ -136,11 +136,11 @@ class SlurmLauncher(Launcher):
             return _interrupted(run_dir, noted, controller)
 
     def submit(self, run_dirs: Sequence[Path], hardware: HardwareConfig) -> list[str]:
-        """Put the runs into the queue, several of them as a job array; returns the jobs' ids.
+        """Put the runs into the queue, several of them as a job array. Return the jobs' numbers.
 
         Args:
-            run_dirs: with all that the ranks need.
-            hardware: of all of them.
+            run_dirs: run directories with all files that the ranks need.
+            hardware: the hardware profile of all runs.
 
         Raises:
             RunError: sbatch refuses.
@@ -201,7 +201,7 @@ class SlurmLauncher(Launcher):
             ],
             "teardown": [
                 "gnnexp_code=$?",
-                # Of an array, the line that is this job's.
+                # For a job array, take the line of this task.
                 f'gnnexp_run=$(sed -n "$((${{SLURM_ARRAY_TASK_ID:-0}} + 1))p" {shlex.quote(str(listed))})',
                 f'{python} -m gnnexp.after_job "$gnnexp_run" $gnnexp_code {self.max_requeues} {token}',
             ],
@@ -209,12 +209,12 @@ class SlurmLauncher(Launcher):
 
 
 def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller) -> Iterator[Outcome | None]:
-    """How the job stands, whenever asked: None until it has proven that it ended, then its outcome."""
+    """Yield the state of the job at each step: None until it has certainly ended, then its outcome."""
     held_since: float | None = None
     finished_since: float | None = None
     unknown = False
     while True:
-        if have_finished(run_dir, num_ranks):  # nobody else needs to be asked
+        if have_finished(run_dir, num_ranks):  # SLURM need not be asked
             finished_since = finished_since or time.monotonic()
             if own_end(run_dir, job_id) is not None or time.monotonic() - finished_since > _LAST_ACT_S:
                 yield Outcome(0, "finished")
@@ -224,12 +224,14 @@ def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller
         if isinstance(answer, Ended):
             yield outcome_of(run_dir, answer, num_ranks)
             return
-        # What is unknown because nobody answers, `Controller.news` says once for all jobs.
+        # If no answer came, `Controller.news` reports that once for all jobs.
         if isinstance(answer, Unknown) != unknown and not isinstance(found, NoAnswer):
             unknown = not unknown
-            print(f"SLURM {answer.describe()}" + (": it is waited for" if unknown else ""), flush=True)
+            print(f"SLURM {answer.describe()}" + (": gnnexp waits for it" if unknown else ""), flush=True)
         held = isinstance(answer, Alive) and (answer.name, answer.reason) == ("PENDING", "BeginTime")
-        held_since = (held_since or time.monotonic()) if held and has_started(run_dir) else None
+        # A job whose ranks have run before waits because it was requeued, not by the user's choice.
+        again = held and (is_requeued(run_dir) or bool(read_statuses(run_dir)))
+        held_since = (held_since or time.monotonic()) if again else None
         if held_since is not None and time.monotonic() - held_since > _SETTLED_S:
             release(job_id)
             held_since = time.monotonic() + PERIOD_S  # not again before the next answer
@@ -237,7 +239,7 @@ def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller
 
 
 def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
-    """Cancel the job; if SLURM does not take that, the job goes on, and its run directory stays its own."""
+    """Cancel the job. If SLURM does not accept that, the job may continue, and the run directory stays its own."""
     code = 128 + signal.SIGINT
     try:
         cancel(job_id)
@@ -251,13 +253,8 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
     return Outcome(code, "interrupted", said, said, "interrupted")
 
 
-def has_started(run_dir: Path) -> bool:
-    """Whether ranks of the job have run before: it waits because it was put back, not because its user said when."""
-    return is_requeued(run_dir) or bool(read_statuses(run_dir))
-
-
 def prepare_folders(run_dir: Path) -> Path:
-    """Room for logs and for the ranks' words, without those of an earlier attempt."""
+    """Make the folders for logs and for the ranks' status files, without those of an earlier attempt."""
     shutil.rmtree(run_dir / "status", ignore_errors=True)
     for folder in ("logs", "status"):
         subfolder(run_dir, folder)
@@ -265,7 +262,7 @@ def prepare_folders(run_dir: Path) -> Path:
 
 
 def outcome_of(run_dir: Path, state: Ended, num_ranks: int) -> Outcome:
-    """How a job ended, from the ranks' own words and, where they have none, from SLURM's."""
+    """How a job ended, from the ranks' status files and, if they have none, from SLURM."""
     statuses = read_statuses(run_dir)
     states = [status.state for status in statuses]
     if len(states) == num_ranks and set(states) == {"finished"}:
@@ -280,7 +277,7 @@ def outcome_of(run_dir: Path, state: Ended, num_ranks: int) -> Outcome:
                 if rank not in {status.rank for status in statuses}}
     if silent or wordless or "failed" in states:
         consequences = ended_with_step(run_dir, state.job_id)
-        # One that SLURM ended went after whatever another says of itself; one that left no word went before all others.
+        # A rank that SLURM ended is no cause: it ended after every other. A rank without a status file ended first.
         deaths = [Death(status.rank, None, math.inf if status.rank in consequences else status.time)
                   for status in silent]
         deaths += [Death(rank, code, -math.inf) for rank, code in wordless.items()]

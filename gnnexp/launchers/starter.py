@@ -1,13 +1,13 @@
 """The process that ranks are forked from: `python -m gnnexp.launchers.starter MODULE`, see `gnnexp.launchers.ranks`.
 
-Importing torch, numba and the rest takes several seconds of a core, and every rank needs the same. Here it is done
-once, and ranks are forks of it, which matters where there are fewer cores than ranks. No thread is started before a
-fork: forks of a process whose OpenMP threads have been started would hang.
+Importing torch, numba and other packages takes several seconds on a core, and every rank needs the same ones. Here they
+are imported once, and ranks are forks of this process. This saves time if there are fewer cores than ranks. No thread
+may start before a fork: forks of a process whose OpenMP threads have started would hang.
 
 A request is a line of JSON on the standard input, `{"run_dir", "folder", "ranks": [variables of each]}`. The standard
-output tells `{"rank", "pid"}` of every rank that started and `{"rank", "exit_code"}` of every one that ended. The end
-of the input is the end of this process, and that is the ranks' (`gnnexp.launchers.parent`). It dies with its launcher
-even where it is frozen: ranks that live on would train beside those of `gnnexp resume`.
+output has a line `{"rank", "pid"}` for every rank that started, and `{"rank", "exit_code"}` for every rank that ended.
+When the input ends, this process ends, and so do its ranks (`gnnexp.launchers.parent`). It also dies with its launcher
+if it is frozen: ranks that live on would train at the same time as those of `gnnexp resume`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _CHUNK = 1 << 16
 
 
 def main() -> int:
-    """Serve until the input ends; in a forked process, the exit code of its rank."""
+    """Serve requests until the input ends. In a forked process, return the exit code of its rank."""
     die_with_parent()
     name = sys.argv[1]
     failure = _preload(name)
     requests, replies = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # what a library prints is no reply
+    os.dup2(2, 1)  # output of libraries must not mix with replies
     os.environ[LAUNCHER_VARIABLE] = str(os.getpid())
     running: dict[int, int] = {}
     for request in _requests(requests, replies, running):
@@ -53,18 +53,18 @@ def main() -> int:
 
 
 def _preload(name: str) -> Exception | None:
-    """Import what the ranks will; why that failed is kept for them to raise, in the log of the run that they are of."""
+    """Import what the ranks need. Return the error of a failed import: each rank raises it in its own log."""
     try:
         getattr(importlib.import_module(name), "preload", int)()
     except Exception as error:
         return error
     gc.collect()
-    gc.freeze()  # else a rank's first collection writes to, and so copies, every page of objects
+    gc.freeze()  # otherwise a rank's first collection writes to every page of objects, and so copies it
     return None
 
 
 def _requests(requests: int, replies: int, running: dict[int, int]) -> Iterator[dict[str, Any]]:
-    """What is asked for, until the input ends; between requests, ranks that have ended are told of."""
+    """Yield requests until the input ends. Between requests, report ranks that have ended."""
     unread = b""
     while True:
         if select.select([requests], [], [], _POLL_S if running else None)[0]:
@@ -80,7 +80,7 @@ def _requests(requests: int, replies: int, running: dict[int, int]) -> Iterator[
 
 
 def _become(rank: int, name: str, request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
-    """Make this fork what `python -m MODULE RUN_DIR` with these variables would be, writing to its own log."""
+    """Turn this fork into the process `python -m MODULE RUN_DIR` with these variables, which writes to its own log."""
     os.setsid()
     os.chdir(request["folder"])
     os.environ.update(variables)

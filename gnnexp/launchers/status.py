@@ -1,4 +1,4 @@
-"""Who failed first: the status files that workers write, and what to tell the user from them."""
+"""Finds out which rank failed first, from the status files that workers write, and what the user should read."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _TAIL_LINES, _TAIL_BYTES = 15, 1 << 16
 
 @dataclass(frozen=True)
 class Status:
-    """One rank's own word on how it is doing (`RUN_DIR/status/rank_<r>.json`).
+    """The status that a rank writes about itself (`RUN_DIR/status/rank_<r>.json`).
 
     Attributes:
-        rank: which.
-        state: `running`, `finished`, `stopped` (asked to, with a checkpoint to go on from) or `failed`.
-        time: when it was written, seconds since the epoch of the clock.
-        host: machine the rank runs on.
-        phase: what the rank was doing.
-        reason: one line.
-        traceback: of the rank's own exception, empty for a user's mistake.
-        exit_code: what the rank exits with.
-        kind: of the failure.
-        exchanging: whether it is inside a collective.
-        since: when something last began or ended in it, seconds since the epoch of the clock.
-        needed_bytes, available_bytes: of memory, where that was the failure and they are known.
+        rank: the rank's number.
+        state: `running`, `finished`, `stopped` (on request, with a checkpoint to continue from) or `failed`.
+        time: when it was written, in seconds since the epoch of the clock.
+        host: machine that the rank runs on.
+        phase: phase that the rank was in.
+        reason: reason of a failure, in one line.
+        traceback: traceback of the rank's own exception; empty for a user's mistake.
+        exit_code: exit code of the rank.
+        kind: kind of the failure.
+        exchanging: whether the rank is inside a collective.
+        since: when a phase or exchange last began or ended in it, in seconds since the epoch of the clock.
+        needed_bytes, available_bytes: bytes of memory, if too little memory was the failure and they are known.
     """
 
     rank: int
@@ -53,38 +53,38 @@ class Status:
 
 
 def read_statuses(run_dir: Path) -> list[Status]:
-    """Every rank's status, in order of rank; a file that cannot be read yet is left out."""
+    """The status of every rank, in order of rank; a file that cannot be read yet is left out."""
     statuses = []
     for file in sorted((run_dir / "status").glob("rank_*.json")):
         try:
             statuses.append(read_fields(file, Status))
         except (OSError, ValueError):
-            continue  # written atomically, so this is a rank that dies while it writes: its exit code tells
+            continue  # files are written atomically, so the rank dies while it writes: its exit code shows that
     return sorted(statuses, key=lambda status: status.rank)
 
 
 def remove_unfinished_words(run_dir: Path) -> None:
-    """Remove what ranks left that were ended while they wrote their word; called when all ranks have ended."""
+    """Remove unfinished status files of ranks that ended while they wrote; called when all ranks have ended."""
     for file in (run_dir / "status").glob(".rank_*.tmp"):
         with suppress(OSError):  # a read-only disk: the next attempt removes the whole folder
             file.unlink(missing_ok=True)
 
 
 def first_failure(statuses: Sequence[Status]) -> Status | None:
-    """The failure that came first: the others are its consequences ("connection closed by peer")."""
+    """The first failure: the others are its consequences ("connection closed by peer")."""
     failed = [status for status in statuses if status.state == "failed"]
     return min(failed, key=lambda status: status.time, default=None)
 
 
 @dataclass(frozen=True)
 class Death:
-    """How a process ended, seen from outside.
+    """The end of a process, seen from outside.
 
     Attributes:
-        rank: which.
-        exit_code: of the process, -n when signal n ended it, None when nobody knows.
-        time: when it was noticed, seconds.
-        out_of_memory: whether the kernel ended a process for want of memory meanwhile.
+        rank: the rank's number.
+        exit_code: exit code of the process, -n if signal n ended it, None if not known.
+        time: when the end was noticed, in seconds since the epoch of the clock.
+        out_of_memory: whether the kernel ended a process during the run because memory ran out.
     """
 
     rank: int
@@ -94,11 +94,11 @@ class Death:
 
     @property
     def is_of_disk(self) -> bool:
-        """Whether it ended because its disk took nothing, not even a word on that."""
+        """Whether the process ended because its disk accepted no data, not even an error message."""
         return self.exit_code == EXIT_CODE
 
     def describe(self) -> str:
-        """In words."""
+        """The end in words."""
         if self.exit_code is None:
             return "vanished"
         if self.is_of_disk:
@@ -112,8 +112,8 @@ class Death:
         return f"was ended by {name}" + (" (the kernel was out of memory)" if self.out_of_memory else "")
 
 
-# What a survivor says when another rank has vanished, or does not answer: never the cause. torch has classes for its
-# store and its groups, gloo has words.
+# Errors of a surviving rank when another rank has vanished or does not answer: they are never the cause. Torch has
+# classes for errors of its store and its groups; errors of gloo are known by words.
 _OF_TORCH = ("DistNetworkError", "DistStoreError", "DistBackendError")
 _LOST_PEER = ("closed by peer", "reset by peer", "broken pipe", "pair closure", "connection refused",
               "socket closed", "clients joined", "recvvalue failed", "sendbytes failed")
@@ -127,31 +127,32 @@ def _is_consequence(status: Status) -> bool:
 
 @dataclass(frozen=True)
 class Hang:
-    """A rank that was found to hang.
+    """A rank that hangs.
 
     Attributes:
-        status: its last word.
-        silent_s: for how long it had said nothing when it was found; 0 if it still says that it is there.
+        status: the rank's last status.
+        silent_s: how long the rank had given no sign of life when that was noticed; 0 if it still gives signs of life.
     """
 
     status: Status
     silent_s: float = 0.0
 
     def describe(self) -> str:
-        """In words."""
+        """The hang in words."""
         last, phase = self.status, self.status.phase or "start"
         if self.silent_s:
-            return (f"{_where(last.rank, last.host)} gives no sign of life for {self.silent_s:.0f} s; "
+            return (f"{_where(last.rank, last.host)} has given no sign of life for {self.silent_s:.0f} s; "
                     f"last seen in phase {phase}")
         heard = "" if not last.since else f" (nothing began or ended there for {last.time - last.since:.0f} s)"
         return f"{_where(last.rank, last.host)} hangs in phase {phase}{heard}"
 
 
 def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Hang | None:
-    """A rank that hangs by itself, the one that did so first.
+    """The rank that hangs by itself; if several do, the one that began first.
 
-    Its heart has stopped for `timeout_s` (a frozen process). Or another rank has waited for an answer in vain, and for
-    half as long its heart has stopped, or it was in no exchange and nothing began or ended in it.
+    A rank hangs if its heartbeat has stopped for `timeout_s` (a frozen process). If another rank has waited for an
+    answer in vain, half of that time is enough. Then a rank with a heartbeat also hangs if it was in no exchange and
+    nothing began or ended in it for this time.
     """
     running = [status for status in statuses if status.state == "running" and status.time > 0]
     waited = any(status.state == "failed" and any(words in status.reason.lower() for words in _NO_ANSWER)
@@ -171,9 +172,9 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> O
     """The outcome of a launch in which something went wrong.
 
     Args:
-        run_dir: where the ranks' own words are.
-        deaths: ranks that ended without having finished, not by our own hand.
-        hung: the rank that was ended because it hangs, if one was.
+        run_dir: the run directory, with the ranks' status files.
+        deaths: ranks that ended without having finished and that the launcher did not end.
+        hung: the rank that was ended because it hangs, or None.
     """
     statuses = read_statuses(run_dir)
     if hung is not None:
@@ -209,7 +210,7 @@ def _where(rank: int, host: str) -> str:
 
 
 def kernel_kills() -> int:
-    """How many processes this machine's kernel has ended for want of memory (`oom_kill` of /proc/vmstat)."""
+    """How many processes this machine's kernel has ended because memory ran out (`oom_kill` of /proc/vmstat)."""
     file = Path("/proc/vmstat")
     lines = file.read_text().splitlines() if file.exists() else []
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
@@ -222,13 +223,13 @@ def log_tail(run_dir: Path, rank: int) -> str:
         with open_regular(file) as log:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES))
             lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
-    except OSError:  # there is none, or nobody may read it
+    except OSError:  # the log is missing or cannot be read
         return ""
     return "\n".join(["", f"last lines of {file}:", *lines]) if lines else ""
 
 
 def have_finished(run_dir: Path, num_ranks: int) -> bool:
-    """Whether every rank has said so, and the result is there."""
+    """Whether every rank has finished by its own status, and the result exists."""
     if not (run_dir / RESULT_FILE).exists():
         return False
     statuses = read_statuses(run_dir)

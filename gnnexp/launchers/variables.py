@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gnnexp.experiment.schema import HardwareConfig
 
-# Measured on 2 cores: an epoch of DGL's loop takes 844-862 ms, with mmap_max=0 747-763 ms: large tensors are no longer
-# mapped, zeroed and unmapped for every batch. The trim threshold keeps the top of the heap too: page faults of a step
-# with 60,000 x 256 activations 63,765 (glibc's default), 2,363 (huge pages), 692 (and mmap_max=0), 271 (and the
-# threshold).
+# Measured on 2 cores: an epoch of DGL's loop takes 844-862 ms, and with mmap_max=0 747-763 ms. Large tensors are then
+# no longer mapped, zeroed and unmapped for every batch. The trim threshold also keeps the top of the heap. Page faults
+# of a step with 60,000 x 256 activations: 63,765 (glibc's default), 2,363 (huge pages), 692 (also mmap_max=0), 271
+# (also the threshold).
 _POOLED = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"
 
 
@@ -17,7 +17,7 @@ def worker_threads(hardware: HardwareConfig, cores: int) -> int:
 
 
 def worker_variables(hardware: HardwareConfig, cores: int) -> dict[str, str]:
-    """What every worker of a local run finds in its environment."""
+    """The environment variables of every worker of a local run."""
     threads = str(worker_threads(hardware, cores))
     variables = {
         "OMP_NUM_THREADS": threads,
@@ -25,8 +25,8 @@ def worker_variables(hardware: HardwareConfig, cores: int) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": threads,
         "NUMBA_NUM_THREADS": threads,
         "NUMBA_THREADING_LAYER": "omp",  # safe with several calling threads, as numba's own workqueue is not
-        # torch, numba and dgl bring an OpenMP runtime each: threads of one that spin after a region take the cores from
-        # the next one's. A GAT epoch on cora, busy machine: 109-139 ms spinning, 35-49 ms sleeping.
+        # torch, numba and dgl each have an OpenMP runtime. If threads of one spin after a region, they take the cores
+        # from the next runtime. A GAT epoch on cora, busy machine: 109-139 ms spinning, 35-49 ms sleeping.
         "OMP_WAIT_POLICY": "passive",
         "DGLBACKEND": "pytorch",
         "GLOO_SOCKET_IFNAME": hardware.interface or "lo",

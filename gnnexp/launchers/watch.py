@@ -1,4 +1,4 @@
-"""The launcher's watchdog: sees which rank dies first, and ends the ranks that do not end by themselves."""
+"""The launcher's watchdog: it records which rank dies first, and ends the ranks that do not end by themselves."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gnnexp.files.disk import HeldFolder
 from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 
 _POLL_S = 0.1
-# What the others have after the first failure, those that ignore SIGTERM too.
+# Seconds that the other ranks have after the first failure, also if they ignore SIGTERM.
 GRACE_S = 4.0
-# A killed process is gone once whoever is its parent by now has noticed.
+# A killed process disappears as soon as its parent at that time has noticed its end.
 _KILLED_S = 5.0
-# Polls that are this far apart, or a clock that was set by as much: this process was frozen, and its ranks with it.
+# If polls are this far apart, or the clock was changed by as much, this process was frozen, and its ranks with it.
 _ABSENT_S = 3.0
-# After every rank has said "finished", a process that hangs in its interpreter's exit is ended.
+# Seconds after every rank has reported its end; then a process that hangs in the interpreter's exit is ended.
 _LINGER_S = 20.0
 
 
@@ -30,16 +30,16 @@ class Watchdog(threading.Thread):
     """Watches the worker processes of one run.
 
     Args:
-        place: of the run directory.
-        pids: process of each rank that has started so far; grows while this runs.
-        num_ranks: processes to expect.
-        timeout_s: after how long without a sign of life a rank is taken to hang.
+        place: the run directory, held open.
+        pids: process id of each rank that has started so far; it grows while this thread runs.
+        num_ranks: number of processes to expect.
+        timeout_s: seconds without a sign of life after which a rank counts as hanging.
 
     Attributes:
         vanished: when each rank was seen to have died without having finished.
-        killed: ranks that were ended here.
-        hung: the rank that was found to hang, if one was.
-        gone_since: when every rank was seen to have ended, on the monotonic clock; None as long as one lives.
+        killed: ranks that the watchdog ended.
+        hung: the rank that hangs, or None.
+        gone_since: when every rank was seen to have ended, on the monotonic clock; None while one lives.
     """
 
     def __init__(self, place: HeldFolder, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
@@ -60,7 +60,7 @@ class Watchdog(threading.Thread):
         self._deadline: float | None = None
 
     def run(self) -> None:
-        """Poll until `close`; what cannot be seen for want of a file handle, or of a disk's answer, is soon."""
+        """Poll until `close`. A poll that fails for lack of a file handle or of the disk's answer is repeated soon."""
         while not self._done.wait(_POLL_S):
             self._find()
             with suppress(OSError):
@@ -69,7 +69,7 @@ class Watchdog(threading.Thread):
                 self._end()
 
     def close(self) -> None:
-        """Stop watching and end whatever is left of the run, its workers' own children included."""
+        """Stop watching, and end all processes that are left of the run, including child processes of workers."""
         self._done.set()
         self.join()
         self._find()
@@ -86,11 +86,11 @@ class Watchdog(threading.Thread):
                     self._ranks[rank] = psutil.Process(pid)
                 except psutil.NoSuchProcess:
                     self.vanished.setdefault(rank, time.time())
-                except OSError:  # no file handle is free: the next poll finds it
+                except OSError:  # no file handle is free: the next poll finds the process
                     continue
 
     def tell(self, number: signal.Signals) -> None:
-        """Pass a signal on to the ranks."""
+        """Send a signal to the ranks."""
         for process in self._ranks.values():
             with suppress(psutil.Error, OSError):
                 process.send_signal(number)
@@ -119,9 +119,9 @@ class Watchdog(threading.Thread):
             self._deadline = time.monotonic() + _LINGER_S
 
     def _time(self) -> float:
-        """Seconds since the epoch; notes when this process is back from having been frozen, or its clock was set.
+        """Seconds since the epoch. Also notes when this process returns after it was frozen or the clock was set.
 
-        A suspended machine, a paused container or a clock that is corrected is no hang of a rank.
+        A suspended machine, a paused container or a corrected clock is no hang of a rank.
         """
         (wall, steady), self._polled = self._polled, (time.time(), time.monotonic())
         passed = self._polled[1] - steady
@@ -130,9 +130,9 @@ class Watchdog(threading.Thread):
         return self._polled[0]
 
     def _since_back(self, status: Status, now: float) -> Status:
-        """A status whose silence begins when this process was back: before that, nobody could be heard.
+        """The status, with its silence counted from the return of this process: it could not see ranks before.
 
-        A word of the future was written before the clock was set back.
+        A status with a time in the future was written before the clock was set back.
         """
         heard, since = (self._back if moment > now else max(moment, self._back) if moment else moment
                         for moment in (status.time, status.since))
@@ -146,7 +146,7 @@ class Watchdog(threading.Thread):
 
 
 def _alive(process: psutil.Process) -> bool:
-    """Whether it may live: no file handle is free to look, for example."""
+    """Whether the process may be alive; also True if that cannot be seen, for example for lack of a file handle."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -158,7 +158,7 @@ def _alive(process: psutil.Process) -> bool:
 def _kill_group(process: psutil.Process) -> None:
     """Kill a worker and its children: each worker leads its own process group.
 
-    One that was frozen right after its fork leads none yet.
+    A process that was frozen right after its fork does not lead a group yet.
     """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -20,13 +20,11 @@ _MAPS = Path("/proc/self/maps")
 _LIBC = ctypes.CDLL(None)
 
 
-def reset_host_peak() -> None:
-    """Start a new measurement of the resident set's peak, where the system can (`resets_host_peak`)."""
-    resets_host_peak()
+def reset_host_peak() -> bool:
+    """Start a new measurement of the resident set's peak, and return whether the system can.
 
-
-def resets_host_peak() -> bool:
-    """Whether peaks can be measured anew (Linux: 5 into /proc/self/clear_refs); some containers refuse it."""
+    Linux: 5 into /proc/self/clear_refs; some containers refuse.
+    """
     try:
         _CLEAR_REFS.write_text("5")
     except OSError:
@@ -35,27 +33,28 @@ def resets_host_peak() -> bool:
 
 
 def host_peak_bytes() -> int:
-    """Peak resident set since the last reset; since the process began, where there is none."""
+    """Peak resident set since the last reset, or since the process began if the system cannot reset."""
     return _status().get("VmHWM", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def _status() -> dict[str, int]:
-    """Bytes by name of this process."""
+    """Memory values of this process in bytes, by name, from `/proc/self/status`."""
     lines = (line.split() for line in _STATUS.read_text().splitlines() if line.endswith(" kB"))
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
 
 
 def give_back_heap() -> None:
-    """Hand free pages of glibc's heap back to the system (workers keep large blocks in it); other mallocs: nothing."""
+    """Return free pages of glibc's heap to the system, where ranks keep large blocks. Other mallocs: no effect."""
     trim = getattr(_LIBC, "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 class MappedPages:
-    """Resident pages of those tensors that lie in mapped files; what was written stays in the file.
+    """The resident pages of tensors in mapped files.
 
-    Such pages count as resident memory until somebody asks for it: what passes over a large file says so.
+    Such pages count as resident memory until the system needs memory. Code that reads a large file once therefore
+    releases them (`give_back`). Written data stay in the file.
     """
 
     def __init__(self, *tensors: Tensor) -> None:
@@ -67,13 +66,13 @@ class MappedPages:
             self._ranges += [(start, min(end, stop) - start) for begin, end in files if begin <= start < end]
 
     def give_back(self) -> None:
-        """Let go of them."""
+        """Release the resident pages."""
         for start, length in self._ranges:
             _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
 
 
 def _shared_files() -> Iterable[list[str]]:
-    """First and last address of every shared mapping of a file: what is dropped of others would be lost."""
+    """First and last address of each shared mapping of a file. Released pages of other mappings would lose data."""
     for line in _MAPS.read_text().splitlines():
         addresses, rights, _, _, inode = line.split(maxsplit=5)[:5]
         if rights[3] == "s" and inode != "0":
@@ -81,13 +80,13 @@ def _shared_files() -> Iterable[list[str]]:
 
 
 class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of every tensor first seen while it is active and not yet freed: the emulated device tier.
+    """Counts the bytes of live tensors that first appear while the mode is active: the emulated device tier.
 
-    A storage counts once, however many tensors view it, until it is freed. Tensors that kernels outside of torch made
-    are seen when the first torch operation touches them.
+    A storage counts once until it is freed, for any number of tensors that view it. A tensor of a kernel outside of
+    torch counts from the first torch operation that uses it.
 
     Args:
-        existing: tensors that were there before and are accounted for elsewhere (parameters, features).
+        existing: tensors that existed before and are counted elsewhere (parameters, features).
     """
 
     def __init__(self, existing: Iterable[Tensor] = ()) -> None:
@@ -101,7 +100,7 @@ class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Run the operation, count the storages that it shows for the first time."""
+        """Run the operation, and count storages of its arguments and results that are new."""
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves((args, kwargs or {}, result)):
             if isinstance(leaf, Tensor):
@@ -109,7 +108,7 @@ class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def note(self, tensor: Tensor) -> None:
-        """Count `tensor`'s storage unless it is counted already."""
+        """Count the storage of `tensor`, unless it is already counted."""
         storage = tensor.untyped_storage()
         handle, num_bytes = storage._cdata, storage.nbytes()
         if handle in self._seen:

@@ -1,4 +1,7 @@
-"""Exclusive phase times of one rank's epoch: every instant belongs to one phase, or is reported as unaccounted."""
+"""Exclusive phase times of one rank's epoch: each moment belongs to one phase, or is reported as unaccounted.
+
+`Activity` is what a rank is doing now; another thread reports it to the launcher.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,64 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Literal, NamedTuple, get_args
 
-from gnnexp.measure.activity import Activity
+from gnnexp.measure.ledger import added
 
-# "negatives", "decode" (both ways) and "loss" are what a task does beside the GNN (NeutronTP, Table 4).
+Stage = Literal["start", "train", "evaluate", "checkpoint", "end"]
+
+
+class Activity:
+    """The stage of the run, a counter of progress (`marks`), and whether an exchange is running.
+
+    A rank without new marks that is in no exchange hangs by itself. A rank in an exchange waits for another rank.
+
+    Attributes:
+        stage: stage of the run. Phases of the epoch record are inside `train`.
+        marks: grows when a phase begins, an exchange ends, or a stage begins or ends.
+    """
+
+    def __init__(self) -> None:
+        self.stage: Stage = "start"
+        self.marks = 0
+        self._exchanges = 0
+        self._lock = threading.Lock()
+
+    @property
+    def exchanging(self) -> bool:
+        """Whether a thread of this rank is inside a collective."""
+        return self._exchanges > 0
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        """Context of a collective call, on any thread."""
+        with self._lock:
+            self._exchanges += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._exchanges -= 1
+            self.marks += 1
+
+    @contextmanager
+    def during(self, stage: Stage) -> Iterator[None]:
+        """Set `stage` inside the context. After an error the stage is not reset, so it shows where the error was."""
+        before, self.stage = self.stage, stage
+        self.marks += 1
+        yield
+        self.stage = before
+        self.marks += 1
+
+
+# "negatives", "decode" (forward and backward) and "loss" are the work of the task, not of the GNN (NeutronTP, Table 4).
 Phase = Literal["sample", "negatives", "load", "forward", "decode", "loss", "backward", "sync", "update", "wait"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-FORWARD_BACKWARD: tuple[Phase, ...] = ("forward", "decode", "loss", "backward")  # the task's part included
-# Host memory to the device tier, back, and adding up on the host what came back.
+FORWARD_BACKWARD: tuple[Phase, ...] = ("forward", "decode", "loss", "backward")  # includes the task's part
+# Copies from host memory to the device tier, copies back, and additions on the host of rows that came back.
 Crossing = Literal["h2d", "d2h", "host_add"]
 
 
 class Stretch(NamedTuple):
-    """What another thread did from `start` to `end` (clock), phases exclusive; `comm` = time inside collectives."""
+    """Activity of another thread from `start` to `end`: an exclusive phase, or `comm` (inside collective calls)."""
 
     what: Phase | Literal["comm"]
     start: float
@@ -33,11 +82,11 @@ class PhaseTimes:
     """One rank's times of one epoch, in seconds.
 
     Attributes:
-        epoch_s: wall time.
-        phases: exclusive time by phase, without those that the paradigm cannot tell from others (`Paradigm.untimed`);
-            they and `unaccounted_s` add up to `epoch_s`.
-        hidden: work done behind the phases by other threads, by phase, and the `comm` in it; never part of the sum.
-        crossings: between the memories, wherever in the phases it was (on a GPU: beside them); never part of the sum.
+        epoch_s: wall time of the epoch.
+        phases: exclusive time by phase. Their sum and `unaccounted_s` add up to `epoch_s`. Phases that the trainer
+            cannot separate from others are left out (`without`).
+        hidden: time by phase of other threads while the training loop did not wait, and `comm` in it; not in the sum.
+        crossings: time of copies between memories, in any phases (on a GPU: parallel to them); not in the sum.
     """
 
     epoch_s: float
@@ -47,39 +96,33 @@ class PhaseTimes:
 
     @property
     def unaccounted_s(self) -> float:
-        """Wall time outside every phase."""
+        """Wall time outside of all phases."""
         return self.epoch_s - sum(self.phases.values())
 
     def without(self, phases: Container[Phase]) -> PhaseTimes:
-        """Times of a paradigm that never entered `phases`."""
-        assert not any(self.phases[phase] for phase in self.phases if phase in phases), "it did"
+        """Times without `phases`, which must not have been entered."""
+        assert not any(self.phases[phase] for phase in self.phases if phase in phases), "a left-out phase has time"
         return replace(self, phases={phase: spent for phase, spent in self.phases.items() if phase not in phases})
 
     def joined(self, later: PhaseTimes) -> PhaseTimes:
-        """Times of two pieces of an epoch together."""
+        """The sum of the times of two pieces of an epoch."""
         return PhaseTimes(
-            self.epoch_s + later.epoch_s,
-            {phase: self.phases.get(phase, 0.0) + later.phases.get(phase, 0.0)
-             for phase in PHASES if phase in self.phases or phase in later.phases},
-            {what: self.hidden.get(what, 0.0) + later.hidden.get(what, 0.0)
-             for what in self.hidden.keys() | later.hidden.keys()},
-            {what: self.crossings.get(what, 0.0) + later.crossings.get(what, 0.0)
-             for what in self.crossings.keys() | later.crossings.keys()},
-        )
+            self.epoch_s + later.epoch_s, added(self.phases, later.phases), added(self.hidden, later.hidden),
+            added(self.crossings, later.crossings))
 
 
 class PhaseTimer:
-    """Times nested phases exclusively: entering an inner phase stops the clock of the outer one.
+    """Times nested phases exclusively: an inner phase stops the clock of the outer phase.
 
-    The thread that starts the epoch is the one that is timed. Another thread may enter phases inside `aside`, which
-    records what it did and when; `settle` then tells what the training loop waited for from what was hidden behind it.
+    The thread that starts the epoch is timed. Other threads may enter phases inside `aside`, which records the phases
+    and their times. `charge_wait` then separates the time that the training loop waited from the time that was hidden.
 
     Args:
-        synchronize: called at every boundary, so that asynchronous device work is charged to the phase that issued it.
-        clock: seconds, monotonic.
+        synchronize: called at each boundary, so that asynchronous device work is charged to the phase that issued it.
+        clock: monotonic clock in seconds.
 
     Attributes:
-        activity: what this rank is doing, for other threads.
+        activity: current activity of this rank, for other threads.
     """
 
     def __init__(
@@ -96,7 +139,7 @@ class PhaseTimer:
         self.start_epoch()
 
     def start_epoch(self) -> None:
-        """Forget everything and start the epoch's wall clock."""
+        """Reset all times, and start the epoch's wall clock."""
         self._totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
         self._hidden: dict[Phase | Literal["comm"], float] = {}
         self._crossings: dict[Crossing, float] = {}
@@ -113,12 +156,12 @@ class PhaseTimer:
         )
 
     def phase(self, name: Phase) -> _Span:
-        """Context manager: what runs inside, inner phases excepted, is charged to `name`."""
+        """Context manager: the time inside, without inner phases, is charged to `name`."""
         return _Span(self if threading.get_ident() == self._thread else self._record(), name)
 
     @contextmanager
     def aside(self) -> Iterator[list[Stretch]]:
-        """Record what the calling thread, not the training loop's, does inside; phases may be entered there only."""
+        """Record the phases of the calling thread, which is not the training loop's. It may enter phases only here."""
         record = _Record(self._clock, self._failed_aside)
         self._others.record = record
         try:
@@ -127,7 +170,7 @@ class PhaseTimer:
             del self._others.record
 
     def _record(self) -> _Record:
-        """What the calling thread, not the training loop's, has recorded so far."""
+        """The record of the calling thread, which is not the training loop's."""
         record: _Record | None = getattr(self._others, "record", None)
         assert record is not None, (
             f"thread {threading.current_thread().name} enters a phase outside of `aside`: exchanges, and backward "
@@ -135,17 +178,17 @@ class PhaseTimer:
         return record
 
     def note_collective(self, start: float, end: float) -> None:
-        """Tell `settle` when a collective ran, if another thread than the training loop's ran it."""
+        """Record when a collective call ran, if it ran on another thread than the training loop's."""
         if threading.get_ident() != self._thread:
             self._record().stretches.append(Stretch("comm", start, end))
 
     def note_crossing(self, what: Crossing, seconds: float) -> None:
-        """A stretch of the current phase that went into a crossing."""
+        """Add seconds of a copy between memories. They stay in the current phase as well."""
         self._crossings[what] = self._crossings.get(what, 0.0) + seconds
 
     @property
     def current(self) -> Phase | None:
-        """The innermost phase the training loop is in."""
+        """The innermost phase of the training loop, or None outside of phases."""
         return self._stack[-1] if self._stack else None
 
     def move(self, source: Phase, target: Phase, seconds: float) -> None:
@@ -154,10 +197,10 @@ class PhaseTimer:
         self._totals[target] += seconds
 
     def charge_wait(self, stretches: Sequence[Stretch], waiting: Phase, asked: float, got: float) -> None:
-        """Account for a result of another thread that the training loop waited for from `asked` to `got`.
+        """Account for a result of another thread. The training loop waited for it from `asked` to `got`.
 
-        What the thread did meanwhile was exposed: the wait, timed as `waiting`, is charged to those phases. All it did
-        before was hidden.
+        The thread's phases during the wait were exposed: the wait was timed as `waiting`, and is moved to them. The
+        thread's phases before the wait were hidden.
         """
         for what, start, end in stretches:
             exposed = max(0.0, min(end, got) - max(start, asked))
@@ -167,7 +210,7 @@ class PhaseTimer:
 
     @property
     def failed_in(self) -> Phase | None:
-        """The innermost phase that the last error left, in the thread that raised it first."""
+        """The innermost phase in which the last error was raised, in the thread that raised it first."""
         return None if self._failed is None else self._failed[0]
 
     def _fail(self, name: Phase, error: BaseException | None) -> None:
@@ -196,7 +239,7 @@ class PhaseTimer:
 
 
 class _Record:
-    """The exclusive phases of another thread, each stretch with its place in time."""
+    """Records the exclusive phases of another thread, with start and end."""
 
     def __init__(self, clock: Callable[[], float], failed: list[tuple[Phase, BaseException | None]]) -> None:
         self.stretches: list[Stretch] = []
@@ -206,7 +249,7 @@ class _Record:
         self._mark = 0.0
 
     def _fail(self, name: Phase, error: BaseException | None) -> None:
-        """For the training loop, which raises it again: the innermost phase comes first."""
+        """Note the failed phase for the training loop, which raises the error again. The innermost phase is first."""
         self._failed.append((name, error))
 
     def _enter(self, name: Phase) -> None:

@@ -1,4 +1,4 @@
-"""The epoch record: what every paradigm reports, reduced over ranks to one flat set of metrics."""
+"""The epoch record: measurements of all ranks, reduced to one flat set of metrics. All paradigms have the same form."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
-from gnnexp.measure.ledger import TAGS, Tag, Traffic
+from gnnexp.measure.ledger import TAGS, Tag, Traffic, added
 from gnnexp.measure.phases import FORWARD_BACKWARD, PHASES, Crossing, PhaseTimes
 
 _DERIVED = ("fb", "compute", "comm", "comm_exposed", "unaccounted", "epoch")
 _HIDDEN = tuple(f"hidden_{what}" for what in (*PHASES, "comm"))
-# All that `time/*` and `comm/*` may be; what a component counts or a task measures has names of its own.
+# All names that `time/*` and `comm/*` may have. Counters of components and metrics of tasks have other names.
 TIME_NAMES = frozenset(f"time/{name}_s{of}" for name in (*PHASES, *_DERIVED, *_HIDDEN, *get_args(Crossing))
                        for of in ("", "_min", "_mean"))
 TRAFFIC_NAMES = frozenset(f"comm/{figure}_{tag}" for figure in ("bytes", "rounds") for tag in TAGS)
@@ -23,13 +23,13 @@ class RankRecord:
     """One rank's share of an epoch's record.
 
     Attributes:
-        rank: which.
+        rank: number of the rank.
         times: exclusive phase times.
-        traffic: by purpose.
-        work: counters (`edges_sampled`, `edges_computed`, `features_loaded_host`, ...).
+        traffic: traffic by tag.
+        work: counters (`edges_sampled`, `edges_computed`, `features_loaded_host`, …).
         memory: bytes by kind.
-        losses: per step, this rank's `(loss sum, targets)`.
-        batches: counts of every batch by layer, `[steps][layers]`.
+        losses: `(loss sum, targets)` of this rank, one pair per step.
+        batches: counts of each batch by layer, `[steps][layers]`, by name.
     """
 
     rank: int
@@ -41,21 +41,17 @@ class RankRecord:
     batches: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values; per-step losses are left out (they are reduced in the epoch's line), and batches."""
+        """Plain JSON values, without losses and batches: the epoch's line has them for all ranks together."""
         record = asdict(self)
         del record["losses"], record["batches"]
         record["times"]["unaccounted_s"] = self.times.unaccounted_s
         return record
 
     def joined(self, later: RankRecord) -> RankRecord:
-        """This piece of an epoch and the one that came after it, in the same or in another process, as one record."""
-        names = self.work.keys() | later.work.keys()
+        """One record of this piece of an epoch and of the next piece, which may come from another process."""
         return RankRecord(
-            self.rank,
-            self.times.joined(later.times),
-            {tag: self.traffic.get(tag, Traffic()) + later.traffic.get(tag, Traffic())
-             for tag in self.traffic.keys() | later.traffic.keys()},
-            {name: self.work.get(name, 0) + later.work.get(name, 0) for name in names},
+            self.rank, self.times.joined(later.times), added(self.traffic, later.traffic),
+            added(self.work, later.work),
             {name: max(self.memory.get(name, 0), later.memory.get(name, 0))
              for name in self.memory.keys() | later.memory.keys()},
             [*self.losses, *later.losses],
@@ -65,16 +61,16 @@ class RankRecord:
 
 
 def record_of(state: Mapping[str, Any]) -> RankRecord:
-    """The record that `asdict` made `state` of."""
+    """The record from the result of `asdict`."""
     times, traffic = PhaseTimes(**state["times"]), {tag: Traffic(**found) for tag, found in state["traffic"].items()}
     losses = [(loss, count) for loss, count in state["losses"]]
     return RankRecord(**{**state, "times": times, "traffic": traffic, "losses": losses})
 
 
 def losses_of_others(pieces: Sequence[RankRecord], rank: int) -> RankRecord | None:
-    """What a piece that ran on another number of ranks tells `rank`: its steps' losses, summed, on rank 0.
+    """The record of a piece of an epoch that ran on another number of ranks. Rank 0 gets the summed loss of each step.
 
-    Its times, bytes and counts are those of another run of ranks: they cannot be added to this one's.
+    Times, bytes and counts are left out: those of another number of ranks cannot be added.
     """
     if not pieces[0].losses:
         return None
@@ -85,13 +81,13 @@ def losses_of_others(pieces: Sequence[RankRecord], rank: int) -> RankRecord | No
 
 
 def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`time/*`: the slowest rank, with `_min` and `_mean` beside it; of phases that were timed."""
+    """`time/*` of all timed phases: the maximum over ranks, and the minimum (`_min`) and mean (`_mean`)."""
     columns: dict[str, list[float]] = {
         f"{phase}_s": [rank.times.phases[phase] for rank in ranks] for phase in PHASES if phase in ranks[0].times.phases
     }
     columns["fb_s"] = [sum(r.times.phases[phase] for phase in FORWARD_BACKWARD) for r in ranks]
     columns["compute_s"] = [fb + r.times.phases["update"] for fb, r in zip(columns["fb_s"], ranks, strict=True)]
-    columns["comm_s"] = [_seconds_in_collectives(rank) for rank in ranks]
+    columns["comm_s"] = [sum(traffic.seconds for traffic in rank.traffic.values()) for rank in ranks]
     hidden_comm = [rank.times.hidden.get("comm", 0.0) for rank in ranks]
     columns["comm_exposed_s"] = [s - h for s, h in zip(columns["comm_s"], hidden_comm, strict=True)]
     columns["unaccounted_s"] = [rank.times.unaccounted_s for rank in ranks]
@@ -108,14 +104,10 @@ def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
     return metrics
 
 
-def _seconds_in_collectives(rank: RankRecord) -> float:
-    return sum(traffic.seconds for traffic in rank.traffic.values())
-
-
 def reduce_traffic(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`comm/bytes_<tag>` summed over ranks, `comm/rounds_<tag>` (the same on every rank, or it is our bug).
+    """`comm/bytes_<tag>`: sum over ranks. `comm/rounds_<tag>`: must be the same on all ranks.
 
-    `imbalance/bytes_<tag>`: max over mean of what the ranks sent.
+    `imbalance/bytes_<tag>`: maximum over mean of the bytes that ranks sent.
     """
     metrics: dict[str, float] = {}
     for tag in sorted({tag for rank in ranks for tag in rank.traffic}):
@@ -130,7 +122,7 @@ def reduce_traffic(ranks: Sequence[RankRecord]) -> dict[str, float]:
 
 
 def reduce_work(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`work/*` (and counters with a room of their own, as `tier/h2d_bytes`) summed; `imbalance/*` = max over mean."""
+    """`work/*`, and counters with their own prefix (`tier/h2d_bytes`), summed; `imbalance/*`: maximum over mean."""
     metrics: dict[str, float] = {}
     for name in sorted({name for rank in ranks for name in rank.work}):
         values = [rank.work.get(name, 0) for rank in ranks]
@@ -141,7 +133,7 @@ def reduce_work(ranks: Sequence[RankRecord]) -> dict[str, float]:
 
 
 def layer_counts(ranks: Sequence[RankRecord]) -> dict[str, list[list[list[int]]]]:
-    """Counts of every batch as `[steps][layers][ranks]`, by name."""
+    """Counts of each batch as `[steps][layers][ranks]`, by name."""
     names = sorted({name for rank in ranks for name in rank.batches})
     return {
         name: [
@@ -155,7 +147,7 @@ def layer_counts(ranks: Sequence[RankRecord]) -> dict[str, list[list[list[int]]]
 def reduce_batches(ranks: Sequence[RankRecord]) -> dict[str, float]:
     """`work/{edges,vertices,cross_edges}_layer<l>`, and the imbalance of a batch's edges per layer.
 
-    `imbalance/edges_layer<l>`: max over mean of the ranks' edges in a batch, the mean over batches (GSplit, Figure 5).
+    `imbalance/edges_layer<l>`: maximum over mean of the ranks' edges in a batch, mean over batches (GSplit, Figure 5).
     """
     metrics: dict[str, float] = {}
     for name, steps in layer_counts(ranks).items():
@@ -169,20 +161,20 @@ def reduce_batches(ranks: Sequence[RankRecord]) -> dict[str, float]:
 
 
 def reduce_memory(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`memory/*`: the rank that needs most."""
+    """`memory/*`: maximum over ranks."""
     names = sorted({name for rank in ranks for name in rank.memory})
     return {f"memory/{name}": max(rank.memory.get(name, 0) for rank in ranks) for name in names}
 
 
 def step_losses(ranks: Sequence[RankRecord]) -> list[float]:
-    """Mean loss over the global batch of every step: global sum over global count."""
+    """Mean loss of each step over its global batch: global sum divided by global count."""
     steps = zip(*(rank.losses for rank in ranks), strict=True)
     return [sum(loss for loss, _ in step) / max(1, sum(count for _, count in step)) for step in steps]
 
 
 def reduce_epoch(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """All metrics of an epoch but accuracy."""
-    total = math.fsum(loss for rank in ranks for loss, _ in rank.losses)  # the same in any order
+    """All metrics of an epoch, without those of an evaluation."""
+    total = math.fsum(loss for rank in ranks for loss, _ in rank.losses)  # exact: independent of the order
     count = sum(count for rank in ranks for _, count in rank.losses)
     return {
         "loss/train": total / max(1, count),

@@ -1,16 +1,15 @@
 """The decoupled twin of a model (NeutronTP, section 4.1): all dense updates first, then all propagations.
 
-    L x  h = finish(dense(project(h), project_self(h)))        row by row, no edges
-    L x  x = propagate(sum of w * x over in-edges, x)    linear in x, on any slice of its columns
+First, L times: h = finish(dense(project(h), project_self(h))). This works row by row, without edges.
 
-w is that of the last layer: static, or attention computed once from the keys of the last dense update (averaged over
-heads, with its dropout). Another model than the coupled one: for GCN it is Â^L MLP(X). docs/decoupled.md has the twins
-of all models, and which parameters take no gradient.
+Then, L times: x = propagate(sum of w * x over in-edges, x). This is linear in x, on any slice of its columns.
+
+The weights w are those of the last layer. They are static, or attention: computed once from the keys of the last dense
+update, averaged over heads, with dropout. The twin differs from the coupled model: for GCN it is Â^L MLP(X).
+docs/decoupled.md lists the twins of all models, and the parameters that take no gradient.
 """
 
 from __future__ import annotations
-
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -28,23 +27,23 @@ Keys = tuple[Tensor, Tensor]
 
 
 def dense_update(model: Model, index: int, ids: Tensor, h: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
-    """One layer without its edges.
+    """Run one layer without its edges.
 
     Args:
-        model: set up; its layers on the contract.
-        index: of the layer.
+        model: a model that is set up and has contract layers only.
+        index: number of the layer, from 0.
         ids: `[n]` original ids of the rows.
-        h: `[n, Din]`.
-        key: of dropout, None for inference.
+        h: `[n, Din]` input rows.
+        key: key of the dropout masks, None for inference.
 
     Returns:
-        `([n, out], keys)`; keys only of the last layer of a model with edge scores.
+        `([n, out], keys)`; keys are None unless this is the last layer of a model with edge scores.
     """
     layer = contract_layer(model, index)
     dropped = model.drop_input(index, ids, h, key)
     neighbour = layer.project(dropped)
     own = None if layer.self_is_neighbour else layer.project_self(dropped)
-    out = model.finish_layer(index, layer.preactivation(layer.dense(neighbour, own)), layer.residual_part(h))
+    out = model.finish_layer(index, ids, layer.preactivation(layer.dense(neighbour, own)), layer.residual_part(h))
     last = index == model.num_layers - 1
     if not last or layer.kind != "projected":
         return out, None
@@ -55,10 +54,10 @@ def propagation_weight(model: Model, block: Block, keys: Keys | None, key: Batch
     """`[E, 1]` weights of all propagations, None for ones.
 
     Args:
-        model: set up.
+        model: a model that is set up.
         block: the edges.
-        keys: `([S, K], [D, K])`, or None.
-        key: of attention dropout.
+        keys: `([S, K], [D, K])` keys of sources and destinations, or None for a model without edge scores.
+        key: key of attention dropout.
     """
     layer = contract_layer(model, model.num_layers - 1)
     drop: Drop | None = model.drop(Purpose.ATTENTION_DROPOUT, model.num_layers - 1, layer.weight_dropout, key)
@@ -67,22 +66,21 @@ def propagation_weight(model: Model, block: Block, keys: Keys | None, key: Batch
 
 
 def propagate(layer: Layer, block: Block, x: Tensor, weight: Tensor | None) -> Tensor:
-    """`[D, d]` of `[S, d]`: one propagation of any columns; autograd gives its transpose."""
-    assert layer.backend is not None
+    """One propagation of any columns, from rows `[S, d]` to rows `[D, d]`; autograd gives its transpose."""
     whole, own = whole_and_own(block, x)
     if weight is None:
         summed = layer.aggregate(block, whole, None)
     else:
         summed = layer.backend.aggregate(block, whole, weight, None)
-    return layer.propagate(Destinations(block.dst_ids, block.degree), summed, own if has_own_part(layer) else None)
+    return layer.propagate(Destinations.of(block), summed, own if has_own_part(layer) else None)
 
 
 def propagate_back(layer: Layer, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
-    """`[S, d]` of `[D, d]`: the transpose of `propagate` without parameters, which needs none of its rows."""
+    """The transpose of `propagate` without parameters, from `[D, d]` to `[S, d]`. It does not need the forward rows."""
     zeros = torch.zeros_like(gradient)
     with torch.enable_grad():
         summed, own = zeros.detach().requires_grad_(), zeros.detach().requires_grad_() if has_own_part(layer) else None
-        out = layer.propagate(Destinations(block.dst_ids, block.degree), summed, own)
+        out = layer.propagate(Destinations.of(block), summed, own)
     parts = torch.autograd.grad(out, (summed,) if own is None else (summed, own), gradient)
     back = layer.aggregate_back(block, parts[0], weight)
     if own is not None:
@@ -92,7 +90,7 @@ def propagate_back(layer: Layer, block: Block, gradient: Tensor, weight: Tensor 
 
 
 def has_parameters(layer: Layer, block: Block) -> bool:
-    """Whether `Layer.propagate` uses any."""
+    """Whether `Layer.propagate` uses parameters of the layer."""
     first = Destinations(block.dst_ids[:1], block.degree[:1])
     row = torch.zeros(first.ids.numel(), 1, dtype=next(layer.parameters()).dtype, device=block.sources.device)
     with torch.enable_grad():
@@ -101,19 +99,19 @@ def has_parameters(layer: Layer, block: Block) -> bool:
 
 
 def has_own_part(layer: Layer) -> bool:
-    """Whether a destination's own row takes part beside its neighbours'."""
+    """Whether `Layer.propagate` uses the destination's own row, and not only rows of its neighbours."""
     return layer.self_is_neighbour or type(layer).project_self is not Layer.project_self
 
 
 def contract_layer(model: Model, index: int) -> Layer:
-    """The layer, which decoupling and tensor parallelism need to be on the contract (checked before)."""
+    """Layer `index` as a contract layer. Checks refuse other layers for decoupling and tensor parallelism."""
     layer = model.layers[index]
     assert isinstance(layer, Layer)
     return layer
 
 
 class _Step(nn.Module):
-    """What inference asks of a layer: its width."""
+    """A layer for inference, which reads its width only."""
 
     def __init__(self, out_dim: int) -> None:
         super().__init__()
@@ -121,10 +119,10 @@ class _Step(nn.Module):
 
 
 class Decoupled(Model):
-    """The serial twin as a model of 2L layers: L dense ones and L propagations; keys travel as columns beside x.
+    """The serial twin as a model of 2L layers: L dense ones and L propagations. Keys are extra columns of x.
 
     Args:
-        base: set up; shares its parameters.
+        base: the coupled model, set up. The twin shares its parameters.
     """
 
     def __init__(self, base: Model) -> None:
@@ -133,22 +131,21 @@ class Decoupled(Model):
         self.base, self.backend, self.in_dim = base, base.backend, base.in_dim
         last = contract_layer(base, base.num_layers - 1)
         self.classes, self.num_keys = last.out_dim, last.num_weights if last.kind == "projected" else 0
-        widths = [int(cast(int, getattr(layer, "out_dim", 0))) for layer in base.layers]
         rows = self.classes + 2 * self.num_keys
-        for width in [*widths[:-1], *[rows] * base.num_layers, self.classes]:
+        for width in [*base.widths[1:-1], *[rows] * base.num_layers, self.classes]:
             self.layers.append(_Step(width))
 
     @property
     def needs(self) -> BlockNeeds:
-        """Those of the base."""
+        """What blocks must carry for the coupled model."""
         return self.base.needs
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer | BlockLayer:
-        """Those of the base."""
+        """The layer of the coupled model."""
         return self.base.make_layer(index, in_dim, out_dim)
 
     def row_local(self, index: int) -> bool:
-        """Dense updates read no neighbour."""
+        """Whether layer `index` is a dense update: it reads no neighbours."""
         return index < self.base.num_layers
 
     def run_layer(
@@ -156,7 +153,7 @@ class Decoupled(Model):
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """A dense update of the destinations, or a propagation."""
-        assert exchange is None and preactivate is None, "the twin is serial, and at once"
+        assert exchange is None and preactivate is None, "the twin runs on one rank and in one piece"
         if self.row_local(index):
             out, keys = dense_update(self.base, index, block.dst_ids, destination_rows(block, h), key)
             return out if keys is None else torch.cat((out, *keys), 1)

@@ -1,9 +1,11 @@
 """GAT (Veličković et al., ICLR 2018): multi-head attention over in-edges, LeakyReLU scores of source and destination.
 
-Keys a·(W h) are 2K columns per vertex, linear in h: they can be sliced, summed and exchanged without the C columns.
+Keys a·(W h) are 2K columns per vertex, linear in h. So keys can be sliced, summed and exchanged alone.
 """
 
 from __future__ import annotations
+
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +15,7 @@ from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.models.layer import Activation, Destinations, Layer
+from gnnexp.models.layer import Activation, Destinations, EndOfLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.ops.backend import Drop
 
@@ -26,27 +28,20 @@ class GATLayer(Layer):
 
     def __init__(
         self, in_dim: int, head_dim: int, heads: int, *, concat: bool, slope: float, weight_dropout: float,
-        activation: Activation, residual: bool, norm: bool, bias: bool = True,
+        **end: Unpack[EndOfLayer],
     ) -> None:
         width = head_dim * heads
-        super().__init__(
-            in_dim, width, width if concat else head_dim, num_weights=heads, activation=activation, residual=residual,
-            norm=norm, bias=bias,
-        )
+        super().__init__(in_dim, width, width if concat else head_dim, num_weights=heads, **end)
         self.head_dim, self.concat, self.slope, self.weight_dropout = head_dim, concat, slope, weight_dropout
         self.weight = nn.Parameter(torch.empty(width, in_dim))
         self.src_attention = nn.Parameter(torch.empty(heads, head_dim))
         self.dst_attention = nn.Parameter(torch.empty(heads, head_dim))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot, per head's attention vector as in the authors' code."""
+        """Draw all weights with Glorot's rule, attention vectors as matrices `[K, F]`, as in the authors' code."""
         super().reset(generator)
         for weight in (self.weight, self.src_attention, self.dst_attention):
             nn.init.xavier_uniform_(weight, generator=generator)
-
-    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
-        """`h W`, heads side by side."""
-        return self.linear(h, self.weight, dims)
 
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
         """`[D, K, d]` sums to `[D, K * F]`, each head by its own rows of W."""
@@ -56,7 +51,7 @@ class GATLayer(Layer):
         return torch.einsum("nkd,kfd->nkf", sums, per_head).flatten(1)
 
     def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor]:
-        """`h (W^T a)`: 2K columns without the projection."""
+        """`h (W^T a)`: the 2K key columns, computed without the projection."""
         per_head = self.weight.view(self.num_weights, self.head_dim, self.weight.shape[1])
         attention = torch.stack((self.src_attention, self.dst_attention))
         both = torch.einsum("skf,kfd->skd", attention, per_head).flatten(0, 1)
@@ -64,7 +59,7 @@ class GATLayer(Layer):
         return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
     def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """`a·x` per head, as a product with the block-diagonal `[C, 2K]` of both vectors: x is read once."""
+        """`a·x` per head, as one product with the block-diagonal matrix `[C, 2K]` of both vectors: x is read once."""
         both = [torch.diag_embed(attention.T).transpose(0, 1).flatten(0, 1)
                 for attention in (self.src_attention, self.dst_attention)]
         keys = x @ torch.cat(both, 1)
@@ -72,41 +67,39 @@ class GATLayer(Layer):
 
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """LeakyReLU of the sum of both keys."""
-        assert self.backend is not None
         return F.leaky_relu(self.backend.edge_score(block, src_key, dst_key), self.slope)
 
     def edge_weight(
         self, block: Block, score: Tensor | None, peak: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """exp(score - peak) and its sum per destination."""
-        assert self.backend is not None and score is not None and peak is not None
+        """`exp(score - peak)` of every edge, and the sum for every destination."""
+        assert score is not None and peak is not None
         weight = self.backend.edge_exp(block, score, peak)
         return weight, self.backend.edge_sum(block, weight)
 
     def attend(
         self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
     ) -> Tensor:
-        """Score, weight, aggregate and division in one kernel."""
-        assert self.backend is not None and not isinstance(rows, SparseRows)
+        """Score, weight, aggregate and divide in one kernel."""
+        assert not isinstance(rows, SparseRows)
         if projected:
             return self.backend.attention(block, rows, *keys, self.slope, drop)
         return self.project_aggregated(self.backend.attention_aggregate_first(block, rows, *keys, self.slope, drop))
 
     def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
         """`[E, K]` normalised weights."""
-        assert self.backend is not None
         return self.backend.attention_weight(block, *keys, self.slope, drop)
 
     def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
-        """Heads of an output layer averaged, as `mix` does."""
+        """The heads side by side; an output layer averages its heads, as in `mix`."""
         return self._averaged(projected)
 
     def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
-        """Attention is normalised, and its own row is a neighbour if it is one at all."""
+        """The sums: attention weights are normalised, and a self loop already adds the destination's own row."""
         return aggregated
 
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
-        """Divide by the mass (where a fused kernel has not), average the heads of an output layer."""
+        """Divide by the mass unless a fused kernel did, and average the heads of an output layer."""
         if dst.mass is not None:
             aggregated = aggregated / dst.mass.clamp(min=torch.finfo(aggregated.dtype).tiny)[:, self.column]
         return self._averaged(aggregated)
@@ -122,12 +115,12 @@ class GAT(Model):
 
     Args:
         hidden: columns of the hidden layers, over all heads.
-        heads: attention heads of the hidden layers.
-        out_heads: heads of the last layer, averaged.
-        attention_dropout: on attention weights, by edge identity.
-        slope: of LeakyReLU.
-        self_loops: every destination also attends to itself.
-        activation: of the hidden layers.
+        heads: number of attention heads of the hidden layers.
+        out_heads: number of heads of the last layer, which averages them.
+        attention_dropout: probability on attention weights; the mask depends on the edge's identity.
+        slope: negative slope of LeakyReLU.
+        self_loops: whether every destination also attends to itself.
+        activation: activation of the hidden layers.
         layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCN`.
     """
 
@@ -137,16 +130,13 @@ class GAT(Model):
         activation: Activation = "elu", residual: bool = False, norm: bool = False, bias: bool = True,
         kernel: str = "auto",
     ) -> None:
-        super().__init__(
-            hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            bias=bias, kernel=kernel,
-        )
+        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
         self.hidden_activation = activation
         self.heads, self.out_heads, self.slope = heads, out_heads, slope
         self.attention_dropout, self.self_loops = attention_dropout, self_loops
 
     def problems(self) -> list[Problem]:
-        """Also: heads must divide the hidden columns."""
+        """Invalid arguments; the number of heads must divide the hidden columns."""
         wrong = super().problems()
         for name, value in (("heads", self.heads), ("out_heads", self.out_heads)):
             if value < 1:
@@ -162,16 +152,16 @@ class GAT(Model):
 
     @property
     def needs(self) -> BlockNeeds:
-        """Self loops as edges, and the identity of edges where attention is dropped."""
+        """Self loops as edges; the identity of edges if attention has dropout."""
         return BlockNeeds(self_loops=self.self_loops, edge_identity=self.attention_dropout > 0)
 
     @property
     def values_per_edge(self) -> int:
-        """Scores, weights and their gradients."""
+        """Scores, weights and their gradients, for every head."""
         return 3 * self.heads
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
-        """The `index`-th layer; the last one averages its heads."""
+        """The `index`-th layer. The last layer averages its heads."""
         last = index == self.num_layers - 1
         heads = self.out_heads if last else self.heads
         return GATLayer(

@@ -1,63 +1,63 @@
 """GCN (Kipf & Welling, ICLR 2017): out = Â X W with Â = D^-1/2 (A + I) D^-1/2.
 
-The self loop is not an edge: it is added in `mix` from the destination's own projection, so sampling never drops it.
-On sampled hops the neighbours' sum is scaled by (degree / sampled), which keeps it an unbiased estimate of ÂX;
-with all neighbours the factor is one. `degrees=block` is DGL's `norm="both"` on sampled blocks, a labelled option.
+On a graph with edge weights it equals PyG's `GCNConv(edge_weight)`: A has the weights, and both degrees are sums of
+the weights of in-edges. A vertex without a self loop gets one of weight 1.
+
+An added self loop is not an edge: `mix` adds it from the destination's own projection, so sampling never drops it.
+On sampled hops the sum over neighbours is scaled by (degree / sampled). So it is an unbiased estimate of ÂX. With all
+neighbours the factor is one. `degrees=block` is DGL's `norm="both"` on sampled blocks, a labelled option.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Hashable
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
+from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
-from gnnexp.graph.sparse import Rows
-from gnnexp.models.layer import Activation, Destinations, Layer
+from gnnexp.models.layer import Destinations, EndOfLayer, Layer
 from gnnexp.models.model import Model
 
 
 class GCNLayer(Layer):
-    """One graph convolution; `weight` `[C, Din]`."""
+    """One graph convolution with a parameter `weight` `[C, Din]`."""
 
     kind = "static"
+    takes_weights = True
     mixes_rows = True
 
     def __init__(
         self, in_dim: int, out_dim: int, *, self_loops: bool, degrees: Literal["graph", "block"],
-        activation: Activation, residual: bool, norm: bool, bias: bool = True,
+        **end: Unpack[EndOfLayer],
     ) -> None:
-        super().__init__(in_dim, out_dim, out_dim, activation=activation, residual=residual, norm=norm, bias=bias)
+        super().__init__(in_dim, out_dim, out_dim, **end)
         self.self_is_neighbour = self_loops
         self.extra = int(self_loops)
         self.degrees_of = degrees
         self.weight = nn.Parameter(torch.empty(out_dim, in_dim))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot, as the paper."""
+        """Draw the weight with Glorot's rule, as in the paper."""
         super().reset(generator)
         nn.init.xavier_uniform_(self.weight, generator=generator)
 
-    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
-        """`h W`."""
-        return self.linear(h, self.weight, dims)
-
-    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
-        """`h W`, after the sum."""
-        return self.linear(aggregated, self.weight, dims)
+    @property
+    def weights_key(self) -> Hashable:
+        """The same key for all layers of a model: they weigh edges in the same way."""
+        return "gcn", self.extra, self.degrees_of, self.weight.dtype
 
     def source_weight(self, block: Block) -> Tensor:
-        """The source's half of the symmetric normalisation, d_out(u)^-1/2; kept with the block, for all layers."""
-        key = "source weight", self.extra, self.degrees_of, self.weight.dtype
-        found, _ = block.static_weights.get(key, (None, None))
-        if found is None:
-            found = self._source_weight(block)
-            block.static_weights[key] = found, None
-        return found
+        """The source's half of the symmetric normalisation, d_out(u)^-1/2. Computed once for all layers."""
+        return self.backend.constant(block, ("source weight", self.weights_key), self._source_weight)
 
     def _source_weight(self, block: Block) -> Tensor:
-        assert self.facts is not None
+        if self.facts.in_weight is not None:
+            return self._root(block.src_ids.long())
         if self.degrees_of == "block":
             scale = torch.bincount(block.sources, minlength=block.num_src)
             scale[: block.num_dst] += self.extra
@@ -66,9 +66,21 @@ class GCNLayer(Layer):
             scale = (self.facts.out_degree[block.src_ids.long()] + self.extra).clamp(min=1)
         return scale.to(self.weight.dtype).rsqrt()
 
+    def _root(self, ids: Tensor) -> Tensor:
+        """`[n]` (sum of the weights of in-edges and of the added loop)^-1/2; 0 where the sum is 0."""
+        assert self.facts.in_weight is not None
+        root = (self.facts.in_weight[ids] + self._loop(ids)).rsqrt()
+        return root.masked_fill(root.isinf(), 0).to(self.weight.dtype)
+
+    def _loop(self, ids: Tensor) -> Tensor:
+        """`[n]` weights of the added self loops, 0 for vertices with a self loop in the graph."""
+        assert self.facts.has_own_loop is not None
+        return self.extra * ~self.facts.has_own_loop[ids]
+
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
-        """The destination's half, d_in(v)^-1/2, and the self loop with both halves."""
-        assert self.facts is not None
+        """Scale sums by the destination's half, d_in(v)^-1/2, and add the self loop, scaled by both halves."""
+        if self.facts.in_weight is not None:
+            return self._mix_weighted(dst, aggregated, self_)
         if self.degrees_of == "block":
             incoming = outgoing = dst.degree + self.extra
             scale = torch.ones((), dtype=aggregated.dtype, device=aggregated.device)
@@ -84,20 +96,27 @@ class GCNLayer(Layer):
         return mixed + self_ * (root * outgoing.clamp(min=1).to(aggregated.dtype).rsqrt().unsqueeze(1))
 
 
+    def _mix_weighted(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
+        ids = dst.ids.long()
+        root, drawn = self._root(ids), dst.degree.clamp(min=1).to(aggregated.dtype)
+        mixed = aggregated * (root * (self.facts.in_degree[ids].to(aggregated.dtype) / drawn)).unsqueeze(1)
+        return mixed if self_ is None else mixed + self_ * (root * root * self._loop(ids)).unsqueeze(1)
+
+
 class GCN(Model):
     """A stack of graph convolutions.
 
     Args:
-        hidden: columns of the hidden layers.
+        hidden: number of columns of the hidden layers.
         layers: number of layers.
-        dropout: on the inputs of all layers but the first.
-        input_dropout: on the features.
-        self_loops: A + I instead of A.
-        degrees: normalise by degrees of the full graph, or of the block (biased under sampling).
-        residual: add the undropped input to each hidden layer's output.
-        norm: LayerNorm before each hidden activation.
-        bias: whether layers have one; the authors' code has none, DGL's GraphConv has.
-        kernel: `auto`, `numba`, `torch` or `dgl`.
+        dropout: probability on the inputs of all layers but the first.
+        input_dropout: probability on the features.
+        self_loops: whether to use A + I instead of A.
+        degrees: whether to normalise by degrees of the full graph (`graph`) or of the block (biased under sampling).
+        residual: whether to add the undropped input to each hidden layer's output.
+        norm: whether to apply LayerNorm before each hidden activation.
+        bias: whether layers have a bias. The authors' code has none, DGL's GraphConv has one.
+        kernel: kernels for sparse operations: `auto`, `numba`, `torch` or `dgl`.
     """
 
     def __init__(
@@ -105,11 +124,20 @@ class GCN(Model):
         self_loops: bool = True, degrees: Literal["graph", "block"] = "graph", residual: bool = False,
         norm: bool = False, bias: bool = True, kernel: str = "auto",
     ) -> None:
-        super().__init__(
-            hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            bias=bias, kernel=kernel,
-        )
+        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
         self.self_loops, self.degrees_of = self_loops, degrees
+
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+        """Problems of weighted graphs: sums of weights without a square root, and degrees of blocks."""
+        problems = super().check_data(experiment, facts)
+        if facts.least_weight is not None and facts.least_weight < 0:
+            problems.append(Problem("dataset", facts.name, "the in-edge weights of some vertex have a sum below 0 "
+                                    f"({facts.least_weight:g}), of which gcn takes the square root",
+                                    "set dataset.weights=false, or choose model=sage or gin"))
+        if facts.weighted and self.degrees_of == "block":
+            problems.append(Problem("model.degrees", "block", "weighted degrees are those of the graph",
+                                    "set model.degrees=graph, or dataset.weights=false"))
+        return problems
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
         """The `index`-th convolution."""

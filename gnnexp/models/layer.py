@@ -1,10 +1,10 @@
-"""The layer contract: a layer's maths, written once, cut into phases between which paradigms move data.
+"""The layer contract: a layer's maths, written once, in stages. Paradigms move data between the stages.
 
-    project -> score -> weight -> aggregate -> mix -> finish
+The stages: project -> score -> weight -> aggregate -> mix -> finish
 
-*project* and *aggregate* are linear, on any slice of dimensions, so they commute wherever weights allow and their
-partial sums may be added across ranks; *mix* divides by the mass and never sees the raw input. docs/rooms.md
-("Layers") says why each phase is needed and which paradigm uses it.
+*project* and *aggregate* are linear, on any slice of dimensions. So they commute wherever weights allow, and their
+partial sums may be added across ranks. *mix* divides by the mass and never sees the raw input. docs/rooms.md
+("Layers") says why each stage is needed and which paradigm uses it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, NotRequired, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -29,40 +29,53 @@ Activation = Literal["relu", "elu", "none"]
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """What layers know of the full graph: the same on every rank, whatever it holds.
+    """What layers know of the full graph. It is the same on every rank, even if a rank holds only a part.
 
     Attributes:
-        in_degree, out_degree: `[V]` int64.
-        num_relations: R, 0 for a graph without edge types.
+        in_degree, out_degree: `[V]` int64, number of in-edges and of out-edges.
+        num_relations: R, number of edge types; 0 for a graph without edge types.
+        in_weight: `[V]` float64, sums of the weights of in-edges; None for a graph without weights.
+        has_own_loop: `[V]` bool, whether an edge leads from the vertex to itself; None for a graph without weights.
     """
 
     in_degree: Tensor
     out_degree: Tensor
     num_relations: int
+    in_weight: Tensor | None = None
+    has_own_loop: Tensor | None = None
 
     @staticmethod
     def of(graph: Graph) -> Degrees:
-        """Those of the full graph."""
-        return Degrees(graph.in_degree, graph.out_degree, graph.num_relations)
+        """The degrees of a full graph."""
+        loops = None if graph.in_weight is None else graph.has_own_loop
+        return Degrees(graph.in_degree, graph.out_degree, graph.num_relations, graph.in_weight, loops)
 
     def to(self, device: torch.device) -> Degrees:
-        """On a device."""
-        return Degrees(self.in_degree.to(device), self.out_degree.to(device), self.num_relations)
+        """A copy on a device."""
+        weighted = (None if values is None else values.to(device) for values in (self.in_weight, self.has_own_loop))
+        return Degrees(self.in_degree.to(device), self.out_degree.to(device), self.num_relations, *weighted)
 
 
 @dataclass(frozen=True, eq=False)
 class Destinations:
-    """What `mix` may know of the destinations.
+    """What `mix` may know about destinations.
 
     Attributes:
         ids: `[D]` original ids.
-        degree: `[D]` complete number of edges in the hop.
-        mass: `[D, K]` denominators summed over all edges, or None: the layer has no mass, or sums are divided already.
+        degree: `[D]` number of all in-edges in the hop.
+        mass: `[D, K]` denominators summed over all edges, or None if the layer has no mass or sums are divided already.
+        weight: `[D]` float64, sum of the weights of all in-edges in the hop (`Block.total_weight`), or None.
     """
 
     ids: Tensor
     degree: Tensor
     mass: Tensor | None = None
+    weight: Tensor | None = None
+
+    @staticmethod
+    def of(block: Block, mass: Tensor | None = None) -> Destinations:
+        """The destinations of a block."""
+        return Destinations(block.dst_ids, block.degree, mass, block.total_weight)
 
 
 class ColumnCuts(NamedTuple):
@@ -70,40 +83,62 @@ class ColumnCuts(NamedTuple):
 
     Attributes:
         rows: ascending columns of projected rows, from 0 to all.
-        sums: as many of their sums.
+        sums: ascending columns of the sums, as many as `rows`.
     """
 
     rows: Sequence[int]
     sums: Sequence[int]
 
 
+class EndOfLayer(TypedDict):
+    """What a layer does after its sums.
+
+    Attributes:
+        activation: what *finish* ends with.
+        residual: whether *finish* adds the undropped input.
+        norm: whether LayerNorm comes before the activation.
+        bias: whether the layer has one.
+    """
+
+    activation: Activation
+    residual: bool
+    norm: bool
+    bias: NotRequired[bool]
+
+
 class Layer(nn.Module, ABC):
     """One message-passing layer on the contract.
 
     Attributes:
-        kind: edge weights are `static` (parameter-free), `learned` (from parameters and the graph alone: weighed anew
-            in every pass) or `projected` (computed from keys).
-        projects_edges: the projection differs from edge to edge: it is part of the aggregation (`aggregate_projected`,
-            `sum_projected`), and "projected" rows are the rows themselves.
+        kind: edge weights are `static` (parameter-free), `learned` (from parameters and the graph alone, so computed
+            again in every pass) or `projected` (computed from keys).
+        takes_weights: whether the layer has a formula for a graph's edge weights: messages are multiplied with them
+            (`local.edge_weights`); `Degrees.in_weight` and `Destinations.weight` are sums of them. Other layers refuse
+            graphs with edge weights.
+        projects_edges: whether the projection differs from edge to edge. Then it is part of the aggregation
+            (`aggregate_projected`, `sum_projected`), and "projected" rows are the input rows.
         in_dim: Din, dimensions of the input rows.
         width: C, columns of a projected neighbour row (what is summed when projecting first).
-        sum_width: columns of the sums of projected rows: as many, unless edges are projected.
+        sum_width: columns of the sums of projected rows; C unless edges are projected.
         out_dim: columns of the output.
-        num_weights: K, weights of an edge (heads, bases).
-        edge_columns: of what an aggregation and its backward hold per edge at most, weights apart.
-        self_is_neighbour: the self part is the destination's own neighbour projection (GCN, GIN).
-        mixes_rows: whether `mix` does no more than scale rows and add them, with a self part that is the neighbours'
-            projection: then it may come before the projection, once for both.
-        activation: what `finish` ends with.
-        residual: whether `finish` adds the undropped input.
+        num_weights: K, number of weights of an edge (heads, bases).
+        edge_columns: most columns that an aggregation and its backward pass hold for every edge, besides weights.
+        self_is_neighbour: whether the self part is the destination's own neighbour projection (GCN, GIN).
+        mixes_rows: whether `mix` only scales and adds rows, and its self part is the neighbour projection. Then `mix`
+            may come before the projection, which runs once for both parts.
+        activation: what *finish* ends with.
+        residual: whether *finish* adds the undropped input.
         weight_dropout: probability with which weights (never masses) are dropped in training.
         attends: whether there is a fused kernel for score, weight and aggregate (`attend`, `attention`).
         sums_are_short: whether `mixed_and_biased` takes fewer passes than `mix` and the bias.
-        input_weights: names of the parameters `[.., Din]` that act on input dimensions: push-pull keeps some of their
-            columns (`keep_columns`). One that is left out stays whole on every rank, which is right too, but larger.
+        input_weights: names of the parameters `[.., Din]` that act on input dimensions. Push-pull keeps some of their
+            columns (`keep_columns`). A parameter that is not named stays whole on every rank: correct, but larger.
+        weight: parameter of the projection, unless a subclass overrides `project`.
+        backend, facts: kernels, and degrees of the full graph; `attach` sets both.
     """
 
     kind: Literal["static", "learned", "projected"]
+    takes_weights = False
     projects_edges = False
     edge_columns = 0
     self_is_neighbour = False
@@ -112,6 +147,9 @@ class Layer(nn.Module, ABC):
     sums_are_short = False
     weight_dropout = 0.0
     input_weights: tuple[str, ...] = ("weight", "residual_weight")
+    weight: nn.Parameter
+    backend: Backend
+    facts: Degrees
 
     def __init__(
         self, in_dim: int, width: int, out_dim: int, *, num_weights: int = 1, activation: Activation, residual: bool,
@@ -125,45 +163,46 @@ class Layer(nn.Module, ABC):
         self.norm = nn.LayerNorm(out_dim) if norm else None
         self.residual_weight = nn.Parameter(torch.empty(out_dim, in_dim)) if residual and in_dim != out_dim else None
         self.held: slice | None = None
-        self.backend: Backend | None = None
-        self.facts: Degrees | None = None
         self.register_buffer("column", torch.arange(width) // max(1, width // num_weights), persistent=False)
         self.column: Tensor
 
     # --- project -------------------------------------------------------------------------------------------------
-    @abstractmethod
     def project(self, h: Rows, dims: slice | None = None) -> Tensor:
-        """`[N, C]`: bias-free projection of rows `h` `[N, len(dims)]`, which hold the input dimensions `dims`."""
+        """`[N, C]`: bias-free projection of rows `h` `[N, len(dims)]`, which hold the input dimensions `dims`.
+
+        By default the product with `weight` `[C, Din]`.
+        """
+        return self.linear(h, self.weight, dims)
 
     def project_self(self, h: Rows, dims: slice | None = None) -> Tensor | None:
         """`[N, C]`: the destination's own linear part, or None."""
         return None
 
     def residual_part(self, raw: Rows, dims: slice | None = None) -> Tensor | None:
-        """`[N, out]`: the skip connection's linear part from *undropped* rows; an identity is a zero-padded slice."""
+        """`[N, out]`: linear skip connection, from *undropped* rows; an identity has zeros outside `dims`."""
         if not self.residual:
             return None
         if self.residual_weight is not None:
             return self.linear(raw, self.residual_weight, dims)
-        # As wide as the output, which is dense: sparse rows take no more here.
+        # As wide as the output, which is dense: sparse rows need no less memory here.
         return self.placed(raw.to_dense() if isinstance(raw, SparseRows) else raw, dims)
 
     def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor] | None:
-        """`([N, K], [N, K])`: what edge scores need of a source and of a destination, linear in `h`."""
+        """`([N, K], [N, K])`: keys of sources and destinations for edge scores, linear in `h`."""
         return None
 
     def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The same keys, computed from rows that are projected already (cheaper)."""
+        """The same keys, computed from projected rows, which is cheaper."""
         return None
 
     # --- score, weight -------------------------------------------------------------------------------------------
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor | None:
-        """`[E, K]` scores of edges; their maximum over *all* edges of a destination is the peak of `edge_weight`."""
+        """`[E, K]` scores of edges. The peak of `edge_weight` is their maximum over *all* in-edges of a destination."""
         return None
 
     @property
     def weights_key(self) -> Hashable:
-        """Layers of kind `static` with the same key weigh the edges of a block alike: computed once per block."""
+        """Layers of kind `static` with the same key have the same edge weights, computed once for each block."""
         return id(self)
 
     def edge_weight(
@@ -176,10 +215,14 @@ class Layer(nn.Module, ABC):
         """`[S]` weights of edges that depend on their source and the graph alone, instead of `edge_weight`'s."""
         return None
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the parameters."""
+        return next((parameter.dtype for parameter in self.parameters()), torch.get_default_dtype())
+
     # --- aggregate -----------------------------------------------------------------------------------------------
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None) -> Tensor:
-        """Weighted sums of any rows `[S, d]` over in-edges: `[D, d]`; of K > 1 weights one sum each, `[D, K, d]`."""
-        assert self.backend is not None
+        """Weighted sums of any rows `[S, d]` over in-edges: `[D, d]`; `[D, K, d]` with K > 1 weights."""
         scale = self.source_weight(block) if weight is None else None
         if scale is not None:
             return self.backend.aggregate_scaled(block, x, scale)
@@ -192,7 +235,7 @@ class Layer(nn.Module, ABC):
         """`[D, d]` weighted sums of projected rows, or of their columns `dims` `[S, d]`, each by its own weight."""
         if self.num_weights == 1:
             return self.aggregate(block, x, weight)
-        assert self.backend is not None and weight is not None
+        assert weight is not None
         return self.backend.aggregate(block, x, weight, self.column if dims is None else self.column[dims])
 
     def sum_projected(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
@@ -201,20 +244,19 @@ class Layer(nn.Module, ABC):
 
     @property
     def cuts(self) -> ColumnCuts:
-        """Where the columns of `aggregate_projected` may be cut."""
+        """Where the columns of `aggregate_projected` may be cut for ranks."""
         everywhere = range(self.width + 1)
         return ColumnCuts(everywhere, everywhere)
 
     def aggregate_back(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]`: the transpose of `aggregate` with constant weights, one per edge; not differentiable."""
-        assert self.backend is not None
         back = self.backend.spread(block, gradient, weight)
         scale = self.source_weight(block) if weight is None else None
         return back if scale is None else back.mul_(scale.unsqueeze(1))
 
-    @abstractmethod
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
-        """`[D, C]`: `project` applied after aggregation, of `[D, d]` (or `[D, K, d]`)."""
+        """`[D, C]`: `project` after aggregation, from sums `[D, d]`. A subclass with K > 1 takes `[D, K, d]`."""
+        return self.project(aggregated, dims)
 
     # --- mix, finish ---------------------------------------------------------------------------------------------
     @abstractmethod
@@ -222,7 +264,7 @@ class Layer(nn.Module, ABC):
         """`[D, C]`: divide by the mass, add the self part."""
 
     def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
-        """`[N, .]`: what `preactivation` takes of a vertex without edges (models/decoupled.py)."""
+        """`[N, .]`: what `preactivation` takes if vertices have no edges (models/decoupled.py)."""
         return projected if self_ is None else projected + self_
 
     def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
@@ -230,38 +272,34 @@ class Layer(nn.Module, ABC):
         return self.mix(dst, aggregated, x)
 
     def preactivation(self, mixed: Tensor) -> Tensor:
-        """`[D, out]`: what `finish` does before its activation (bias, normalisation, an inner MLP)."""
+        """`[D, out]`: what *finish* does before its activation (bias, normalisation, an inner MLP)."""
         biased = mixed if self.bias is None else mixed + self.bias
         return biased if self.norm is None else self.norm(biased)
 
-    def finish(self, mixed: Tensor, residual: Tensor | None) -> Tensor:
-        """`[D, out]`: the row-local end of the layer."""
-        return self.activated(self.preactivation(mixed), residual)
-
     def activated(self, preactivated: Tensor, residual: Tensor | None) -> Tensor:
-        """The last part of `finish`."""
+        """`[D, out]`: the last part of *finish*, after `preactivation`."""
         out = activate(preactivated, self.activation)
         return out if residual is None else out + residual
 
-    # --- shortcuts, where all edges and rows of the destinations are local ------------------------------------------
+    # --- shortcuts: all edges and rows of the destinations are local ---------------------------------------------
     def attend(
         self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
     ) -> Tensor:
-        """`[D, C]` of `rows`, projected or not: already divided by the mass."""
+        """`[D, C]` sums of `rows`, divided by the mass. `projected` says whether rows are projected already."""
         raise NotImplementedError
 
     def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
-        """`[E, K]` weights, already divided by the mass."""
+        """`[E, K]` weights, divided by the mass."""
         raise NotImplementedError
 
-    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
-        """`[D, C]` from degrees `[D]`, summed rows `[D, Din]` and the destinations' rows `[D, Din]`."""
+    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+        """`[D, C]`: `mix` and the bias, from summed rows `[D, Din]` and the destinations' rows `[D, Din]`."""
         raise NotImplementedError
 
     # --- shared --------------------------------------------------------------------------------------------------
     def placed(self, h: Rows, dims: slice | None) -> Tensor:
-        """`[N, Din]`: rows that hold the dimensions `dims` only, zero elsewhere."""
-        assert isinstance(h, Tensor), "sparse features are projected, never taken as they are"
+        """`[N, Din]` from rows that hold only the dimensions `dims`, with zeros elsewhere."""
+        assert isinstance(h, Tensor), "sparse features are always projected"
         if dims is None:
             return h
         start, stop, _ = dims.indices(self.in_dim)
@@ -271,18 +309,17 @@ class Layer(nn.Module, ABC):
         """`h @ weight[:, dims].T` for dense or sparse rows."""
         chosen = self.columns(weight, dims)
         if isinstance(h, SparseRows):
-            assert self.backend is not None
             return self.backend.sparse_linear(h, chosen)
         return F.linear(h, chosen)
 
     def columns(self, weight: Tensor, dims: slice | None) -> Tensor:
-        """Columns `dims` of a weight `[.., Din]`: all that is there, where only those are held."""
+        """Columns `dims` of a weight `[.., Din]`; the whole weight if it holds only these columns."""
         if dims is None or (self.held == dims and weight.shape[-1] == dims.stop - dims.start):
             return weight
         return weight[..., dims]
 
     def keep_columns(self, dims: slice) -> list[nn.Parameter]:
-        """Let go of all columns but `dims` of the input weights; returns the parameters that are left of them."""
+        """Keep only the columns `dims` of the input weights. Returns the new parameters."""
         self.held, kept = dims, []
         for name in self.input_weights:
             whole = getattr(self, name, None)
@@ -293,28 +330,34 @@ class Layer(nn.Module, ABC):
         return kept
 
     def attach(self, backend: Backend, facts: Degrees) -> None:
-        """Give the layer its kernels and what it may know of the graph."""
+        """Give the layer its kernels and the degrees of the full graph."""
         self.backend, self.facts = backend, facts
 
     def drop_weights(self, block: Block, weight: Tensor | None, drop: Drop | None) -> Tensor | None:
-        """Weights with dropout by edge identity; masses are from undropped weights."""
+        """Weights after dropout by edge identity. Masses are sums of undropped weights."""
         if weight is None or drop is None:
             return weight
-        assert self.backend is not None
         return self.backend.edge_dropout(block, weight, drop)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Draw initial parameters; the same on every rank."""
+        """Draw initial parameters. They are the same on every rank."""
         if self.residual_weight is not None:
             nn.init.xavier_uniform_(self.residual_weight, generator=generator)
 
 
 class BlockLayer(nn.Module, ABC):
-    """An ordinary layer, `forward(block, h_src, h_dst)`: any PyTorch or DGL code over one destination's full in-edges.
+    """An ordinary layer, `forward(block, h_src, h_dst)`: any PyTorch or DGL code over all in-edges of destinations.
 
     It runs wherever all in-edges and the full source rows of a destination are local (data, split, vertex parallel over
     edge-cut, model averaging, offload); the other paradigms refuse it.
+
+    Attributes:
+        takes_weights: whether `forward` uses `block.weight`. If not, graphs with edge weights are refused.
+        takes_scale: whether `forward` uses `block.scale`. If not, samplers that rescale messages are refused.
     """
+
+    takes_weights = False
+    takes_scale = False
 
     def __init__(self, in_dim: int, out_dim: int, activation: Activation) -> None:
         super().__init__()
@@ -326,11 +369,11 @@ class BlockLayer(nn.Module, ABC):
         """`[D, out]` before the activation, from source rows `[S, Din]` and destination rows `[D, Din]`."""
 
     def attach(self, backend: Backend, facts: Degrees) -> None:
-        """Give the layer its kernels and what it may know of the graph, if it wants them."""
+        """Give the layer its kernels and the degrees of the full graph. By default it ignores them."""
 
     @abstractmethod
     def reset(self, generator: torch.Generator) -> None:
-        """Draw initial parameters; the same on every rank."""
+        """Draw initial parameters. They are the same on every rank."""
 
 
 def activate(x: Tensor, activation: Activation) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -19,8 +21,8 @@ _FLOPS_PER_GATHERED_FLOAT = 100
 def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
     """Whether summing raw rows and projecting the D sums is cheaper than projecting the S sources first.
 
-    Backward counts too: projected rows always take a gradient, back through the sums; features, which take none, leave
-    nothing to do behind their sums.
+    The backward pass counts too. Projected rows always take a gradient through the sums. Features take no gradient, so
+    summing raw features first needs no backward pass of the sums.
     """
     if isinstance(h, SparseRows) or layer.projects_edges:
         return False
@@ -34,7 +36,7 @@ def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
 
 
 def destination_rows(block: Block, h: Rows) -> Rows:
-    """Rows of the destinations among rows of the sources."""
+    """The destinations' rows, taken from the rows of the sources."""
     if isinstance(h, SparseRows):
         positions = block.dst_positions
         if positions is None:
@@ -45,22 +47,22 @@ def destination_rows(block: Block, h: Rows) -> Rows:
 
 
 def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
-    """`[D, out]`: everything of the layer up to its activation.
+    """`[D, out]`: run the layer up to its activation.
 
     Args:
-        layer: on the contract.
+        layer: a contract layer.
         block: the hop's edges, complete for every destination.
-        h: `[S, Din]` rows of the sources (after dropout).
+        h: `[S, Din]` rows of the sources, after dropout.
         drop: attention dropout, or None.
     """
     if layer.sums_are_short and isinstance(h, Tensor) and aggregates_first(layer, block, h):
         whole, own = whole_and_own(block, h)
-        return preactivated_from_sums(layer, block, layer.aggregate(block, whole, None), own)
+        return preactivated_from_sums(layer, block, constant_sums(layer, block, whole), own)
     return layer.preactivation(mixed_rows(layer, block, h, drop))
 
 
 def has_constant_sums(layer: Layer, block: Block) -> bool:
-    """Whether sums of raw rows need nothing that is learned or dropped: then they can be kept for the backward pass."""
+    """Whether sums of raw rows use no learned or dropped weights. Then they can be kept for the backward pass."""
     if layer.kind != "static" or layer.weight_dropout or layer.num_weights != 1:
         return False
     with torch.enable_grad():
@@ -69,7 +71,7 @@ def has_constant_sums(layer: Layer, block: Block) -> bool:
 
 
 def constant_sums(layer: Layer, block: Block, h: Tensor) -> Tensor:
-    """`[D, Din]`: weighted sums of raw source rows, of a layer that has constant sums."""
+    """`[D, Din]`: weighted sums of raw source rows, for a layer with constant sums."""
     weight, _ = edge_weights(layer, block, None)
     return layer.aggregate(block, h, weight)
 
@@ -83,22 +85,24 @@ def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
 def preactivated_from_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor) -> Tensor:
     """`preactivated_rows` from `constant_sums` and the destinations' raw rows `[D, Din]`."""
     if layer.sums_are_short:
-        mixed = layer.mixed_and_biased(block.degree, sums, own)
+        mixed = layer.mixed_and_biased(Destinations.of(block), sums, own)
         return mixed if layer.norm is None else layer.norm(mixed)
     _, mass = edge_weights(layer, block, None)
     return layer.preactivation(_mixed_from_sums(layer, block, sums, own, mass))
 
 
 def preactivated_from_projected_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor | None) -> Tensor:
-    """`preactivated_rows` from sums `[D, C]` of projected rows and the self part `[D, C]` (the destinations' own
-    projection, where that is it), of a layer that has constant sums."""
+    """`preactivated_rows` from sums `[D, C]` of projected rows and the self part `[D, C]`, for constant sums.
+
+    With `self_is_neighbour` the self part is the destinations' neighbour projection.
+    """
     _, mass = edge_weights(layer, block, None)
-    return layer.preactivation(layer.mix(Destinations(block.dst_ids, block.degree, mass), sums, own))
+    return layer.preactivation(layer.mix(Destinations.of(block, mass), sums, own))
 
 
 def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: Tensor | None) -> Tensor:
-    """`[D, C]` of sums of raw rows and the destinations' raw rows, divided by the mass where there is one."""
-    dst = Destinations(block.dst_ids, block.degree, mass)
+    """`[D, C]`: `mix` of sums of raw rows and the destinations' raw rows, divided by the mass if there is one."""
+    dst = Destinations.of(block, mass)
     if layer.mixes_rows and isinstance(own, Tensor):
         return layer.project_aggregated(layer.mix(dst, sums, own if layer.self_is_neighbour else None))
     own_part = layer.project(own) if layer.self_is_neighbour else layer.project_self(own)
@@ -106,7 +110,7 @@ def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: 
 
 
 def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
-    """`[D, C]`: everything of the layer up to `finish`, phase by phase; arguments as `preactivated_rows`."""
+    """`[D, C]`: run the layer up to *finish*, stage by stage. Arguments are those of `preactivated_rows`."""
     own_rows: Rows
     if isinstance(h, Tensor):
         h, own_rows = whole_and_own(block, h)
@@ -126,33 +130,33 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
         own = layer.project_self(own_rows)
     else:
         own = layer.project(own_rows) if own_projected is None else own_projected
-    return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
+    return layer.mix(Destinations.of(block, mass), aggregated, own)
 
 
 def mixed_from_projected(
     layer: Layer, block: Block, projected: Tensor, own: Tensor | None, drop: Drop | None,
     keys: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """`mixed_rows` from what is projected already.
+    """`mixed_rows` from projected rows.
 
     Args:
-        layer: on the contract.
+        layer: a contract layer.
         block: the hop's edges, complete for every destination.
         projected: `[S, C]` rows of the sources.
-        own: `[D, C]` self part of the destinations, None if it is among the sources' rows.
+        own: `[D, C]` self part of the destinations; None for a layer without one, or with `self_is_neighbour`.
         drop: attention dropout, or None.
-        keys: `([S, K], [D, K])`; None for a layer without, or with `keys_of_projected`.
+        keys: `([S, K], [D, K])`; None for a layer without keys, or with `keys_of_projected`.
     """
     if layer.self_is_neighbour:
         projected, own = whole_and_own(block, projected)
     if keys is None:
         keys = _keys(layer, block, projected, projected)
     aggregated, mass = _aggregated(layer, block, projected, projected, keys, drop)
-    return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
+    return layer.mix(Destinations.of(block, mass), aggregated, own)
 
 
 def whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """All rows and those of the destinations."""
+    """All rows `[S, d]`, and the rows of the destinations `[D, d]`."""
     places = slice(block.num_dst) if block.dst_positions is None else block.dst_positions
     return SplitDestinations.run(rows, places)
 
@@ -161,8 +165,8 @@ def _aggregated(
     layer: Layer, block: Block, h: Rows, projected: Tensor | None, keys: tuple[Tensor, Tensor] | None,
     drop: Drop | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass already and returns none."""
-    if keys is not None and layer.attends:
+    """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass, so the mass is None."""
+    if keys is not None and fuses_attention(layer, block):
         rows = h if projected is None else projected
         return layer.attend(block, rows, keys, drop, projected=projected is not None), None
     weight, mass = edge_weights(layer, block, keys)
@@ -184,31 +188,56 @@ def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tupl
     return keys[0], dst_key
 
 
+def fuses_attention(layer: Layer, block: Block) -> bool:
+    """Whether one kernel scores, weighs and aggregates. It cannot scale messages (`block.scale`)."""
+    return layer.attends and block.scale is None
+
+
 def edge_weights(layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None) -> tuple[Tensor | None, Tensor | None]:
-    """`(weight [E, K], mass [D, K])` phase by phase, as the distributed paradigms run it, with a local peak."""
-    if keys is None:
-        return layer.edge_weight(block, None, None) if layer.kind == "learned" else _static_weights(layer, block)
-    assert layer.backend is not None
-    score = layer.edge_score(block, *keys)
-    assert score is not None
-    return layer.edge_weight(block, score, layer.backend.edge_max(block, score))
+    """`(weight [E, K], mass [D, K])` stage by stage, as distributed paradigms run it, with a local peak.
+
+    Weights include the factors of the block's edges. Masses do not include the block's scale.
+    """
+    if keys is None and layer.kind != "learned":
+        return _static_weights(layer, block)
+    score = peak = None
+    if keys is not None:
+        score = layer.edge_score(block, *keys)
+        assert score is not None
+        peak = layer.backend.edge_max(block, score)
+    weight, mass = layer.edge_weight(block, score, peak)
+    return with_factors(layer, block, weight), mass
+
+
+def with_factors(layer: Layer, block: Block, weight: Tensor | None) -> Tensor | None:
+    """The layer's `weight` `[E, K]`, multiplied with the weights and the scale of the block's edges."""
+    factors = [values for values in (block.weight if layer.takes_weights else None, block.scale) if values is not None]
+    if not factors:
+        return weight
+    product = math.prod(factors[1:], start=factors[0]).to(layer.dtype).unsqueeze(1)
+    if weight is not None:
+        return weight * product
+    source = layer.source_weight(block)
+    return product if source is None else product * source[block.sources.long()].unsqueeze(1)
 
 
 def _static_weights(layer: Layer, block: Block) -> tuple[Tensor | None, Tensor | None]:
-    """Weights that depend on the block alone are kept with it: full-graph training uses the same one in every epoch."""
-    found = block.static_weights.get(layer.weights_key)
+    """Weights that depend only on the block. They are kept: full-graph training uses them in every epoch."""
+    known = layer.backend.constants.setdefault(block, {})
+    found: tuple[Tensor | None, Tensor | None] | None = known.get(layer.weights_key)
     if found is None:
-        found = layer.edge_weight(block, None, None)
-        if not any(part is not None and part.requires_grad for part in found):
-            block.static_weights[layer.weights_key] = found
+        weight, mass = layer.edge_weight(block, None, None)
+        found = with_factors(layer, block, weight), mass
+    if not any(part is not None and part.requires_grad for part in found):
+        known[layer.weights_key] = found
     return found
 
 
 def normalised_weights(
     layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None, drop: Drop | None
 ) -> Tensor | None:
-    """`[E, K]` weights with dropout, divided by their mass where there is one; None for ones."""
-    if keys is not None and layer.attends:
+    """`[E, K]` weights after dropout, divided by their mass if there is one; None for ones."""
+    if keys is not None and fuses_attention(layer, block):
         return layer.attention(block, keys, drop)
     weight, mass = edge_weights(layer, block, keys)
     weight = layer.drop_weights(block, weight, drop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal, TypedDict
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.models.layer import Activation, BlockLayer, Degrees, Layer, activate
+from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, make_backend
@@ -30,51 +30,43 @@ Exchange = Callable[[int, Rows], Rows]
 Preactivate = Callable[[int, Block, Rows, BatchKey | None], Tensor]
 
 
-class EndOfLayer(TypedDict):
-    """What `finish` of a layer ends with."""
-
-    activation: Activation
-    residual: bool
-    norm: bool
-    bias: bool
-
-
 class Model(nn.Module, ABC):
     """Base of all models. A subclass says what its layers are (`make_layer`); `setup` builds them.
 
     Args:
-        hidden: columns of the hidden layers.
+        hidden: number of columns of the hidden layers.
         layers: number of layers.
         dropout: probability on the inputs of all layers but the first.
         input_dropout: probability on the features.
-        residual: add the undropped input to each hidden layer's output.
-        norm: LayerNorm before each hidden activation.
+        residual: whether to add the undropped input to each hidden layer's output.
+        norm: whether to apply LayerNorm before each hidden activation.
         kernel: `auto` (numba on CPU, torch on CUDA), `numba`, `torch` or `dgl`.
-        bias: whether layers have one.
+        bias: whether layers have a bias.
 
     Attributes:
-        degrees_of: what degrees are counted in, `graph` or `block`, where layers normalise by them.
+        degrees_of: whether layers normalise by degrees of the full graph (`graph`) or of the block (`block`).
+        backend: kernels; `setup` sets it.
     """
 
     degrees_of: Literal["graph", "block"] = "graph"
+    backend: Backend
 
     def __init__(
-        self, hidden: int, layers: int, dropout: float, input_dropout: float, residual: bool, norm: bool, kernel: str,
-        bias: bool = True,
+        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
+        residual: bool = False, norm: bool = False, kernel: str = "auto", bias: bool = True,
     ) -> None:
         super().__init__()
         self.hidden, self.num_layers = hidden, layers
         self.dropout, self.input_dropout = dropout, input_dropout
         self.residual, self.norm, self.bias, self.kernel = residual, norm, bias, kernel
         self.hidden_activation: Activation = "relu"
-        self.num_relations = 0  # of the data, which is not known yet
+        self.num_relations = 0  # set when the data is known
         self.layers = nn.ModuleList()
-        self.decoder: nn.Module | None = None  # the task's, trained with the model
-        self.backend: Backend | None = None
-        self.drop_keys: DropKeys | None = None  # on a GPU
+        self.decoder: nn.Module | None = None  # the task's decoder, trained with the model
+        self.drop_keys: DropKeys | None = None  # only on a GPU
 
     def problems(self) -> list[Problem]:
-        """What is wrong with the arguments."""
+        """Invalid arguments."""
         wrong = []
         for name, value, most, usual in (("hidden", self.hidden, MOST_COUNTED, 64),
                                          ("layers", self.num_layers, MOST_LAYERS, 2)):
@@ -90,32 +82,40 @@ class Model(nn.Module, ABC):
         return wrong
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """What is wrong with the arguments, alone and beside the device."""
+        """Invalid arguments, and conflicts with the device and the sampler."""
         wrong = self.problems()
         if not wrong and experiment.hardware.device == "cuda" and self.kernel not in ("auto", "torch"):
             wrong.append(Problem("model.kernel", self.kernel, "must be torch or auto with hardware.device=cuda",
                                  "set model.kernel=auto"))
+        if not wrong and experiment.sampler.options.scales:
+            layer = self.make_layer(0, 8, 8)
+            if isinstance(layer, BlockLayer) and not layer.takes_scale:
+                wrong.append(Problem("sampler", experiment.sampler.target, "rescales messages, and layers of "
+                                     f"{experiment.model.target} do not", "choose model=gcn, sage, gin or gat"))
         return wrong
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
-        """What does not fit the prepared data."""
-        if not facts.sparse or not isinstance(self.make_layer(0, 8, 8), BlockLayer):
-            return []
-        return [Problem("model", experiment.model.target, "its layers take dense rows, and the features are sparse",
-                        "set dataset.sparse=false, or choose model=sage, gcn, gat or gin")]
+        """Conflicts with the prepared data."""
+        layer, target, problems = self.make_layer(0, 8, 8), experiment.model.target, []
+        if facts.sparse and isinstance(layer, BlockLayer):
+            problems.append(Problem("model", target, "its layers take dense rows, and the features are sparse",
+                                    "set dataset.sparse=false, or choose model=sage, gcn, gat or gin"))
+        if facts.weighted and not layer.takes_weights:
+            problems.append(_unweighable(target))
+        return problems
 
     @property
     def needs(self) -> BlockNeeds:
-        """What blocks must carry for this model."""
+        """What data blocks must carry for this model."""
         return BlockNeeds()
 
     def num_matrices(self, num_relations: int) -> int:
-        """Matrices `[Din, out]` that a layer's parameters amount to at most."""
+        """Upper bound of a layer's parameters, as a number of matrices `[Din, out]`."""
         return 2
 
     @property
     def values_per_edge(self) -> int:
-        """What a hidden layer's edges have of their own in training: weights with what they are made from."""
+        """Values that training holds for each edge of a hidden layer: weights and their intermediate results."""
         return 0
 
     @abstractmethod
@@ -123,7 +123,7 @@ class Model(nn.Module, ABC):
         """The `index`-th layer, from `in_dim` to `out_dim` columns."""
 
     def end_of_layer(self, index: int) -> EndOfLayer:
-        """Activation, skip connection and normalisation: on hidden layers only."""
+        """Activation, skip connection and normalisation. Only hidden layers have them."""
         last = index == self.num_layers - 1
         return EndOfLayer(
             activation="none" if last else self.hidden_activation,
@@ -135,15 +135,15 @@ class Model(nn.Module, ABC):
     def setup(
         self, in_dim: int, num_classes: int, facts: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        """Build the layers and draw their parameters: a pure function of the seed, the same on every rank.
+        """Build the layers and draw their parameters: a pure function of the seed, so the same on every rank.
 
         Args:
-            in_dim: columns of the features.
-            num_classes: columns of the output.
-            facts: of the full graph.
-            seed: of the run.
-            dtype: of parameters and activations.
-            device: where the model lives.
+            in_dim: number of columns of the features.
+            num_classes: number of columns of the output.
+            facts: degrees of the full graph.
+            seed: seed of the run.
+            dtype: type of parameters and activations.
+            device: device of the parameters.
         """
         if wrong := self.problems():
             raise ConfigError(wrong)
@@ -154,6 +154,8 @@ class Model(nn.Module, ABC):
         dims = self.widths
         for index in range(self.num_layers):
             layer = self.make_layer(index, dims[index], dims[index + 1]).to(torch.float64)
+            if facts.in_weight is not None and not layer.takes_weights:
+                raise ConfigError(_unweighable(type(self).__name__))
             key = stream(seed, Purpose.INIT, index)
             layer.reset(torch.Generator().manual_seed(key >> 1))
             layer.attach(self.backend, facts)
@@ -166,11 +168,11 @@ class Model(nn.Module, ABC):
         """`[T, classes]` logits of the batch's targets.
 
         Args:
-            batch: its blocks.
-            features: `[n, D]` rows of its input vertices; of the first n of them, where an exchange brings the others.
-            exchange: what comes between the row-local start of layer l and the rest of it: `(l, rows [n, d])` to
+            batch: the batch with its blocks.
+            features: `[n, D]` rows of the first n input vertices: all of them, unless `exchange` brings the others.
+            exchange: called after the row-local start of every layer l. It takes `(l, rows [n, d])` and returns
                 `[S, d]`, the rows of all sources of the block.
-            first: layer to start with; `features` are then the inputs of that layer.
+            first: first layer to run; `features` are the inputs of this layer.
             preactivate: see `run_layer`.
         """
         h: Rows = features
@@ -183,18 +185,18 @@ class Model(nn.Module, ABC):
         self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
-        """One layer, its input's dropout included: `[D, out]` from `[S, in]`.
+        """Run one layer, including its input dropout: `[D, out]` from `[S, in]`.
 
-        Where nothing else reads them, the activation of the layer before is fused with this layer's dropout: `h` is
-        then a preactivation (see `_fuses`).
+        The activation of the layer before may be fused with this layer's dropout. Then `h` is a preactivation
+        (see `_fuses`).
 
         Args:
-            index: which layer.
-            block: its hop, complete for every destination.
-            h: rows of the sources; of the first of them, where an exchange brings the others.
+            index: number of the layer, from 0.
+            block: the hop's edges, complete for every destination.
+            h: rows of the first n sources: all of them, unless `exchange` brings the others.
             key: key of the dropout masks, None for inference.
             exchange: see `forward`.
-            preactivate: what runs the layer up to its activation instead of `preactivated`.
+            preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
         layer = self.layers[index]
         dropped = self.drop_input(index, block.src_ids[: h.shape[0]], h, key)
@@ -202,7 +204,20 @@ class Model(nn.Module, ABC):
             dropped = exchange(index, dropped)
         out = (preactivate or self.preactivated)(index, block, dropped, key)
         residual = layer.residual_part(destination_rows(block, h)) if isinstance(layer, Layer) else None
-        return self.finish_layer(index, out, residual)
+        return self.finish_layer(index, block.dst_ids, out, residual)
+
+    def after_layer(self, index: int, ids: Tensor, rows: Tensor) -> Tensor:
+        """Rows of layer `index` that the next layer reads. By default these are `rows`.
+
+        A model that stores or inserts historical embeddings overrides this method. Training and evaluation call it
+        (`self.training`) after a rank finished a layer of some vertices. Some paradigms refuse such models.
+
+        Args:
+            index: number of the layer, from 0.
+            ids: `[n]` original ids of the vertices that this rank computed; fetched vertices are not among them.
+            rows: `[n, out]` activated rows, before the dropout of the next layer.
+        """
+        return rows
 
     def preactivated(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
         """`[D, out]`: layer `index` up to its activation, from rows of all sources after dropout and exchange."""
@@ -218,33 +233,37 @@ class Model(nn.Module, ABC):
 
     @property
     def widths(self) -> list[int]:
-        """`[L + 1]` columns of the features and of every layer's output."""
+        """`[L + 1]` numbers of columns of the features and of every layer's output."""
         return [self.in_dim, *[self.hidden] * (self.num_layers - 1), self.num_classes]
 
     def row_local(self, index: int) -> bool:
-        """Whether layer `index` reads no other row than a vertex's own."""
+        """Whether layer `index` reads only a vertex's own row."""
         return False
 
-    def finish_layer(self, index: int, preactivated: Tensor, residual: Tensor | None) -> Tensor:
-        """The end of layer `index`, for paradigms that run its phases themselves: what `run_layer` returns."""
+    def finish_layer(self, index: int, ids: Tensor, preactivated: Tensor, residual: Tensor | None) -> Tensor:
+        """Finish layer `index` of vertices `ids`, for paradigms that run its stages. Gives what `run_layer` returns."""
         layer = self.layers[index]
         if self._fuses(index):
             return preactivated
         if isinstance(layer, BlockLayer):
-            return activate(preactivated, layer.activation)
+            return self.after_layer(index, ids, activate(preactivated, layer.activation))
         assert isinstance(layer, Layer)
-        return layer.activated(preactivated, residual)
+        return self.after_layer(index, ids, layer.activated(preactivated, residual))
+
+    @property
+    def sees_rows(self) -> bool:
+        """Whether `after_layer` is overridden."""
+        return type(self).after_layer is not Model.after_layer
 
     def drop(self, purpose: Purpose, index: int, p: float, key: BatchKey | None) -> Drop | None:
-        """The dropout of layer `index` in the batch `key`; None where nothing is dropped."""
+        """The dropout of layer `index` in the batch `key`; None without dropout."""
         if key is None or p == 0:
             return None
         word = None if self.drop_keys is None else self.drop_keys.word(purpose, index, key)
         return Drop(p, mask_key(purpose, index, key), word)
 
     def drop_features(self, ids: Tensor, h: Rows, dims: slice, key: BatchKey | None) -> Rows:
-        """`drop_input` of the first layer, of features that hold the dimensions `dims` only."""
-        assert self.backend is not None
+        """`drop_input` of the first layer, for features that hold only the dimensions `dims`."""
         drop, width = self.drop(Purpose.DROPOUT, 0, self.input_dropout, key), self.in_dim
         if drop is None:
             return h
@@ -255,7 +274,6 @@ class Model(nn.Module, ABC):
 
     def drop_input(self, index: int, ids: Tensor, h: Rows, key: BatchKey | None) -> Rows:
         """The row-local start of layer `index`: dropout of rows `h` of vertices `ids`, after a fused activation."""
-        assert self.backend is not None
         p = self.dropout if index else self.input_dropout
         drop = self.drop(Purpose.DROPOUT, index, p, key)
         if isinstance(h, SparseRows):
@@ -265,9 +283,14 @@ class Model(nn.Module, ABC):
         return h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
 
     def _fuses(self, index: int) -> bool:
-        """Whether layer `index` leaves its ReLU to the dropout of the next layer: one pass instead of two."""
-        if index + 1 >= self.num_layers:
+        """Whether the next layer's dropout applies the ReLU of layer `index`: one pass instead of two."""
+        if index + 1 >= self.num_layers or self.sees_rows:
             return False
         layer, after = self.layers[index], self.layers[index + 1]
         assert isinstance(layer, Layer | BlockLayer) and isinstance(after, Layer | BlockLayer)
         return layer.activation == "relu" and not layer.residual and not after.residual
+
+
+def _unweighable(model: str) -> Problem:
+    return Problem("model", model, "its layers have no formula for edge weights, and the graph has some",
+                   "set dataset.weights=false, or choose model=gcn, sage or gin")

@@ -1,30 +1,247 @@
-"""R-GCN (Schlichtkrull et al., ESWC 2018): a matrix per relation, as sums of shared ones or of diagonal blocks."""
+"""R-GCN (Schlichtkrull et al., ESWC 2018): out_v = sum_r sum_{u in N_r(v)} W_r h_u / c_vr + W_0 h_v.
+
+Each relation has a matrix W_r: a sum of shared matrices (basis), or diagonal blocks. Edge weights depend on parameters
+and the graph. So sums change in every pass and cannot be kept.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Literal, Unpack
 
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gnnexp.comm.tensor_split import even_bounds
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
+from gnnexp.graph.block import Block, Relations
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.models.layer import Layer
+from gnnexp.graph.sparse import Rows
+from gnnexp.models.layer import ColumnCuts, Destinations, EndOfLayer, Layer
+from gnnexp.models.local import with_factors
 from gnnexp.models.model import Model
-from gnnexp.models.relational import BasisLayer, BlockDiagonalLayer, NormBy
 
 Decomposition = Literal["basis", "block"]
+NormBy = Literal["relation", "vertex"]
 _WORDS = {"decomposition": ("basis", "block"), "norm_by": ("relation", "vertex")}
+
+
+class RelationalLayer(Layer):
+    """Base of both decompositions of the R matrices W_r. It has W_0, `self_weight` `[out, Din]`, and c_vr.
+
+    Attributes:
+        norm_by: c_vr is the number of in-edges of v in the hop, of type r (`relation`) or of any type (`vertex`).
+    """
+
+    kind = "learned"
+    input_weights: tuple[str, ...] = ("self_weight", "residual_weight")
+
+    def __init__(
+        self, in_dim: int, width: int, out_dim: int, *, num_weights: int = 1, norm_by: NormBy,
+        **end: Unpack[EndOfLayer],
+    ) -> None:
+        super().__init__(in_dim, width, out_dim, num_weights=num_weights, **end)
+        self.norm_by = norm_by
+        self.self_weight = nn.Parameter(torch.empty(out_dim, in_dim))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw the weights with Glorot's rule and ReLU's gain, as for all matrices in this module."""
+        super().reset(generator)
+        nn.init.xavier_uniform_(self.self_weight, gain=_GAIN, generator=generator)
+
+    def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
+        """`h W_0`."""
+        return self.linear(h, self.self_weight, dims)
+
+
+class BasisLayer(RelationalLayer):
+    """W_r = sum_b a_rb V_b (equation 3): `weight` `[B * out, Din]`, `coefficients` `[R, B]`.
+
+    An edge has one weight for each basis, like one for each head in attention.
+    """
+
+    input_weights = ("weight", *RelationalLayer.input_weights)
+
+    def __init__(
+        self, in_dim: int, out_dim: int, *, num_relations: int, bases: int, norm_by: NormBy,
+        **end: Unpack[EndOfLayer],
+    ) -> None:
+        super().__init__(in_dim, bases * out_dim, out_dim, num_weights=bases, norm_by=norm_by, **end)
+        self.weight = nn.Parameter(torch.empty(bases * out_dim, in_dim))
+        self.coefficients = nn.Parameter(torch.empty(num_relations, bases))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw each basis separately."""
+        super().reset(generator)
+        for part in (*self.weight.data.chunk(self.num_weights), self.coefficients):
+            nn.init.xavier_uniform_(part, gain=_GAIN, generator=generator)
+
+    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
+        """Project sums `[D, B, d]` to `[D, B * out]`, each by its own basis."""
+        chosen = self.columns(self.weight, dims)
+        bases = chosen.view(self.num_weights, self.out_dim, chosen.shape[1])
+        sums = aggregated.view(aggregated.shape[0], self.num_weights, chosen.shape[1])
+        return torch.einsum("nbd,bod->nbo", sums, bases).flatten(1)
+
+    def edge_weight(self, block: Block, score: Tensor | None, peak: Tensor | None) -> tuple[Tensor, None]:
+        """`[E, B]`: a_rb / c_vr."""
+        assert block.edge_types is not None
+        key = "inverse counts", self.norm_by, self.weight.dtype  # all layers share it
+        inverse = self.backend.constant(block, key, self._inverse_counts)
+        return F.embedding(block.edge_types, self.coefficients) * inverse, None
+
+    def _inverse_counts(self, block: Block) -> Tensor:
+        """`[E, 1]`: 1 / c_vr."""
+        counts = block.relation_degree
+        if self.norm_by == "vertex":
+            lengths = block.indptr[1:] - block.indptr[:-1]
+            counts = torch.repeat_interleave(block.degree, lengths, output_size=block.num_edges)
+        return counts.to(self.weight.dtype).reciprocal_().unsqueeze(1)
+
+    def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
+        """Sum over bases, and add the self part."""
+        assert self_ is not None
+        return self_ + aggregated.view(-1, self.num_weights, self.out_dim).sum(1)
+
+    def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
+        """Sum over bases, and add the self part."""
+        assert self_ is not None
+        return self_ + projected.view(-1, self.num_weights, self.out_dim).sum(1)
+
+    def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
+        """Add the own rows. Edge weights are normalised already."""
+        assert x is not None
+        return aggregated + x
+
+
+class BlockDiagonalLayer(RelationalLayer):
+    """W_r = diag(Q_r1, ..., Q_rB) (equation 4): `weight` `[R, B, Din / B, out / B]`.
+
+    Sums are taken for each pair of a destination and a relation (`Block.relations`), then projected, relation by
+    relation. So memory grows with the number of such pairs, not with D * R. If B does not divide Din or out, blocks
+    differ by one column; the parameters of missing columns are zero and stay zero.
+    """
+
+    projects_edges = True
+
+    def __init__(
+        self, in_dim: int, out_dim: int, *, num_relations: int, blocks: int, norm_by: NormBy,
+        **end: Unpack[EndOfLayer],
+    ) -> None:
+        super().__init__(in_dim, in_dim, out_dim, norm_by=norm_by, **end)
+        self.sum_width, self.blocks = out_dim, blocks
+        self.rows_per_block, self.sums_per_block = -(-in_dim // blocks), -(-out_dim // blocks)
+        # There are at most as many pairs as edges. Sums, projections and gradients of both; whole and by relation.
+        self.edge_columns = 4 * blocks * (self.rows_per_block + self.sums_per_block)
+        self.weight = nn.Parameter(torch.empty(num_relations, blocks, self.rows_per_block, self.sums_per_block))
+        for name, bounds, size in (("row_place", self.cuts.rows, self.rows_per_block),
+                                   ("sum_place", self.cuts.sums, self.sums_per_block)):
+            self.register_buffer(name, _places(bounds, size), persistent=False)
+        self.row_place: Tensor
+        self.sum_place: Tensor
+
+    @property
+    def cuts(self) -> ColumnCuts:
+        """Columns may be cut between blocks only."""
+        return ColumnCuts(even_bounds(self.in_dim, self.blocks), even_bounds(self.out_dim, self.blocks))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw each block separately."""
+        super().reset(generator)
+        bound = _GAIN * (6 / (self.rows_per_block + self.sums_per_block)) ** 0.5
+        nn.init.uniform_(self.weight, -bound, bound, generator)
+        with torch.no_grad():
+            self.weight.mul_(_filled(self.row_place, self.blocks, self.rows_per_block).unsqueeze(2))
+            self.weight.mul_(_filled(self.sum_place, self.blocks, self.sums_per_block).unsqueeze(1))
+
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
+        """The input rows, because edges are projected in the aggregation."""
+        return self.placed(h, dims)
+
+    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
+        """The sums, which are projected already."""
+        return aggregated
+
+    def aggregate_projected(self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
+        """`[D, o]`: columns of the blocks that `dims` touches. A block that is cut adds the part that is here."""
+        pairs, (first, last) = block.relations, self._touched(dims)
+        if first == last:
+            return x.new_zeros(block.num_dst, 0)
+        counts = pairs.degree if self.norm_by == "relation" else block.degree[pairs.destinations]
+        sums = self.aggregate(pairs.incoming, x, with_factors(self, pairs.incoming, None))
+        projected = self._project(pairs, sums, slice(0, self.in_dim) if dims is None else dims, first, last)
+        return self.backend.aggregate_scaled(pairs.outgoing, projected, counts.to(x.dtype).reciprocal())
+
+    def sum_projected(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
+        """`[D, out]`: what the dimensions `dims` add to the sum."""
+        first, last = self._touched(dims)
+        start, stop = self.cuts.sums[first], self.cuts.sums[last]
+        return F.pad(self.aggregate_projected(block, h, weight, dims), (start, self.out_dim - stop))
+
+    def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
+        """Add the self part."""
+        assert self_ is not None
+        return aggregated + self_
+
+    def _touched(self, dims: slice | None) -> tuple[int, int]:
+        """`(first, last)`: the blocks from `first` to `last - 1` have columns among `dims`."""
+        if dims is None:
+            return 0, self.blocks
+        start, stop, _ = dims.indices(self.in_dim)
+        bounds = self.cuts.rows
+        return (0, 0) if start == stop else (bisect_right(bounds, start) - 1, bisect_left(bounds, stop))
+
+    def _project(self, pairs: Relations, sums: Tensor, dims: slice, first: int, last: int) -> Tensor:
+        """`[P, o]` from sums `[P, d]`: rows of every relation are projected by the relation's own blocks."""
+        wide = _spread(sums, self.row_place[dims] - first * self.rows_per_block, (last - first) * self.rows_per_block)
+        by_block = wide.view(-1, last - first, self.rows_per_block).transpose(0, 1)
+        # Without any pairs, the result still depends on rows and parameters: all ranks must join exchanges in backward.
+        of_relations = torch.split_with_sizes(by_block, pairs.counts or (0,), 1)
+        matrices = self.weight[: len(of_relations), first:last]
+        projected = torch.cat([
+            torch.bmm(rows, own) for rows, own in zip(of_relations, matrices, strict=True)
+            if rows.shape[1] or not pairs.counts
+        ], 1)
+        kept = self.sum_place[self.cuts.sums[first] : self.cuts.sums[last]] - first * self.sums_per_block
+        return projected.transpose(0, 1).flatten(1).index_select(1, kept)
+
+
+_GAIN = nn.init.calculate_gain("relu")
+
+
+def _places(bounds: Sequence[int], size: int) -> Tensor:
+    """`[n]` place of every column if each block takes `size` places."""
+    columns = torch.arange(bounds[-1])
+    block = torch.searchsorted(torch.tensor(bounds[1:]), columns, right=True)
+    return block * size + columns - torch.tensor(bounds)[block]
+
+
+def _filled(places: Tensor, blocks: int, size: int) -> Tensor:
+    """`[B, size]` bool: whether a column is at the place."""
+    return torch.zeros(blocks * size, dtype=torch.bool).index_fill(0, places, True).view(blocks, size)
+
+
+def _spread(rows: Tensor, places: Tensor, width: int) -> Tensor:
+    """`[P, width]`: the columns of `rows` at their `places`, zeros elsewhere."""
+    if rows.shape[1] == width:
+        return rows
+    return rows.new_zeros(rows.shape[0], width).index_copy(1, places, rows)
 
 
 class RGCN(Model):
     """A stack of relational layers.
 
     Args:
-        decomposition: every relation's matrix is a sum of `bases` shared ones with its own coefficients, or has
-            `blocks` of its own along the diagonal.
-        bases: B of `basis`; the paper's 2 for link prediction, up to 40 for entities.
-        blocks: B of `block`, at most the columns of features, hidden layers and classes.
-        norm_by: an edge is divided by the number of its destination's edges of its `relation`, or of all.
+        decomposition: `basis`: each relation's matrix is a sum of shared matrices with its own coefficients. `block`:
+            each relation has its own blocks along the diagonal.
+        bases: B, number of shared matrices of `basis`. The paper has 2 for link prediction, up to 40 for entities.
+        blocks: B, number of blocks of `block`; at most the columns of features, hidden layers and classes.
+        norm_by: messages are divided by the destination's number of in-edges: of the same `relation`, or of all
+            (`vertex`).
         hidden, layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCN`.
     """
 
@@ -33,14 +250,11 @@ class RGCN(Model):
         blocks: int = 4, norm_by: NormBy = "relation", dropout: float = 0.5, input_dropout: float = 0.0,
         residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
     ) -> None:
-        super().__init__(
-            hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            bias=bias, kernel=kernel,
-        )
+        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
         self.decomposition, self.bases, self.blocks, self.norm_by = decomposition, bases, blocks, norm_by
 
     def problems(self) -> list[Problem]:
-        """Also: known words, bases and blocks that there can be."""
+        """Invalid arguments, words that are not known, and impossible numbers of bases and blocks."""
         wrong = super().problems()
         for name, allowed in _WORDS.items():
             if getattr(self, name) not in allowed:
@@ -54,7 +268,7 @@ class RGCN(Model):
         return wrong
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
-        """Relations; for blocks dense rows, and a column of features and classes for each."""
+        """Problems: no relations; for blocks also sparse rows, and fewer columns of features or classes than blocks."""
         problems = super().check_data(experiment, facts)
         if not facts.typed or not facts.num_edges:
             lacks = "no edge types" if not facts.typed else "no edges, so no relations"
@@ -74,16 +288,16 @@ class RGCN(Model):
 
     @property
     def needs(self) -> BlockNeeds:
-        """Types of edges."""
+        """Blocks must carry types of edges."""
         return BlockNeeds(edge_types=True)
 
     def num_matrices(self, num_relations: int) -> int:
-        """Bases, or what blocks of all relations amount to, beside the others."""
+        """Upper bound: two matrices, and all bases or the blocks of all relations."""
         return 2 + (self.bases if self.decomposition == "basis" else -(-num_relations // self.blocks))
 
     @property
     def values_per_edge(self) -> int:
-        """Weights of bases as attention's of heads; sums and projections, no more pairs of a relation than edges."""
+        """Weights of bases, like attention's of heads; or sums and projections, for at most as many pairs as edges."""
         return 3 * self.bases if self.decomposition == "basis" else 2 * self.hidden
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:

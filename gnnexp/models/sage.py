@@ -1,71 +1,72 @@
-"""GraphSAGE with the mean aggregator (Hamilton, Ying, Leskovec, NeurIPS 2017): W_self h_v + W_neigh mean(h_u)."""
+"""GraphSAGE with the mean aggregator (Hamilton, Ying, Leskovec, NeurIPS 2017): W_self h_v + W_neigh mean(h_u).
+
+On a graph with edge weights the mean over the hop's edges is weighted: sum of w h_u / sum of w, or 0 if the sum of w
+is 0.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from gnnexp.graph.sparse import Rows
-from gnnexp.models.layer import Activation, Destinations, Layer
+from gnnexp.models.layer import Destinations, EndOfLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.ops.shortcuts import SumOfLinears
 
 
 class SAGELayer(Layer):
-    """One mean-aggregating layer; `weight` and `self_weight` `[C, Din]`."""
+    """One mean-aggregating layer with parameters `weight` and `self_weight`, both `[C, Din]`."""
 
     kind = "static"
+    takes_weights = True
     sums_are_short = True
     input_weights = ("weight", "self_weight", "residual_weight")
 
-    def __init__(
-        self, in_dim: int, out_dim: int, *, activation: Activation, residual: bool, norm: bool, bias: bool = True
-    ) -> None:
-        super().__init__(in_dim, out_dim, out_dim, activation=activation, residual=residual, norm=norm, bias=bias)
+    def __init__(self, in_dim: int, out_dim: int, **end: Unpack[EndOfLayer]) -> None:
+        super().__init__(in_dim, out_dim, out_dim, **end)
         self.weight = nn.Parameter(torch.empty(out_dim, in_dim))
         self.self_weight = nn.Parameter(torch.empty(out_dim, in_dim))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot with ReLU's gain, as DGL's SAGEConv."""
+        """Draw both weights with Glorot's rule and ReLU's gain, as DGL's SAGEConv does."""
         super().reset(generator)
         for weight in (self.weight, self.self_weight):
             nn.init.xavier_uniform_(weight, gain=nn.init.calculate_gain("relu"), generator=generator)
 
-    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
-        """`h W_neigh`."""
-        return self.linear(h, self.weight, dims)
+    @property
+    def weights_key(self) -> Hashable:
+        """The same key for all layers: edges have the weights of the block."""
+        return "given", self.weight.dtype
 
     def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W_self`."""
         return self.linear(h, self.self_weight, dims)
 
-    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
-        """`h W_neigh`, after the sum."""
-        return self.linear(aggregated, self.weight, dims)
-
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
-        """Divide the sum by the hop's complete degree, add the self part."""
+        """Divide the sum by the number of all in-edges in the hop, and add the self part."""
         assert self_ is not None
-        inverse = dst.degree.clamp(min=1).to(aggregated.dtype).reciprocal().unsqueeze(1)
-        return torch.addcmul(self_, aggregated, inverse)
+        return torch.addcmul(self_, aggregated, _inverse(dst, aggregated.dtype))
 
-    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
-        """`mix` of the projections plus the bias: the mean is taken on Din columns, both products share a buffer."""
-        mean = aggregated * degree.clamp(min=1).to(aggregated.dtype).reciprocal().unsqueeze(1)
+    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+        """`mix` of the projections, and the bias. The mean has Din columns, and both products share a buffer."""
+        mean = aggregated * _inverse(dst, aggregated.dtype)
         return SumOfLinears.run(own, self.self_weight, mean, self.weight, self.bias)
+
+
+def _inverse(dst: Destinations, dtype: torch.dtype) -> Tensor:
+    """`[D, 1]`: one over the divisor of the mean."""
+    if dst.weight is None:
+        return dst.degree.clamp(min=1).to(dtype).reciprocal().unsqueeze(1)
+    inverse = dst.weight.reciprocal()
+    return inverse.masked_fill(inverse.isinf(), 0).to(dtype).unsqueeze(1)
 
 
 class SAGE(Model):
     """A stack of GraphSAGE-mean layers; arguments as in `gnnexp.models.gcn.GCN`."""
-
-    def __init__(
-        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
-        residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
-    ) -> None:
-        super().__init__(
-            hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            bias=bias, kernel=kernel,
-        )
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
         """The `index`-th layer."""

@@ -1,7 +1,7 @@
 """GraphSAGE with max pooling (Hamilton et al., 2017, Section 3.3): the example of an ordinary PyTorch layer.
 
-A maximum is not linear, so it cannot be on the layer contract: it is a `BlockLayer`, and runs under every paradigm
-that has all in-edges of a destination in one place.
+A maximum is not linear, so it cannot be on the layer contract. The layer is a `BlockLayer`. It runs under every
+paradigm that has all in-edges of a destination in one place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SAGEPoolLayer(BlockLayer):
         self.own = nn.Linear(in_dim, out_dim)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot with ReLU's gain."""
+        """Draw all weights with Glorot's rule and ReLU's gain; biases are zero."""
         for linear in (self.pool, self.neighbour, self.own):
             nn.init.xavier_uniform_(linear.weight, gain=nn.init.calculate_gain("relu"), generator=generator)
             if linear.bias is not None:
@@ -47,10 +47,7 @@ class SAGEPool(Model):
     def __init__(
         self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0, kernel: str = "auto"
     ) -> None:
-        super().__init__(
-            hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=False, norm=False,
-            kernel=kernel,
-        )
+        super().__init__(hidden, layers, dropout, input_dropout, kernel=kernel)
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> BlockLayer:
         """The `index`-th layer."""

@@ -1,12 +1,16 @@
-"""What layers ask of kernels; three interchangeable implementations (`model.kernel: numba | torch | dgl`).
+"""The operations that layers need from kernels, with three implementations (`model.kernel: numba | torch | dgl`).
 
-All agree to rounding, forward and backward, and draw identical dropout masks (docs/rooms.md, "Randomness").
+Their results are equal up to rounding, forward and backward. They draw identical dropout masks (docs/rooms.md,
+"Randomness").
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -16,16 +20,18 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.dropout import quantised, survivor_scale
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Drop:
     """One dropout: a probability and the key of its mask.
 
     Attributes:
-        p: probability to drop; taken in units of 1/65536, so that 16 random bits decide.
-        key: 64-bit key from `counter.stream`.
-        word: on a GPU the same 64 bits, int64 without dimensions, which the next step overwrites (`masks.DropKeys`): a
-            number would be baked into a captured graph. None: kernels take the number.
+        p: probability that a value is dropped, rounded to units of 1/65536, so that 16 random bits decide.
+        key: 64-bit key of the mask, from `counter.stream`.
+        word: `key` as int64 tensor without dimensions on a GPU, None on CPU. The next step overwrites it
+            (`masks.DropKeys`). A captured graph would repeat the same number in every step.
     """
 
     p: float
@@ -34,36 +40,48 @@ class Drop:
 
     @property
     def threshold(self) -> int:
-        """16 bits below this drop; 65536 drops all."""
+        """A value is dropped if its 16 random bits are below this threshold; 65536 drops all values."""
         return quantised(self.p)
 
     @property
     def scale(self) -> float:
-        """What survivors are multiplied with."""
+        """The factor for values that are kept."""
         return survivor_scale(self.threshold)
 
 
 class Backend(ABC):
-    """Differentiable sparse operations on a block of E edges, S sources and D destinations.
+    """Differentiable sparse operations on a block with E edges, S sources and D destinations.
 
     Attributes:
-        name: as in `model.kernel`.
-        reads_transpose: whether backward passes go over a block's transpose: a chunk then brings it to the device.
+        name: name of the implementation in `model.kernel`.
+        reads_transpose: whether backward passes read a block's transpose; if so, a chunk copies it to the device.
+        constants: values that layers computed from a block and the graph only, by block and key. They live as long as
+            the block.
     """
 
     name: str
     reads_transpose = False
 
+    def __init__(self) -> None:
+        self.constants: WeakKeyDictionary[Block, dict[Hashable, Any]] = WeakKeyDictionary()
+
+    def constant(self, block: Block, key: Hashable, make: Callable[[Block], T]) -> T:
+        """The result of the first call of `make(block)` for this block and key, so that later epochs reuse it."""
+        known: dict[Hashable, T] = self.constants.setdefault(block, {})
+        if key not in known:
+            known[key] = make(block)
+        return known[key]
+
     def draw_from(self, pool: Pool) -> None:
-        """Take outputs and gradients from the rank's pool, where this implementation makes them itself."""
+        """Use the rank's pool as memory for outputs and gradients, if this implementation allocates them."""
         return
 
     def release(self) -> None:
-        """Free memory that is kept for the next step."""
+        """Free the memory that is kept for the next step."""
         return
 
     def keep_at_most(self, num_bytes: int) -> None:
-        """Bound what is kept for the next step."""
+        """Limit the memory that is kept for the next step."""
         return
 
     @abstractmethod
@@ -71,24 +89,25 @@ class Backend(ABC):
         """`[D, d]`: `out[v, j]` = sum over in-edges e of v of `weight[e, column[j]] * x[src(e), j]`.
 
         Args:
-            block: the edges.
+            block: block with the edges.
             x: `[S, d]`.
             weight: `[E, K]`, or None for ones.
-            column: `[d]` int64, weight slot of each column (equal contiguous groups are the fast case); None if K = 1.
+            column: `[d]` int64, the weight of each column, from 0 to K - 1; None if K = 1. Contiguous groups of equal
+                width are fast.
         """
 
     def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
-        """`[D, d]` sums of `scale[u] * x[u]`, `[S]` and `[S, d]`: constant weights that depend on the source alone."""
+        """`[D, d]` sums of `scale[u] * x[u]` over the sources u, with constant `scale` `[S]` and `x` `[S, d]`."""
         return self.aggregate(block, x * scale.unsqueeze(1), None, None)
 
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]`: the transpose of `aggregate` with constant weights `[E, 1]`, None for ones; not differentiable.
 
-        The result has memory of its own: the caller may write into it.
+        The result shares no memory with other tensors, so the caller may write to it.
         """
         x = gradient.new_zeros(block.num_src, gradient.shape[1])
         if block.num_edges == 0 or not x.numel():
-            return x  # autograd would expand a single zero, which nobody can write into
+            return x  # autograd would return one expanded zero, which cannot be written to
         with torch.enable_grad():
             x.requires_grad_()
             summed = self.aggregate(block, x, None if weight is None else weight.detach(), None)
@@ -96,7 +115,7 @@ class Backend(ABC):
 
     @abstractmethod
     def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
-        """`[D, K, d]`: every weight column `[E, K]` applied to all of `x` `[S, d]`."""
+        """`[D, K, d]`: for each k the sum of `weight[e, k] * x[src(e)]` over in-edges, from `[E, K]` and `[S, d]`."""
 
     @abstractmethod
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
@@ -104,45 +123,47 @@ class Backend(ABC):
 
     @abstractmethod
     def edge_max(self, block: Block, score: Tensor) -> Tensor:
-        """`[D, K]` largest score of each destination's edges, -inf without edges; no gradient."""
+        """`[D, K]` largest score of each destination's in-edges, -inf without edges; has no gradient."""
 
     @abstractmethod
     def edge_exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
-        """`[E, K]` = `exp(score - peak[dst(e)])`; the peak `[D, K]` is a constant."""
+        """`[E, K]` = `exp(score - peak[dst(e)])`; `peak` `[D, K]` is constant."""
 
     @abstractmethod
     def edge_sum(self, block: Block, weight: Tensor) -> Tensor:
-        """`[D, K]` sum of `weight` `[E, K]` over each destination's edges."""
+        """`[D, K]` sum of `weight` `[E, K]` over each destination's in-edges."""
 
     @abstractmethod
     def attention_weight(
         self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
-        """`[E, K]` softmax(LeakyReLU(src_key + dst_key)) over each destination's edges, then dropout."""
+        """`[E, K]` softmax(LeakyReLU(src_key + dst_key)) over each destination's in-edges, then dropout."""
 
-    @abstractmethod
     def attention(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """GAT: `[D, K * F]` sums of `x` `[S, K * F]` with weights softmax(LeakyReLU(src_key + dst_key)) over in-edges.
 
         Args:
-            block: the edges.
-            x: projected rows, heads side by side.
+            block: block with the edges.
+            x: projected rows, one head after the other.
             src_key: `[S, K]`.
             dst_key: `[D, K]`.
-            slope: of the LeakyReLU below 0.
-            drop: dropout of the weights (their sum is taken before), or None.
+            slope: slope of the LeakyReLU below 0.
+            drop: dropout of the normalised weights, or None.
 
         Returns:
-            0 for destinations without edges.
+            The sums; 0 for destinations without edges.
         """
+        heads = src_key.shape[1]
+        column = torch.arange(x.shape[1]) // max(1, x.shape[1] // heads) if heads > 1 else None
+        return self.aggregate(block, x, self.attention_weight(block, src_key, dst_key, slope, drop), column)
 
-    @abstractmethod
     def attention_aggregate_first(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
-        """`[D, K, d]`: as `attention`, with rows `x` `[S, d]` that all heads share."""
+        """`[D, K, d]`: like `attention`, with rows `x` `[S, d]` that all heads share."""
+        return self.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop))
 
     @abstractmethod
     def gather(self, x: Tensor, ids: Tensor) -> Tensor:
@@ -150,9 +171,9 @@ class Backend(ABC):
 
     @abstractmethod
     def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
-        """Dropout of `x` `[N, d]`, columns `first_column:first_column + d` of a matrix with `num_columns`.
+        """Dropout of `x` `[N, d]`, which are d columns from `first_column` on of a matrix with `num_columns` columns.
 
-        The mask is a function of (key, `ids` `[N]` original, global column, `num_columns`) alone.
+        The mask depends only on the key, the original `ids` `[N]`, the column in that matrix, and `num_columns`.
         """
 
     @abstractmethod
@@ -161,14 +182,14 @@ class Backend(ABC):
 
     @abstractmethod
     def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
-        """Dropout of `weight` `[E, K]` by edge identity (src, dst, type, occurrence) and head: `attention`'s mask."""
+        """Dropout of `weight` `[E, K]` with the mask of `attention`, keyed by (src, dst, type, occurrence) and head."""
 
     @abstractmethod
     def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
-        """`dropout` of sparse features: exactly the dense mask at the nonzeros."""
+        """`dropout` of sparse features; nonzeros get the same mask as in a dense matrix."""
 
     def sparse_linear(self, rows: SparseRows, weight: Tensor) -> Tensor:
-        """`[N, C]` = `rows @ weight.T`, differentiable in `weight` `[C, D]`: columns are the sources of a block."""
+        """`[N, C]` = `rows @ weight.T`, differentiable in `weight` `[C, D]`. The columns are sources of a block."""
         num_rows, num_columns = rows.shape
         nowhere = torch.empty(0, dtype=torch.int64, device=rows.indptr.device)
         ids = torch.arange(num_columns, device=rows.indptr.device)

@@ -1,6 +1,6 @@
-"""DGL's g-SpMM and g-SDDMM kernels behind the same interface: the peer that ours are compared with.
+"""DGL's g-SpMM and g-SDDMM kernels with the same interface, for comparisons with the numba kernels.
 
-Dropout masks and row gathers are the numba kernels': DGL has none that are functions of vertex ids.
+Dropout masks and gathers of rows use the numba kernels: DGL has no masks that are functions of vertex ids.
 """
 
 # ruff: noqa: ANN401  dgl has no types
@@ -28,7 +28,7 @@ def _import_dgl() -> Any:
 
 
 class DGLBackend(NumbaBackend):
-    """DGL's message passing operations on CPU."""
+    """DGL's operations for message passing, on CPU."""
 
     name = "dgl"
 
@@ -38,7 +38,7 @@ class DGLBackend(NumbaBackend):
         self._graphs: WeakKeyDictionary[Block, Any] = WeakKeyDictionary()
 
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
-        """`copy_u_sum` or `u_mul_e_sum`, heads as a dimension where they are equal."""
+        """`copy_u_sum` or `u_mul_e_sum`; heads of equal width are a dimension."""
         if block.num_edges == 0 or x.shape[1] == 0:
             return super().aggregate(block, x, weight, column)
         graph, ops = self._graph(block), self._dgl.ops
@@ -54,11 +54,11 @@ class DGLBackend(NumbaBackend):
         return torch.cat(sums, 1)
 
     def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
-        """Scaled rows, then `copy_u_sum`, as DGL's GraphConv does."""
+        """Scale rows, then `copy_u_sum`, like DGL's GraphConv."""
         return Backend.aggregate_scaled(self, block, x, scale)
 
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
-        """The backward of DGL's sums."""
+        """The backward pass of DGL's sums."""
         return Backend.spread(self, block, gradient, weight)
 
     def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
@@ -75,14 +75,14 @@ class DGLBackend(NumbaBackend):
         return self._dgl.ops.u_add_v(self._graph(block), src_key, dst_key)  # type: ignore[no-any-return]
 
     def edge_max(self, block: Block, score: Tensor) -> Tensor:
-        """`copy_e_max`, which leaves 0 where there are no edges."""
+        """`copy_e_max`, with -inf in place of its 0 for destinations without edges."""
         if block.num_edges == 0:
             return super().edge_max(block, score)
         peak = self._dgl.ops.copy_e_max(self._graph(block), score.detach())
         return peak.masked_fill((block.indptr[1:] == block.indptr[:-1]).unsqueeze(1), -torch.inf)  # type: ignore[no-any-return]
 
     def edge_exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
-        """exp of `e_sub_v`."""
+        """The exponential of `e_sub_v`."""
         if block.num_edges == 0:
             return super().edge_exp(block, score, peak)
         return torch.exp(self._dgl.ops.e_sub_v(self._graph(block), score, peak.detach()))
@@ -107,20 +107,12 @@ class DGLBackend(NumbaBackend):
     def attention(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
-        """`edge_softmax`, then `u_mul_e_sum`: as DGL's GATConv."""
+        """`edge_softmax`, then `u_mul_e_sum`, like DGL's GATConv."""
         if block.num_edges == 0:
             return super().attention(block, x, src_key, dst_key, slope, drop)
         heads = src_key.shape[1]
         weight = self.attention_weight(block, src_key, dst_key, slope, drop)
         return self._heads(block, x.view(-1, heads, x.shape[1] // heads), weight)
-
-    def attention_aggregate_first(
-        self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
-    ) -> Tensor:
-        """`edge_softmax`, then `u_mul_e_sum` with broadcasting."""
-        if block.num_edges == 0:
-            return super().attention_aggregate_first(block, x, src_key, dst_key, slope, drop)
-        return self.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop))
 
     def _heads(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
         """`[D, K * F]` from `[S, K, F]`."""
@@ -128,7 +120,7 @@ class DGLBackend(NumbaBackend):
         return out.flatten(1)
 
     def _graph(self, block: Block) -> Any:
-        """The block as a bipartite DGL graph, built from COO: one made from CSC fails in edge_softmax's backward."""
+        """The block as a bipartite DGL graph, from COO edges: with CSC the backward of `edge_softmax` fails."""
         if block not in self._graphs:
             ends = (block.sources.long(), destinations(block))
             counts = {"src": block.num_src, "dst": block.num_dst}

@@ -1,7 +1,7 @@
-"""Kernels in plain PyTorch: the reference on CPU, and what runs on CUDA.
+"""Kernels in plain PyTorch: the reference on CPU, and the implementation on CUDA.
 
-Aggregation is `embedding_bag`, a fused gather and sum over CSR offsets with gradients for rows and weights on both
-devices. Dropout masks are the same 32- and 64-bit hashes as the numba kernels', in int64 tensor arithmetic.
+Aggregation is `embedding_bag`, a fused gather and sum over CSR offsets, with gradients for rows and weights on both
+devices. Dropout masks are the same 32-bit and 64-bit hashes as in the numba kernels, in int64 tensor arithmetic.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gnnexp.ops.backend import Backend, Drop
 
 
 def runs(column: Tensor) -> list[tuple[int, int, int]]:
-    """`(start, stop, slot)` of the stretches of equal value in `column`."""
+    """`(start, stop, slot)` of each run of equal values in `column` `[d]`."""
     slots = column.tolist()
     edges = [0, *(j for j in range(1, len(slots)) if slots[j] != slots[j - 1]), len(slots)]
     return [(start, stop, slots[start]) for start, stop in pairwise(edges) if stop > start]
 
 
 class TorchBackend(Backend):
-    """PyTorch's own operations; runs on any device."""
+    """PyTorch's operations; works on any device."""
 
     name = "torch"
 
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
-        """One bag per destination, per stretch of columns that share a weight."""
+        """One bag per destination, for each run of columns with the same weight."""
         if column is None or weight is None:
             return _bag(block, x, None if weight is None else weight.squeeze(1))
         parts = [_bag(block, x[:, start:stop], weight[:, slot]) for start, stop, slot in runs(column)]
@@ -62,42 +62,27 @@ class TorchBackend(Backend):
     def attention_weight(
         self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
-        """The phases in order."""
+        """The edge operations one after another."""
         score = F.leaky_relu(self.edge_score(block, src_key, dst_key), slope)
         weight = self.edge_exp(block, score, self.edge_max(block, score))
         weight = weight / self.edge_sum(block, weight)[destinations(block)]
         return weight if drop is None else self.edge_dropout(block, weight, drop)
-
-    def attention(
-        self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
-    ) -> Tensor:
-        """The phases in order."""
-        heads = src_key.shape[1]
-        column = torch.arange(x.shape[1]) // max(1, x.shape[1] // heads)
-        weight = self.attention_weight(block, src_key, dst_key, slope, drop)
-        return self.aggregate(block, x, weight, column if heads > 1 else None)
-
-    def attention_aggregate_first(
-        self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
-    ) -> Tensor:
-        """The phases in order."""
-        return self.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop))
 
     def gather(self, x: Tensor, ids: Tensor) -> Tensor:
         """`index_select`."""
         return x.index_select(0, ids)
 
     def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
-        """Multiply with the mask."""
+        """Multiply by the mask."""
         return x * self._scale(x, ids, drop, num_columns, first_column)
 
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
-        """ReLU, then multiply with the mask."""
+        """ReLU, then multiply by the mask."""
         kept = F.relu(x)
         return kept if drop.threshold == 0 else kept * self._scale(x, ids, drop, num_columns, first_column)
 
     def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
-        """Multiply with the mask."""
+        """Multiply by the mask."""
         kept = masks.kept_edges(block, destinations(block), weight.shape[1], drop)
         return weight * (kept.to(weight.dtype) * drop.scale)
 
@@ -114,11 +99,10 @@ class TorchBackend(Backend):
         return masks.kept_columns(ids, columns, drop, num_columns).to(x.dtype) * drop.scale
 
 
-
 def _bag(block: Block, rows: Tensor, weight: Tensor | None, index: Tensor | None = None) -> Tensor:
-    """`[D, d]` weighted sums of `rows[index]` over in-edges; `index` is the sources unless given."""
+    """`[D, d]` weighted sums of `rows[index]` over in-edges; `index` `[E]`, by default the sources."""
     if block.num_dst == 0 or block.num_edges == 0 or rows.shape[1] == 0:
-        # Still a function of its inputs, so that gradients are zeros and not missing.
+        # The result depends on the inputs, so that gradients are zeros instead of None.
         nothing = rows.sum() * 0 if weight is None else rows.sum() * 0 + weight.sum() * 0
         return nothing + rows.new_zeros(block.num_dst, rows.shape[1])
     return F.embedding_bag(

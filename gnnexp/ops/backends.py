@@ -1,4 +1,4 @@
-"""Choosing the kernels: `model.kernel`."""
+"""Choose the implementation of kernels: `model.kernel`."""
 
 from __future__ import annotations
 

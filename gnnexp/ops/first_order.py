@@ -1,20 +1,35 @@
-"""Differentiable functions of our own: once, not twice."""
+"""Autograd functions that can be differentiated once."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+Arguments = ParamSpec("Arguments")
+Result_co = TypeVar("Result_co", covariant=True)
+
 
 class FirstOrderFunction(Function):
-    """A function of autograd whose backward pass is not differentiable itself.
+    """An autograd function whose backward pass is not differentiable.
 
-    Backward passes here call kernels and exchange rows, which autograd does not see. With plain `Function` a gradient
-    of a gradient (`create_graph=True`) would come out as a constant, without a word; here it is a RuntimeError.
+    The backward passes call kernels and exchange rows, which autograd does not record. With plain `Function` a gradient
+    of a gradient (`create_graph=True`) would silently be wrong; with this class it raises RuntimeError.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init_subclass__(**kwargs)
         cls.backward = staticmethod(once_differentiable(cls.backward))  # type: ignore[method-assign,assignment]
+
+
+class _HasForward(Protocol[Arguments, Result_co]):
+    @staticmethod
+    def forward(ctx: Any, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result_co: ...  # noqa: ANN401
+
+
+def applied(
+    function: type[_HasForward[Arguments, Result_co]], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Result_co:
+    """`function.apply(*args)`, with the argument and result types of `function.forward`."""
+    return function.apply(*args)  # type: ignore[attr-defined, no-any-return]

@@ -1,4 +1,4 @@
-"""Autograd over the row kernels: each forward with its backward, pooled buffers, no copies of slices."""
+"""Autograd functions of the row kernels. Buffers are pooled, and slices are not copied."""
 
 # ruff: noqa: ANN401  autograd's contexts have no types
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.rows.aggregate import Edges, Group, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
+from gnnexp.kernels.rows.aggregate import Edges, Group, dot_rows, groups, matrix, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.rows.dropout import drop_rows, keep_positive
 from gnnexp.kernels.rows.gather import gather_rows
 from gnnexp.kernels.rows.outer import inner_rows, outer_dot_rows, outer_rows
@@ -22,24 +22,13 @@ _NUMPY: dict[torch.dtype, type[np.floating]] = {torch.float32: np.float32, torch
 
 
 def pooled(pool: Pool, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """An uninitialised tensor in a pooled buffer, dtype of `like`."""
+    """An uninitialised tensor in a pooled buffer, with the dtype of `like`."""
     return torch.from_numpy(pool.empty(shape, _NUMPY[like.dtype]))
 
 
 def flat(x: Tensor) -> np.ndarray:
-    """All elements in one dimension (a view where `x` is contiguous)."""
+    """All elements in one dimension; a view if `x` is contiguous."""
     return x.detach().contiguous().view(-1).numpy()
-
-
-def matrix(x: Tensor) -> Matrix:
-    """`x` `[N, d]` for the kernels; a slice of columns is not copied."""
-    num_rows, width = x.shape
-    x = x.detach()
-    if x.stride(1) != 1 or x.stride(0) < width or num_rows < 2:
-        x = x.contiguous()
-    stride = x.stride(0) if num_rows > 1 else width
-    size = (num_rows - 1) * stride + width if num_rows else 0
-    return Matrix(x.as_strided((size,), (1,)).numpy(), stride)
 
 
 def forward_edges(block: Block) -> Edges:
@@ -48,7 +37,7 @@ def forward_edges(block: Block) -> Edges:
 
 
 def backward_edges(block: Block) -> Edges:
-    """Edges by source; the transpose is built once per block, when something first needs it."""
+    """Edges by source; the transpose is built once per block, when it is first needed."""
     turned = block.transpose
     return Edges(turned.indptr.numpy(), turned.destinations.numpy(), turned.edges.numpy())
 
@@ -57,15 +46,9 @@ class Aggregate(FirstOrderFunction):
     """`Backend.aggregate`."""
 
     @staticmethod
-    def run(x: Tensor, weight: Tensor | None, block: Block, parts: list[Group], pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        assert x.shape[0] == block.num_src, "one row per source of the block"
-        out: Tensor = Aggregate.apply(x, weight, block, parts, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, block: Block, parts: list[Group], pool: Pool) -> Tensor:
         """Sum over in-edges."""
+        assert x.shape[0] == block.num_src, "one row per source of the block"
         ctx.block, ctx.parts, ctx.pool = block, parts, pool
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
         out = pooled(pool, (block.num_dst, x.shape[1]), x)
@@ -75,7 +58,7 @@ class Aggregate(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Sums over out-edges for x, inner products along edges for the weights; one pass when both are needed."""
+        """Sums over out-edges for x, inner products along edges for the weights; one pass if both are needed."""
         x, weight = ctx.saved_tensors
         block, parts, pool = ctx.block, ctx.parts, ctx.pool
         for_x, for_weight = ctx.needs_input_grad[:2]
@@ -99,15 +82,9 @@ class AggregateScaled(FirstOrderFunction):
     """`Backend.aggregate_scaled`."""
 
     @staticmethod
-    def run(x: Tensor, scale: Tensor, block: Block, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        assert x.shape[0] == scale.numel() == block.num_src, "one row and one scale per source of the block"
-        out: Tensor = AggregateScaled.apply(x, scale, block, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, block: Block, pool: Pool) -> Tensor:
-        """Sum over in-edges; the "position" of an edge's weight is its source."""
+        """Sum over in-edges. The source of an edge is the position of its weight."""
+        assert x.shape[0] == scale.numel() == block.num_src, "one row and one scale per source of the block"
         ctx.block, ctx.pool = block, pool
         ctx.save_for_backward(scale)
         out = pooled(pool, (block.num_dst, x.shape[1]), x)
@@ -118,7 +95,7 @@ class AggregateScaled(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        """Plain sums over out-edges, scaled afterwards."""
+        """Unweighted sums over out-edges, which are then scaled."""
         (scale,) = ctx.saved_tensors
         return spread(gradient, None, ctx.block, ctx.pool).mul_(scale.unsqueeze(1)), None, None, None
 
@@ -133,7 +110,7 @@ def spread(gradient: Tensor, weight: Tensor | None, block: Block, pool: Pool) ->
 
 
 def _weights(weight: Tensor | None, like: Tensor) -> tuple[np.ndarray, int]:
-    """Flat weights (empty for ones) and how many per edge."""
+    """Flat weights, empty for ones, and the number of weights per edge."""
     return (np.empty(0, _NUMPY[like.dtype]), 1) if weight is None else (flat(weight), weight.shape[1])
 
 
@@ -141,15 +118,9 @@ class AggregateOuter(FirstOrderFunction):
     """`Backend.aggregate_outer`."""
 
     @staticmethod
-    def run(x: Tensor, weight: Tensor, block: Block, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        assert x.shape[0] == block.num_src, "one row per source of the block"
-        out: Tensor = AggregateOuter.apply(x, weight, block, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, block: Block, pool: Pool) -> Tensor:
-        """Sum over in-edges, once per weight column."""
+        """Sum over in-edges for each weight column."""
+        assert x.shape[0] == block.num_src, "one row per source of the block"
         ctx.block, ctx.pool = block, pool
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
         heads, width = weight.shape[1], x.shape[1]
@@ -159,7 +130,7 @@ class AggregateOuter(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        """The transposed sums, and inner products along edges."""
+        """Transposed sums for x, and inner products along edges for the weights."""
         x, weight = ctx.saved_tensors
         heads, width, dy = weight.shape[1], gradient.shape[2], flat(gradient)
         dx = products = None
@@ -173,13 +144,7 @@ class AggregateOuter(FirstOrderFunction):
 
 
 class Gather(FirstOrderFunction):
-    """Rows by position, with the scatter-add as backward."""
-
-    @staticmethod
-    def run(x: Tensor, ids: Tensor, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        out: Tensor = Gather.apply(x, ids, pool)  # type: ignore[no-untyped-call]
-        return out
+    """Rows by position; the backward pass adds gradients to rows."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ids: Tensor, pool: Pool) -> Tensor:
@@ -190,7 +155,7 @@ class Gather(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Sums over the places that read a row."""
+        """For each row, the sum of the gradients of all its copies."""
         (ids,) = ctx.saved_tensors
         return gradient.new_zeros(ctx.num_rows, gradient.shape[1]).index_add_(0, ids, gradient), None, None
 
@@ -199,23 +164,17 @@ class Dropout(FirstOrderFunction):
     """`Backend.dropout`."""
 
     @staticmethod
-    def run(x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        out: Tensor = Dropout.apply(x, ids, drop, num_columns, first_column, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(
         ctx: Any, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int, pool: Pool
     ) -> Tensor:
-        """Mask and scale."""
+        """Multiply by mask and scale."""
         ctx.save_for_backward(ids)
         ctx.rest = drop, num_columns, first_column, pool
         return _dropped(x, ids, drop, num_columns, first_column, pool, relu=False)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        """The same mask and scale."""
+        """Multiply by the same mask and scale."""
         (ids,) = ctx.saved_tensors
         return _dropped(gradient, ids, *ctx.rest, relu=False), None, None, None, None, None
 
@@ -224,16 +183,10 @@ class ReluDropout(FirstOrderFunction):
     """`Backend.relu_dropout`."""
 
     @staticmethod
-    def run(x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        out: Tensor = ReluDropout.apply(x, ids, drop, num_columns, first_column, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(
         ctx: Any, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int, pool: Pool
     ) -> Tensor:
-        """max(x, 0), mask and scale."""
+        """max(x, 0), multiplied by mask and scale."""
         out = _dropped(x, ids, drop, num_columns, first_column, pool, relu=True)
         ctx.save_for_backward(out)
         ctx.threshold, ctx.pool = drop.threshold, pool
@@ -241,7 +194,7 @@ class ReluDropout(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        """Scaled where the output is positive."""
+        """The scaled gradient where the output is positive, else 0."""
         (output,) = ctx.saved_tensors
         dx = pooled(ctx.pool, tuple(output.shape), output)
         keep_positive(flat(output), flat(gradient), flat(dx), ctx.threshold)

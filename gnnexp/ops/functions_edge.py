@@ -1,4 +1,4 @@
-"""Autograd over the edge kernels: attention weights and the phases they consist of."""
+"""Autograd functions of the edge kernels: attention weights, and the edge operations that they consist of."""
 
 # ruff: noqa: ANN401  autograd's contexts have no types
 from __future__ import annotations
@@ -10,18 +10,18 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.rows.aggregate import Edges, Matrix, groups, sum_rows
+from gnnexp.kernels.rows.aggregate import Edges, Matrix, groups, matrix, sum_rows
 from gnnexp.kernels.rows.attention import EdgeOperation, edge_operation, unweigh, weigh
 from gnnexp.kernels.rows.dropout import drop_edges
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.first_order import FirstOrderFunction
-from gnnexp.ops.functions import backward_edges, flat, forward_edges, matrix, pooled
+from gnnexp.ops.functions import backward_edges, flat, forward_edges, pooled
 
 _ABSENT = np.empty(0, np.int32)
 
 
 def _phase(phase: EdgeOperation, block: Block, a: Tensor, b: Tensor | None, num_rows: int, pool: Pool) -> Tensor:
-    """`[num_rows, K]`: one pass of `edge_operation`; an operand that the phase does not read may be any."""
+    """`[num_rows, K]`: one pass of `edge_operation`; `b` is None if the phase reads `a` only."""
     out = pooled(pool, (num_rows, a.shape[1]), a)
     other = flat(a) if b is None else flat(b)
     edge_operation(phase, forward_edges(block), flat(a), other, a.shape[1], flat(out))
@@ -49,18 +49,12 @@ def _drop_into(weight: Tensor, out: Tensor, block: Block, drop: Drop) -> None:
 
 
 def edge_peak(score: Tensor, block: Block, pool: Pool) -> Tensor:
-    """`[D, K]` maximum over in-edges; no gradient."""
+    """`[D, K]` maximum over in-edges; has no gradient."""
     return _phase(EdgeOperation.MAX, block, score.detach(), None, block.num_dst, pool)
 
 
 class EdgeScore(FirstOrderFunction):
     """`Backend.edge_score`."""
-
-    @staticmethod
-    def run(src_key: Tensor, dst_key: Tensor, block: Block, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        out: Tensor = EdgeScore.apply(src_key, dst_key, block, pool)  # type: ignore[no-untyped-call]
-        return out
 
     @staticmethod
     def forward(ctx: Any, src_key: Tensor, dst_key: Tensor, block: Block, pool: Pool) -> Tensor:
@@ -81,12 +75,6 @@ class EdgeExp(FirstOrderFunction):
     """`Backend.edge_exp`."""
 
     @staticmethod
-    def run(score: Tensor, peak: Tensor, block: Block, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        out: Tensor = EdgeExp.apply(score, peak, block, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(ctx: Any, score: Tensor, peak: Tensor, block: Block, pool: Pool) -> Tensor:
         """exp(score - peak)."""
         out = _phase(EdgeOperation.EXP, block, score, peak, block.num_edges, pool)
@@ -95,19 +83,13 @@ class EdgeExp(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        """Times the output."""
+        """The gradient times the output."""
         (out,) = ctx.saved_tensors
         return gradient * out, None, None, None
 
 
 class EdgeSum(FirstOrderFunction):
     """`Backend.edge_sum`."""
-
-    @staticmethod
-    def run(weight: Tensor, block: Block, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        out: Tensor = EdgeSum.apply(weight, block, pool)  # type: ignore[no-untyped-call]
-        return out
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, block: Block, pool: Pool) -> Tensor:
@@ -117,7 +99,7 @@ class EdgeSum(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """The destination's gradient at each of its edges."""
+        """For each edge, the gradient of its destination."""
         return _phase(EdgeOperation.SPREAD, ctx.block, gradient, gradient, ctx.block.num_edges, ctx.pool), None, None
 
 
@@ -125,14 +107,8 @@ class EdgeDropout(FirstOrderFunction):
     """`Backend.edge_dropout`."""
 
     @staticmethod
-    def run(weight: Tensor, block: Block, drop: Drop, pool: Pool) -> Tensor:
-        """Typed `apply`."""
-        out: Tensor = EdgeDropout.apply(weight, block, drop, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(ctx: Any, weight: Tensor, block: Block, drop: Drop, pool: Pool) -> Tensor:
-        """Mask and scale."""
+        """Multiply by mask and scale."""
         ctx.block, ctx.drop, ctx.pool = block, drop, pool
         out = pooled(pool, tuple(weight.shape), weight)
         _drop_into(weight, out, block, drop)
@@ -140,7 +116,7 @@ class EdgeDropout(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        """The same mask and scale."""
+        """Multiply by the same mask and scale."""
         out = pooled(ctx.pool, tuple(gradient.shape), gradient)
         _drop_into(gradient, out, ctx.block, ctx.drop)
         return out, None, None, None
@@ -150,17 +126,11 @@ class AttentionWeight(FirstOrderFunction):
     """GAT's weights: LeakyReLU scores, softmax over in-edges, dropout."""
 
     @staticmethod
-    def run(src_key: Tensor, dst_key: Tensor, block: Block, slope: float, drop: Drop | None, pool: Pool) -> Tensor:
-        """Typed `apply`: `[E, K]`."""
-        assert src_key.shape[0] == block.num_src and dst_key.shape[0] == block.num_dst, "one key per vertex"
-        out: Tensor = AttentionWeight.apply(src_key, dst_key, block, slope, drop, pool)  # type: ignore[no-untyped-call]
-        return out
-
-    @staticmethod
     def forward(
         ctx: Any, src_key: Tensor, dst_key: Tensor, block: Block, slope: float, drop: Drop | None, pool: Pool
     ) -> Tensor:
         """Weights of all edges."""
+        assert src_key.shape[0] == block.num_src and dst_key.shape[0] == block.num_dst, "one key per vertex"
         heads = src_key.shape[1]
         signed, weight = (pooled(pool, (block.num_edges, heads), src_key) for _ in range(2))
         weigh(forward_edges(block), flat(src_key), flat(dst_key), heads, slope, flat(signed), flat(weight))

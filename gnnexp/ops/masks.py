@@ -1,6 +1,6 @@
-"""The dropout masks of `gnnexp.kernels.rows.dropout` in int64 tensor arithmetic: slow, but on any device.
+"""The dropout masks of `gnnexp.kernels.rows.dropout` in int64 tensor arithmetic: slow, but for any device.
 
-64-bit products wrap as the unsigned ones do; only shifts to the right need care with the sign.
+Signed products overflow like unsigned ones. Only shifts to the right must handle the sign.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ADDED_LOOP = 0xFFFFFFFF
 
 
 def _signed(word: int) -> int:
-    """The int64 with the bits of a 64-bit word."""
+    """The int64 number with the bits of a 64-bit word."""
     word &= (1 << 64) - 1
     return word - (1 << 64) if word >> 63 else word
 
@@ -35,26 +35,26 @@ def mask_key(purpose: Purpose, layer: int, key: BatchKey) -> int:
 
 
 class DropKeys:
-    """The keys of all masks of a step on a GPU, in memory that stays where it is.
+    """The keys of all masks of a step on a GPU, at fixed addresses.
 
-    A step brings its keys in one copy without a wait (a micro-batch with draws of its own brings them apart). Before a
-    captured graph is run again, `bring` gives it the masks of another step.
+    One asynchronous copy per step writes the keys; a micro-batch with separate draws has its own copy. Before a
+    captured graph runs again, `bring` writes the keys of the next step, so the graph draws new masks.
 
     Args:
         num_layers: L.
-        device: a GPU.
+        device: the GPU.
     """
 
     def __init__(self, num_layers: int, device: torch.device) -> None:
         self._num_layers, self._device = num_layers, device
-        self._there: dict[int, tuple[BatchKey, Tensor]] = {}  # by micro-batch: a step may work on several at once
+        self._there: dict[int, tuple[BatchKey, Tensor]] = {}  # by micro-batch: a step may have several
 
     def word(self, purpose: Purpose, layer: int, key: BatchKey) -> Tensor:
-        """`mask_key` on the device, int64 without dimensions; it holds until the micro-batch's next step begins."""
+        """`mask_key` on the device, int64 without dimensions; valid until the micro-batch's next step begins."""
         return self.bring(key)[_PURPOSES.index(purpose), layer]
 
     def bring(self, key: BatchKey) -> Tensor:
-        """`[2, L]` int64: the keys of batch `key`, in the place of those of the same micro-batch; once per step."""
+        """`[2, L]` int64: write the keys of batch `key` over the former keys of its micro-batch, once per step."""
         held = self._there.get(key.micro)
         if held is not None and held[0] == key:
             return held[1]
@@ -91,7 +91,7 @@ def _draw(key: Tensor, counter: Tensor | int) -> Tensor:
 
 
 def _pair_bits(state: Tensor, pair: Tensor) -> Tensor:
-    """32 bits of each row key `state` and column pair, as int64; shapes broadcast."""
+    """32 random bits for each row key `state` and column pair, as int64; shapes broadcast."""
     word = ((state & _LOW32) + pair * STEP) & _LOW32
     word = ((word ^ (word >> 16)) * MUL1) & _LOW32
     word = ((word ^ (word >> 15)) + _shifted(state, 32)) & _LOW32
@@ -100,7 +100,7 @@ def _pair_bits(state: Tensor, pair: Tensor) -> Tensor:
 
 
 def kept_entries(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> Tensor:
-    """Bool, whether (id, column) survives; `ids` and `columns` broadcast."""
+    """Bool: whether the value at (id, column) is kept; `ids` and `columns` broadcast."""
     half = (num_columns + 1) // 2
     columns = columns.long()
     upper = columns >= half
@@ -109,12 +109,12 @@ def kept_entries(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> 
 
 
 def kept_columns(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> Tensor:
-    """`[N, d]` bool: rows `ids` `[N]`, global columns `columns` `[d]`."""
+    """`[N, d]` bool: whether values are kept, for rows `ids` `[N]` and columns `columns` `[d]` of the whole matrix."""
     return kept_entries(ids.unsqueeze(1), columns.unsqueeze(0), drop, num_columns)
 
 
 def kept_edges(block: Block, destinations: Tensor, heads: int, drop: Drop) -> Tensor:
-    """`[E, heads]` bool by edge identity; `destinations` `[E]` are positions."""
+    """`[E, heads]` bool: whether weights are kept, by edge identity; `destinations` `[E]` are positions."""
     dst, src = block.dst_ids.long()[destinations], block.src_ids.long()[block.sources.long()]
     state = _draw(_absorb(_key(drop), dst), src)
     kind = _kind(block)

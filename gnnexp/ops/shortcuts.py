@@ -1,8 +1,8 @@
-"""The same maths in fewer passes over memory, for where everything of a layer is local.
+"""The same maths in fewer passes over memory, for layers whose rows are all local.
 
-A hidden layer is far larger than the caches, so each elementwise pass over `[D, C]` costs as much as a good part of a
-matrix product. In the backward of products-like batches the slice of the destinations alone filled, copied and added
-`[S, C]`; bias, self part and mean took three passes more.
+A hidden layer is far larger than the caches, so an elementwise pass over `[D, C]` takes a large part of the time of a
+matrix product. Without this module, the backward pass of products-like batches filled, copied and added `[S, C]` only
+for the slice of the destinations. Bias, self part and mean took three more passes.
 """
 
 # ruff: noqa: ANN401  autograd's contexts have no types
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.kernels.rows.gather import add_rows
-from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.ops.first_order import FirstOrderFunction, applied
 
 
 class SplitDestinations(FirstOrderFunction):
@@ -22,15 +22,14 @@ class SplitDestinations(FirstOrderFunction):
 
     @staticmethod
     def run(h: Tensor, places: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Typed `apply`: `[S, d]` to `([S, d], [n, d])`; `places` `[n]` are distinct."""
+        """Both results, `([S, d], [n, d])`, from `h` `[S, d]` and the distinct `places` `[n]`."""
         if not h.requires_grad:
             return h, h[places]
-        both: tuple[Tensor, Tensor] = SplitDestinations.apply(h, places)  # type: ignore[no-untyped-call]
-        return both
+        return applied(SplitDestinations, h, places)
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, places: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """A view, and a view or a copy."""
+        """A view of `h`, and a view or a copy of its rows."""
         ctx.places = places
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.like = h.shape, h.detach()[:0]
@@ -38,9 +37,9 @@ class SplitDestinations(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, whole: Tensor | None, own: Tensor | None) -> tuple[Tensor | None, None]:
-        """Their sum, in a buffer of its own: whoever made the gradient of the whole may use it again.
+        """The sum of both gradients in a new buffer, because the gradient of the whole may be in use elsewhere.
 
-        `h + z` gives one gradient to both of its inputs, a sum of all entries one that is expanded.
+        For example, `h + z` gives the same gradient to both inputs, and a sum of all entries gives an expanded one.
         """
         if own is None:
             return whole, None
@@ -53,20 +52,17 @@ def add_at(rows: Tensor, places: slice | Tensor, values: Tensor) -> None:
     """`rows[places] += values`, in place; `places` are distinct."""
     if isinstance(places, slice):
         rows[places] += values
-    elif rows.is_cuda:
-        rows.index_add_(0, places, values)
     else:
         add_rows(rows, places, values)
 
 
 class SumOfLinears(FirstOrderFunction):
-    """`x A^T + y B^T + bias`: the second product accumulates onto the first, one buffer, no passes between."""
+    """`x A^T + y B^T + bias` in one buffer: the second product adds to the first."""
 
     @staticmethod
     def run(x: Tensor, a: Tensor, y: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-        """Typed `apply`: `[N, i]`, `[C, i]`, `[N, j]`, `[C, j]`, `[C]` to `[N, C]`."""
-        out: Tensor = SumOfLinears.apply(x, a, y, b, bias)  # type: ignore[no-untyped-call]
-        return out
+        """`[N, C]` from `x` `[N, i]`, `a` `[C, i]`, `y` `[N, j]`, `b` `[C, j]` and `bias` `[C]`."""
+        return applied(SumOfLinears, x, a, y, b, bias)
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: Tensor, y: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
@@ -78,7 +74,7 @@ class SumOfLinears(FirstOrderFunction):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Only the products that are asked for."""
+        """Only the gradients that autograd needs."""
         x, a, y, b = ctx.saved_tensors
         wanted = ctx.needs_input_grad
         return (

@@ -1,4 +1,4 @@
-"""Parameters of which every rank has a slice: consecutive slices, in the order of the ranks."""
+"""Parameters that are divided over ranks: consecutive slices, in the order of the ranks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from torch import nn
 
-# Of a parameter: the dimension in which it is sliced over ranks, and where this rank's slice lies in the whole.
+# For each parameter: the dimension that is divided over ranks, and the position of this rank's slice in the whole.
 Slices = Mapping[str, tuple[int, slice]]
 _NAME = "slice_of_rank"
 
 
 def mark_slice(parameter: nn.Parameter, dim: int, own: slice) -> None:
-    """Say that a parameter is this rank's slice of a whole one; all others are the same on every rank."""
+    """Mark a parameter as this rank's slice; parameters without a mark are the same on every rank."""
     setattr(parameter, _NAME, (dim, own))
 
 

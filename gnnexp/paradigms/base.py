@@ -1,4 +1,4 @@
-"""A way of training on several devices: its options, what they do not go with, what they want, and who trains."""
+"""The interface of a training paradigm: options, conflicts with other choices, plan, and the trainer of a rank."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from gnnexp.paradigms.trainer import Trainer
 
 @dataclass(frozen=True)
 class Paradigm(ABC):
-    """A subclass is a frozen dataclass whose fields are its options, under the names that its YAML file has.
+    """A way to train on several devices.
+
+    A subclass is a frozen dataclass. Its fields are its options, with the names of its YAML file.
 
     Attributes:
-        always_partitioned: whether something is placed by owner, whatever the other choices are.
-        takes_vertex_cut: whether edges of a vertex may have different owners (`Partitioner.vertex_cut`).
+        always_partitioned: whether the paradigm needs a partition, whatever the other choices are.
+        takes_vertex_cut: whether in-edges of a vertex may have different owners (`Partitioner.vertex_cut`).
     """
 
     always_partitioned: ClassVar[bool] = False
     takes_vertex_cut: ClassVar[bool] = False
 
     def wants_partition(self, experiment: Experiment) -> bool:
-        """Whether something is placed by owner."""
+        """Whether the run needs a partition."""
         return self.always_partitioned or experiment.feature_store.options.needs_partition
 
     def ranks_together(self, experiment: Experiment) -> int:
-        """Consecutive ranks that share the parts of one partition; all of them, unless a paradigm forms groups."""
+        """Number of consecutive ranks that share the parts of one partition: all ranks by default.
+
+        With groups (`group_size` of split_parallel), these are the ranks of one group.
+        """
         return experiment.num_ranks
 
     def check(self, experiment: Experiment) -> list[Problem]:
@@ -40,21 +45,21 @@ class Paradigm(ABC):
 
     @abstractmethod
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """What is wanted for an experiment on a graph.
+        """What the run needs for an experiment on a graph.
 
         Args:
-            experiment: checked.
-            facts: of the graph.
-            sizes: of the parts, where ranks work on parts that have been cut.
+            experiment: an experiment without conflicts.
+            facts: sizes of the graph.
+            sizes: sizes of the parts, if ranks work on parts that are already cut.
         """
 
     @abstractmethod
     def trainer(self, job: Job) -> Trainer[Any]:
-        """Who trains on this rank; ranks may communicate."""
+        """The trainer of this rank. Ranks may communicate to make it."""
 
 
 def drawn_from_graph(experiment: Experiment, facts: GraphFacts) -> Drawn:
-    """What a rank draws its batches from, where that is the whole graph."""
+    """Size limits of the topology and of the batches of a rank that samples from the whole graph."""
     targets, seeds = facts.num_train, 1
     if pairs(experiment) and facts.num_links is not None:  # both ends of every link and of its negatives
         targets, seeds = facts.num_links, 2 * (1 + experiment.task.options.negatives_per_link)

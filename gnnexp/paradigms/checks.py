@@ -1,4 +1,4 @@
-"""Combinations that make no sense, in words that several paradigms share."""
+"""Checks that several paradigms share. Each returns conflicts between choices."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import torch
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.tasks.base import Task
 
 
 def one_part_per_rank(experiment: Experiment, wanted: int | None = None) -> list[Problem]:
-    """A part must have exactly one rank (of a group)."""
+    """There must be one part for each rank (of a group)."""
     wanted = experiment.num_ranks if wanted is None else wanted
     asked = experiment.partitioner.num_parts
     if asked in ("auto", wanted):
@@ -22,7 +23,7 @@ def one_part_per_rank(experiment: Experiment, wanted: int | None = None) -> list
 
 
 def one_thread_where_batches_communicate(experiment: Experiment, always: bool = False) -> list[Problem]:
-    """Collectives of batch preparation need one order on all ranks."""
+    """If ranks communicate to prepare batches, one thread prepares them: all ranks need one order of exchanges."""
     sampler = experiment.sampler.options
     threads = sampler.threads
     communicates = always or experiment.feature_store.options.collective or sampler.topology == "partitioned"
@@ -33,7 +34,7 @@ def one_thread_where_batches_communicate(experiment: Experiment, always: bool = 
 
 
 def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
-    """The sampler must offer `sample_layer`."""
+    """The sampler must sample hop by hop (`LayerSampler`)."""
     if isinstance(experiment.sampler.options, LayerSampler):
         return []
     return [Problem("sampler", experiment.sampler.target, f"{why} samples hop by hop",
@@ -41,7 +42,7 @@ def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
 
 
 def plain_features(experiment: Experiment, paradigm: str) -> list[Problem]:
-    """DGL's scripts read one feature matrix."""
+    """The feature store must be one matrix on every rank."""
     target, cache = experiment.feature_store.target, experiment.feature_store.options.cache
     if target == "gnnexp.feature_stores.local.LocalStore" and cache is None:
         return []
@@ -50,7 +51,7 @@ def plain_features(experiment: Experiment, paradigm: str) -> list[Problem]:
 
 
 def cpu_only(experiment: Experiment, paradigm: str) -> list[Problem]:
-    """DGL's graph stays on the host: PyPI's DGL has no CUDA."""
+    """The device must be the CPU: PyPI's DGL has no CUDA."""
     device = experiment.hardware.device
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return []
@@ -59,7 +60,7 @@ def cpu_only(experiment: Experiment, paradigm: str) -> list[Problem]:
 
 
 def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
-    """DGL's scripts sample from the whole graph."""
+    """Every rank must sample from the whole graph."""
     if experiment.sampler.options.topology != "partitioned":
         return []
     return [Problem("sampler.topology", "partitioned", f"{paradigm} samples from the whole graph on every rank",
@@ -72,7 +73,7 @@ def pairs(experiment: Experiment) -> bool:
 
 
 def hidden_links(experiment: Experiment) -> list[Problem]:
-    """Where a batch's own links pass no messages, others must be left that do."""
+    """If a batch's own links pass no messages, a batch must not contain all links."""
     if not experiment.task.options.exclude_targets or experiment.train.batch_size is not None:
         return []
     return [Problem("task.exclude_targets", True, "with train.batch_size=null every training link is in the batch: no "
@@ -88,16 +89,16 @@ def vertices_only(experiment: Experiment, paradigm: str, why: str) -> list[Probl
 
 
 def no_decoder(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
-    """The model's outputs must be the scores: nothing of the task is between them and the loss."""
+    """The model's outputs must be the scores: the task has no decoder between outputs and loss."""
     task = type(experiment.task.options)
-    if task.pairs or (task.decoder is Task.decoder and task.decode is Task.decode):  # links are `vertices_only`'s
+    if task.pairs or (task.decoder is Task.decoder and task.decode is Task.decode):  # `vertices_only` refuses links
         return []
     return [Problem("task", experiment.task.target, f"{paradigm} takes the model's outputs as scores, and this "
                     f"task decodes them: {why}", "choose task=node_classification, or another system")]
 
 
 def whole_rows(experiment: Experiment, paradigm: str) -> list[Problem]:
-    """Only push-pull reads slices of rows."""
+    """The feature store must give whole rows. Only push-pull reads slices of rows."""
     if not experiment.feature_store.options.slices:
         return []
     return [Problem("feature_store", experiment.feature_store.target, f"{paradigm} reads whole rows",
@@ -105,38 +106,54 @@ def whole_rows(experiment: Experiment, paradigm: str) -> list[Problem]:
 
 
 def block_layers(experiment: Experiment) -> bool:
-    """Whether the model has ordinary layers, which need all of a destination's edges and source rows in one place."""
+    """Whether the model has block layers, which need all in-edges and source rows of a destination in one place."""
     return isinstance(_first_layer(experiment), BlockLayer)
 
 
 def attends(experiment: Experiment) -> bool:
-    """Whether the model's edge weights come from scores (attention)."""
+    """Whether the model's edge weights come from edge scores (attention)."""
     layer = _first_layer(experiment)
     return layer is None or (isinstance(layer, Layer) and layer.kind == "projected")
 
 
 def learns_weights(experiment: Experiment) -> bool:
-    """Whether the model's edge weights take a gradient, from scores or from parameters of their own."""
+    """Whether the model's edge weights take a gradient, from edge scores or from parameters."""
     layer = _first_layer(experiment)
     return layer is None or (isinstance(layer, Layer) and layer.kind != "static")
 
 
 def projects_edges(experiment: Experiment) -> bool:
-    """Whether the model projects each edge in its own way."""
+    """Whether the projection differs from edge to edge."""
     layer = _first_layer(experiment)
     return isinstance(layer, Layer) and layer.projects_edges
 
 
 def _first_layer(experiment: Experiment) -> Layer | BlockLayer | None:
-    """A layer as the model's first, of any size; None where the model's own problems are reported as such."""
+    """The model's first layer, with 8 columns; None if the model itself has problems, which its own check reports."""
     try:
         return experiment.model.options.make_layer(0, 8, 8)
     except ConfigError:
         return None
 
 
+def after_layer(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
+    """A model with `after_layer` needs each row of a layer finished once, in one piece."""
+    if not experiment.model.options.sees_rows:
+        return []
+    return [Problem("model", experiment.model.target, f"its after_layer sees the rows of a layer, and {paradigm} {why}",
+                    "choose paradigm=data_parallel, or vertex_parallel")]
+
+
+def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
+    """The graph must have no edge weights: DGL's layers do not get them."""
+    if not facts.weighted:
+        return []
+    return [Problem("dataset", facts.name, f"has edge weights, which {paradigm} does not pass to DGL",
+                    "set dataset.weights=false, or choose another paradigm")]
+
+
 def block_degrees(experiment: Experiment, paradigm: str) -> list[Problem]:
-    """Degrees inside a block differ from rank to rank where its edges are split."""
+    """Degrees must be those of the graph: ranks share a block's edges, so degrees in the block are not known."""
     if experiment.model.options.degrees_of != "block":
         return []
     return [Problem("model.degrees", "block", f"{paradigm} splits blocks over ranks, where a source's degree in the "

@@ -1,7 +1,7 @@
 """Data parallelism: every rank samples, loads and trains its share of each global batch; gradients are summed.
 
-Where topology or features live is the sampler's and the feature store's business: replicated (DGL), both partitioned
-(DistDGL, FastSample's "vanilla"), features only (FastSample's hybrid, section 3.3).
+The sampler and the feature store decide where topology and features are: replicated (DGL), both partitioned
+(DistDGL, FastSample's "vanilla"), or only features partitioned (FastSample's hybrid, section 3.3).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from gnnexp.samplers.remote import RemoteExpansion
 
 @dataclass(frozen=True, eq=False)
 class Loaded(Ready):
-    """A sampled batch with its features.
+    """A sampled batch with its features, on the device.
 
     Attributes:
-        features: `[S, D]` rows of the input vertices; None where there are no targets.
+        features: `[S, D]` rows of the input vertices; None if the rank has no targets.
     """
 
     features: Rows | None
@@ -49,22 +49,22 @@ class Loaded(Ready):
 
 @dataclass(frozen=True)
 class DataParallel(Paradigm):
-    """Replicated model, one gradient all-reduce per global batch.
+    """The model is replicated, and each global batch has one all-reduce of gradients.
 
     Attributes:
-        assign: who trains which targets of a global batch: `even` shares; the `owner` of each target (needs a
-            partition; what a partitioned topology wants); `stratified` (labelled inexact, see `MiniBatchTrainer`).
+        assign: which rank trains which targets of a global batch: `even` shares; the `owner` of each target, which a
+            partitioned topology needs; `stratified` (labelled inexact, see `MiniBatchTrainer`).
     """
 
     assign: Assign = "even"
 
     def wants_partition(self, experiment: Experiment) -> bool:
-        """Wherever something is placed by owner."""
+        """Whether targets, topology or features are placed by owner."""
         return (self.assign != "even" or experiment.sampler.options.topology == "partitioned"
                 or super().wants_partition(experiment))
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """A partitioned topology samples hop by hop, from targets that are at their owners."""
+        """Conflicts. A partitioned topology samples hop by hop, and owners train their targets."""
         problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment),
                     *whole_rows(experiment, "data_parallel")]
         if self.wants_partition(experiment):
@@ -81,17 +81,17 @@ class DataParallel(Paradigm):
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """A part for every rank, where something is placed by owner."""
+        """The plan, with one part for each rank if the run needs a partition."""
         num_parts = experiment.num_ranks if self.wants_partition(experiment) else None
         return Plan(num_parts, drawn_from_graph(experiment, facts), approximates=approximated(experiment, self.assign))
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """By mini-batches."""
+        """A trainer of micro-batches."""
         return DataParallelTrainer(job, self.assign)
 
 
 class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
-    """A rank's micro-batches; a partitioned topology is sampled with requests to the owners."""
+    """Trains a rank's micro-batches. With a partitioned topology, ranks ask owners for the edges."""
 
     def __init__(self, job: Job, assign: Assign) -> None:
         super().__init__(job, assign)
@@ -103,20 +103,20 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
                                            foreign_seeds=job.task.pairs).sample
 
     def sample(self, own: RankBatch, key: BatchKey) -> Batch:
-        """A micro-batch of its own."""
+        """Sample the micro-batch of this rank."""
         return own.seen(self._sample(own.seeds, key, own.global_count))
 
     def load(self, sampled: Batch) -> Loaded:
-        """The rows of all its input vertices."""
+        """Load the rows of all input vertices."""
         features = self._read(sampled)
         return Loaded(self.to_device(sampled, features), features)
 
     def forward(self, ready: Loaded) -> Tensor | None:
-        """The replicated model on whole rows."""
+        """Run the replicated model. None if the rank has no targets."""
         return None if ready.features is None else self.job.model(ready.batch, ready.features)
 
     def _read(self, batch: Batch) -> Rows | None:
-        """Features of the batch; a batch over the very same vertices (full-batch training) keeps those it has."""
+        """Features of the batch. Full-batch training has the same vertices in every step, so it keeps them."""
         store = self.job.store
         if not batch.targets.numel() and not store.collective:
             return None

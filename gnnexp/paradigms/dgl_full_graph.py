@@ -1,4 +1,4 @@
-"""DGL's full-graph script (the single-device DGL rows of HongTu's Table 5): the whole graph is every layer's graph."""
+"""DGL's full-graph script (single-device DGL in HongTu's Table 5): every layer runs on the whole graph."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
+from gnnexp.paradigms.checks import unweighted
 from gnnexp.paradigms.dgl_reference import DGLTrainer, check_dgl, dgl_needs, epoch_seed
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
@@ -21,10 +22,10 @@ from gnnexp.tasks.base import Examples
 
 @dataclass(frozen=True)
 class DGLFullGraph(Paradigm):
-    """One rank, one step per epoch, all vertices."""
+    """One rank trains all vertices, in one step per epoch."""
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """One worker and one batch only, and a model that DGL has."""
+        """Conflicts: only one worker, one batch, and a model that DGL has."""
         problems, ranks = check_dgl(experiment, "dgl_full_graph"), experiment.num_ranks
         if ranks != 1:
             problems.append(
@@ -36,17 +37,18 @@ class DGLFullGraph(Paradigm):
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """DGL's own copies of the graph and the features."""
+        """The plan, with memory for DGL's copies of graph and features."""
         return Plan(None, drawn_from_graph(experiment, facts), needs=dgl_needs(facts),
+                    problems=tuple(unweighted(facts, "dgl_full_graph")),
                     approximates="dropout masks are torch's; otherwise serial full-graph training")
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """DGL's script."""
+        """The trainer of DGL's script."""
         return DGLFullGraphTrainer(job)
 
 
 class DGLFullGraphTrainer(DGLTrainer[Tensor]):
-    """DGL's graph and stack."""
+    """Full-graph training with DGL's graph and convolutions."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -54,12 +56,12 @@ class DGLFullGraphTrainer(DGLTrainer[Tensor]):
         self.steps = 0
 
     def batches(self, epoch: int, first: int = 0) -> Generator[Tensor, None, None]:
-        """All training vertices at once; torch's dropout is seeded anew, so that no epoch hangs on earlier ones."""
+        """One batch of all training vertices. Each epoch seeds dropout, so that epochs do not depend on each other."""
         torch.manual_seed(epoch_seed(self.job.experiment.seed, epoch, 0))
         yield self.job.task.targets()
 
     def forward_backward(self, batch: Tensor) -> tuple[Tensor, int]:
-        """Gradients of the mean loss over all training vertices."""
+        """Compute gradients of the mean loss over all training vertices."""
         timer, count = self.job.timer, int(batch.numel())
         with timer.phase("forward"):
             logits = self.stack([self.graph] * len(self.stack.convs), self.features)
@@ -70,7 +72,7 @@ class DGLFullGraphTrainer(DGLTrainer[Tensor]):
         return loss.detach(), count
 
     def end_epoch(self) -> EpochCounts:
-        """Every layer computes every vertex and edge."""
+        """The counts of the epoch: every layer computes every vertex and edge."""
         layers = len(self.stack.convs) * self.steps
         self.steps = 0
         return EpochCounts({

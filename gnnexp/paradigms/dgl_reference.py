@@ -1,8 +1,8 @@
-"""The yardstick: the same training as a good DGL user writes it today.
+"""The DGL reference: the same training, as a good DGL user writes it today.
 
 DGL's NeighborSampler and DataLoader, DGL's convolutions, torch's DistributedDataParallel, the mean loss of each rank.
-It starts from the parameters that every other system starts from, and is evaluated by the evaluation that all share.
-DDP reduces gradients while backward runs: their time is part of `time/backward_s`, and is reported as `time/comm_s`.
+It starts from the same parameters as every other paradigm, and has the same evaluation. DDP reduces gradients while
+backward runs. This time is part of `time/backward_s`, and is also reported as `time/comm_s`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ from gnnexp.measure.ledger import Traffic, all_reduce_bytes
 from gnnexp.measure.phases import Phase
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import cpu_only, no_decoder, plain_features, vertices_only, whole_topology
+from gnnexp.paradigms.checks import (
+    after_layer,
+    cpu_only,
+    no_decoder,
+    plain_features,
+    unweighted,
+    vertices_only,
+    whole_topology,
+)
 from gnnexp.paradigms.dgl.layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.paradigms.trainer import B, EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
@@ -46,27 +54,28 @@ DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
 
 
 def check_dgl(experiment: Experiment, name: str) -> list[Problem]:
-    """What DGL's scripts do not do: links, decoders, models without a convolution of DGL's, parts, GPUs."""
+    """Conflicts with DGL's scripts: links, decoders, models without a DGL convolution, partitioned data, GPUs."""
     why, reason = "DGL's scripts for vertices are its peer", supported(experiment.model.options)
     unsupported = [Problem("model", experiment.model.target, reason, SUPPORTED)] if reason else []
     return [*vertices_only(experiment, name, why), *no_decoder(experiment, name, why), *unsupported,
-            *plain_features(experiment, name), *whole_topology(experiment, name), *cpu_only(experiment, name)]
+            *after_layer(experiment, name, "trains layers of DGL"), *plain_features(experiment, name),
+            *whole_topology(experiment, name), *cpu_only(experiment, name)]
 
 
 @dataclass(frozen=True)
 class DGLReference(Paradigm):
-    """Mini-batch training through DGL alone.
+    """Mini-batch training with DGL only.
 
     Attributes:
-        num_workers: sampling processes of DGL's DataLoader per rank; 0 samples in the training process.
-        fused: DGL's fused sampling kernel (its default).
+        num_workers: sampling processes of DGL's DataLoader on each rank; with 0 the training process samples.
+        fused: whether to use DGL's fused sampling kernel (DGL's default).
     """
 
     num_workers: int = 0
     fused: bool = True
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """DGL's loader is its own sampler: fanouts come from the configured one."""
+        """Conflicts. DGL's loader samples, with the fanouts of the configured sampler."""
         problems = []
         if experiment.sampler.options.fanouts is None:
             problems.append(
@@ -78,18 +87,18 @@ class DGLReference(Paradigm):
         return [*problems, *check_dgl(experiment, "dgl_reference")]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """DGL's own copies of the graph and the features; a checkpoint has the order of all targets, int64."""
+        """The plan, with memory for DGL's copies of graph and features. Checkpoints have the order of targets."""
         approximates = "each rank draws its own batches (DGL's sampler), and means of ranks are averaged (DDP)"
         return Plan(None, drawn_from_graph(experiment, facts), approximates=approximates, needs=dgl_needs(facts),
-                    checkpoint_bytes=8 * facts.num_train)
+                    checkpoint_bytes=8 * facts.num_train, problems=tuple(unweighted(facts, "dgl_reference")))
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """DGL's script."""
+        """The trainer of DGL's script."""
         return DGLReferenceTrainer(job, self)
 
 
 class DGLTrainer(Trainer[B]):
-    """DGL's graph and stack."""
+    """Base of the DGL trainers: DGL's graph, dense features, and a stack of DGL convolutions."""
 
     def __init__(self, job: Job) -> None:
         if reason := supported(job.model):
@@ -101,34 +110,34 @@ class DGLTrainer(Trainer[B]):
 
     @property
     def module(self) -> nn.Module:
-        """The DGL stack."""
+        """The stack of DGL convolutions."""
         return self.stack
 
     def evaluation_model(self) -> Model:
-        """Our model with the stack's parameters."""
+        """The gnnexp model, with the parameters of the stack."""
         self.stack.store_to(self.job.model)
         return self.job.model
 
     def synchronize(self) -> None:
-        """Nothing: a single rank has nobody to agree with, and DDP does it during backward."""
+        """Do nothing: a single rank has no peers, and DDP reduces gradients during backward."""
 
     def clear_gradients(self) -> None:
-        """As `optimizer.zero_grad()`."""
+        """Clear gradients, as `optimizer.zero_grad()` does."""
         self.stack.zero_grad(set_to_none=True)
 
 
 class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
-    """DGL's loader, and DDP."""
+    """Mini-batch training with DGL's loader and DDP."""
 
     def __init__(self, job: Job, options: DGLReference) -> None:
         super().__init__(job)
         self.runner: nn.Module = self.stack
         if job.comm.size > 1:
             self.runner = DistributedDataParallel(self.stack)
-            # torch compares the hook's annotations with its own classes, not with strings: this one has none.
-            comm = job.comm  # a hook with the trainer in it would keep it, with its graph and features, for ever
+            # A lambda has no annotations. torch compares annotations with classes, and ours are strings.
+            comm = job.comm  # a hook that refers to the trainer would keep its graph and features in memory
             self.runner.register_comm_hook(None, lambda _, bucket: _count_bucket(comm, bucket))
-        # One for all trainers: it shuffles the order that it left, and so does the pass that measures memory.
+        # All trainers share one loader: each epoch shuffles the order of the last one, also after the memory probe.
         self.loader = job.once.of("loader", lambda: self._loader(options))
         self.work: Counter[str] = Counter()
 
@@ -148,7 +157,7 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
         )
 
     def batches(self, epoch: int, first: int = 0) -> Generator[DGLBatch, None, None]:
-        """Batches of DGL's loader, with their features."""
+        """The batches of DGL's loader, with their features."""
         timer = self.job.timer
         seed = epoch_seed(self.job.experiment.seed, epoch, self.job.comm.rank)
         torch.manual_seed(seed)
@@ -167,7 +176,7 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
             yield rows, targets, blocks, inputs
 
     def forward_backward(self, batch: DGLBatch) -> tuple[Tensor, int]:
-        """Gradients of the rank's mean loss, averaged over ranks by DDP while backward runs."""
+        """Compute gradients of the rank's mean loss. DDP averages them over ranks while backward runs."""
         rows, targets, blocks, inputs = batch
         timer, count = self.job.timer, int(targets.numel())
         edges = sum(block.num_edges() for block in blocks)
@@ -183,22 +192,22 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
         return loss.detach(), count
 
     def end_epoch(self) -> EpochCounts:
-        """Counters of this rank; DDP waits for the others and reduces gradients while backward runs."""
+        """The counts of this rank. DDP waits and reduces gradients during backward, so these phases have no times."""
         counts, together = dict(self.work), _DDP if self.job.comm.size > 1 else frozenset()
         self.work.clear()
         return EpochCounts(counts, untimed=together)
 
     def state_dict(self) -> dict[str, Any]:
-        """The order of this rank's targets: DGL's loader shuffles what the last epoch left."""
+        """The order of this rank's targets: DGL's loader shuffles the order of the last epoch."""
         return {"order": self.loader.dataset._indices.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from that order."""
+        """Restore the order of this rank's targets."""
         self.loader.dataset._indices.copy_(state["order"])
 
 
 def _count_bucket(comm: Communicator, bucket: Any) -> Any:  # noqa: ANN401
-    """DDP's own all-reduce of one bucket of gradients, counted."""
+    """Run DDP's own all-reduce of one bucket of gradients, and count it."""
     buffer = bucket.buffer()
     num_bytes = buffer.numel() * buffer.element_size()
     comm.ledger.add({"gradients": Traffic(all_reduce_bytes(num_bytes, comm.rank, comm.size), 1)})
@@ -213,12 +222,14 @@ def _count_bucket(comm: Communicator, bucket: Any) -> Any:  # noqa: ANN401
 
 
 def epoch_seed(seed: int, epoch: int, rank: int) -> int:
-    """A seed (31 bits: DGL takes a C int) for libraries with a state: no epoch's draws hang on earlier ones."""
+    """A seed of 31 bits (DGL takes a C int) for libraries with global state. So epochs are independent."""
     return stream(seed, Purpose.SHUFFLE, epoch, rank) & 0x7FFFFFFF
 
 
 def dgl_needs(facts: GraphFacts) -> tuple[Need, ...]:
-    """COO and CSC with edge ids, all int64; dense float32 rows; the library (digits: 505 to 516 MB instead of 466)."""
+    """Memory of DGL's graph (COO and CSC, int64), dense float32 rows, and the library.
+
+    Measured on the dataset digits: 505 to 516 MB instead of 466 MB."""
     return (
         Need("DGL's own graph (int64, COO and CSC)", "host", 8 * (4 * facts.num_edges + facts.num_nodes)),
         Need("features as a DGL script holds them", "host", 4 * facts.num_nodes * facts.num_features),
@@ -227,7 +238,7 @@ def dgl_needs(facts: GraphFacts) -> tuple[Need, ...]:
 
 
 def to_dgl(graph: Graph, self_loops: bool) -> Any:  # noqa: ANN401
-    """The graph for DGL, int64: its fused sampler corrupts int32 graphs; from COO: CSC breaks edge softmax."""
+    """A DGL graph: int64, as DGL's fused sampler corrupts int32 graphs; from COO, as CSC breaks edge softmax."""
     made = dgl.graph((graph.indices.long(), graph.destinations().long()), num_nodes=graph.num_nodes)
     if self_loops:
         made = dgl.add_self_loop(made)
@@ -235,7 +246,7 @@ def to_dgl(graph: Graph, self_loops: bool) -> Any:  # noqa: ANN401
 
 
 def dense_features(job: Job) -> Tensor:
-    """`[V, D]` features as a DGL script holds them."""
+    """`[V, D]` dense features, as a DGL script holds them."""
     features = job.graph.features
     if features is None:
         raise ConfigError(Problem("dataset", job.graph.name, "has no vertex features", "choose another dataset"))

@@ -1,11 +1,10 @@
 """Model averaging over streamed parts (SDT-GNN, sections III-C and III-D).
 
-    for every epoch:
-        for every part of this rank, one after the other:   (p parts, q ranks: p >= q, p < q)
-            its own model, from the last average, with its own optimizer, on its own batches
-        every sync_every epochs: w = sum over all parts of (its training vertices / all) w_part
+In every epoch, a rank trains its parts one after another. Each part has its own model, optimizer and batches. Every
+`sync_every` epochs, all models become their average, weighted by the number of training vertices of each part. There
+may be more parts than ranks, or fewer.
 
-A rank holds one part at a time, and the next one while that is trained.
+A rank holds one part at a time, and loads the next one while it trains.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from torch import Tensor, nn
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
-from gnnexp.feature_stores.rows import rows_nbytes
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
@@ -38,13 +36,13 @@ from gnnexp.paradigms.parts.needs import drawn_from_parts, least_sizes, part_nee
 from gnnexp.paradigms.parts.options import batch_size_of, check_averaging, fitting_parts, memory_of, option_problems
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 
-# The order of targets with as many as one in a part; what a rank without any more does while others train.
+# Targets of the empty batch that a rank yields while other ranks still have steps to run.
 _NO_TARGETS = torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Local(Ready):
-    """A batch of a part.
+    """A batch of a part, on the device.
 
     Attributes:
         features: `[S, D]` rows of the input vertices; None for a step in which only other ranks train.
@@ -55,17 +53,17 @@ class Local(Ready):
 
 @dataclass(frozen=True)
 class ModelAveraging(Paradigm):
-    """Local training of every part, and the average of all models.
+    """Every part trains a model of its own; all models are averaged.
 
     Attributes:
-        sync_every: epochs between two averages; after the last epoch there is always one.
-        full_neighbors: whether a part holds all neighbours of what it owns (section III-B); without them only the edges
-            that the partition gave it (Figure 2).
-        local_batch_size: targets of a part's batch; null: the global batch's share, train.batch_size / p.
-        memory: bytes of a rank for data and computing, which decide p where partitioner.num_parts=auto; null:
-            hardware.device_memory, and where that is null as many parts as ranks. Where the topology and features of a
-            part take more, its halo included, there are twice as many parts; a number that was told is refused.
-        reserve: of these, bytes for computing; null: two thirds.
+        sync_every: epochs between two averages. There is always an average after the last epoch.
+        full_neighbors: whether a part holds all neighbours of its own vertices (section III-B), or only the edges that
+            the partition gave it (Figure 2).
+        local_batch_size: targets of a part's batch; null: train.batch_size / p for p parts.
+        memory: bytes of a rank for data and computing; they decide p if partitioner.num_parts=auto. null:
+            hardware.device_memory. If both are null, there are as many parts as ranks. If topology and features of a
+            part with its halo need more, the number of parts is doubled. A number that the user chose is refused then.
+        reserve: bytes of `memory` for computing; null: two thirds.
     """
 
     sync_every: int = 1
@@ -81,16 +79,16 @@ class ModelAveraging(Paradigm):
             raise ConfigError(problems)
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Epochs between averages, samplers and stores that a part can have of its own."""
+        """Conflicts: epochs between averages, and samplers and stores that a part cannot have."""
         return check_averaging(experiment, self)
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """As many parts as section III-C says, more where their halos want it; those that are not cut yet are even."""
+        """The plan, with the number of parts of section III-C, or more if halos need it. Uncut parts are even."""
         memory = memory_of(experiment, self)
         count = min(facts.num_nodes, num_parts(facts.topology_bytes + facts.num_nodes * facts.row_bytes(4),
                                                experiment.num_ranks, memory, self.reserve))
-        told = experiment.partitioner.num_parts
-        parts = least_sizes(facts, count if told == "auto" else told) if sizes is None else sizes
+        chosen = experiment.partitioner.num_parts
+        parts = least_sizes(facts, count if chosen == "auto" else chosen) if sizes is None else sizes
         batch_size = batch_size_of(self, experiment.train.batch_size, len(parts))
         alone = sizes is not None and len(sizes) == 1
         wanted = count if sizes is None else fitting_parts(experiment, facts, self, sizes, count)
@@ -109,12 +107,12 @@ class ModelAveraging(Paradigm):
                 f"a halo vertex aggregates what its part holds{halo}")
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """Part by part."""
+        """A trainer that trains part by part."""
         return AveragingTrainer(job, self)
 
 
 class AveragingTrainer(AutogradTrainer[Local]):
-    """A rank's parts, one model each."""
+    """Trains a rank's parts, with one model for each."""
 
     def __init__(self, job: Job, options: ModelAveraging) -> None:
         super().__init__(job)
@@ -128,7 +126,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def batches(self, epoch: int, first: int = 0) -> Generator[Local, None, None]:
-        """The batches of this rank's parts, then as many empty ones as others train longer; then the average."""
+        """The batches of this rank's parts, then empty batches while other ranks still train, then the average."""
         assert first == 0
         steps = 0
         try:
@@ -151,7 +149,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
                 self._models.average(weights, self.job.comm)
 
     def forward_backward(self, batch: Local) -> tuple[Tensor, int]:
-        """Gradients of the part's own mean loss; none where only others train, and no step of the optimizer then."""
+        """Compute gradients of the part's mean loss. None while only other ranks train, and no optimizer step."""
         if batch.features is None:
             self.gradients.detach()
             return torch.zeros((), dtype=self.job.dtype), 0
@@ -159,27 +157,27 @@ class AveragingTrainer(AutogradTrainer[Local]):
         return super().forward_backward(batch)
 
     def forward(self, ready: Local) -> Tensor | None:
-        """The part's model."""
+        """Run the part's model."""
         assert ready.features is not None
         model: Model = self.job.model
         logits: Tensor = model(ready.batch, ready.features)
         return logits
 
     def synchronize(self) -> None:
-        """Nothing, within an epoch."""
+        """Do nothing: models are averaged between epochs only."""
 
     def clip_gradients(self, max_norm: float) -> None:
-        """Those of the part's own model."""
+        """Clip the gradients of the part's own model."""
         nn.utils.clip_grad_norm_(self.module.parameters(), max_norm)
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Every part has a state of the optimizer."""
+        """Make a step with the part's own optimizer state."""
         self._models.use(optimizer)
         super().update(optimizer)
 
     # --- parts -----------------------------------------------------------------------------------------------------
     def _active_parts(self, epoch: int) -> Generator[ActivePart, None, None]:
-        """This rank's parts with training vertices; every other epoch backwards, so that one that is here is kept."""
+        """This rank's parts with training vertices. Every other epoch goes backwards and reuses the last part."""
         numbers = [part for part in self._mine if self._sizes[part].train]
         order = numbers if epoch % 2 == 0 else numbers[::-1]
         if self._held is not None and order[:1] != [self._held.number]:
@@ -200,7 +198,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
                     self._held = active
 
     def _load(self, number: int) -> ActivePart:
-        """A part, its topology in memory, its features mapped."""
+        """Load a part: its topology to memory; its features are mapped."""
         active = load_part(self.job, number, self._batch_size(), self._pool)
         self.count("parts_loaded", 1)
         self.count("part_bytes_loaded", active.nbytes)
@@ -210,7 +208,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
         return batch_size_of(self.options, self.job.experiment.train.batch_size, len(self._sizes))
 
     def _longest(self) -> int:
-        """Steps of the rank that has most."""
+        """Steps per epoch of the rank with the most steps."""
         size, most = self._batch_size(), self.job.experiment.train.steps_per_epoch
 
         def steps(rank: int) -> int:
@@ -220,7 +218,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
         return max(steps(rank) for rank in range(self.job.comm.size))
 
     def _preparing(self, active: ActivePart, epoch: int) -> Callable[[int], Local]:
-        """What makes a batch of a part: sampled by local ids, then known by original ones."""
+        """A function that makes batch `step` of a part. Sampling takes local ids; the batch has original ids."""
         timer, names = self.job.timer, active.part.names
         with timer.phase("sample"):
             order = active.schedule.order(epoch)
@@ -233,8 +231,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
                 blocks = self._renamed_of(active, sampled)
                 batch = replace(sampled, targets=names[sampled.targets].long(), blocks=blocks)
                 self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
-                for name, amount in active.store.take_counts().items():
-                    self.count(name, amount)
+                self.work.add(active.store.take_counts())
                 own = of_vertices(batch.targets, batch.global_count)
                 there = batch.to(self.job.device)
                 return Local(there, features, own=own.to(self.job.device, there))
@@ -242,7 +239,7 @@ class AveragingTrainer(AutogradTrainer[Local]):
         return prepare
 
     def _renamed_of(self, active: ActivePart, sampled: Batch) -> tuple[Block, ...]:
-        """Blocks that come again (full batches) stay the same: what is kept with them is not made anew."""
+        """Blocks with original ids. Full batches repeat their blocks, so the last blocks are kept."""
         kept = self._renamed
         if kept is None or kept[0] is not sampled.blocks:
             kept = self._renamed = (sampled.blocks, active.renamed(sampled.blocks))
@@ -250,9 +247,9 @@ class AveragingTrainer(AutogradTrainer[Local]):
 
     # --- what is recorded ------------------------------------------------------------------------------------------
     def end_epoch(self) -> EpochCounts:
-        """Counters of this rank, edges and vertices by layer among them; its stores have told theirs.
+        """The counts of this rank, with edges and vertices of every layer. Counts of the stores are already added.
 
-        Not by batch: ranks train different numbers of batches, of different parts.
+        There are no counts of single batches: ranks train different numbers of batches.
         """
         counts = self.work.take()
         for name, steps in self._batches.items():
@@ -262,21 +259,22 @@ class AveragingTrainer(AutogradTrainer[Local]):
         return EpochCounts(counts)
 
     def memory(self) -> dict[str, int]:
-        """The largest part of this rank; another one beside it while it is prefetched."""
+        """Bytes of the largest part of this rank. While the next part is prefetched, the rank holds that part too."""
         flat = self.gradients.flat
         sizes = [self._sizes[part] for part in self._mine]
         assert self.job.parts is not None
         features = (self.job.parts.open(part).graph.features for part in self._mine)
-        edge = 4 if self.job.graph.edge_types is None else 8
+        graph = self.job.graph
+        edge = 4 * (1 + (graph.edge_types is not None) + (graph.edge_weights is not None))
         return {
             "topology_bytes": max((edge * size.edges + 12 * size.vertices for size in sizes), default=0),
-            "vertex_bytes": max((0 if rows is None else rows_nbytes(rows) for rows in features), default=0),
+            "vertex_bytes": max((0 if rows is None else rows.nbytes for rows in features), default=0),
             "cache_bytes": 0,
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),
         }
 
     def facts(self) -> Mapping[str, Any]:
-        """Parts, and who trains which."""
+        """Sizes of the parts, and how many each rank trains."""
         sizes = self._sizes
         return {
             "parts": len(sizes), "parts_per_rank": [len(parts_of(rank, self.job.comm.size, len(sizes)))
@@ -288,9 +286,9 @@ class AveragingTrainer(AutogradTrainer[Local]):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Every part's model and optimizer state."""
+        """Model and optimizer state of every part of this rank."""
         return self._models.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Of the same parts."""
+        """Restore models and optimizer states of the same parts."""
         self._models.load_state_dict(state)

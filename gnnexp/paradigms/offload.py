@@ -1,11 +1,12 @@
 """Offloaded full-graph training (HongTu, Algorithm 1): vertex data in host memory, chunks visit the device.
 
-    for every layer:        for every batch of chunks: rows in, one layer forward, its outputs back to the host
-    loss                    with the last layer, chunk by chunk
-    for every layer, last first:  for every batch, last first: what is needed to run the layer again in, backward,
-                            gradients of the rows back to the host, where they are added up
+Forward, layer by layer: rows of a batch of chunks enter the device, the layer runs, and its outputs go back to the
+host. The last layer computes the loss chunk by chunk.
 
-Exact: each destination has all its in-edges in its chunk, and every vertex's gradient is the sum over its chunks.
+Backward, from the last layer: what the layer needs to run again enters the device. Gradients of the rows go back to
+the host, which adds them up.
+
+It is exact: a destination has all its in-edges in its chunk, and a vertex's gradient is the sum over its chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import block_degrees, one_part_per_rank, pairs
+from gnnexp.paradigms.checks import after_layer, block_degrees, one_part_per_rank, pairs
 from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, Whole, check_full_graph
 from gnnexp.paradigms.loops.rank_batch import RankBatch
@@ -41,20 +42,20 @@ from gnnexp.tiers.host_tier import HostMemory
 
 @dataclass(frozen=True)
 class Offload(Paradigm):
-    """Full-graph training beyond device memory.
+    """Full-graph training of graphs that exceed device memory.
 
     Attributes:
-        chunks: n, ranges of a rank's destinations, balanced by edges; None: as few as `device_memory` allows.
-        device_memory: bytes that the rank's chunks may take of the device tier, None for any.
-        keep: what the host keeps of a layer for its backward pass: `outputs` (the layer is run again from its inputs),
-            `sums` (its aggregated rows; only the rest is run again), `paper` (sums wherever that is exact), or
-            `cheapest`: whichever brings fewer rows across.
-        rows: what chunks read of a layer's sources: `raw` rows, `projected` ones, or per layer whichever makes for
-            fewer floats to gather.
-        host: `ram`, or `file`s in the run directory.
+        chunks: number of ranges of a rank's destinations, balanced by edges; None: as few as `device_memory` allows.
+        device_memory: bytes of the device tier that the rank's chunks may take, None for no limit.
+        keep: what the host keeps of a layer for the backward pass. `outputs`: the layer runs again from its inputs.
+            `sums`: aggregated rows are kept, and only the rest runs again. `paper`: sums if that is exact.
+            `cheapest`: the choice that moves fewer rows.
+        rows: what chunks read of a layer's sources: `raw` rows, `projected` rows, or `cheapest`: for each layer the
+            choice that gathers fewer floats.
+        host: where the host keeps rows: `ram`, or `file` for files in the run directory.
         dedup: `{inter, intra}`, see `placement/transitions.py`.
-        reorganise: chunks in the order of Algorithm 4, where Equation 4 says that it costs less.
-        prefetch: on a GPU, bring a batch's own rows while the batch before is worked on.
+        reorganise: whether to order chunks by Algorithm 4 if this costs less by Equation 4.
+        prefetch: whether a GPU fetches a batch's own rows while it computes the batch before.
     """
 
     chunks: int | None = 8
@@ -73,16 +74,17 @@ class Offload(Paradigm):
 
     @property
     def chunking(self) -> Chunking:
-        """`chunks` and `device_memory`."""
+        """How layers are cut into chunks: `chunks` and `device_memory`."""
         return Chunking(self.chunks, self.device_memory)
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """A part per rank, and options that fit the model."""
+        """Conflicts: one part for each rank, and options that fit the model."""
         return [*check_full_graph(experiment, "offload"), *one_part_per_rank(experiment),
-                *block_degrees(experiment, "offload"), *check_layers(experiment, self)]
+                *block_degrees(experiment, "offload"), *check_layers(experiment, self),
+                *after_layer(experiment, "offload", "computes them twice")]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """A part for every rank; features stay in host memory and cross with the chunks that read them."""
+        """The plan, with one part for each rank. Features stay on the host and cross with chunks that read them."""
         problems = check_offload(experiment, facts, self)
         return Plan(
             experiment.num_ranks, drawn_from_graph(experiment, facts), resident=self._resident(experiment, facts),
@@ -91,7 +93,7 @@ class Offload(Paradigm):
         )
 
     def _needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
-        """Vertex data of all layers, in RAM or in files; topology with its transpose; what chunks may take."""
+        """Memory for vertex data of all layers (RAM or files), topology with its transpose, and chunks."""
         in_ram = self.host == "ram"
         rows, sums = host_bytes(experiment, facts, self)
         return [
@@ -105,7 +107,7 @@ class Offload(Paradigm):
         ]
 
     def _resident(self, experiment: Experiment, facts: GraphFacts) -> Resident:
-        """Of the device tier: the share of one chunk, no more than its edges lead to; a budget is one of the needs."""
+        """What one chunk holds on the device tier: edges, and rows at their ends. A budget is one of `_needs`."""
         if self.device_memory is not None:
             return Resident(0, 0, 0)
         assert self.chunks is not None
@@ -115,36 +117,36 @@ class Offload(Paradigm):
         return Resident(edges, rows, rows)
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """Chunk by chunk."""
+        """A trainer that trains chunk by chunk."""
         return OffloadTrainer(job, self)
 
 
 class OffloadTrainer(FullGraphTrainer):
-    """A rank's part in chunks, and a plan of what moves between them."""
+    """Trains a rank's part in chunks, with a plan of the rows that move between them."""
 
     def __init__(self, job: Job, options: Offload) -> None:
         super().__init__(job)
         assert job.shard.partition is not None
         self.own = job.shard.partition.vertices_of(job.shard.part)
         self.planned = job.once.of("plan", lambda: OffloadPlan.of(job, self.own, options))
-        give_back_heap()  # who reads what was known row by row
-        if options.device_memory is not None and job.model.backend is not None:
+        give_back_heap()  # the plan listed row by row which chunk reads what; this memory is free now
+        if options.device_memory is not None:
             job.model.backend.keep_at_most(options.device_memory)
         self.blocks = ()  # nothing is on the device between chunks
         self.sweeps = job.once.of("sweeps", lambda: Sweeps(job, self.own, self.planned, options))
 
     def load(self) -> Rows:
-        """Features of the own vertices, into the host tier."""
+        """Load features of the own vertices to the host tier."""
         return self.sweeps.load()
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     @property
     def outputs_device(self) -> torch.device:
-        """The host tier."""
+        """The CPU: the host tier has the outputs."""
         return torch.device("cpu")
 
     def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
-        """Algorithm 1."""
+        """Run Algorithm 1: all layers forward, the loss, all layers backward."""
         timer, key, sweeps, layers = self.job.timer, batch.batch.key, self.sweeps, self.job.model.num_layers
         assert batch.own is not None
         with timer.phase("forward"):
@@ -163,7 +165,7 @@ class OffloadTrainer(FullGraphTrainer):
         return loss, batch.own.examples.count
 
     def _loss_of_links(self, own: RankBatch, key: BatchKey) -> Tensor:
-        """Outputs of both ends come from their owners' host tiers, and are decoded on the device, beside the chunks."""
+        """The loss of links. Outputs of both ends come from host tiers of their owners; the device decodes them."""
         job, comm = self.job, self.job.batch_comm
         with job.timer.phase("forward"):
             last = self.sweeps.last_outputs(key).requires_grad_()
@@ -182,30 +184,27 @@ class OffloadTrainer(FullGraphTrainer):
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def count_computed(self, ready: Whole) -> None:
-        """Every layer's edges, and those of layers that backward runs again."""
-        edges, vertices = self.planned.num_edges, self.own.numel()
-        keeps = self.planned.keeps_sums
+        """Count the edges of every layer, and the edges of layers that backward runs again."""
+        edges, keeps = self.planned.num_edges, self.planned.keeps_sums
         self.count("edges_computed", edges * len(keeps))
         self.count("edges_computed_again", edges * keeps.count(False))
         self.count("edges_redundant", 0)  # every destination has one chunk
-        self.count("vertices_computed", vertices * len(keeps))
-        self._batches.setdefault("edges", []).append([edges] * len(keeps))
-        self._batches.setdefault("vertices", []).append([vertices] * len(keeps))
+        self.count_layers([edges] * len(keeps), [self.own.numel()] * len(keeps))
 
     def end_epoch(self) -> EpochCounts:
-        """A sweep's volumes (section 5.3) beside the rest; rank 0 tells those of all ranks."""
+        """The counts of the epoch. Rank 0 adds the volumes of a sweep over all ranks (section 5.3)."""
         found = super().end_epoch()
         if self.job.comm.rank == 0:
             found.work.update({f"tier/rows_{name}": rows for name, rows in asdict(self.planned.volumes).items()})
         return found
 
     def memory(self) -> dict[str, int]:
-        """Topology and vertex data are the host's; the rest of the device's memory is measured."""
+        """Bytes of topology and vertex data on the host. Device memory is measured."""
         held = super().memory()
         trained = 0 if self.job.trained_rows is None else self.job.trained_rows.nbytes()
         vertices = self.sweeps.host.num_bytes + trained
         return {**held, "topology_bytes": self.planned.topology_bytes, "vertex_bytes": vertices}
 
     def facts(self) -> Mapping[str, Any]:
-        """The plan's."""
+        """The facts of the plan."""
         return self.planned.facts

@@ -1,12 +1,13 @@
 """Push-pull parallelism (P3, Gandhi & Iyer, OSDI 2021; "P3*" of GSplit, section 6): features are sliced by dimension.
 
-    sample   each rank its micro-batch, then the first layer's block is pushed to all ranks
-    load     each rank its dimensions of the input rows of every block
-    train    first layer: each rank its slice for every block; partial sums are pulled by the block's owner (the push of
-             the paper is the block, the pull the sums, `columns/sliced_layer.py`); the layer's end, and all other
-             layers, data parallel
+Sample: each rank samples its micro-batch, and pushes the first layer's block to all ranks.
 
-Exact for every layer on the contract.
+Load: each rank loads its dimensions of the input rows of every block.
+
+Train: each rank runs its slice of the first layer for every block. The block's owner pulls the partial sums
+(`columns/sliced_layer.py`). The end of the first layer and all other layers are data parallel.
+
+It is exact for every contract layer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from gnnexp.paradigms.trainer import Trainer
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """A rank's micro-batch, and the first layer's block of every rank's."""
+    """A rank's micro-batch, and the first layer's block of every rank's micro-batch."""
 
     batch: Batch
     blocks: tuple[Block, ...]
@@ -49,11 +50,11 @@ class Sampled:
 
 @dataclass(frozen=True, eq=False)
 class Pushed(Ready):
-    """What a rank trains in one step: its own micro-batch, and of every other the first layer.
+    """What a rank trains in one step: its own micro-batch, and the first layer of every other.
 
     Attributes:
         blocks: the first layer's block of every rank's micro-batch, on the device.
-        features: this rank's dimensions of their input rows.
+        features: `[S, d]` for each block: this rank's dimensions of its input rows.
     """
 
     blocks: tuple[Block, ...]
@@ -62,16 +63,16 @@ class Pushed(Ready):
 
 @dataclass(frozen=True)
 class PushPull(Paradigm):
-    """Model parallel in the first layer, data parallel above.
+    """The first layer is model parallel, all other layers are data parallel.
 
     Attributes:
-        pull: see `SlicedLayer`.
+        pull: what ranks sum: `projections`, `aggregates` or `auto`, see `SlicedLayer`.
     """
 
     pull: Pull = "auto"
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Sliced features, whole blocks, a first layer on the contract."""
+        """Conflicts: needs sliced features, whole topology, and a first layer on the contract."""
         problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment, always=True)]
         if not experiment.feature_store.options.slices:
             problems.append(Problem("feature_store", experiment.feature_store.target, "push_pull reads slices of rows",
@@ -89,24 +90,24 @@ class PushPull(Paradigm):
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """Nothing is placed by owner, but what the store wants."""
+        """The plan. Only the feature store may need a partition."""
         num_parts = experiment.num_ranks if self.wants_partition(experiment) else None
         return Plan(num_parts, drawn_from_graph(experiment, facts), approximates=approximated(experiment, "even"))
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """By mini-batches."""
+        """A trainer of micro-batches."""
         return PushPullTrainer(job, self.pull)
 
 
 class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
-    """A rank's micro-batches, and its columns of everybody's; of the first layer's input weights it keeps these."""
+    """Trains a rank's micro-batches, and its columns of the first layer for all ranks. It keeps only those weights."""
 
     def __init__(self, job: Job, pull: Pull) -> None:
         super().__init__(job, "even")
         assert isinstance(job.store, SlicedStore | SlicedEmbeddingStore)
         dims = job.store.dims
         self.first = job.once.of("sliced layer", lambda: SlicedLayer(job.model, dims, job.comm, pull))
-        # The slice's gradients are complete here: every rank's batch went through it. No all-reduce.
+        # Every rank's batch went through the slice. So its gradients are complete and need no all-reduce.
         self.sliced = FlatGradients(self.first.sliced, None, job.dtype, job.device)
         own = {id(p) for p in self.first.sliced}
         whole = (p for p in job.model.parameters() if id(p) not in own)
@@ -114,16 +115,16 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
 
     @property
     def trained(self) -> tuple[Trained, ...]:
-        """The slice, too."""
+        """All that is trained, with the slice."""
         return (*super().trained, self.sliced)
 
     def memory(self) -> dict[str, int]:
-        """The slice's gradients are held once: no all-reduce works on them."""
+        """Bytes by kind. Gradients of the slice are held once, because they need no all-reduce."""
         held, flat = super().memory(), self.sliced.flat
         return {**held, "buffers_bytes": held["buffers_bytes"] + flat.numel() * flat.element_size()}
 
     def sample(self, own: RankBatch, key: BatchKey) -> Sampled:
-        """The push: every first block goes to every rank."""
+        """Sample a micro-batch, and push its first block to all ranks."""
         comm = self.job.batch_comm
         batch = own.seen(self.job.sampler.sample(own.seeds, key, own.global_count))
         first = batch.blocks[0]
@@ -134,7 +135,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
                                     for rank, row in enumerate(everyone)))
 
     def load(self, sampled: Sampled) -> Pushed:
-        """This rank's dimensions of the rows of all blocks."""
+        """Load this rank's dimensions of the rows of all blocks."""
         job = self.job
         features = tuple(job.store.read(block.src_ids) for block in sampled.blocks)
         others = [block for rank, block in enumerate(sampled.blocks) if rank != job.comm.rank]
@@ -143,7 +144,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
                                    for block in sampled.blocks), features)
 
     def forward(self, ready: Pushed) -> Tensor:
-        """The pull, then data parallel; every rank takes part, with or without targets."""
+        """Pull sums of the first layer, then run data parallel. Ranks without targets take part."""
         hidden = self.first.run(ready.blocks, ready.features, ready.batch.key)
         return self.job.model(ready.batch, hidden, first=1)  # type: ignore[no-any-return]
 
@@ -151,7 +152,6 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         """A model with whole weights, gathered from all ranks."""
         job, model, first = self.job, self.job.model, self.first.layer
         whole = job.experiment.model.make()
-        assert first.facts is not None
         whole.setup(model.in_dim, model.num_classes, first.facts, seed=job.experiment.seed, dtype=job.dtype,
                     device=job.device)
         bounds = slice_bounds(model.in_dim, job.comm.size)

@@ -1,12 +1,14 @@
 """Split parallelism: one mini-batch for all ranks, every vertex sampled, loaded and computed once (GSplit, section 3).
 
-    sample   each rank samples its local frontier, splits the mixed frontier          (Algorithm 1, samplers/split.py)
-    load     features of the local input vertices
-    train    before every layer, shuffle the rows of foreign sources                  (Algorithm 2, comm/shuffle.py)
+Sample: each rank samples its local frontier, and splits the mixed frontier (Algorithm 1, samplers/split.py).
 
-Exact: rows are shuffled, not sums, so a destination has all its in-edges and source rows in one place, and any model
-runs unchanged. With `group_size` below the number of ranks it is the paper's hybrid for several hosts (section 6.4):
-data parallel across groups of consecutive ranks, split parallel within each.
+Load: each rank loads features of its local input vertices.
+
+Train: before every layer, ranks shuffle the rows of foreign sources (Algorithm 2, comm/shuffle.py).
+
+It is exact: ranks shuffle rows, not sums. So a destination has all its in-edges and source rows in one place, and any
+model runs unchanged. If `group_size` is smaller than the number of ranks, it is the paper's hybrid for several hosts
+(section 6.4): data parallel across groups of consecutive ranks, split parallel within each group.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ from gnnexp.samplers.split import SplitBatch, Splitter
 
 @dataclass(frozen=True, eq=False)
 class LoadedSplit(Ready):
-    """A split with the features of its local input vertices.
+    """A rank's split of a batch, with features of its local input vertices.
 
     Attributes:
-        shuffles: per block, on the device.
-        cross_edges: per block.
+        shuffles: for each block, which rows are exchanged; on the device.
+        cross_edges: for each block, number of edges from foreign sources.
         features: `[n, D]` rows of the local input vertices.
     """
 
@@ -60,11 +62,11 @@ class LoadedSplit(Ready):
 
 @dataclass(frozen=True)
 class SplitParallel(Paradigm):
-    """Cooperative training of one mini-batch per group of ranks.
+    """Each group of ranks trains one mini-batch together.
 
     Attributes:
         group_size: ranks that share a mini-batch, a divisor of the number of ranks; None for all.
-        assign: `owner`, or `stratified` (each rank shuffles its own part's targets, as GSplit's artifact does).
+        assign: `owner`, or `stratified`: each rank shuffles the targets of its own part, as GSplit's artifact does.
     """
 
     group_size: int | None = None
@@ -80,11 +82,11 @@ class SplitParallel(Paradigm):
                                       "set paradigm.assign=owner"))
 
     def ranks_together(self, experiment: Experiment) -> int:
-        """A group."""
+        """Number of ranks in a group."""
         return self.group_size or experiment.num_ranks
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Groups of equal size, a part per rank of a group, samplers that go hop by hop."""
+        """Conflicts: needs equal groups, a part for each rank of a group, and a sampler that goes hop by hop."""
         ranks = experiment.num_ranks
         size = self.ranks_together(experiment)
         problems = [
@@ -104,17 +106,17 @@ class SplitParallel(Paradigm):
         return [*problems, *one_part_per_rank(experiment, size)]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """One part per rank of a group."""
+        """The plan, with one part for each rank of a group."""
         return Plan(self.ranks_together(experiment), drawn_from_graph(experiment, facts),
                     approximates=approximated(experiment, self.assign))
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """By mini-batches."""
+        """A trainer of splits."""
         return SplitTrainer(job, self.assign)
 
 
 class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
-    """A rank's split of every mini-batch of its group."""
+    """Trains a rank's split of every mini-batch of its group."""
 
     def __init__(self, job: Job, assign: Assign) -> None:
         super().__init__(job, assign)
@@ -123,11 +125,11 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
 
     @property
     def drawing_unit(self) -> int:
-        """A group draws as one."""
+        """Number of the group: its ranks draw the same neighbours."""
         return self.job.comm.rank // self.job.shard.num_parts
 
     def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, Tensor]]:
-        """The group's even share of the global batch, of which each rank takes the vertices it owns, or some links."""
+        """For a step: this rank's targets (its vertices, or some links, of the group's share), and all targets."""
         if self.assign == "stratified":
             return super().targets_of(epoch)
         comm, shard, order = self.job.comm, self.job.shard, self.schedule.order(epoch)
@@ -143,14 +145,14 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
         return of_step
 
     def rank_batch(self, targets: Tensor, batch: Tensor, key: BatchKey) -> RankBatch:
-        """Ends of links are computed by their owners."""
+        """What the loss reads. Owners compute the ends of links."""
         if not self.job.task.pairs:
             return super().rank_batch(targets, batch, key)
         examples = self.job.task.examples(targets, batch, key)
         return from_owners(examples, batch.numel(), self.job.shard.owner, self.job.batch_comm)
 
     def sample(self, own: RankBatch, key: BatchKey) -> SplitBatch:
-        """Algorithm 1: hop by hop, the mixed frontier split to its owners."""
+        """Algorithm 1: sample hop by hop, and split the mixed frontier by owner."""
         sampled = self.splitter.sample(own.seeds, key, own.global_count)
         if own.hidden is None:
             return sampled
@@ -160,14 +162,14 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
         return replace(sampled, batch=batch, cross_edges=crossing)
 
     def load(self, sampled: SplitBatch) -> LoadedSplit:
-        """The rows of the local input vertices."""
+        """Load the rows of the local input vertices."""
         features = self.job.store.read(sampled.input_ids)
         shuffles = tuple(index.to(self.job.device) for index in sampled.shuffles)
         batch = self.to_device(sampled.batch, features, sum(index.nbytes() for index in sampled.shuffles))
         return LoadedSplit(batch, shuffles, sampled.cross_edges, features)
 
     def forward(self, ready: LoadedSplit) -> Tensor:
-        """Algorithm 2, `sp_forward` (autograd runs its reverse); every rank takes part, with or without targets."""
+        """Algorithm 2, `sp_forward`; autograd runs its reverse. Ranks without targets take part."""
 
         def exchange(layer: int, rows: Rows) -> Rows:
             return shuffle(rows, ready.shuffles[layer], self.job.group_comm, "activations" if layer else "features")
@@ -175,5 +177,5 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
         return self.job.model(ready.batch, ready.features, exchange)  # type: ignore[no-any-return]
 
     def cross_edges(self, ready: LoadedSplit) -> Sequence[int]:
-        """Counted when the frontier was split."""
+        """Edges from foreign sources, which the split counted."""
         return ready.cross_edges

@@ -1,10 +1,11 @@
 """Tensor parallelism: every rank has all vertices and edges, and some of the columns (NeutronTP).
 
-    coupled     gather and split around every aggregation: exact                              (section 3)
-    decoupled   all dense updates, one split, all propagations, one gather: another model,    (section 4.1)
-                exact with respect to its serial twin (models/decoupled.py)
+`coupled`: ranks split and gather columns around every aggregation (section 3). This is exact.
 
-Dense updates take whole rows, so each rank finishes an even share of the vertices; aggregations take columns.
+`decoupled`: all dense updates, one split, all propagations, one gather (section 4.1). This changes the model. Training
+is exact with respect to the serial twin (models/decoupled.py).
+
+Dense updates take whole rows, so each rank finishes an even share of the vertices. Aggregations take columns.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from gnnexp.paradigms.trainer import Trainer
 
 @dataclass(frozen=True)
 class TensorParallel(Paradigm):
-    """Full-graph training by columns.
+    """Full-graph training in which ranks share columns.
 
     Attributes:
-        mode: see above.
-        chunks: ranges of destinations that are worked on one after another; null for as many as `device_memory` wants.
-        device_memory: bytes that a chunk may take of the device tier, or null.
-        pipeline: of `decoupled`: exchange one chunk while another is worked on.
-        attention: of `decoupled`: `trained`, or `frozen` at its initial value, as the artifact's is by mistake.
-        attention_work: of `decoupled`: `shared`, each rank weighs some edges and shares their weights (section 4.1.1),
-            or `replicated`, every rank weighs all edges from keys that are shared anyway.
-        nn_device: of `decoupled`: where dense updates run: on the `device`, or on the `host`, which features then
-            never leave (section 4.2.1).
+        mode: `coupled` or `decoupled`, see above.
+        chunks: number of ranges of destinations, computed one after another; null: as many as `device_memory` needs.
+        device_memory: bytes of the device tier that a chunk may take, or null.
+        pipeline: for `decoupled`: whether to exchange one chunk while another one is computed.
+        attention: for `decoupled`: `trained`, or `frozen` at its initial value, as in the artifact by mistake.
+        attention_work: for `decoupled`: `shared`: each rank weighs some edges and shares their weights (section 4.1.1);
+            or `replicated`: every rank weighs all edges from the shared keys.
+        nn_device: for `decoupled`: where dense updates run. With `host`, features never leave the host (section
+            4.2.1).
     """
 
     mode: Literal["coupled", "decoupled"] = "coupled"
@@ -68,16 +69,16 @@ class TensorParallel(Paradigm):
 
     @property
     def chunking(self) -> Chunking:
-        """`chunks` and `device_memory`."""
+        """How layers are cut into chunks: `chunks` and `device_memory`."""
         return Chunking(self.chunks, self.device_memory)
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Layers on the contract only, and a column for every rank."""
+        """Conflicts: needs contract layers, and at least one column for each rank."""
         own = check_coupled(experiment) if self.mode == "coupled" else check_decoupled(experiment, self.attention)
         return [*check_full_graph(experiment, "tensor_parallel"), *block_degrees(experiment, "tensor_parallel"), *own]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """All edges; whole rows of a share of the vertices, and as many values again as columns of all of them."""
+        """The plan: a rank holds all edges, whole rows of its vertices, and as many values in columns."""
         own, decoupled = -(-facts.num_nodes // experiment.num_ranks), self.mode == "decoupled"
         changed = ["the model is decoupled (exact with respect to its serial twin)"] * decoupled
         return Plan(
@@ -89,7 +90,7 @@ class TensorParallel(Paradigm):
         )
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """Coupled, or decoupled."""
+        """The trainer of the mode."""
         cost = chunk_cost(list(job.model.layers), job.comm.size, job.dtype, decoupled=self.mode == "decoupled")
         if self.mode == "coupled":
             return CoupledTrainer(job, self.chunking, cost)

@@ -1,21 +1,19 @@
-"""Vertex parallelism: full-graph training, every rank computes the vertices that it owns (NeutronTP, section 2.2).
+"""Vertex parallelism: full-graph training in which each rank computes its own vertices (NeutronTP, section 2.2).
 
-What a destination needs of other ranks' vertices is managed by `dependency`:
+The option `dependency` says how a rank gets rows of foreign vertices:
 
-    communicate   their rows are fetched before every layer, gradients go back        (NeutronStar's DepComm)
-    cache         the L-hop halo is held and computed here as well                    (NeutronStar's DepCache)
-    hybrid        per vertex and layer whichever is cheaper                           (NeutronStar)
-    stale         as communicate, but fetched rows are used for several epochs        (Sancus)
+- `communicate`: fetch the rows before every layer, and send gradients back (NeutronStar's DepComm).
+- `cache`: hold the L-hop halo and compute it here too (NeutronStar's DepCache).
+- `hybrid`: the cheaper of both, for every vertex and layer (NeutronStar).
+- `stale`: as `communicate`, but use fetched rows for several epochs (Sancus).
 
-Over a vertex-cut (DistGNN) edges have owners of their own: sums are taken where they are, see `vertices/vertex_cut.py`.
+Over a vertex-cut (DistGNN), ranks own edges and take sums over them, see `vertices/vertex_cut.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
-
-import torch
 
 from gnnexp.comm.arrival import Arrival
 from gnnexp.errors import ConfigError, Problem
@@ -45,16 +43,16 @@ Exchange = Literal["halo", "broadcast"]
 
 @dataclass(frozen=True)
 class VertexParallel(Paradigm):
-    """Full-graph training by vertices.
+    """Full-graph training in which ranks share vertices.
 
     Attributes:
-        dependency: how foreign rows come, see above.
-        exchange: `halo`, only the rows that are needed; `broadcast`, whole parts to all ranks (Sancus).
-        cache_input_halo: hold the features of layer 1's halo instead of fetching them in every epoch.
-        staleness: of `stale`: epochs that a fetched row may be old; 0 is exact.
-        delay: epochs by which other ranks' rows and sums are late (DistGNN's cd-r); 0 is exact.
-        chunks, device_memory: ranges of destinations that a layer is worked on one after another, see
-            `chunks/chunking.py`.
+        dependency: how a rank gets foreign rows, see above.
+        exchange: `halo`: send only the rows that are needed; `broadcast`: send whole parts to all ranks (Sancus).
+        cache_input_halo: whether to hold features of layer 1's halo instead of fetching them in every epoch.
+        staleness: for `stale`: age of fetched rows in epochs, at most; 0 is exact.
+        delay: delay of other ranks' rows and sums, in epochs (DistGNN's cd-r); 0 is exact.
+        chunks, device_memory: number or size of the ranges of destinations that a layer computes one after another,
+            see `chunks/chunking.py`.
     """
 
     dependency: Dependency = "communicate"
@@ -88,18 +86,18 @@ class VertexParallel(Paradigm):
 
     @property
     def chunking(self) -> Chunking:
-        """`chunks` and `device_memory`."""
+        """How layers are cut into chunks: `chunks` and `device_memory`."""
         return Chunking(self.chunks, self.device_memory)
 
     @property
     def arrival(self) -> Arrival:
-        """`staleness` and `delay`."""
+        """When other ranks' rows are used: `staleness` and `delay`."""
         if self.dependency == "stale":
             return Arrival("stale", self.staleness)
         return Arrival("late", self.delay) if self.delay else Arrival()
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Hybrid wants to know the machine, a budget the layers; over a vertex-cut rows and sums are communicated."""
+        """Conflicts. Hybrid needs costs of the machine, a budget known layers, and a vertex-cut needs communication."""
         key = "paradigm.delay" if self.delay else "paradigm.staleness"
         problems = [*check_vertices(experiment, "vertex_parallel", self.arrival, key),
                     *check_budget(experiment, self.chunking)]
@@ -118,7 +116,7 @@ class VertexParallel(Paradigm):
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """A part and its halo; with held vertices, the graph; rows that are old or late."""
+        """The plan: a rank holds a part and its halo, or the graph, and rows that are old or late."""
         whole = self.exchange == "broadcast"
         kept = kept_rows(experiment, facts, self.arrival, whole_parts=whole, holds_inputs=self.cache_input_halo)
         held = self.dependency in ("cache", "hybrid")
@@ -130,7 +128,7 @@ class VertexParallel(Paradigm):
         )
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """Over an edge-cut, or over a vertex-cut."""
+        """The trainer over an edge-cut or over a vertex-cut."""
         assert job.shard.partition is not None
         if job.shard.partition.edge_owner is not None:
             return VertexCutTrainer(job, self.arrival, holds_inputs=self.cache_input_halo)
@@ -139,13 +137,11 @@ class VertexParallel(Paradigm):
                               chunking=self.chunking)
 
     def _held(self, job: Job) -> Cached:
-        """Which foreign inputs of a layer are here without an exchange."""
+        """Which foreign inputs of a layer are here without an exchange: `(layer from 0, ids [m])` to `[m]` bool."""
         if self.dependency == "hybrid":
             assert job.shard.partition is not None
             own = job.shard.partition.vertices_of(job.shard.part)
-            dims = [job.model.in_dim, *(int(getattr(layer, "out_dim", 0)) for layer in job.model.layers)]
-            costs = Costs.of(job.experiment.hardware, torch.empty(0, dtype=job.dtype).element_size())
-            return cheapest(job.shard, own, dims, costs)
+            return cheapest(job.shard, own, job.model.widths, Costs.of(job.experiment.hardware, job.dtype.itemsize))
         if self.dependency == "cache":
             return all_held
         return inputs_held if self.cache_input_halo else none_held

@@ -1,12 +1,13 @@
-"""What every partitioner is: options in, owners out, and a key under which the result can be kept."""
+"""The interface of a partitioner: options in, owners out, and a content key under which the result is stored."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -21,16 +22,17 @@ from gnnexp.graph.storage.presample import Presample
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.measure.memory import give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.provenance.code import code_key
-from gnnexp.provenance.moved import first_name
+from gnnexp.provenance.older import first_name
 
 
 class Owners(NamedTuple):
-    """What a partitioner decides.
+    """The result of a partitioner: the part of every vertex, and in a vertex-cut the part of every edge.
 
     Attributes:
         nodes: `[V]` int16 or int32 (`owner_dtype`), the part of every vertex.
         edges: `[E]` the part of every edge in canonical order, None in an edge-cut.
-        facts: numbers by name that tell how it went (clusters found), kept with the partition.
+        facts: figures about the run of the partitioner by name, such as the number of clusters; the partition keeps
+            them.
     """
 
     nodes: Tensor
@@ -41,12 +43,12 @@ class Owners(NamedTuple):
 class Partitioner(ABC):
     """Splits a graph into parts.
 
-    A subclass implements `assign`; its constructor keeps every option as an attribute of the same name, and nothing
-    else that is public: they are what the key is made of.
+    A subclass implements `assign`. Its constructor stores every option as an attribute of the same name. It must have
+    no other public attributes, because the content key is computed from the public ones.
 
     Attributes:
-        num_parts: how many parts are wanted, `auto` for one per rank.
-        vertex_cut: whether edges get owners of their own; what is read from a file says it of the instance.
+        num_parts: number of parts, `auto` for one per rank.
+        vertex_cut: whether edges get owners too; a partitioner that reads a stored partition sets it per instance.
     """
 
     num_parts: int | Literal["auto"]
@@ -54,10 +56,10 @@ class Partitioner(ABC):
 
     @abstractmethod
     def assign(self, graph: Graph, num_parts: int) -> Owners:
-        """Owners of all vertices; called with 1 <= num_parts <= V only."""
+        """Owners of all vertices, and in a vertex-cut of all edges; always 1 <= num_parts <= V."""
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """What keeps a run from using it: nothing where the paradigm asks for no partition."""
+        """Problems that prevent a run with this partitioner; none if the paradigm needs no partition."""
         paradigm = experiment.paradigm
         if not paradigm.wants_partition(experiment):
             return []
@@ -67,7 +69,7 @@ class Partitioner(ABC):
                 *(missing_package("partitioner", self.method, one, "partitioner=random") for one in missing)]
 
     def _check_cut(self, paradigm: Any) -> list[Problem]:  # noqa: ANN401  paradigms import this module
-        """A vertex-cut goes only with a paradigm that takes one."""
+        """A problem if this is a vertex-cut and the paradigm does not support vertex-cuts."""
         if not self.vertex_cut or paradigm.takes_vertex_cut:
             return []
         name = type(paradigm).__module__.rpartition(".")[2]
@@ -76,41 +78,41 @@ class Partitioner(ABC):
 
     @property
     def bytes_per_edge(self) -> int:
-        """That `assign` takes of memory, about, for the preflight."""
+        """About the memory of `assign` per edge of the graph, in bytes, for the preflight."""
         return 0
 
     @property
     def reads_file(self) -> str | None:
-        """The file or folder (`path`) whose content decides results too; None if there is none."""
+        """The file or folder (`path`) whose content also decides the result, or None."""
         path = vars(self).get("path")
         return None if path is None else str(path)
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Packages, as they are imported, that making more than one part needs and that may not be installed."""
+        """Import names of optional packages that the partitioner needs for more than one part."""
         return ()
 
     @property
     def presampled_epochs(self) -> int:
-        """Epochs of the training sampler that have to be counted for it, 0 for none."""
+        """Number of epochs of the training sampler that must be counted before `assign`, or 0."""
         return 0
 
     def weigh_by(self, presample: Presample) -> None:
-        """Take the counts of `presampled_epochs` epochs; called before `assign` where there are any."""
-        raise NotImplementedError("a partitioner that asks for pre-sampled epochs takes them")
+        """Store the counts of `presampled_epochs` epochs; called before `assign` if that number is not 0."""
+        raise NotImplementedError("a partitioner with presampled_epochs above 0 must implement weigh_by")
 
     @property
     def method(self) -> str:
-        """Name of the method: the module's, as in `conf/partitioner/<name>.yaml`."""
+        """Name of the method: the name of the module, as in `conf/partitioner/<name>.yaml`."""
         return type(self).__module__.rpartition(".")[2]
 
     @property
     def version(self) -> str:
-        """Changes when the same options start to give other parts."""
+        """A version that changes when a new release gives other parts for the same options."""
         return "1"
 
     def options(self) -> dict[str, Any]:
-        """The options that decide the result, `num_parts` apart."""
+        """The options that decide the result, without `num_parts`."""
         return {name: value for name, value in vars(self).items() if name != "num_parts" and not name.startswith("_")}
 
     def resolve(self, num_ranks: int) -> int:
@@ -118,7 +120,7 @@ class Partitioner(ABC):
         return num_ranks if self.num_parts == "auto" else self.num_parts
 
     def key(self, graph_key: str, num_parts: int, presample_key: str = "") -> str:
-        """Content key of the partition, 64 hexadecimal digits: equal keys, equal partitions."""
+        """Content key of the partition, 64 hexadecimal digits. Equal keys mean equal partitions."""
         content = {
             "class": first_name(f"{type(self).__module__}.{type(self).__qualname__}"), "version": self.version,
             "options": self.options(), "graph": graph_key, "num_parts": num_parts,
@@ -135,13 +137,13 @@ class Partitioner(ABC):
         """Split `graph` into `num_parts` parts.
 
         Args:
-            graph: validated.
+            graph: a validated graph.
             num_parts: from 1 to the number of vertices.
             graph_key: content key of the graph, kept in the partition.
-            presample: counts of `presampled_epochs` epochs, None if that is 0.
+            presample: counts of `presampled_epochs` epochs, None if that number is 0.
 
         Raises:
-            ConfigError: if there are more parts than vertices, or fewer than one.
+            ConfigError: there are more parts than vertices, or fewer than one.
         """
         def assign() -> Owners:
             if presample is not None:
@@ -153,13 +155,14 @@ class Partitioner(ABC):
     def timed(
         self, assign: Callable[[], Owners], graph: Graph | EdgeStream, num_parts: int, graph_key: str
     ) -> Partition:
-        """The partition that `assign` decides, with what it took, if it is one of `graph`.
+        """Call `assign` and return a checked partition with the time and memory that the call took.
 
         Raises:
-            ConfigError: if there are more parts than vertices, or fewer than one.
+            ConfigError: there are more parts than vertices, or fewer than one.
+            DataError: the owners are no partition of `graph`.
         """
         check_num_parts(num_parts, graph.num_nodes)
-        # What an earlier partition left in the heap is no memory that this one can do without.
+        # Return free heap of earlier partitions to the system. Otherwise this partition would seem to use less memory.
         give_back_heap()
         reset_host_peak()
         before = host_peak_bytes()
@@ -175,13 +178,19 @@ class Partitioner(ABC):
         if (owners.edges is not None) != self.vertex_cut:
             problems.append(Problem(f"partitioner {self.method}: vertex_cut", self.vertex_cut,
                                     "must be True if edges get owners, False if not", "set it in the class"))
-        if problems:
-            raise DataError(problems)
+        DataError.raise_all(problems)
         return partition
 
 
+def too_small(options: Iterable[tuple[str, float, float, object]], *, infinite: bool = False) -> list[Problem]:
+    """Problems of options `(key, value, least, default)`: values below `least`, NaN, and infinity unless allowed."""
+    return [Problem(f"partitioner.{key}", value, f"must be {least} or more", f"set partitioner.{key}={default}")
+            for key, value, least, default in options
+            if not (least <= value and (infinite or value < math.inf))]
+
+
 def check_num_parts(num_parts: int, num_nodes: int) -> None:
-    """Refuse a number of parts that no partition of the graph can have."""
+    """Raise ConfigError if `num_parts` is not from 1 to `num_nodes`."""
     if not 1 <= num_parts <= num_nodes:
         raise ConfigError(Problem("partitioner.num_parts", num_parts, f"must be 1 to {num_nodes} (vertices)",
                                   "take fewer parts (fewer workers, with num_parts=auto) or a larger graph"))

@@ -1,4 +1,4 @@
-"""METIS: few cut edges, with vertices, edges and training vertices balanced (Karypis & Kumar, SISC 1998)."""
+"""METIS: few cut edges, and balanced vertices, edges and training vertices (Karypis & Kumar, SISC 1998)."""
 
 from __future__ import annotations
 
@@ -15,47 +15,85 @@ from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
 
-# Peak of our arrays and METIS's per directed edge, 64-bit integers: 111 to 112 measured on 400,000 vertices with
-# 11.9 M directed edges and planted communities, 8 parts.
+# Peak memory of our arrays and METIS's arrays per directed edge, with 64-bit integers. Measured: 111 to 112 bytes on
+# 400,000 vertices with 11.9 M directed edges and planted communities, 8 parts.
 BYTES_PER_EDGE = 112
 
 Balance = Literal["vertices", "edges", "train"]
 
 
 class ByMetis(Partitioner):
-    """Parts come from METIS."""
+    """A partitioner that calls METIS.
+
+    Attributes:
+        recursive: whether METIS uses recursive bisection.
+        imbalance: how far the heaviest part may exceed the mean.
+        seed: seed of METIS's random choices.
+    """
+
+    bytes_per_edge = BYTES_PER_EDGE
+    recursive = False
+    imbalance: float
+    seed: int
+
+    def split(
+        self, graph: Graph, num_parts: int, weights: np.ndarray, frequency: np.ndarray | None = None, *,
+        weigh_equal: bool = True,
+    ) -> Owners:
+        """Owners by METIS on the simple undirected view; no part is empty.
+
+        Args:
+            graph: the graph.
+            num_parts: number of parts.
+            weights: `[V, C]` int64 weights of vertices, of which all parts get about the same sums.
+            frequency: `[E]` weights of directed edges, None for 1 each.
+            weigh_equal: whether METIS gets the weights of edges if all of them are equal.
+        """
+        if num_parts == 1:
+            return Owners(torch.zeros(graph.num_nodes, dtype=owner_dtype(1)))
+        dtype = index_dtype()
+        check_memory(graph, dtype)
+        total = 0 if frequency is None else 2 * int(frequency.sum(dtype=np.int64))
+        # Duplicates can make the adjacency much smaller than this bound. Near the limit the difference does not matter.
+        check_limits(graph.num_nodes, 2 * graph.num_edges, weights, dtype, total)
+        starts, neighbours, edges = undirected(graph.indptr.numpy(), graph.indices.numpy(), dtype, frequency)
+        weighted = weigh_equal or (neighbours.size > 0 and edges.min() < edges.max())
+        parts, _ = part_graph(
+            starts, neighbours, weights.astype(dtype, copy=False), edges if weighted else None, num_parts,
+            recursive=self.recursive, imbalance=self.imbalance, seed=self.seed,
+        )
+        fill_empty(parts, num_parts)
+        return Owners(torch.from_numpy(parts).to(owner_dtype(num_parts)))
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """METIS comes with pymetis."""
+        """pymetis, which contains METIS."""
         return ("pymetis",)
 
     @property
     def version(self) -> str:
-        """Another pymetis may bring another METIS."""
+        """The version of pymetis, because another pymetis may contain another METIS."""
         return metis_version()
 
 
 class MetisPartitioner(ByMetis):
     """Multilevel partitioning of the simple undirected view; minimises the directed edges between parts.
 
-    An undirected edge weighs as much as there are directed edges between its ends, so METIS's objective is the edge
-    cut that `quality` reports. Several things are balanced at once by METIS's multi-constraint partitioning, each on
-    its own, not by a sum of weights.
+    The weight of an undirected edge is the number of directed edges between its ends. So METIS minimises the edge cut
+    that `quality` reports. METIS's multi-constraint partitioning balances several quantities at once, each separately
+    and not as a weighted sum.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        balance: what parts have equally much of: `vertices`, (in-)`edges`, `train` vertices. What the graph has none of
-            is balanced as it is.
-        imbalance: how far the largest part may exceed the mean (0.03 = 3 %, METIS's default; it is exceeded where a
-            graph leaves no choice).
-        recursive: recursive bisection, which cuts less where several things are balanced but lets the imbalance grow
-            with every bisection (Cornell5, 8 parts, all three: cut 0.475 and balance 1.09 against 0.516 and 1.03);
-            otherwise direct k-way partitioning, which DGL, DistDGL and GSplit use.
-        seed: of METIS's random choices.
+        balance: quantities of which all parts get about the same number: `vertices`, (in-)`edges`, `train` vertices. A
+            quantity that the graph does not have is ignored.
+        imbalance: how far the largest part may exceed the mean: 0.03, METIS's default, means 3 %. Some graphs allow no
+            partition within it; then it is exceeded.
+        recursive: whether to use recursive bisection. It cuts less if several quantities are balanced, but the
+            imbalance grows with every bisection. Cornell5, 8 parts, all three quantities: cut 0.475 and balance 1.09,
+            instead of 0.516 and 1.03. False is direct k-way partitioning, which DGL, DistDGL and GSplit use.
+        seed: seed of METIS's random choices.
     """
-
-    bytes_per_edge = BYTES_PER_EDGE
 
     def __init__(
         self,
@@ -79,29 +117,14 @@ class MetisPartitioner(ByMetis):
                                     "partitioner.imbalance=0.03"))
         if not 0 <= seed < (1 << 31) - 1:
             problems.append(Problem("partitioner.seed", seed, "must be 0 to 2^31 - 2", "partitioner.seed=0"))
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_all(problems)
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
-        """Owners by METIS; no part is left empty."""
-        if num_parts == 1:
-            return Owners(torch.zeros(graph.num_nodes, dtype=owner_dtype(1)))
-        dtype = index_dtype()
-        check_memory(graph, dtype)
-        weights = self._weights(graph)
-        # Duplicates may make the adjacency far smaller than this bound, but not by enough to matter near the limit.
-        check_limits(graph.num_nodes, 2 * graph.num_edges, weights, dtype)
-        starts, neighbours, edge_weights = undirected(graph.indptr.numpy(), graph.indices.numpy(), dtype)
-        equal = neighbours.size == 0 or edge_weights.min() == edge_weights.max()
-        parts, _ = part_graph(
-            starts, neighbours, weights.astype(dtype, copy=False), None if equal else edge_weights, num_parts,
-            recursive=self.recursive, imbalance=self.imbalance, seed=self.seed,
-        )
-        fill_empty(parts, num_parts)
-        return Owners(torch.from_numpy(parts).to(owner_dtype(num_parts)))
+        """Owners by METIS; no part is empty."""
+        return self.split(graph, num_parts, self._weights(graph), weigh_equal=False)
 
     def _weights(self, graph: Graph) -> np.ndarray:
-        """`[V, C]` int64, one column per balance that there is something of (vertices, if there is nothing else)."""
+        """Weights `[V, C]` int64: one column per balanced quantity that the graph has; vertices if there is none."""
         columns = {"vertices": np.ones(graph.num_nodes, np.int64), "edges": graph.in_degree.numpy()}
         columns["train"] = np.zeros(graph.num_nodes, np.int64)
         columns["train"][graph.splits.train.numpy()] = 1
@@ -110,7 +133,7 @@ class MetisPartitioner(ByMetis):
 
 
 def check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
-    """Refuse what would be killed for its memory after minutes of work."""
+    """Raise ConfigError if METIS needs more memory than is free: it would be killed only after minutes of work."""
     needed = int(BYTES_PER_EDGE * graph.num_edges * dtype.itemsize / 8)
     available = psutil.virtual_memory().available
     if needed > available:
@@ -121,7 +144,7 @@ def check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
 
 
 def fill_empty(parts: np.ndarray, num_parts: int) -> None:
-    """Give every empty part the last vertex of the largest part (METIS leaves parts empty on tiny graphs)."""
+    """Give every empty part the last vertex of the largest part; METIS can leave parts empty on tiny graphs."""
     sizes = np.bincount(parts, minlength=num_parts)
     for part in np.flatnonzero(sizes == 0):
         largest = int(sizes.argmax())

@@ -1,8 +1,8 @@
-"""METIS's own entry point, inside the library that pymetis brings.
+"""Direct calls of METIS in the library that pymetis contains.
 
-pymetis 2025.2.2 hands METIS one weight per vertex whatever it is given (`ncon = 1` in its wrapper: of `[V, 3]` weights
-the first V numbers are read, in silence). Balancing vertices, edges and training vertices at the same time needs
-several, so `METIS_PartGraphKway` is called directly, as the METIS 5 manual describes it.
+The wrapper of pymetis 2025.2.2 always passes one weight per vertex to METIS (`ncon = 1`). Of `[V, 3]` weights it reads
+the first V numbers, without an error. To balance vertices, edges and training vertices at once, METIS needs several
+weights. So `METIS_PartGraphKway` is called directly, as the METIS 5 manual describes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from gnnexp.experiment.packages import install_command
 
 # Status codes of metis.h.
 _OK, _ERROR_MEMORY = 1, -3
-# At least METIS_NOPTIONS (40) entries.
-# METIS takes thousandths in its own integer, and a part cannot hold more than everything.
+# METIS takes the imbalance in thousandths, as an integer. A larger imbalance is not needed: no part can hold more than
+# the whole graph.
 MOST_IMBALANCE = 1000.0
+# Length of the array of options; METIS reads METIS_NOPTIONS (40) entries.
 _NUM_OPTIONS = 64
 
 
 def _load() -> tuple[ctypes.CDLL, Any, np.dtype[np.signedinteger]]:
-    """The library, pymetis's table of option numbers, and METIS's integer type."""
+    """The library, the table of option numbers of pymetis, and METIS's integer type."""
     try:
         import pymetis
         from pymetis import _internal
@@ -43,7 +44,7 @@ def _load() -> tuple[ctypes.CDLL, Any, np.dtype[np.signedinteger]]:
 
 
 def metis_version() -> str:
-    """For partitioners' versions: another pymetis may bring another METIS."""
+    """The version of pymetis, for versions of partitioners, because another pymetis may contain another METIS."""
     try:
         return f"1, pymetis {package_version('pymetis')}"
     except PackageNotFoundError:
@@ -51,10 +52,10 @@ def metis_version() -> str:
 
 
 def index_dtype() -> np.dtype[np.signedinteger]:
-    """The integers that METIS was built with, int32 or int64.
+    """The integer type with which METIS was built, int32 or int64.
 
     Raises:
-        ConfigError: if pymetis is not there.
+        ConfigError: pymetis is not installed.
     """
     return _load()[2]
 
@@ -63,17 +64,17 @@ def check_limits(
     num_nodes: int, num_entries: int, vertex_weights: np.ndarray, dtype: np.dtype[np.signedinteger],
     edge_weight: int = 0,
 ) -> None:
-    """Refuse a graph whose counts METIS cannot hold.
+    """Raise ConfigError for a graph whose counts exceed METIS's integer type.
 
     Args:
         num_nodes: V.
         num_entries: M, entries of the undirected adjacency (two per edge).
         vertex_weights: `[V, C]` int64.
-        dtype: METIS's integers.
-        edge_weight: sum of the edges' weights.
+        dtype: METIS's integer type.
+        edge_weight: sum of the edge weights.
 
     Raises:
-        ConfigError: naming the count and the limit.
+        ConfigError: a count is too large; the message names the count and the limit.
     """
     limit = int(np.iinfo(dtype).max)
     totals = vertex_weights.sum(axis=0, dtype=np.float64)  # a float cannot overflow, and 2^53 is exact enough here
@@ -86,31 +87,30 @@ def check_limits(
         for what, count in counts.items()
         if count > limit
     ]
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
 
 
 def part_graph(
     starts: np.ndarray, neighbours: np.ndarray, vertex_weights: np.ndarray, edge_weights: np.ndarray | None,
     num_parts: int, *, recursive: bool, imbalance: float, seed: int,
 ) -> tuple[np.ndarray, int]:
-    """Split an undirected graph so that little edge weight is cut and every vertex weight is balanced.
+    """Split an undirected graph into parts with little weight of cut edges and balanced vertex weights.
 
     Args:
-        starts: `[V + 1]` in METIS's integers, CSR of the symmetric adjacency without self loops.
+        starts: `[V + 1]` in METIS's integer type, row bounds of the symmetric adjacency (CSR) without self loops.
         neighbours: `[M]` of the same type.
         vertex_weights: `[V, C]` of the same type, C weights to balance, each with a positive sum.
         edge_weights: `[M]` of the same type, or None for 1 each.
-        num_parts: from 2 on.
-        recursive: recursive bisection instead of direct k-way partitioning.
-        imbalance: how far the heaviest part may exceed the mean, in every weight (0.03 = 3 %).
-        seed: from 0 on, of METIS's random choices.
+        num_parts: number of parts, at least 2.
+        recursive: whether to use recursive bisection instead of direct k-way partitioning.
+        imbalance: how far the heaviest part may exceed the mean, for every weight (0.03 = 3 %).
+        seed: seed of METIS's random choices, at least 0.
 
     Returns:
-        `[V]` part of every vertex, and the weight of the cut edges, each counted once.
+        The part `[V]` of every vertex, and the weight of the cut edges, each counted once.
 
     Raises:
-        RunError: if METIS reports a failure.
+        RunError: METIS reports a failure.
     """
     library, option, dtype = _load()
     arrays = [starts, neighbours, vertex_weights] + ([] if edge_weights is None else [edge_weights])

@@ -1,8 +1,8 @@
-"""A partition by clusters: contract them until few are left, split these, and refine on the way back.
+"""A partition by clusters: contract clusters until few are left, split these, and refine the result on each level.
 
-Size-constrained label propagation instead of matchings, so that the first contraction already leaves a small graph
-(Meyerhenke, Sanders & Schulz, SEA 2014), and only that one is held in memory: the graph itself is read row by row, and
-may be mapped (Akhremtsev, Sanders & Schulz, ALENEX 2015).
+Clusters come from size-constrained label propagation instead of matchings (Meyerhenke, Sanders & Schulz, SEA 2014). So
+the first contraction already gives a small graph, and only small graphs are held in memory. The graph itself is read
+row by row, and may be memory-mapped (Akhremtsev, Sanders & Schulz, ALENEX 2015).
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_gr
 
 Coarsest = Literal["metis", "stream"]
 
-# Of a part's cap, at most, in a cluster. Geometric mean of replication_full over seven real graphs, 4, 8 and 16 parts:
-# 3.071, 3.078 and 3.077 with 1/8, 1/16 and 1/32.
+# A cluster holds at most 1/16 of the vertices that a part may have. Geometric mean of replication_full over seven real
+# graphs with 4, 8 and 16 parts: 3.071, 3.078 and 3.077 with 1/8, 1/16 and 1/32.
 _CLUSTER_SHARE = 16
-# Passes of label propagation per level: 2.593, 2.582, 2.591 with 1, 2, 3 (the same mean, refined on).
+# Passes of label propagation per level. The same mean after refinement: 2.593, 2.582 and 2.591 with 1, 2 and 3 passes.
 _ROUNDS = 2
-# Fewer clusters than this, and at most this many per part, are not contracted any more; 1000 and 5000 for the first:
-# no worse than 0.3 %.
+# A level with at most max(_FEW, _FEW_PER_PART * p) vertices is not contracted any more. With 1000 or 5000 instead of
+# 2000, the mean is at most 0.3 % worse.
 _FEW, _FEW_PER_PART = 2000, 30
-# A level that leaves more than this of its vertices is the last one.
+# Contraction ends if the next level would keep more than this share of the vertices.
 _STALLED = 0.9
-# Passes of moves per level of clusters, stopped where less than 1 % of the vertices move. One more on the graph itself,
-# before it is streamed, is not worth it: 2.582 instead of 2.584.
+# Most passes of moves per level of clusters; they end when less than 1 % of the vertices move. One more pass on the
+# graph itself, before it is streamed, gains too little: 2.582 instead of 2.584.
 _MOVES, _SETTLED = 4, 0.01
-# Streamed starts from which the one with the lowest cut is taken; 32: 0.4 % fewer copies, twice the time of all.
+# Number of streamed starts, of which the one with the lowest cut is taken, and passes of each. 32 starts give 0.4 %
+# fewer copies but double the total time.
 _TRIES, _TRY_PASSES = 8, 3
 
 
 @dataclass(frozen=True)
 class Caps:
-    """What a part takes at most.
+    """The limits of a part.
 
     Attributes:
-        vertices: number of them.
-        edges: in-edges of its vertices.
+        vertices: most vertices.
+        edges: most in-edges of its vertices.
     """
 
     vertices: int
@@ -55,11 +56,11 @@ class CoarseGraph:
     """A graph, or the graph of its clusters.
 
     Attributes:
-        indptr: `[n + 1]` int64.
+        indptr: `[n + 1]` int64, in-edges of each vertex or cluster.
         indices: `[m]` in-neighbours.
-        weights: `[m]` int64 of edges, empty for 1 each.
+        weights: `[m]` int64 weights of edges, empty for 1 each.
         masses: `[n]` int64 vertices in each cluster, empty for 1 each.
-        loads: `[n]` int64 their in-edges, empty where these are the rows' lengths.
+        loads: `[n]` int64 in-edges of the vertices in each cluster, empty if these are the lengths of the rows.
     """
 
     indptr: np.ndarray
@@ -70,35 +71,35 @@ class CoarseGraph:
 
     @classmethod
     def of_graph(cls, indptr: np.ndarray, indices: np.ndarray) -> CoarseGraph:
-        """The finest level."""
+        """The finest level: the graph itself."""
         none = np.empty(0, np.int64)
         return cls(indptr, indices, none, none, none)
 
     @property
     def num_nodes(self) -> int:
-        """n."""
+        """n, the number of vertices or clusters."""
         return int(self.indptr.size) - 1
 
     def all_masses(self) -> np.ndarray:
-        """`[n]` int64."""
+        """Masses `[n]` int64, with ones if `masses` is empty."""
         return self.masses if self.masses.size else np.ones(self.num_nodes, np.int64)
 
     def all_loads(self) -> np.ndarray:
-        """`[n]` int64."""
+        """Loads `[n]` int64, with the lengths of the rows if `loads` is empty."""
         return self.loads if self.loads.size else np.diff(self.indptr)
 
     def all_weights(self) -> np.ndarray:
-        """`[m]` int64."""
+        """Weights of edges `[m]` int64, with ones if `weights` is empty."""
         return self.weights if self.weights.size else np.ones(self.indices.size, np.int64)
 
     def order(self, *, falling: bool) -> np.ndarray:
-        """`[n]` vertices by the lengths of their rows, in the type of ids."""
+        """Vertices `[n]` sorted by the lengths of their rows, in the dtype of `indices`."""
         order = np.empty(self.num_nodes, self.indices.dtype)
         clusters.order_by_degree(self.indptr, falling, order)
         return order
 
     def contracted(self, max_size: int) -> tuple[np.ndarray, CoarseGraph]:
-        """`[n]` number of every vertex's cluster, and the level of these clusters, of `max_size` vertices at most."""
+        """The cluster `[n]` of every vertex, and the graph of clusters; a cluster has `max_size` vertices at most."""
         indptr, indices, weights = self.indptr, self.indices, self.weights
         labels = np.arange(self.num_nodes, dtype=indices.dtype)
         sizes, sums = self.all_masses().astype(self._sum_dtype()), np.zeros(self.num_nodes, self._sum_dtype())
@@ -110,17 +111,15 @@ class CoarseGraph:
         del sizes, sums, touched, order
         count = clusters.number_labels(labels)
         pointers, ids, totals = clusters.contract(indptr, indices, weights, labels, count)
-        masses = clusters.sum_by_label(self.all_masses(), labels, count)
-        loads = clusters.sum_by_label(self.all_loads(), labels, count)
-        return labels, CoarseGraph(pointers, ids, totals, masses, loads)
+        return labels, CoarseGraph(pointers, ids, totals, *self.totals(labels, count))
 
     def _sum_dtype(self) -> type[np.int32 | np.int64]:
-        """Of any sum of masses or weights: half the bytes where they do, label propagation takes 3/4 of the time."""
+        """The dtype for sums of masses or weights: int32 if possible, which saves 1/4 of label propagation's time."""
         largest = max(self.all_masses().sum(), self.weights.sum() if self.weights.size else self.indices.size)
         return np.int32 if largest < 1 << 31 else np.int64
 
     def refine(self, owners: np.ndarray, num_parts: int, caps: Caps, passes: int) -> None:
-        """Move vertices where that cuts fewer edges; `owners` `[n]` is changed."""
+        """Move vertices between parts to cut fewer edges; `owners` `[n]` is changed."""
         masses, loads = self.totals(owners, num_parts)
         order = self.order(falling=False)
         for _ in range(passes):
@@ -132,27 +131,25 @@ class CoarseGraph:
                 break
 
     def totals(self, owners: np.ndarray, num_parts: int) -> tuple[np.ndarray, np.ndarray]:
-        """`[p]` int64 vertices and in-edges of every part."""
-        masses, loads = np.zeros(num_parts, np.int64), np.zeros(num_parts, np.int64)
-        refine.count_masses(owners, self.all_masses(), masses)
-        refine.count_masses(owners, self.all_loads(), loads)
-        return masses, loads
+        """Vertices and in-edges of every part or cluster, `[num_parts]` int64 each."""
+        masses = clusters.sum_by_label(self.all_masses(), owners, num_parts)
+        return masses, clusters.sum_by_label(self.all_loads(), owners, num_parts)
 
 
 def cluster_owners(
     finest: CoarseGraph, num_parts: int, caps: Caps, coarsest: Coarsest, seed: int, dtype: np.dtype[np.int32 | np.int64]
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """`[V]` owners in `dtype`, which may exceed `caps` a little, and facts: levels, and vertices of the coarsest one.
+    """Owners `[V]` in `dtype`, and facts: the number of levels, and of vertices in the coarsest level.
 
-    Whole clusters have been moved, not yet vertices of the graph.
+    Only whole clusters were moved, not yet vertices of the graph. Parts may exceed `caps` a little.
 
     Args:
         finest: the graph.
-        num_parts: from 2 on.
-        caps: of a part.
-        coarsest: what splits the last level: METIS, or the best of a few streams.
-        seed: of either.
-        dtype: of owners.
+        num_parts: number of parts, at least 2.
+        caps: limits of a part.
+        coarsest: method that splits the last level: METIS, or the best of a few streams.
+        seed: seed of METIS or of the streams.
+        dtype: data type of the owners.
     """
     levels, labels = [finest], []
     few = max(_FEW, _FEW_PER_PART * num_parts)
@@ -172,7 +169,7 @@ def cluster_owners(
 
 
 def _split_by_metis(level: CoarseGraph, num_parts: int, caps: Caps, seed: int) -> np.ndarray:
-    """METIS on a level, both directions of an edge taken together; in-edges are balanced too if they are bounded."""
+    """Split a level by METIS, without directions of edges; in-edges are balanced too if `caps` limits them."""
     dtype = index_dtype()
     directed = csr_array((level.all_weights(), level.indices, level.indptr), (level.num_nodes,) * 2)
     both = (directed + directed.T).tocsr()
@@ -195,13 +192,16 @@ def _split_by_metis(level: CoarseGraph, num_parts: int, caps: Caps, seed: int) -
 
 
 def fitting(values: np.ndarray, dtype: np.dtype[np.signedinteger], least: int) -> np.ndarray:
-    """`values` in shares, none below `least`, that METIS can add up: those of billions of edges do not fit in int32."""
+    """`values` divided so that their sum fits in METIS's integer type, but at least `least` each.
+
+    With int32, weights of billions of edges would overflow.
+    """
     share = -(-int(values.sum()) // (int(np.iinfo(dtype).max) // 2))
     return np.maximum(values // share, least) if share > 1 else values
 
 
 def _split_by_streams(level: CoarseGraph, num_parts: int, caps: Caps, seed: int) -> np.ndarray:
-    """The best of a few orders, restreamed and refined: the heaviest vertices first, then at random."""
+    """The best of a few orders, restreamed and refined: first the order by load, heaviest first, then random orders."""
     heavy = np.argsort(-level.all_loads(), kind="stable")
     best, lowest = np.empty(0, np.int32), np.inf
     for attempt in range(_TRIES):
@@ -217,7 +217,7 @@ def _split_by_streams(level: CoarseGraph, num_parts: int, caps: Caps, seed: int)
         masses, loads = level.totals(owners, num_parts)
         fits = masses.max() <= caps.vertices and loads.max() <= caps.edges
         cut = refine.cut_weight(level.indptr, level.indices, level.weights, owners)
-        # What does not fit is worse than any cut that does.
+        # Owners that exceed the limits are worse than any owners within the limits.
         cost = cut if fits else cut + 1 + int(level.all_weights().sum())
         if cost < lowest:
             best, lowest = owners, cost

@@ -1,4 +1,4 @@
-"""GSplit's ablation "Node" (section 6.3): pre-sampled vertex weights, edges all alike."""
+"""GSplit's ablation "Node" (section 6.3): pre-sampled vertex weights, and equal weights for all edges."""
 
 from __future__ import annotations
 

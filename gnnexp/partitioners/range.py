@@ -1,4 +1,4 @@
-"""Contiguous ranges of vertex ids: free to compute, good where ids follow the graph's locality."""
+"""Contiguous ranges of vertex ids: no work to compute, and good if near vertices have near ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class RangePartitioner(Partitioner):
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        balance: what the ranges have equally many of, `vertices` or (in-)`edges`; every range has a vertex.
+        balance: the quantity of which all ranges have about the same number, `vertices` or (in-)`edges`; every range
+            has at least one vertex.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class RangePartitioner(Partitioner):
         return Owners(torch.repeat_interleave(torch.arange(num_parts, dtype=owner_dtype(num_parts)), sizes))
 
     def _bounds(self, graph: Graph, num_parts: int) -> Tensor:
-        """`[num_parts + 1]` int64, first vertex of every part."""
+        """First vertex of every part, and V: `[num_parts + 1]` int64."""
         parts = torch.arange(num_parts + 1)
         if self.balance == "vertices":
             return parts * graph.num_nodes // num_parts
@@ -42,6 +43,6 @@ class RangePartitioner(Partitioner):
         before = (after - 1).clamp(min=0)
         nearest = torch.where(ideal - graph.indptr[before] < graph.indptr[after] - ideal, before, after)
         nearest[0], nearest[-1] = 0, graph.num_nodes
-        # At least one vertex each: bounds that rise by one, and leave enough behind them.
+        # Every part gets at least one vertex: bounds increase by 1 or more, and leave a vertex for each later part.
         rising = torch.cummax(nearest - parts, 0).values + parts
         return torch.minimum(rising, graph.num_nodes - num_parts + parts)

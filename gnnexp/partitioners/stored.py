@@ -1,4 +1,4 @@
-"""A partition made before, by `gnnexp partition` or by anybody else's code through `Partition.save`."""
+"""A stored partition, written by `gnnexp partition` or by other code that calls `Partition.save`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gnnexp.partitioners.base import Owners, Partitioner
 
 
 class StoredPartitioner(Partitioner):
-    """Reads a folder written by `Partition.save`; it must be of the same graph and have the number of parts asked for.
+    """Reads a folder written by `Partition.save`, for the same graph and the same number of parts as the run.
 
-    It is a vertex-cut if the folder has owners of edges.
+    The partition is a vertex-cut if the folder has owners of edges.
 
     Args:
-        path: the folder.
+        path: folder of the stored partition.
         num_parts: number of parts, `auto` for one per rank.
     """
 
@@ -38,7 +38,7 @@ class StoredPartitioner(Partitioner):
             return False
 
     def options(self) -> dict[str, Any]:
-        """What the folder holds, wherever it is: the checksums of its arrays."""
+        """The checksums of the stored arrays: they identify the content, independent of the path."""
         return {name: spec.sha256 for name, spec in read_folder(self._folder, KIND, SCHEMA).specs.items()}
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
@@ -49,10 +49,10 @@ class StoredPartitioner(Partitioner):
     def partition(
         self, graph: Graph, num_parts: int, graph_key: str = "", presample: Presample | None = None
     ) -> Partition:
-        """The stored partition, checked against graph and number of parts.
+        """The stored partition, checked against the graph and the number of parts.
 
         Raises:
-            DataError: it is damaged, of another graph, or has another number of parts.
+            DataError: the partition is damaged, belongs to another graph, or has another number of parts.
         """
         return self._read(graph, num_parts, graph_key)
 

@@ -1,10 +1,11 @@
-"""Chunks: ranges of destinations with all their in-edges, worked on one after another (NeutronTP, section 4.2.1)."""
+"""Chunks: ranges of destinations with all their in-edges, computed one after another (NeutronTP, section 4.2.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +20,10 @@ class Chunk:
     """One range of a block's destinations.
 
     Attributes:
-        block: its destinations first among its own sources.
-        rows: `[S]` int64, which rows of the whole block its sources are; None where it is the whole block.
-        first, last: the range.
-        edges: where its edges lie in the whole block.
+        block: the block of the range; its destinations are its first sources.
+        rows: `[S]` int64, positions of its sources in the whole block; None if the chunk is the whole block.
+        first, last: first destination of the range, and one past the last.
+        edges: positions of its edges in the whole block.
     """
 
     block: Block
@@ -34,9 +35,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class ChunkCost:
-    """Device bytes of a chunk's destinations, edges and distinct sources.
+    """Device bytes of a chunk per destination, per edge and per distinct source.
 
-    What is worked with at once: topology with its transpose, weights and their gradients, rows in, rows out.
+    They include all memory in use at the same time: topology and its transpose, weights and their gradients, input rows
+    and output rows.
     """
 
     per_dst: int
@@ -45,10 +47,11 @@ class ChunkCost:
 
     @staticmethod
     def of(width: int, out_width: int, num_weights: int, itemsize: int, edge_columns: int = 0) -> ChunkCost:
-        """For rows of `width` columns in and `out_width` out: values, gradients, and one spare of either.
+        """The cost for input rows of `width` columns and output rows of `out_width` columns.
 
-        Per edge: sources, transposed destinations and positions (4 + 4 + 8 bytes), weights with gradients and scores;
-        `edge_columns` of values, then with the same topology by relation.
+        Rows: values, gradients, and working copies. Edges: sources, transposed destinations and positions
+        (4 + 4 + 8 bytes), and weights with gradients and scores. With `edge_columns` values per edge, the topology by
+        relation is added.
         """
         return ChunkCost(
             per_dst=8 + _COPIES_OUT * out_width * itemsize,
@@ -58,17 +61,17 @@ class ChunkCost:
 
 
 _COPIES_IN, _COPIES_OUT = 3, 6
-# Bytes per edge of `Block.relations`, as many pairs as edges, with both transposes and what they are made from.
+# Bytes per edge of `Block.relations`, with as many pairs as edges, both transposes, and the memory to build them.
 BY_RELATION = 128
 
 
 def even_ranges(block: Block, count: int) -> list[int]:
-    """Bounds of at most `count` ranges of destinations with about equally many edges and vertices."""
+    """Bounds of at most `count` ranges of destinations with about equal numbers of edges plus vertices."""
     return sorted(set(rank_bounds(block, count)))
 
 
 def rank_bounds(block: Block, count: int) -> list[int]:
-    """`[count + 1]` bounds of exactly `count` such ranges, some of them empty where there is too little to share."""
+    """Bounds `[count + 1]` of exactly `count` ranges as in `even_ranges`; ranges may be empty in small blocks."""
     cost = block.indptr[1:] - block.indptr[:-1] + 1
     total = torch.cumsum(cost, 0)
     whole = int(total[-1]) if total.numel() else 0
@@ -78,7 +81,7 @@ def rank_bounds(block: Block, count: int) -> list[int]:
 
 
 def ranges_in_budget(block: Block, cost: ChunkCost, budget: int) -> tuple[list[int], int]:
-    """`(bounds, bytes of the dearest destination)`: ranges as large as the budget allows."""
+    """Ranges as large as the budget allows: `(bounds, bytes of the most expensive destination)`."""
     bounds, dearest = cut_by_cost(
         block.indptr.numpy(), block.sources.numpy(), block.num_src, cost.per_dst, cost.per_edge, cost.per_src, budget
     )
@@ -86,11 +89,11 @@ def ranges_in_budget(block: Block, cost: ChunkCost, budget: int) -> tuple[list[i
 
 
 def cut(block: Block, bounds: Sequence[int]) -> tuple[Chunk, ...]:
-    """The chunks of a block whose destinations are its first sources.
+    """Cut a block into chunks; the destinations of the block must be its first sources.
 
     Args:
-        block: on the host.
-        bounds: `[n + 1]` of the ranges.
+        block: the block, on the host.
+        bounds: `[n + 1]` bounds of the ranges of destinations.
     """
     if block.num_dst == 0 or list(bounds) == [0, block.num_dst]:
         return (Chunk(block, None, 0, block.num_dst, slice(0, block.num_edges)),)
@@ -105,14 +108,11 @@ def _chunk(block: Block, first: int, last: int, place: np.ndarray) -> Chunk:
     count = compact(block.sources[start:stop].numpy(), first, last - first, place, sources, room)
     rows = torch.from_numpy(room[:count].copy())
     degree = block.degree[first:last].clone()
-
-    def of_edges(values: Tensor | None) -> Tensor | None:
-        return None if values is None else values[start:stop].clone()
-
+    of_edges: dict[str, Any] = {name: None if values is None else values.clone()
+                for name, values in block.of_edges(slice(start, stop)).items()}
     cut_block = replace(
         block, indptr=block.indptr[first : last + 1] - start, sources=torch.from_numpy(sources),
-        src_ids=block.src_ids[rows], num_dst=last - first, in_degree=degree, edge_ids=of_edges(block.edge_ids),
-        occurrence=of_edges(block.occurrence), edge_types=of_edges(block.edge_types),
-        in_relation_degree=of_edges(block.in_relation_degree),
+        src_ids=block.src_ids[rows], num_dst=last - first, in_degree=degree,
+        in_weight=None if block.in_weight is None else block.in_weight[first:last].clone(), **of_edges,
     )
     return Chunk(cut_block, rows, first, last, slice(start, stop))

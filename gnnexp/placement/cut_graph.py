@@ -1,4 +1,4 @@
-"""A rank's edges in a vertex-cut: sources and destinations of either may be another rank's."""
+"""The edges of a rank in a vertex-cut: other ranks may own their sources and destinations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gnnexp.kernels.graph.edges import count_alike
 
 @dataclass(frozen=True, eq=False)
 class CutGraph:
-    """What a rank holds of every layer.
+    """The graph of a rank, the same for every layer.
 
     Attributes:
-        block: its edges; sources are its own vertices, then foreign ones by owner, and so are destinations (which are
-            not among the sources: `Block.other_dst_ids`). Degrees are complete.
+        block: edges of the rank. Sources are the rank's own vertices, then foreign vertices by owner. Destinations have
+            the same order, but are not the first sources (`Block.other_dst_ids`). Degrees are those of the whole graph.
         own: `[n]` vertices of which this rank is the master, ascending.
-        sources, destinations: ids of the foreign ones, by owner.
-        source_counts, destination_counts: how many of them every rank owns.
+        sources, destinations: ids of the foreign sources and of the foreign destinations, by owner.
+        source_counts, destination_counts: number of foreign sources and destinations that each rank owns.
     """
 
     block: Block
@@ -34,16 +34,16 @@ class CutGraph:
 
     @property
     def cross_edges(self) -> int:
-        """Edges of which an end is another rank's."""
+        """Number of edges with at least one foreign end."""
         count = self.own.numel()
         ends = torch.repeat_interleave(self.block.indptr[1:] - self.block.indptr[:-1])
         return int(((self.block.sources >= count) | (ends >= count)).sum())
 
 
 def cut_graph(shard: Shard) -> CutGraph:
-    """The edges that this rank's part owns. A self loop that the model adds is its vertex' master's.
+    """The graph of the edges that this rank's part owns; the master of a vertex also gets its added self loop.
 
-    Takes 40 bytes per edge of the part for a while, and 4 per edge of the graph where relations are counted.
+    Takes 40 bytes per edge of the part temporarily, and 4 bytes per edge of the graph if relations are counted.
     """
     partition, graph = shard.partition, shard.graph
     assert partition is not None and partition.edge_owner is not None, "a vertex-cut"
@@ -69,6 +69,9 @@ def cut_graph(shard: Shard) -> CutGraph:
         occurrence=_of_edges(graph.occurrence, edges, loops.size, order, needed=shard.needs.self_loops),
         edge_types=_of_edges(graph.edge_types, edges, loops.size, order, needed=False),
         in_relation_degree=_of_edges(_relation_degree(shard), edges, loops.size, order, needed=False),
+        weight=_of_edges(graph.edge_weights, edges, loops.size, order, needed=False, loop=1),
+        in_weight=None if graph.in_weight is None
+        else graph.in_weight[torch.from_numpy(dst_ids)] + int(shard.needs.self_loops),
         other_dst_ids=torch.from_numpy(dst_ids.astype(src.dtype)),
     )
     return CutGraph(
@@ -78,7 +81,7 @@ def cut_graph(shard: Shard) -> CutGraph:
 
 
 def _relation_degree(shard: Shard) -> Tensor | None:
-    """`[E]` int32 of the whole graph: a part has not all edges of a destination."""
+    """Relation degrees `[E]` int32 from the whole graph, because a part does not hold all edges of a destination."""
     graph = shard.graph
     if not shard.needs.edge_types or graph.edge_types is None:
         return None
@@ -86,7 +89,10 @@ def _relation_degree(shard: Shard) -> Tensor | None:
 
 
 def _numbered(ends: np.ndarray, own: np.ndarray, shard: Shard) -> tuple[np.ndarray, tuple[int, ...]]:
-    """`(ids: own ones, then foreign ones by owner, ascending; how many of these every rank owns)`."""
+    """`(ids, counts)`: own vertices, then the foreign vertices among `ends` by owner; and how many each rank owns.
+
+    Foreign vertices of one owner are ascending.
+    """
     owner, seen = shard.owner.numpy(), np.zeros(shard.graph.num_nodes, np.bool_)
     seen[ends] = True
     seen[own] = False
@@ -96,11 +102,14 @@ def _numbered(ends: np.ndarray, own: np.ndarray, shard: Shard) -> tuple[np.ndarr
 
 
 def _of_edges(
-    values: Tensor | None, edges: np.ndarray, num_loops: int, order: np.ndarray, *, needed: bool
+    values: Tensor | None, edges: np.ndarray, num_loops: int, order: np.ndarray, *, needed: bool, loop: int = -1
 ) -> Tensor | None:
-    """Something of every edge, -1 for added loops; zeros where the graph has nothing but loops must be told apart."""
+    """The `values` of the block's edges, `loop` for added self loops.
+
+    Without `values` it is None, or zeros if `needed`: then `loop` marks the added self loops.
+    """
     if values is None and not needed:
         return None
     of_edges = np.zeros(edges.size, np.int32) if values is None else values.numpy()[edges]
-    loops = np.full(num_loops, -1, of_edges.dtype)
+    loops = np.full(num_loops, loop, of_edges.dtype)
     return torch.from_numpy(np.concatenate((of_edges, loops))[order])

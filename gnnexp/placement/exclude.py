@@ -1,6 +1,6 @@
-"""Blocks without the links that are being predicted: a link must not be told by the edge that it is.
+"""Remove the edges of predicted links from blocks, because such an edge reveals that the link exists.
 
-What is left out is counted as if it had never been drawn: the others are not drawn anew in its place.
+Removed edges are not replaced by new draws: degrees are those of the remaining edges.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _NO_TYPES = np.empty(0, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class Excluded:
-    """Edges to leave out, ascending by (destination, source, type).
+    """Edges to remove, ascending by (destination, source, type).
 
     Attributes:
         destinations, sources: `[m]` int64, original ids.
-        types: `[m]` int32; empty: edges of any type.
+        types: `[m]` int32; empty: edges of any type are removed.
     """
 
     destinations: np.ndarray
@@ -32,10 +32,10 @@ class Excluded:
 
 
 def excluded(links: Tensor, num_relations_of_links: int, num_relations_of_graph: int) -> Excluded:
-    """The edges that tell `links` `[t, 2 | 3]`: head to tail, and back.
+    """The edges that reveal `links` `[t, 2 | 3]`: from head to tail, and from tail to head.
 
-    Back, a link of relation r is an edge of type r + R where the graph has more than the R relations of the links: its
-    inverse relations; else of type r.
+    Let R be the number of relations of the links. If the graph has more than R relations, they include the inverse
+    relations, and the edge from tail to head of a link with relation r has type r + R. Otherwise it has type r.
     """
     heads, tails = links[:, 0].numpy(), links[:, -1].numpy()
     destinations, sources = np.concatenate([tails, heads]), np.concatenate([heads, tails])
@@ -50,12 +50,14 @@ def excluded(links: Tensor, num_relations_of_links: int, num_relations_of_graph:
 
 
 def without(block: Block, pairs: Excluded) -> Block:
-    """`block` without these edges, parallel ones included; its vertices stay where they are, and added self loops too.
+    """`block` without the edges `pairs` and their parallel edges; all vertices and added self loops stay.
+
+    Degrees and relation degrees are those of the remaining edges.
 
     Args:
-        block: on the host, with all edges of its destinations: degrees, of relations too, are those that are left. Of
-            a block without types, edges of any type go.
-        pairs: what to leave out.
+        block: a block on the host with all edges of its destinations; if it has no types, edges of any type are
+            removed.
+        pairs: the edges to remove.
     """
     types = _NO_TYPES if block.edge_types is None else block.edge_types.numpy()
     kept, indptr = np.empty(block.num_edges, np.bool_), np.empty(block.num_dst + 1, np.int64)
@@ -65,13 +67,9 @@ def without(block: Block, pairs: Excluded) -> Block:
     )
     if count == block.num_edges:
         return block
-    assert block.in_degree is None or block.in_degree.equal(block.indptr.diff()), "edges of its vertices are elsewhere"
+    assert block.in_degree is None or block.in_degree.equal(block.indptr.diff()), "the block lacks in-edges"
     edges = torch.from_numpy(kept)
-
-    def of_edges(values: Tensor | None) -> Tensor | None:
-        return None if values is None else values[edges]
-
     return replace(
-        block, indptr=torch.from_numpy(indptr), sources=block.sources[edges], in_degree=None, in_relation_degree=None,
-        edge_ids=of_edges(block.edge_ids), occurrence=of_edges(block.occurrence), edge_types=of_edges(block.edge_types),
+        block, indptr=torch.from_numpy(indptr), sources=block.sources[edges], in_degree=None, in_weight=None,
+        **{**block.of_edges(edges), "in_relation_degree": None},
     )

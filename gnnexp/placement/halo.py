@@ -1,10 +1,10 @@
-"""The graph of a rank in full-graph training: for its vertices all in-edges, for every layer; foreign sources last.
+"""The graph of a rank in full-graph training: for every layer, all in-edges of its vertices, and foreign sources last.
 
     layer L:  destinations = own vertices
     layer l:  sources = destinations | vertices that are computed here for layer l (cached) | fetched from their owners
 
-With nothing cached that is NeutronStar's DepComm, with everything cached its DepCache (the L-hop halo), and any choice
-in between its hybrid.
+If no vertex is cached, this is NeutronStar's DepComm. If all are cached, it is DepCache (the L-hop halo). Any choice in
+between is NeutronStar's hybrid.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class RankLayer:
     """One layer of one rank.
 
     Attributes:
-        block: destinations are the first sources; the first `num_local` sources are here, then come those fetched, by
-            owner, ascending.
-        num_local: rows that are here before an exchange.
-        fetched: per rank, how many rows come from it.
+        block: block of the layer. Destinations are the first sources. The first `num_local` sources are on this rank;
+            fetched sources follow, by owner and ascending.
+        num_local: number of source rows that are on this rank before an exchange.
+        fetched: number of rows that come from each rank.
     """
 
     block: Block
@@ -48,13 +48,14 @@ class RankLayer:
 
 
 def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[RankLayer, ...]:
-    """The layers of a rank, input side first; layers that are alike are the same object.
+    """The layers of a rank, input side first; equal layers are the same object.
 
     Args:
-        shard: topology, what blocks must carry, and who owns what.
+        shard: topology and owners, and the data that blocks need.
         own: `[n]` vertices that this rank owns, ascending.
         num_layers: L.
-        cached: which foreign sources of a layer are here without an exchange: `(layer from 0, ids [m])` to `[m]` bool.
+        cached: function from `(layer from 0, ids [m])` of foreign sources to `[m]` bool: whether the rank has the row
+            without an exchange.
     """
     graph = shard.graph
     expansion = Expansion(graph, shard.needs, (-1,))
@@ -70,7 +71,7 @@ def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[
 
 
 def _same(cached: Cached, layer: int, above: RankLayer) -> bool:
-    """Whether the layer below one that caches nothing caches nothing either: then it is the same graph."""
+    """Whether a layer caches no vertex. Then it equals the layer `above`, which caches no vertex either."""
     return not bool(cached(layer, above.wanted).any())
 
 
@@ -82,7 +83,7 @@ def _level(
     new = block.src_ids[count:]
     owner = shard.owner[new.long()].long()
     local = cached(new)
-    # Stable order: cached ones, then fetched ones by owner; ascending ids inside.
+    # Order of new sources: cached vertices, then fetched vertices by owner; ids ascend within each group.
     group = torch.where(local, -1, owner)
     order = torch.argsort(group * graph.num_nodes + new.long())
     place = torch.empty(block.num_src, dtype=torch.int32)
@@ -96,7 +97,7 @@ def _level(
 
 
 def everyone(level: RankLayer, shard: Shard) -> RankLayer:
-    """The level with *all* foreign vertices fetched, asked for or not, as a broadcast of whole parts brings them."""
+    """The level with *all* foreign vertices fetched, read or not: a broadcast of whole parts brings all of them."""
     block, count = level.block, level.num_local
     owner = shard.owner.long()
     ids = torch.arange(shard.graph.num_nodes, dtype=block.src_ids.dtype)
@@ -113,14 +114,14 @@ def everyone(level: RankLayer, shard: Shard) -> RankLayer:
 def shuffle_index(
     wanted: Tensor, counts: Sequence[int], num_local: int, own: Tensor, comm: Communicator
 ) -> ShuffleIndex:
-    """Tell every owner which of its rows are wanted; called by all ranks, once.
+    """Send every owner the ids of the rows that this rank reads; all ranks call this once.
 
     Args:
         wanted: `[n]` ids of foreign vertices, by owner.
-        counts: how many of them every rank owns.
-        num_local: rows that are here.
-        own: ids of the vertices that this rank owns, ascending: its first rows.
-        comm: all ranks.
+        counts: number of these vertices that each rank owns.
+        num_local: number of rows on this rank.
+        own: ids of the vertices that this rank owns, ascending; they are its first rows.
+        comm: communicator of all ranks.
     """
     requests, asked = comm.counted_all_to_all(wanted, counts, "frontier")
     return ShuffleIndex(torch.searchsorted(own, requests.long()), tuple(asked), tuple(counts), num_local)

@@ -1,8 +1,8 @@
-"""Which chunks are worked on together, and in which order, so that less has to cross (HongTu, section 5.3).
+"""Select the chunks of every batch and the order of batches, so that fewer rows are transferred (HongTu, section 5.3).
 
-Algorithm 4 in two phases: chunks that read the same vertices come into the same batch, then batches that read the same
-vertices come one after another. It is greedy, so its order is taken only where Equation 4 says that it costs less.
-Every rank counts the overlaps of its own vertices; sums over ranks are exact.
+Algorithm 4 has two phases. First, chunks that read the same vertices come into the same batch. Then batches that read
+the same vertices come one after another. The algorithm is greedy, so its order is used only if its cost by Equation 4
+is lower. Every rank counts the overlaps of its own vertices, and sums over ranks are exact.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from gnnexp.placement.transitions import Dedup, Readings
 
 @dataclass(frozen=True)
 class Volumes:
-    """Rows over all ranks that one sweep over the batches brings from host memory, and from rank to rank.
+    """Rows that one pass over all batches transfers from host memory and between ranks, summed over ranks.
 
     Attributes:
         original: V_ori, sum of |N_ij|.
-        inter: V_+p2p, sum of the batches' transition vertices.
-        both: V_+ru, of those only what the batch before did not hold.
-        intra: sum of |N_ij| without what the same rank's chunk before read: reuse without exchange.
-        foreign: rows of N_ij with another home, which the paper approximates by V_ori - V_+p2p.
-        foreign_new: of those what the rank's chunk before did not read.
+        inter: V_+p2p, sum of the numbers of transition vertices of the batches.
+        both: V_+ru, the transition vertices that the batch before did not hold.
+        intra: sum of |N_ij| without the rows that the rank's chunk before has read: reuse without exchange.
+        foreign: rows of N_ij that another rank owns; the paper approximates them by V_ori - V_+p2p.
+        foreign_new: rows of `foreign` that the rank's chunk before has not read.
     """
 
     original: int
@@ -43,7 +43,7 @@ class Volumes:
     foreign_new: int
 
     def from_host(self, dedup: Dedup) -> int:
-        """Rows that cross from host memory."""
+        """Rows that come from host memory."""
         if dedup.inter:
             return self.both if dedup.intra else self.inter
         return self.intra if dedup.intra else self.original
@@ -53,20 +53,20 @@ class Volumes:
         return self.foreign_new if dedup.intra else self.foreign
 
     def cost(self, rates: Rates) -> float:
-        """Equation 4."""
+        """The cost by Equation 4, in seconds if `rates` has figures of the hardware."""
         return (self.both / rates.host + (self.original - self.inter) / rates.device
                 + (self.inter - self.both) / rates.reuse)
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Throughputs of Equation 4, in rows per second.
+    """The throughputs of Equation 4, in rows per second.
 
     Attributes:
-        host: host memory to device.
-        device: device to device.
-        reuse: in place.
-        source: where they are from.
+        host: throughput from host memory to device.
+        device: throughput from device to device.
+        reuse: throughput of reuse in place.
+        source: origin of the figures, for messages.
     """
 
     host: float
@@ -76,7 +76,7 @@ class Rates:
 
     @staticmethod
     def of(hardware: HardwareConfig, row_bytes: int) -> Rates:
-        """Those of the profile; without one only host rows count, at one per second."""
+        """The rates of the hardware profile; without a profile only host rows count, at one row per second."""
         links, nothing = hardware.links, float("inf")
         if links is None or not links.h2d:
             return Rates(1.0, nothing, nothing, "no figures of hardware.links.h2d: the cost is V_+ru, in rows")
@@ -87,15 +87,15 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)
 class ChunkOrder:
-    """The order of the chunks, and what it was chosen for.
+    """The order of the chunks, and the figures that decided it.
 
     Attributes:
-        chunks: `[ranks, n]`, which chunk of a rank is in batch j.
-        initial, reorganised: volumes of the order of ranges, and of Algorithm 4 (None where it was not asked for).
-        initial_cost, reorganised_cost: Equation 4.
-        seconds: that finding it took.
-        taken: whether it is Algorithm 4's.
-        note: what was chosen and why.
+        chunks: `[ranks, n]`, the chunk of each rank in batch j.
+        initial, reorganised: volumes of the order of ranges, and of Algorithm 4 (None if it did not run).
+        initial_cost, reorganised_cost: costs of both orders by Equation 4.
+        seconds: time to find the order.
+        taken: whether the order is that of Algorithm 4.
+        note: the chosen order and the reason.
     """
 
     chunks: np.ndarray
@@ -109,16 +109,16 @@ class ChunkOrder:
 
     @property
     def volumes(self) -> Volumes:
-        """Of the chosen order."""
+        """The volumes of the chosen order."""
         return self.reorganised if self.taken and self.reorganised is not None else self.initial
 
     def undone(self, why: str) -> ChunkOrder:
-        """The order of ranges after all."""
+        """The order of ranges in place of this order, with `why` as note."""
         return replace(self, chunks=ranges(*self.chunks.shape), taken=False, note=why)
 
 
 def choose_order(found: Readings, comm: Communicator, rates: Rates, *, reorganise: bool) -> ChunkOrder:
-    """The order of ranges, or Algorithm 4's where it costs less; called by all ranks, the same on all of them."""
+    """The order of ranges, or that of Algorithm 4 if it costs less; all ranks call this and get the same order."""
     start = time.perf_counter()
     initial = ranges(len(found.by_rank), len(found.chunks))
     volumes = volumes_of(found, initial, comm)
@@ -134,12 +134,12 @@ def choose_order(found: Readings, comm: Communicator, rates: Rates, *, reorganis
 
 
 def ranges(ranks: int, count: int) -> np.ndarray:
-    """`[ranks, n]`: chunks in order of their destinations."""
+    """The order of ranges `[ranks, n]`: chunks in the order of their destinations."""
     return np.tile(np.arange(count), (ranks, 1))
 
 
 def algorithm_4(found: Readings, comm: Communicator) -> np.ndarray:
-    """`[ranks, n]`: the reorganised chunks of every batch."""
+    """The order of Algorithm 4: `[ranks, n]`, the chunk of each rank in every batch."""
     count, readers = len(found.chunks), [_matrix(parts, found.num_own) for parts in found.by_rank]
     chunks = [np.arange(count)]
     union = readers[0]
@@ -151,7 +151,7 @@ def algorithm_4(found: Readings, comm: Communicator) -> np.ndarray:
 
 
 def _best_matches(shared: np.ndarray) -> np.ndarray:
-    """Per batch j in turn, the chunk k left over with the largest `shared[k, j]`; the lowest on ties."""
+    """For each batch j in order, the unused chunk k with the largest `shared[k, j]`, the lowest k on ties."""
     left, chosen = np.ones(shared.shape[0], bool), []
     for batch in range(shared.shape[1]):
         chosen.append(int(np.argmax(np.where(left, shared[:, batch], -1))))
@@ -160,7 +160,7 @@ def _best_matches(shared: np.ndarray) -> np.ndarray:
 
 
 def _greedy_path(shared: np.ndarray) -> list[int]:
-    """From batch 0 always on to the one left over that shares most with the last; the lowest on ties."""
+    """A path over all batches from batch 0: next is the unused batch that shares most with the last, lowest on ties."""
     left, path = np.ones(shared.shape[0], bool), [0]
     left[0] = False
     while left.any():
@@ -170,7 +170,7 @@ def _greedy_path(shared: np.ndarray) -> list[int]:
 
 
 def volumes_of(found: Readings, chunks: np.ndarray, comm: Communicator) -> Volumes:
-    """Counted over all ranks for one order."""
+    """The volumes of one order, summed over all ranks."""
     num_own = found.num_own
     union: Any = None
     both = intra = foreign = foreign_new = 0
@@ -189,19 +189,19 @@ def volumes_of(found: Readings, chunks: np.ndarray, comm: Communicator) -> Volum
 
 
 def _adjacent(matrix: sparse.csr_array) -> int:
-    """How many rows are in column j and in column j - 1, over all j."""
+    """The number of rows in both column j and column j - 1, summed over all j."""
     return int(_follows(matrix).sum())
 
 
 def _follows(matrix: sparse.csr_array) -> np.ndarray:
-    """Of all entries but the first: whether the one before is its left neighbour."""
+    """For every entry except the first: whether the entry before is its left neighbour in the same row."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     follows: np.ndarray = (np.diff(matrix.indices) == 1) & (np.diff(rows) == 0)
     return follows
 
 
 def _matrix(parts: Sequence[np.ndarray], num_rows: int) -> sparse.csr_array:
-    """`[num_rows, n]` ones where part j has a row."""
+    """A sparse matrix `[num_rows, n]` with 1 in column j for every row in `parts[j]`."""
     rows = np.concatenate(parts)
     columns = np.repeat(np.arange(len(parts), dtype=np.int32), [part.size for part in parts])
     matrix = sparse.csr_array((np.ones(rows.size, np.int32), (rows, columns)), shape=(num_rows, len(parts)))
@@ -215,12 +215,12 @@ def _flags(matrix: sparse.csr_array) -> sparse.csr_array:
     return matrix
 
 
-# A product takes several copies of what it multiplies: that many entries at a time.
+# Most matrix entries multiplied at one time, because a product needs several copies of its operands.
 _ENTRIES = 1 << 25
 
 
 def _shared(a: sparse.csr_array, b: sparse.csr_array, comm: Communicator) -> np.ndarray:
-    """`[n, n]`: how many rows columns of `a` and `b` have in common, over all ranks."""
+    """The number of rows that each column of `a` shares with each column of `b`, summed over all ranks: `[n, n]`."""
     counts = np.zeros((a.shape[1], b.shape[1]), np.int64)
     pieces = max(1, (a.nnz + b.nnz) // _ENTRIES)
     for first, last in pairwise([a.shape[0] * piece // pieces for piece in range(pieces + 1)]):
@@ -236,7 +236,7 @@ def _summed(counts: np.ndarray, comm: Communicator) -> np.ndarray:
 
 
 def volumes_by_batch(found: Readings, chunks: np.ndarray, comm: Communicator) -> dict[str, list[int]]:
-    """V_ori, V_+p2p and V_+ru of every batch, over all ranks."""
+    """V_ori, V_+p2p and V_+ru of every batch, summed over all ranks."""
     count = chunks.shape[1]
     union: Any = None
     original = np.zeros(count, np.int64)

@@ -1,12 +1,12 @@
-"""What a rank's device holds from batch to batch of offloaded training, and what moves in between (HongTu, 5 and 6).
+"""The rows on a rank's device in every batch of offloaded training, and the transfers in between (HongTu, 5 and 6).
 
-    batch j    the j-th chunks of all ranks, worked on at the same time
-    N_ij       sources of rank i's chunk of batch j, its destinations among them
-    T_ij       transition vertices: those of rank i's own that any chunk of batch j reads
-    held       T_ij and N_ij in one buffer (section 6, "data buffer deduplication")
+- batch j: the j-th chunks of all ranks, which are computed at the same time.
+- N_ij: the sources of rank i's chunk in batch j, including its destinations.
+- T_ij: the transition vertices, which are own vertices of rank i that any chunk of batch j reads.
+- held rows: T_ij and N_ij in one buffer (section 6, "data buffer deduplication").
 
-Going forward a batch takes what the batch before it does not hold; going back, gradients leave in the same portions.
-Rows of other ranks come from their homes, after these have taken them from host memory.
+In the forward pass a batch fetches the rows that the batch before it does not hold. In the backward pass the gradients
+of these rows leave together. Rows of other ranks come from their owners, which read them from host memory first.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gnnexp.placement.halo import RankLayer, shuffle_index
 
 @dataclass(frozen=True)
 class Dedup:
-    """Which duplicates are not brought from host memory again (Figure 9's +P2P and +RU).
+    """Which duplicate rows are not fetched from host memory again (+P2P and +RU in Figure 9).
 
     Attributes:
-        inter: what several ranks' chunks of a batch read: its home brings it once, the others get it from there.
-        intra: what a rank's next chunk reads again: it stays in its place.
+        inter: rows that chunks of several ranks read in a batch; the owner fetches them once and sends them to others.
+        intra: rows that the rank's next chunk reads again; they stay in their places.
     """
 
     inter: bool
@@ -43,15 +43,16 @@ BOTH = Dedup(inter=True, intra=True)
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """What comes into a rank's buffer with a batch.
+    """The rows that enter a rank's buffer with a batch, and the rows that other ranks take.
 
     Attributes:
-        own: `[a]` int64, which of the rank's own rows come from host memory.
-        own_places: `[a]` int64, where to.
-        sent: `[b]` int64, rows that others take, by rank: their places here; without `inter` which own rows.
-        sent_counts: how many for each rank.
-        places: `[c]` int64, where rows of others go, by rank.
-        counts: how many from each rank.
+        own: `[a]` int64 numbers of the rank's own rows that come from host memory.
+        own_places: `[a]` int64 places of these rows in the buffer.
+        sent: `[b]` int64 rows that other ranks take, by rank: with `inter` places in the buffer, else numbers of own
+            rows.
+        sent_counts: number of rows sent to each rank.
+        places: `[c]` int64 places in the buffer for rows of other ranks, by rank.
+        counts: number of rows received from each rank.
     """
 
     own: Tensor
@@ -62,23 +63,24 @@ class Move:
     counts: tuple[int, ...]
 
     def to(self, device: torch.device, inter: bool) -> Move:
-        """Indices of the device's buffer on the device, those of host rows on the host."""
+        """Move the indices of buffer places to the device; indices of host rows stay on the host."""
         sent = self.sent.to(device) if inter else self.sent
         return replace(self, own_places=self.own_places.to(device), sent=sent, places=self.places.to(device))
 
     def nbytes(self) -> int:
-        """Bytes of the indices."""
-        return sum(x.numel() * x.element_size() for x in (self.own, self.own_places, self.sent, self.places))
+        """Bytes of all indices."""
+        return sum(x.nbytes for x in (self.own, self.own_places, self.sent, self.places))
 
 
 @dataclass(frozen=True, eq=False)
 class Visit:
-    """A rank's share of a batch.
+    """The work of one rank in a batch.
 
     Attributes:
-        chunk: its sources are places of the buffer.
-        forward: what comes when the batch before was there; in the backward pass its gradients leave afterwards.
-        back: what comes when the batch after was there; None where no layer is run again from its inputs.
+        chunk: the rank's chunk; its sources are places in the buffer.
+        forward: rows that come in if the buffer holds the batch before; in the backward pass their gradients leave
+            after the batch.
+        back: rows that come in if the buffer holds the batch after; None if the backward pass runs no layer again.
     """
 
     chunk: Chunk
@@ -86,14 +88,14 @@ class Visit:
     back: Move | None
 
     def to(self, device: torch.device, inter: bool) -> Visit:
-        """With its moves' indices where they are used; the chunk's topology stays on the host."""
+        """The visit with the indices of its moves on `device` where needed; the chunk's topology stays on the host."""
         back = None if self.back is None else self.back.to(device, inter)
         return replace(self, forward=self.forward.to(device, inter), back=back)
 
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """A rank's visits, in order, and how many rows its buffer has room for."""
+    """The visits of a rank in the order of batches, and the number of rows that its buffer needs."""
 
     visits: tuple[Visit, ...]
     capacity: int
@@ -101,13 +103,13 @@ class Transitions:
 
 @dataclass(frozen=True, eq=False)
 class Readings:
-    """Who reads what.
+    """The rows that every chunk reads.
 
     Attributes:
-        level: the rank's graph: own vertices first, then those of others by owner.
-        chunks: the rank's, in order of destinations.
-        rows: per chunk the rows of the level that it reads, ascending.
-        by_rank: per rank and chunk of that rank, which of *this* rank's own rows it reads, ascending.
+        level: graph of the rank: its own vertices first, then foreign vertices by owner.
+        chunks: chunks of the rank, in the order of their destinations.
+        rows: for each chunk, the rows of the level that it reads, ascending.
+        by_rank: for each rank and each of its chunks, the own rows of *this* rank that the chunk reads, ascending.
     """
 
     level: RankLayer
@@ -117,20 +119,20 @@ class Readings:
 
     @property
     def num_own(self) -> int:
-        """Vertices of the rank."""
+        """Number of vertices that the rank owns."""
         return self.level.block.num_dst
 
 
 def readings(level: RankLayer, own: Tensor, count: int, comm: Communicator) -> Readings:
-    """Cut a rank's destinations into `count` ranges of about equally many edges, and tell homes what each one reads.
+    """Cut a rank's destinations into `count` ranges, and tell the owners of foreign rows which range reads which rows.
 
-    Ranges are balanced by edges and vertices, as Gemini's, which the paper cites (4.1). Called by all ranks.
+    Ranges are balanced by edges plus vertices, as in Gemini, which the paper cites (4.1). All ranks call this.
 
     Args:
-        level: destinations are the own vertices, nothing of others is cached.
-        own: `[n]` their ids, ascending.
-        count: n, the same on all ranks; chunks may be empty.
-        comm: all ranks, host tensors.
+        level: graph of the rank; destinations are its own vertices, and no foreign vertex is cached.
+        own: `[n]` ids of the own vertices, ascending.
+        count: number of chunks, the same on all ranks; chunks may be empty.
+        comm: communicator of all ranks for host tensors.
     """
     block, bounds = level.block, rank_bounds(level.block, count)
     chunks = tuple(_chunks(level, bounds))
@@ -158,7 +160,7 @@ def readings(level: RankLayer, own: Tensor, count: int, comm: Communicator) -> R
 
 
 def _chunks(level: RankLayer, bounds: Sequence[int]) -> Iterable[Chunk]:
-    """All ranges, empty ones too."""
+    """The chunks of all ranges; an empty range gives an empty chunk."""
     filled = sorted(set(bounds))
     made = iter(cut(level.block, filled) if level.block.num_dst else ())
     for first, last in pairwise(bounds):
@@ -166,13 +168,13 @@ def _chunks(level: RankLayer, bounds: Sequence[int]) -> Iterable[Chunk]:
 
 
 def empty_chunk(level: RankLayer, first: int = 0) -> Chunk:
-    """No destinations, before the `first` one; it carries what other chunks of the level do."""
+    """A chunk without destinations, before destination `first`; it has the same optional arrays as other chunks."""
     block, edge = level.block, int(level.block.indptr[first])
     nothing = torch.empty(0, dtype=torch.int64)
     parts: dict[str, Any] = {name: None if (held := getattr(block, name)) is None else held[:0]
-             for name in ("edge_ids", "occurrence", "edge_types", "in_relation_degree", "in_degree")}
+             for name in ("in_degree", "in_weight")}
     empty = replace(block, indptr=torch.zeros(1, dtype=torch.int64), sources=block.sources[:0],
-                    src_ids=block.src_ids[:0], num_dst=0, **parts)
+                    src_ids=block.src_ids[:0], num_dst=0, **parts, **block.of_edges(slice(0)))
     return Chunk(empty, nothing, first, first, slice(edge, edge))
 
 
@@ -181,26 +183,26 @@ def _rows(chunk: Chunk, num_src: int) -> np.ndarray:
     return found
 
 
-# Sorting some rows costs as much as looking through that many times as many.
+# Sorting n rows costs about as much as scanning this many times n flags.
 _SORTING = 16
 
 
 class _Held(NamedTuple):
-    """A rank's buffer in one batch: rows of the level, ascending, and their places."""
+    """The buffer of a rank in one batch: rows of the level, ascending, and their places in the buffer."""
 
     rows: np.ndarray
     places: np.ndarray
 
 
 def transitions(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, *, again: bool) -> Transitions:
-    """Where everything lies in every batch, and what moves.
+    """The places of all rows in every batch, and the moves between batches.
 
     Args:
-        found: who reads what.
-        orders: `[ranks, n]`, which chunk of a rank is in batch j.
-        dedup: what stays, what is brought once.
-        rank: this one.
-        again: whether rows come again in the backward pass.
+        found: the rows that every chunk reads.
+        orders: `[ranks, n]`, the chunk of each rank in batch j.
+        dedup: which duplicate rows are not fetched again.
+        rank: number of this rank.
+        again: whether the backward pass fetches rows again.
     """
     count, num_rows = orders.shape[1], found.level.block.num_src
     wanted = [held_rows(found, orders, dedup, rank, batch) for batch in range(count)]
@@ -219,7 +221,7 @@ def transitions(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, *,
 
 
 def transition_rows(found: Readings, orders: np.ndarray, batch: int) -> np.ndarray:
-    """T_ij: own rows that any chunk of the batch reads."""
+    """T_ij: the own rows of this rank that any chunk of the batch reads."""
     of_ranks = [found.by_rank[rank][orders[rank, batch]] for rank in range(orders.shape[0])]
     rows: np.ndarray = of_ranks[0]
     if len(of_ranks) > 1 and sum(part.size for part in of_ranks) * _SORTING < found.num_own:
@@ -233,7 +235,7 @@ def transition_rows(found: Readings, orders: np.ndarray, batch: int) -> np.ndarr
 
 
 def held_rows(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, batch: int) -> np.ndarray:
-    """Rows of the level that the rank's buffer holds in a batch, ascending."""
+    """The rows of the level that the rank's buffer holds in a batch, ascending."""
     read: np.ndarray = found.rows[orders[rank, batch]]
     if not dedup.inter:
         return read
@@ -243,7 +245,11 @@ def held_rows(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, batc
 
 
 def _places(wanted: Sequence[np.ndarray], num_rows: int, stay: bool) -> tuple[list[_Held], int]:
-    """What is held on keeps its place (section 6, "in-place"); the rest takes the lowest free ones."""
+    """The places of the rows of every batch, and the number of places that the buffer needs.
+
+    With `stay`, rows that the next batch also holds keep their places (section 6, "in-place"), and new rows take the
+    lowest free places.
+    """
     if not stay:
         return [_Held(rows, np.arange(rows.size)) for rows in wanted], max(rows.size for rows in wanted)
     found: list[_Held] = []
@@ -263,7 +269,7 @@ def _places(wanted: Sequence[np.ndarray], num_rows: int, stay: bool) -> tuple[li
 
 
 def _without(rows: np.ndarray, others: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Those of `rows` that are not among `others`; `inside` is false for every row, before and after."""
+    """The `rows` that are not in `others`; `inside` is working memory, all False before and after."""
     inside[others] = True
     left: np.ndarray = rows[~inside[rows]]
     inside[others] = False
@@ -274,7 +280,7 @@ def _move(
     found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, pair: tuple[int, int], held: Sequence[_Held],
     place: np.ndarray, inside: np.ndarray,
 ) -> Move:
-    """What batch `pair[0]` takes when `pair[1]` was there (or none, outside of the range)."""
+    """The move into batch `pair[0]` if the buffer holds batch `pair[1]`, or no batch if that number is out of range."""
     batch, other = pair
     stays = dedup.intra and 0 <= other < orders.shape[1]
     rows = _without(held[batch].rows, held[other].rows, inside) if stays else held[batch].rows
@@ -297,7 +303,7 @@ def _move(
 
 
 def _placed(chunk: Chunk, found: Readings, place: np.ndarray, held: _Held, capacity: int) -> Chunk:
-    """The chunk with places for sources."""
+    """The chunk with its sources replaced by their places in the buffer."""
     block, rows = chunk.block, torch.arange(found.level.block.num_src) if chunk.rows is None else chunk.rows
     ids = torch.zeros(capacity, dtype=found.level.block.src_ids.dtype)
     ids[_tensor(held.places)] = found.level.block.src_ids[_tensor(held.rows)]

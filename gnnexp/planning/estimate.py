@@ -1,14 +1,13 @@
 """Seconds of an epoch on a described machine: a linear model of counted work (docs/estimates.md).
 
-    sample    edges drawn / sampling + bytes of frontiers and blocks / link
-    load      feature bytes / where they come from + bytes of features / link + bytes of blocks / host
-    forward + backward
-              rows gathered / gather + operations / flops + elementwise bytes / stream
-              + bytes of activations / link + bytes of chunks / host + steps x step_s
-    sync      bytes of gradients / link
-    every exchange beside that: latency
+- Sample: `edges drawn / sampling + bytes of frontiers and blocks / link`.
+- Load: `feature bytes / rate of their origin + bytes of features / link + bytes of blocks / host`.
+- Forward + backward: `rows gathered / gather + operations / flops + elementwise bytes / stream`
+  `+ bytes of activations / link + bytes of chunks / host + steps x step_s`.
+- Sync: `bytes of gradients / link`.
+- Each exchange adds `latency`.
 
-Nothing is fitted: the constants are the profile's. Of what a system does at the same time the longer counts.
+Nothing is fitted: the constants are the profile's. If a system does two things at the same time, the longer one counts.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ _SAMPLING = ("frontier", "topology", "sizes")
 _LOADING = ("features",)
 _SYNC = ("gradients", "embeddings", "parameters")
 _KNOWN = (*_SAMPLING, *_LOADING, *_SYNC)
-# Telling sizes is where the ranks of the exchange that follows meet: a part of that one's latency, as its barrier is.
+# Ranks meet when they exchange sizes, so this wait belongs to the latency of the exchange that follows, like a barrier.
 _MEETINGS = ("sizes",)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One epoch, in seconds.
+    """The estimate of one epoch, in seconds.
 
     Attributes:
-        sample_s, load_s, forward_backward_s, sync_s: of the busiest rank.
-        device_bytes: what its device must hold.
-        fits: whether it can; True where nobody says how much there is.
-        hidden_s: of those seconds, what passes beside other ones.
-        more_chunks: times as many chunks as were counted, so that each of them fits.
+        sample_s, load_s, forward_backward_s, sync_s: seconds of each part, on the busiest rank.
+        device_bytes: bytes that the rank's device must hold.
+        fits: whether the device can hold them; True if its memory is not known.
+        hidden_s: part of these seconds that overlaps with other work.
+        more_chunks: factor on the counted number of chunks that makes each of them fit.
     """
 
     sample_s: float
@@ -51,17 +50,18 @@ class Estimate:
 
     @property
     def epoch_s(self) -> float:
-        """One after the other, but for what passes beside."""
+        """Seconds of the epoch: the sum of its parts without the hidden seconds."""
         return self.sample_s + self.load_s + self.forward_backward_s + self.sync_s - self.hidden_s
 
 
 def estimate(work: Workload, machine: Machine) -> Estimate:
-    """`work` of one rank on a rank of `machine`, which has as many ranks as the work was counted for.
+    """Estimate `work` of one rank on a rank of `machine`, which has as many ranks as the work was counted for.
 
-    More ranks make other work: run them (on a smaller machine, which counts the same) and estimate that.
+    Another number of ranks changes the work. Run that many ranks, for example on a smaller machine (the counts are the
+    same), and estimate that run.
     """
     loaded, crossed = work.loaded_bytes, _crossed(work, machine)
-    brought = crossed if work.sampled_edges else 0.0  # of sampled batches: their blocks, and rows that other ranks sent
+    brought = crossed if work.sampled_edges else 0.0  # blocks of sampled batches, and rows that other ranks sent
     prepared = (
         work.sampled_edges / machine.sampling + _exchanged(work, machine, _SAMPLING),
         (loaded.get("host", 0.0) + loaded.get("disk", 0.0)) / machine.host + brought
@@ -88,17 +88,17 @@ def _exchanged(work: Workload, machine: Machine, tags: Iterable[str]) -> float:
 
 
 def _crossed(work: Workload, machine: Machine) -> float:
-    """A host that computes has nothing to bring to a device: its rows cross nothing."""
+    """Seconds of copies between host and device; 0 on a host that computes itself."""
     return 0.0 if machine.host == machine.gather else work.crossing_bytes / machine.host
 
 
 def _behind(one: float, other: float, pieces: float) -> float:
-    """Seconds that two stages save by working on different pieces: all of the shorter but its first piece."""
+    """Seconds saved by two stages that work on different pieces: the shorter stage without its first piece."""
     return min(one, other) * (1 - 1 / pieces) if pieces > 1 else 0.0
 
 
 def _more_chunks(work: Workload, machine: Machine) -> int:
-    """What is worked on in chunks fits any device, in chunks that are small enough."""
+    """The factor on the number of chunks. Work in chunks fits any device if its chunks are small enough."""
     if not work.chunked or machine.device_memory is None:
         return 1
     return max(1, math.ceil(work.device_bytes / machine.device_memory))

@@ -1,12 +1,17 @@
-"""What a calibration found: repetitions of every rank, their median and how far they spread."""
+"""The figures of a calibration (median and spread over ranks and repetitions), and their file: a hardware profile."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-# What each figure is, in the words and the order of tables and profiles.
+from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.record.records import write_text
+
+# The meaning of each figure, in the order of tables and profiles.
 UNITS: Mapping[str, str] = {
     "flops": "float32 operations of dense products per second",
     "flops_tf32": "operations of the same products per second, in TF32",
@@ -14,7 +19,7 @@ UNITS: Mapping[str, str] = {
     "l2": "bytes of rows that aggregation reads per second, of a table in the device's cache",
     "stream": "bytes that elementwise work reads and writes per second", "sampling": "edges drawn per second",
     "launch_s": "seconds from one launch of a kernel to the next",
-    "step_s": "seconds of a training step beside its work", "latency": "seconds of an exchange beside its bytes",
+    "step_s": "fixed seconds of a training step", "latency": "fixed seconds of an exchange",
     "network": "bytes that a rank sends to others per second", "h2d": "bytes from the host to the device per second",
     "d2d": "bytes that a device sends to others per second", "d2h": "bytes from the device to the host per second",
     "duplex": "bytes per second of both directions together, copied at once",
@@ -28,10 +33,10 @@ class Figure:
     """One measured figure.
 
     Attributes:
-        name: of `UNITS`.
-        median: over the repetitions of all ranks.
-        low, high: the quartiles of those.
-        repetitions: of each rank.
+        name: name of the figure in `UNITS`.
+        median: median over the repetitions of all ranks.
+        low, high: quartiles over the same repetitions.
+        repetitions: number of repetitions of each rank.
     """
 
     name: str
@@ -42,12 +47,12 @@ class Figure:
 
     @property
     def spread(self) -> float:
-        """Between the quartiles, over the median."""
+        """Distance between the quartiles, divided by the median."""
         return (self.high - self.low) / self.median
 
 
 def figures_of(ranks: Sequence[Mapping[str, Sequence[float]]]) -> list[Figure]:
-    """Of every rank's repetitions by name; at least two repetitions of each."""
+    """Figures from the ranks' repetitions by name; each name needs at least two repetitions."""
     found = []
     for name in UNITS:
         values = [value for rank in ranks for value in rank.get(name, ())]
@@ -55,3 +60,54 @@ def figures_of(ranks: Sequence[Mapping[str, Sequence[float]]]) -> list[Figure]:
             low, median, high = statistics.quantiles(values, n=4, method="inclusive")
             found.append(Figure(name, median, low, high, len(ranks[0][name])))
     return found
+
+
+_ALWAYS = ("h2d", "d2d", "network")  # null if they were not measured
+
+
+def profile_text(hardware: HardwareConfig, figures: Sequence[Figure], source: str, command: str) -> str:
+    """The text of the profile's file.
+
+    Args:
+        hardware: the measured setup: ranks, device, and threads and memory if they were chosen.
+        figures: the measured figures.
+        source: who measured, where and when, in one line.
+        command: the command that measures it again.
+    """
+    measured = {figure.name: figure for figure in figures}
+    device = {} if hardware.device == "auto" else {"device": hardware.device}
+    threads = {"threads": hardware.threads} if hardware.threads else {}
+    links = [f"{name}: {_link(measured.get(name))}" for name in LINKS if name in measured or name in _ALWAYS]
+    memory = {"device_memory": hardware.device_memory} if hardware.device_memory else {}
+    placed = {"workers": hardware.workers, **device, **threads, **memory}
+    lines = [
+        f"# This machine, measured by `{command}`: medians, per rank, all ranks at once (docs/estimates.md).",
+        "defaults:", "  - local", "  - _self_", *(f"{key}: {value}" for key, value in placed.items()),
+        *(f"{name}: {_number(measured[name])}   # {UNITS[name]}; quartiles {_spread(measured[name])}"
+          for name in UNITS if name in measured and name not in LINKS),
+        f"links: {{{', '.join(links)}}}   # bytes per second and "
+        "direction",
+        *(f"# links.{name}: {UNITS[name]}; quartiles {_spread(measured[name])}" for name in LINKS if name in measured),
+        f"source: {json.dumps(source)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_profile(path: Path, text: str) -> None:
+    """Write the profile atomically, so that no reader sees a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+
+
+def _number(figure: Figure) -> str:
+    """The median with a decimal point: YAML 1.1, which Hydra reads, parses `7e10` as a word."""
+    mantissa, _, exponent = f"{figure.median:.3e}".partition("e")
+    return f"{mantissa}e{exponent}"
+
+
+def _link(figure: Figure | None) -> str:
+    return "null" if figure is None else _number(figure)
+
+
+def _spread(figure: Figure) -> str:
+    return f"{figure.low:.3g} to {figure.high:.3g}"

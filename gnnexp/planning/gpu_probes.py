@@ -1,4 +1,4 @@
-"""What a rank measures of a GPU and of its link to the host (`gnnexp calibrate`)."""
+"""Measurements of a GPU and of its link to the host, made by a rank (`gnnexp calibrate`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import torch
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.planning.bench import Bench
-from gnnexp.planning.probes import WIDTH, flops, gather_of, random_rows
+from gnnexp.planning.probes import WIDTH, Bench, flops, gather_of, random_rows
 
 
 def gpu_probes(bench: Bench) -> Mapping[str, Callable[[], list[float]]]:
-    """By the name of the figure."""
+    """The measurements of a GPU, by the name of their figure."""
     return {
         "flops_tf32": lambda: flops_tf32(bench), "l2": lambda: l2(bench), "launch_s": lambda: launch_s(bench),
         "h2d": lambda: h2d(bench), "d2h": lambda: d2h(bench), "duplex": lambda: duplex(bench),
@@ -23,7 +22,7 @@ def gpu_probes(bench: Bench) -> Mapping[str, Callable[[], list[float]]]:
 
 
 def flops_tf32(bench: Bench) -> list[float]:
-    """Operations per second of the same products as `flops`, their factors rounded to TF32 (10 bits of mantissa)."""
+    """Operations per second of the products of `flops`, with factors rounded to TF32 (10 bits of mantissa)."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
@@ -33,7 +32,7 @@ def flops_tf32(bench: Bench) -> list[float]:
 
 
 def l2(bench: Bench) -> list[float]:
-    """As `gather`, of a table that takes half of the device's cache."""
+    """The same as `gather`, for a table that takes half of the device's cache."""
     return gather_of(bench, torch.cuda.get_device_properties(bench.device).L2_cache_size // 2)
 
 

@@ -1,37 +1,43 @@
-"""What a described machine does per second, from its hardware profile: data sheets, or a measurement."""
+"""The rates of a described machine, by the name of its hardware profile: data sheets, or a measurement."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from gnnexp.config.compose import compose
+from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import hardware_of
 from gnnexp.experiment.schema import HardwareConfig, Links
+from gnnexp.experiment.signature import unknown
 
-# What drawing one edge reads at random where a profile does not say how many edges it draws: the neighbour's id, and
-# its place in the table that numbers a batch's vertices; a device fetches 32 bytes for either.
+# Bytes read at random per drawn edge, for profiles without a sampling rate: the neighbour's id, and its place in the
+# table that numbers a batch's vertices. A device fetches 32 bytes for each of them.
 _BYTES_PER_DRAW = 64
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Per rank, everything in bytes, floats, edges or exchanges per second.
+    """Rates of one rank, in bytes, operations, edges or exchanges per second.
 
     Attributes:
-        name: of the profile.
-        nodes, workers: machines and ranks on each.
+        name: name of the profile.
+        nodes, workers: number of machines, and of ranks on each.
         flops: float32 operations of dense products.
         gather: bytes of rows that aggregation reads.
         stream: bytes that elementwise work reads and writes.
         sampling: edges drawn.
         host: bytes from host memory into the device.
-        link: bytes to other ranks, where they are as the profile places them; a node's network is shared by its ranks.
-            A rank that is alone sends nothing: infinite where nobody says.
-        latency: seconds of an exchange beside its bytes; 0 where a rank is alone and nobody says.
-        step_s: seconds of a training step beside its work; 0 where nobody says.
-        concurrent: whether exchanges and the preparation of batches leave training alone: on a host whose ranks talk
-            through its own memory the same cores do all of it.
-        device_memory: bytes of a rank's device; None where nobody says.
+        link: bytes to other ranks, placed as in the profile; the ranks of a node share its network. A rank that is
+            alone sends nothing: infinite if the profile has no link.
+        latency: seconds of an exchange in addition to its bytes; 0 for a rank that is alone, if not given.
+        step_s: seconds of a training step in addition to its work; 0 if not given.
+        concurrent: whether exchanges and the preparation of batches do not slow training down. They do on a host
+            whose ranks communicate through its own memory: the same cores do everything.
+        device_memory: bytes of a rank's device; None if not given.
         source: where the figures are from.
     """
 
@@ -51,23 +57,24 @@ class Machine:
     source: str
 
     def hosts(self, ranks: int) -> bool:
-        """Whether so many ranks fill it, or several whole nodes of it: what a rank has is then the same."""
+        """Whether this number of ranks fills the machine or several whole nodes of it: then its rates apply."""
         several = self.workers < ranks < self.nodes * self.workers and ranks % self.workers == 0
         return several or ranks == self.nodes * self.workers
 
     def can_run(self, ranks: int) -> bool:
-        """Whether so many ranks have what its ranks have: `hosts`, or fewer devices of one node, the others idle.
+        """Whether this number of ranks can have the machine's rates: `hosts`, or some devices of a single node.
 
-        Every device has its memory and its link to itself. Ranks on cores do not: fewer of them have more each.
+        Every device has its own memory and link, also if others are idle. Ranks on cores share them: if there are
+        fewer ranks, each has more.
         """
         return self.hosts(ranks) or (self.nodes == 1 and self.concurrent and 0 < ranks < self.workers)
 
 
 def machine_of(name: str, hardware: HardwareConfig) -> Machine:
-    """From a hardware profile.
+    """The machine of a hardware profile.
 
     Raises:
-        ConfigError: it does not say what an estimate needs; all of that at once.
+        ConfigError: the profile lacks values that an estimate needs; all of them are reported.
     """
     links, nodes, workers = hardware.links or Links(), hardware.nodes, hardware.workers
     on_host = hardware.device == "cpu" or not links.h2d
@@ -84,10 +91,54 @@ def machine_of(name: str, hardware: HardwareConfig) -> Machine:
     host = gather if on_host else float(links.h2d or 0)
     return Machine(
         name=name, nodes=nodes, workers=workers, flops=float(hardware.flops or 0), gather=gather,
-        # A data sheet has one figure for a device's memory.
+        # A data sheet has only one rate for a device's memory.
         stream=float(hardware.stream or gather),
         sampling=float(hardware.sampling or gather / _BYTES_PER_DRAW), host=host,
         link=link / workers if nodes > 1 else link, latency=float(hardware.latency or 0),
         step_s=float(hardware.step_s or 0), concurrent=not on_host or nodes > 1,
-        device_memory=hardware.device_memory, source=hardware.source or "not said",
+        device_memory=hardware.device_memory, source=hardware.source or "unknown",
     )
+
+
+ALL = "all"
+
+
+@cache
+def machine_named(name: str, config_dir: str | None = None) -> Machine:
+    """The machine of `hardware=<name>`; the user's own config folder is searched, too.
+
+    Raises:
+        ConfigError: there is no such profile, or it lacks values that an estimate needs.
+    """
+    known = sorted(find_folders(config_dir).choices("hardware"))
+    if name not in known:
+        raise ConfigError(unknown("--hardware", name, name, [*known, ALL]))
+    return machine_of(name, hardware_of(compose([f"hardware={name}"], config_dir).config))
+
+
+def machines_named(names: Sequence[str], config_dir: str | None = None) -> list[Machine]:
+    """The machines of all names; problems of several profiles are raised together.
+
+    Raises:
+        ConfigError: see `machine_named`.
+    """
+    found: list[Machine] = []
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            found.append(machine_named(name, config_dir))
+        except ConfigError as error:
+            problems += error.problems
+    ConfigError.raise_all(problems)
+    return found
+
+
+def all_machines(config_dir: str | None = None) -> tuple[list[Machine], list[str]]:
+    """The machines of all complete profiles, and the names of the incomplete ones."""
+    found, untold = [], []
+    for name in sorted(find_folders(config_dir).choices("hardware")):
+        try:
+            found.append(machine_named(name, config_dir))
+        except ConfigError:
+            untold.append(name)
+    return found, untold

@@ -1,6 +1,6 @@
-"""What a rank does in an epoch, in counts that do not depend on the machine: from the record of a run.
+"""The work of a rank in an epoch, from the record of a run, in counts that do not depend on the machine or are scaled.
 
-Counts are the busiest rank's where the record tells how they are spread (`imbalance/*`), else the mean over ranks.
+Counts are the busiest rank's if the record has their spread (`imbalance/*`), else the mean over ranks.
 """
 
 from __future__ import annotations
@@ -11,54 +11,56 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from gnnexp.datasets.generated.shapes import sizes_of
 from gnnexp.experiment.build import batch_size_of
 from gnnexp.record.runs import Run
 
 ITEMSIZE = 4
-# A product costs as much again for each of its two gradients; one of them in layer 1, whose input has none.
+# Passes of a product: forward, and one for each of its two gradients. The input of layer 1 has no gradient.
 _PRODUCTS, _PRODUCTS_FIRST = 3, 2
-# Rows that are read per edge, both ways: once, and once for the gradients; attention reads them once more.
+# Rows read per edge, forward and backward: once for the output and once for gradients. Attention reads them once more.
 _GATHERS = {"gat": 3.0}
-# Matrices on the neighbours' side and on a vertex's own side, by model; others are taken to have one of each.
+# Weight matrices for neighbours and for a vertex itself, by model; other models are assumed to have one of each.
 _MATRICES = {"gcn": (1, 0), "gin": (1, 0), "gat": (1, 0), "mlp": (0, 1)}
-# How often a value that a layer puts out is read or written beside products and sums over edges: adding both sides
-# 3 times (two operands, a result), activation and dropout 2, and backwards 3 (gradient, result, gradient).
+# How often an output value of a layer is read or written, except by products and sums over edges. The sum of both
+# sides takes 3 (two operands, one result), activation and dropout 2, and backward 3 (gradient, result, gradient).
 _TOUCHES = 8
-# Adam reads parameter, gradient and two moments, and writes all but the gradient.
+# Adam reads parameter, gradient and two moments, and writes all of them except the gradient.
 _UPDATES = 7
-# What grows with a batch; the others are once per step, however large it is.
+# Tags whose bytes do not grow with the batch: they are sent once per step.
 _BY_STEP = ("gradients", "parameters", "sizes")
 
 
+# Counts that grow with a larger graph and also with more steps.
 _IN_ANY_CASE = ("sampled_edges", "gathered_bytes", "flops", "crossing_bytes", "pipelined_bytes")
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One rank's epoch.
+    """The work of one rank in one epoch.
 
     Attributes:
-        ranks: how many share the epoch.
-        sampled_edges: drawn.
-        loaded_bytes: of feature rows by where they were: `host`, `disk`; what other ranks send, from their caches too,
-            is sent.
-        gathered_bytes: rows that aggregation reads, both ways.
-        flops: of dense products, both ways.
-        sent_bytes: to other ranks, by tag.
-        rounds: payload exchanges, by tag.
-        crossing_bytes: from the host tier to the device tier and back, beside features: blocks, chunks.
-        device_bytes: the most that the device tier held at once.
-        elementwise_bytes: read and written by activations, dropout, sums of two rows and the optimizer.
-        update_bytes: of those, by the optimizer.
-        fixed_bytes: of the device's, those of parameters and gradients, however large the graph is.
-        steps: global batches.
+        ranks: number of ranks that share the epoch.
+        sampled_edges: number of edges drawn.
+        loaded_bytes: bytes of feature rows by origin: `host` or `disk`. Rows that other ranks send, also from their
+            caches, count as sent.
+        gathered_bytes: bytes of rows that aggregation reads, forward and backward.
+        flops: operations of dense products, forward and backward.
+        sent_bytes: bytes sent to other ranks, by tag.
+        rounds: number of payload exchanges, by tag.
+        crossing_bytes: bytes copied between the host tier and the device tier, without features: blocks, chunks.
+        device_bytes: the most bytes that the device tier held at once.
+        elementwise_bytes: bytes read and written by activations, dropout, sums of two rows and the optimizer.
+        update_bytes: the optimizer's share of `elementwise_bytes`.
+        fixed_bytes: the share of `device_bytes` for parameters and gradients, which does not grow with the graph.
+        steps: number of global batches.
         ahead: whether batches are prepared while others train.
-        pipelined: chunks whose exchanges pass behind the work on others; 0 where none does.
-        pipelined_bytes: of what is sent as `activations`, what passes so.
-        edge_rows_bytes: what a GAT without fused kernels keeps beside that for its gradients: of every edge of every
-            layer the projected rows of both ends, concatenated (HongTu's Equation 3, and "the O(|E|) intermediate data"
-            of section 4.2); ours keeps none of it.
-        chunked: whether the device holds one chunk at a time, so that more of them need less of it.
+        pipelined: number of chunks whose exchanges overlap with the work on other chunks; 0 if none do.
+        pipelined_bytes: bytes of `activations` whose exchange overlaps in this way.
+        edge_rows_bytes: additional bytes that a GAT without fused kernels keeps for its gradients. These are the
+            concatenated projected rows of both ends, for every edge of every layer (HongTu's Equation 3, and "the
+            O(|E|) intermediate data" of section 4.2). Our GAT keeps none of them.
+        chunked: whether the device holds one chunk at a time, so that more chunks need less of it.
     """
 
     ranks: int
@@ -81,10 +83,10 @@ class Workload:
     chunked: bool = False
 
     def scaled(self, factor: float) -> Workload:
-        """The same on a graph `factor` times as large with batches `factor` times as large: as many steps.
+        """The work on a graph `factor` times larger, with batches `factor` times larger and the same number of steps.
 
-        Linear in vertices and edges: a sample that saturates a small graph does not on a large one, so this is a bound
-        from below for batches that reach most of it.
+        Counts grow linearly with vertices and edges. A sample that reaches most of a small graph reaches a smaller
+        share of a large one. For such samples the result is a lower bound.
         """
         return replace(
             self._times(factor), device_bytes=(self.device_bytes - self.fixed_bytes) * factor + self.fixed_bytes,
@@ -94,7 +96,7 @@ class Workload:
         )
 
     def repeated(self, times: float) -> Workload:
-        """An epoch of so many times as many steps, each as before."""
+        """The work of an epoch with `times` times more steps of the same size."""
         return replace(
             self._times(times), elementwise_bytes=self.elementwise_bytes * times,
             update_bytes=self.update_bytes * times, steps=self.steps * times,
@@ -103,16 +105,16 @@ class Workload:
         )
 
     def _times(self, factor: float) -> Workload:
-        """What a larger graph and more steps have in common."""
+        """Scale the counts that grow both with a larger graph and with more steps."""
         return replace(
             self, **{name: getattr(self, name) * factor for name in _IN_ANY_CASE},
             loaded_bytes={origin: count * factor for origin, count in self.loaded_bytes.items()})
 
 
 def widths(run: Run) -> list[int]:
-    """Columns of the features, of every hidden layer, and of the output.
+    """Number of columns of the features, of every hidden layer, and of the output.
 
-    Trained rows are as wide as they are made; a model for links ends in `task.dim` columns.
+    Trained feature rows have `feature_store.dim` columns; a model for links has `task.dim` output columns.
     """
     sizes, config = run.provenance["graph"], run.config
     hidden, layers = int(config["model"]["hidden"]), int(config["model"]["layers"])
@@ -122,7 +124,7 @@ def widths(run: Run) -> list[int]:
 
 
 def work_of(run: Run) -> Workload:
-    """The median epoch of a finished run, whose record has the sizes of its data (`provenance.graph`)."""
+    """The work of the median epoch of a finished run; its record must have the sizes of its data."""
     hardware = run.config["hardware"]
     ranks = int(hardware.get("nodes", 1)) * int(hardware["workers"])
     dims = widths(run)
@@ -141,7 +143,7 @@ def work_of(run: Run) -> Workload:
         rounds={tag: _known(run, f"comm/rounds_{tag}") for tag in tags},
         crossing_bytes=max(0.0, crossing - loaded["host"]), device_bytes=held,
         elementwise_bytes=_elementwise(run, dims, ranks) + update, update_bytes=update,
-        # Parameters, their gradients and what gathers those.
+        # Parameters, their gradients, and the buffers that collect the gradients.
         fixed_bytes=min(held, parameters * ITEMSIZE + _known(run, "memory/buffers_bytes")), steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
         edge_rows_bytes=_edge_rows(run, dims, ranks), chunked=_in_chunks(run), **_pipeline(run, dims, ranks, chunks),
@@ -149,17 +151,18 @@ def work_of(run: Run) -> Workload:
 
 
 def _slices(run: Run, ranks: int) -> int:
-    """Into how many slices of columns rows are cut; every rank then reads, and multiplies, its columns of every row."""
+    """Number of column slices of feature rows; each rank reads and multiplies its columns of all rows."""
     return ranks if run.value("feature_store") in ("sliced", "embedding_sliced") else 1
 
 
 def _pipeline(run: Run, dims: list[int], ranks: int, chunks: int) -> dict[str, Any]:
-    """Of the four exchanges of outputs, the two that pass while chunks are worked on.
+    """The two of four exchanges of outputs that overlap with the work on chunks.
 
-    A chunk's rows are gathered when it is done, and its gradients are split as it begins: one of each pass. The split
-    before the propagation, and its mirror image backwards, hide nothing: a row goes with the chunk that first reads it,
-    and the first chunk reads nearly all of them (95 to 100 % of the rows with 4 chunks of the stand-ins of Reddit,
-    ogbn-products, ogbn-papers and Friendster; 63 % with 13 chunks of ogbn-papers: a bound from below there).
+    A chunk's rows are gathered when it is done, and its gradients are split when it begins: one exchange of each pass.
+    The split before the propagation, and its mirror image backward, overlap with nothing. A row is sent with the chunk
+    that first reads it, and the first chunk reads nearly all rows. We counted 95 to 100 % of the rows with 4 chunks of
+    the stand-ins of Reddit, ogbn-products, ogbn-papers and Friendster. With 13 chunks of ogbn-papers it is 63 %, so the
+    overlap is a lower bound there.
     """
     if not run.config.get("paradigm", {}).get("pipeline") or chunks == 1:
         return {}
@@ -168,7 +171,7 @@ def _pipeline(run: Run, dims: list[int], ranks: int, chunks: int) -> dict[str, A
 
 
 def num_steps(run: Run) -> int:
-    """Global batches of an epoch; 1 where all examples are one."""
+    """Number of global batches of an epoch; 1 if all examples are one batch."""
     sizes = run.provenance["graph"]
     examples = sizes.get("num_links") if run.value("task") == "link_prediction" else sizes.get("num_train")
     size = batch_size_of(run.config) if "train" in run.config else None
@@ -177,19 +180,19 @@ def num_steps(run: Run) -> int:
 
 
 def num_chunks(run: Run) -> int:
-    """Ranges that a rank works on one after another, 1 where it works on everything at once."""
-    told = (run.facts.get("chunks"), run.config.get("paradigm", {}).get("chunks"))
-    return next((count for count in told if isinstance(count, int)), 1)
+    """Number of chunks that a rank works on one after another; 1 if it works on everything at once."""
+    recorded = (run.facts.get("chunks"), run.config.get("paradigm", {}).get("chunks"))
+    return next((count for count in recorded if isinstance(count, int)), 1)
 
 
 def _in_chunks(run: Run) -> bool:
-    """Whether more of them need less memory: where there are several, or as many as memory wants (`chunks=null`)."""
+    """Whether more chunks would need less memory: there are several, or `chunks=null` chooses them by memory."""
     wanted = run.config.get("paradigm", {}).get("chunks", 1)
     return num_chunks(run) > 1 or not isinstance(wanted, int)
 
 
 def _device_bytes(run: Run) -> float:
-    """Beside what computing takes: a cache, and the graph where all of it is worked on at once."""
+    """Peak bytes of the device, with its cache, and with the graph if all of it is worked on at once."""
     whole = _known(run, "work/edges_sampled") == 0 and num_chunks(run) == 1
     names = ("device_peak_bytes", "cache_bytes", *(("topology_bytes",) if whole else ()))
     return sum(_known(run, f"memory/{name}") for name in names)
@@ -206,12 +209,12 @@ def _elementwise(run: Run, dims: list[int], ranks: int) -> float:
 
 
 def _decoupled(run: Run) -> bool:
-    """Whether all products come before all sums, which then are of outputs (NeutronTP, section 4.1)."""
+    """Whether all products come before all sums, so that sums are over outputs (NeutronTP, section 4.1)."""
     return bool(run.config.get("paradigm", {}).get("mode") == "decoupled")
 
 
 def _gathered(run: Run, dims: list[int], ranks: int) -> float:
-    """Projection and aggregation commute where weights allow it: rows are read where they are narrower."""
+    """Bytes of rows read over edges. Where projection and aggregation commute, rows are read at the smaller width."""
     model, total = run.value("model"), 0.0
     if _decoupled(run):
         dims = [dims[-1]] * len(dims)
@@ -235,7 +238,7 @@ def _flops(run: Run, dims: list[int], ranks: int) -> float:
     neighbours, own = _MATRICES.get(model, (1, 1))
     origins = ("host", "peer", "disk", "local", "remote")
     sources = sum(_known(run, f"work/features_loaded_{origin}") for origin in origins) / ranks / _slices(run, ranks)
-    # On the full graph: rows of other ranks' vertices, of a layer in the mean.
+    # Full-graph training: rows of vertices that other ranks own, mean over the layers.
     halo = (_known(run, "work/halo_fetched") + _known(run, "work/halo_cached")) / ranks / (len(dims) - 1)
     for layer, (d_in, d_out) in enumerate(pairwise(dims), 1):
         rows = _known(run, f"work/vertices_layer{layer}") / ranks
@@ -248,16 +251,42 @@ def _flops(run: Run, dims: list[int], ranks: int) -> float:
 
 
 def _busiest(run: Run, counter: str, ranks: int) -> float:
-    """Of a `work/*` counter."""
+    """A `work/*` counter of the busiest rank."""
     return _known(run, f"work/{counter}") / ranks * (_known(run, f"imbalance/{counter}") or 1.0)
 
 
 def _sent(run: Run, tag: str, ranks: int) -> float:
-    """By the rank that sends most."""
+    """Bytes of a tag, of the rank that sends most."""
     return _known(run, f"comm/bytes_{tag}") / ranks * (_known(run, f"imbalance/bytes_{tag}") or 1.0)
 
 
 def _known(run: Run, metric: str) -> float:
-    """Median over the epochs after the first; 0 for what nobody counted."""
+    """Median over the epochs after the first; 0 if the metric was not recorded."""
     value = run.median(metric)
     return 0.0 if math.isnan(value) else value
+
+
+def full_factor(run: Run) -> float:
+    """How many times larger the full graph of the run's shape is; 1 for graphs without a shape."""
+    return 1 / float(run.config["dataset"].get("scale") or 1)
+
+
+def full_steps(run: Run, share: float | None = None) -> float:
+    """How many times more steps an epoch has on the full graph, if fewer targets (`dataset.train`) made fewer batches.
+
+    It is 1 for full-graph training, whose epoch is one step on all vertices. It is also 1 if a sweep trains more than
+    the shape's share: that is another paper's split of the same graph.
+
+    Args:
+        run: a finished run.
+        share: share of vertices that are trained on the full graph, if it differs from the shape's.
+    """
+    dataset = run.config["dataset"]
+    if not dataset.get("shape") or not dataset.get("train") or run.config["train"].get("batch_size") is None:
+        return 1.0
+    return max(1.0, (share or sizes_of(dataset["shape"]).train) / float(dataset["train"]))
+
+
+def full_size(run: Run, share: float | None = None) -> Workload:
+    """Counts of a finished run, scaled to the graph of its shape and to an epoch of all its targets."""
+    return work_of(run).scaled(full_factor(run)).repeated(full_steps(run, share))

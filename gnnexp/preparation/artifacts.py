@@ -1,7 +1,8 @@
-"""The artifact cache: graphs and partitions made once, validated, and mapped by every rank of every later run.
+"""The artifact cache: graphs and partitions are made once and validated. All ranks of later runs map them.
 
-`<cache>/graphs/<name>-<key>` and `<cache>/partitions/<method>-<parts>-<key>` are named by content keys, so an artifact
-is never stale. Several processes may prepare the same one: the first makes it, the others wait and open it.
+The folders `<cache>/graphs/<name>-<key>` and `<cache>/partitions/<method>-<parts>-<key>` have content keys in their
+names, so an artifact is never stale. If several processes prepare the same artifact, the first makes it, and the others
+wait and open it.
 """
 
 from __future__ import annotations
@@ -45,32 +46,32 @@ log = logging.getLogger(__name__)
 
 CACHE_VARIABLE = "GNNEXP_CACHE"
 QUALITY = "quality.json"
-# A partition that takes less is made twice, and the second one kept: the first loads kernels (about 50 ms for SPRING,
-# which partitions half a million edges in 10 ms).
+# A partition that takes less is made twice, and the second is kept. The time of the first includes loading kernels,
+# which is about 50 ms for SPRING. SPRING partitions half a million edges in 10 ms.
 _QUICK_S = 1.0
-# After how long without a sign of life a process that prepares something is taken to be frozen (`hardware.timeout_s`'s
-# default; nothing waits that long for anything).
+# A process that prepares something counts as frozen after this time without a sign of life. This is the default of
+# `hardware.timeout_s`; no healthy process waits as long.
 _FROZEN_S = 300.0
 _POLL_S = 0.05
-# 64 of the key's 256 bits: 2^32 artifacts before two names are likely to meet.
+# 64 of the key's 256 bits: two names are likely to be equal only after about 2^32 artifacts.
 _KEY_DIGITS = 16
 
 
 def cache_root() -> Path:
-    """Where artifacts are kept: `$GNNEXP_CACHE`, or `.gnnexp` in the working directory."""
+    """The folder of all artifacts: `$GNNEXP_CACHE`, or `.gnnexp` in the working directory."""
     return Path(os.environ.get(CACHE_VARIABLE) or ".gnnexp").expanduser().absolute()
 
 
 def graph_folder(dataset: Dataset, cache: Path) -> Path:
-    """Where the graph of `dataset` is, or will be, kept."""
+    """The folder of the graph of `dataset`, which may not exist yet."""
     return cache / "graphs" / f"{_slug(dataset.name)}-{dataset.key()[:_KEY_DIGITS]}"
 
 
 def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
-    """The validated, memory-mapped graph of `dataset` and its folder; loaded or generated only if it is not there yet.
+    """The validated, memory-mapped graph of `dataset` and its folder. It is made only if it does not exist yet.
 
     Raises:
-        DataError: what is wrong with the dataset's files or its graph; nothing is left behind.
+        DataError: problems of the dataset's files or graph. No file is left behind.
     """
     folder = graph_folder(dataset, cache)
 
@@ -78,7 +79,7 @@ def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
         graph = dataset.generate(staging)
         generated = graph is not None
         graph = dataset.load() if graph is None else graph
-        # Edges alone can be partitioned: that a run needs training vertices is said by `check_data`, with its needs.
+        # A graph without training vertices is allowed, because it can be partitioned. `check_data` refuses it for runs.
         untrained = (f"{dataset.name}: train", "0 vertices")
         problems = [one for one in validate_graph(graph, name=dataset.name) if (one.key, one.value) != untrained]
         DataError.raise_all(problems)
@@ -89,7 +90,7 @@ def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
 
 
 def _open_sound(folder: Path) -> Graph:
-    """The graph in `folder`, whose ids are checked again: kernels trust them, and disks lose bits."""
+    """The graph in `folder`. Its ids are checked again: kernels trust them, and disks can lose bits."""
     graph = open_graph(folder)
     DataError.raise_all(validate_ids(graph, name=str(folder)))
     return graph
@@ -110,7 +111,7 @@ def prepare_presample(
 def partition_folder(
     partitioner: Partitioner, graph_key: str, num_parts: int, cache: Path, presample_key: str = ""
 ) -> Path:
-    """Where the partition is, or will be, kept."""
+    """The folder of the partition, which may not exist yet."""
     key = partitioner.key(graph_key, num_parts, presample_key)
     return cache / "partitions" / f"{_slug(partitioner.method)}-{num_parts}-{key[:_KEY_DIGITS]}"
 
@@ -119,19 +120,19 @@ def prepare_partition(
     partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path,
     sampled: tuple[Presample, Path] | None = None, watched: EdgeStream | None = None,
 ) -> tuple[Partition, Path]:
-    """The partition of `graph` and its folder, in which `quality.json` is its report; made only if it is not there yet.
+    """The partition of `graph` and its folder, with the report `quality.json`. It is made only if it does not exist.
 
     Args:
         partitioner: decides the owners.
-        graph: validated (`prepare_graph`).
+        graph: validated graph (`prepare_graph`).
         graph_key: content key of the graph (`Dataset.key()`).
         num_parts: number of parts (`Partitioner.resolve`).
         cache: root of the artifact cache.
-        sampled: counts of the epochs that the partitioner asks for, and their folder (`prepare_presample`).
-        watched: what a `StreamPartitioner` passes over instead of its own stream of the graph: the same edges.
+        sampled: pre-sampled counts that the partitioner needs, and their folder (`prepare_presample`).
+        watched: edges of the graph that a `StreamPartitioner` reads instead of its own stream, to show progress.
 
     Raises:
-        ConfigError: if the partitioner cannot make that many parts of this graph.
+        ConfigError: the partitioner cannot make this number of parts of the graph.
     """
     check_num_parts(num_parts, graph.num_nodes)
     counts, key = (None, "") if sampled is None else (sampled[0], sampled[1].name)
@@ -160,7 +161,7 @@ def prepare_partition(
 def prepare_stream_partition(
     partitioner: StreamPartitioner, edges: EdgeStream, key: str, num_parts: int, cache: Path
 ) -> tuple[Partition, Path]:
-    """As `prepare_partition`, from edges of which no graph is made; `key` is that of their dataset."""
+    """As `prepare_partition`, from a stream of edges without a graph; `key` is the key of the dataset."""
     key = f"stream:{key}"
     folder = partition_folder(partitioner, key, num_parts, cache)
 
@@ -179,9 +180,9 @@ def prepare_stream_partition(
 def prepare_parts(
     graph: Graph, partition: Partition, partition_folder: Path, cache: Path, *, full_neighbors: bool
 ) -> tuple[Parts, Path]:
-    """The parts of a prepared partition as graphs of their own, and their folder; cut only if they are not there yet.
+    """The parts of a prepared partition as separate graphs, and their folder. They are cut only if they do not exist.
 
-    A cut that was killed leaves nothing that is taken for parts; the next one starts clean.
+    If a process is killed while it cuts, no incomplete parts are used later: the next process starts again.
     """
     kind = "full" if full_neighbors else "own"
     folder = cache / "parts" / f"{partition_folder.name}-{kind}"
@@ -202,7 +203,7 @@ def read_quality(folder: Path) -> dict[str, float]:
     """The quality report (`gnnexp.graph.quality`) of the partition in `folder`, with its cost and the method's facts.
 
     Raises:
-        DataError: if it is missing or damaged.
+        DataError: the report is missing or damaged.
     """
     path = folder / QUALITY
     try:
@@ -210,25 +211,25 @@ def read_quality(folder: Path) -> dict[str, float]:
     except (OSError, ValueError) as error:
         raise DataError(Problem(str(path), str(error), "must be the report of a partition", fix(folder))) from None
     if not isinstance(report, dict) or not all(isinstance(value, int | float) for value in report.values()):
-        raise DataError(Problem(str(path), str(report)[:80], "must be numbers by name", fix(folder)))
+        raise DataError(Problem(str(path), str(report)[:80], "must map names to numbers", fix(folder)))
     return report
 
 
 def _slug(name: str) -> str:
-    """`name` as part of a folder's name."""
+    """`name` in a form that is safe in a folder name."""
     return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:60] or "unnamed"
 
 
 def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[Path], None]) -> Artifact:
-    """Open the artifact in `folder`, made first if it is missing or damaged.
+    """Open the artifact in `folder`. If it is missing or damaged, it is made first.
 
     Raises:
-        DataError: the disk is full; nothing is left behind.
+        DataError: the disk is full. No file is left behind.
     """
     if folder.exists() and (found := _open_or_say(folder, open_it)) is not None:
         return found
     with _lock(folder):
-        # Another process may have made it while this one waited.
+        # Another process may have made the artifact while this process waited.
         if folder.exists() and (found := _open_or_say(folder, open_it, say=False)) is not None:
             return found
         _remove_leftovers(folder)
@@ -256,14 +257,14 @@ def _open_or_say(folder: Path, open_it: Callable[[Path], Artifact], *, say: bool
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process left of this artifact; whoever holds the lock is the only one who makes it."""
+    """Remove files that a killed process left of this artifact. Only the process that holds the lock calls this."""
     for leftover in folder.parent.glob(f"{glob.escape(staging_prefix(folder))}*"):
         shutil.rmtree(leftover)
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Hold the artifact's lock file; it is removed afterwards, and released by the system if the process dies."""
+    """Hold the artifact's lock file, and remove it afterwards. The system releases the lock if the process dies."""
     path = folder.with_name(f".{shortened(folder.name)}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -272,7 +273,7 @@ def _lock(folder: Path) -> Iterator[None]:
         refused = refusal(error)
         why = f": {refused.allowed}" if refused is not None else ""
         raise DataError(Problem(str(path.parent), error.strerror, f"the artifact cache must be writable{why}",
-                                f"set {CACHE_VARIABLE} to a folder that is")) from None
+                                f"set {CACHE_VARIABLE} to a writable folder")) from None
     try:
         yield
     finally:
@@ -281,10 +282,10 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _acquire(path: Path) -> int:
-    """The lock of `path`, waited for as long as the process that holds it lives.
+    """Lock `path`. Waits as long as the process that holds the lock is alive.
 
     Raises:
-        DataError: that process is frozen.
+        DataError: the process that holds the lock is frozen.
     """
     pulses: dict[int, Pulse] = {}
     said = False
@@ -294,11 +295,12 @@ def _acquire(path: Path) -> int:
             who = f"process {pid} of {host}" if pid else "another process"
             log.warning("%s is preparing %s: waiting for it", who, path.parent / path.stem.lstrip("."))
             said = True
-        if table == process_table():  # else the number is another process's here
+        if table == process_table():  # else the number means another process in this process table
             silent_s = pulses.setdefault(pid, Pulse(pid)).silent_s()
             if silent_s > _FROZEN_S:
-                raise DataError(Problem(str(path), f"process {pid}", "prepares this, but gives no sign of life for "
-                                        f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
+                raise DataError(Problem(
+                    str(path), f"process {pid}", "prepares this artifact, but gives no sign of life for "
+                    f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
         time.sleep(_POLL_S)
     os.ftruncate(handle, 0)
     os.write(handle, f"{process_table()} {platform.node()} {os.getpid()}".encode())  # for those who wait
@@ -306,7 +308,7 @@ def _acquire(path: Path) -> int:
 
 
 def _holder(path: Path) -> tuple[str, str, int]:
-    """Process table, host and number of the process that holds a lock; ("", "", 0) where it has not said so yet."""
+    """Process table, host and number of the process that holds a lock; ("", "", 0) if it has not written them yet."""
     try:
         table, host, pid = path.read_text(encoding="utf-8").split()
         return table, host, int(pid)

@@ -1,7 +1,8 @@
-"""What a run will need of each memory before it starts: an estimate line by line, and whether there is that much.
+"""The preflight: estimates line by line what a run needs of each memory, and checks whether there is enough.
 
-Upper bounds where a graph decides (a batch cannot hold more vertices than there are), typical figures where a machine
-does (what an interpreter with its libraries takes). What was measured is in the record (`memory/*`) afterwards.
+Lines that depend on the graph are upper bounds (a batch cannot have more vertices than the graph). Lines that depend on
+the machine are typical values (the memory of an interpreter with its libraries). After the run, the measured values are
+in the record (`memory/*`).
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from gnnexp.experiment.schema import TrainConfig
 from gnnexp.models.model import Model
 from gnnexp.samplers.base import Sampler
 
-# Peak of a rank whose data is next to nothing (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
+# Peak of a rank with very little data (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
 _INTERPRETER = 460_000_000
-# Copies of a layer's output that live at once in training: value, after dropout and activation, gradient, and a spare.
+# Copies of a layer's output that exist at once in training: value, after dropout and activation, gradient, and a spare.
 _ACTIVATION_COPIES = 4
-# Copies of the parameters per model of a part: values, Adam's two moments; as float64 while models are averaged.
+# Copies of the parameters per model of a part: values and Adam's two moments; averaging also needs float64 values.
 _KEPT_MODEL = 5
-# Bytes of an epoch's line in `epochs.jsonl`: its metrics, what a rank adds, and what a step adds for its loss and for
-# each layer's counts (digits with 2 ranks: 3.2 KB, 0.9 KB, 20 bytes and 30 bytes).
+# Bytes of an epoch's line in `epochs.jsonl`: for metrics, for each rank, and for each step's loss and layer counts.
+# Measured with digits and 2 ranks: 3.2 KB, 0.9 KB, 20 bytes per loss and 30 bytes per layer.
 _METRICS, _OF_RANK, _OF_STEP = 5_000, 1_500, 40
-# `result.json` repeats all lines, indented, and is there twice while it is written again.
+# `result.json` repeats all lines with indentation. While it is written again, it exists twice.
 _COPIES = 4
-# job.json, config.yaml, status, logs, the figure of 41 KB.
+# Bytes of job.json, config.yaml, status, logs, and a figure of 41 KB.
 _OTHER_FILES = 200_000
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """All needs of one machine.
+    """All memory needs of one machine.
 
     Attributes:
-        needs: line by line.
-        ranks: of the machine.
+        needs: the lines of the estimate.
+        ranks: number of ranks of the machine.
         device_is_host: whether the device tier is emulated in RAM.
     """
 
@@ -53,12 +54,12 @@ class Estimate:
     device_is_host: bool
 
     def total(self, place: Memory) -> int:
-        """Bytes of one place: of a machine, or of one rank's device."""
+        """Bytes that a machine needs of `place`, or one rank of its device."""
         return sum(need.num_bytes * (self.ranks if need.per_rank and place != "device" else 1)
                    for need in self._at(place))
 
     def lines(self, place: Memory) -> list[str]:
-        """What the total is made of, largest first."""
+        """The lines of the total, largest first."""
         chosen = sorted(self._at(place), key=lambda need: -need.num_bytes * (self.ranks if need.per_rank else 1))
         return [f"{as_text(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
                 f"{need.what}" for need in chosen if need.num_bytes]
@@ -69,13 +70,13 @@ class Estimate:
 
 
 def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
-    """What a run needs of a machine.
+    """The memory that a run needs of a machine.
 
     Args:
-        experiment: checked.
-        facts: of its graph.
-        plan: of the paradigm; parts that are not cut yet have at least what even ones would have.
-        graph_files: bytes of its files.
+        experiment: a checked experiment.
+        facts: facts of its graph.
+        plan: plan of its paradigm. If parts are not cut yet, the plan assumes parts of equal size.
+        graph_files: bytes of the graph's files.
     """
     hardware, train = experiment.hardware, experiment.train
     model, sampler, store = experiment.model.options, experiment.sampler.options, experiment.feature_store.options
@@ -88,7 +89,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
     cache = 0 if store.cache is None or not row else row * min(
         store.cache.rows(facts.num_nodes, row), store.cache.most_rows(experiment, facts))
     trained = 3 * facts.num_nodes * row if facts.trains_features else 0
-    # That of the best epoch stays as well; without `checkpoint_every` there is one, if the run is stopped.
+    # The checkpoint of the best epoch is kept too. Without `checkpoint_every` there is one checkpoint if a run stops.
     checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
@@ -100,6 +101,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("feature cache", "device", cache),
         *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
             batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
+        *(_weight_needs(facts, resident.edges if resident else batch.edges, itemsize) if facts.weighted else []),
         Need("parameters, gradients, optimizer", "device", (2 + entries_of(experiment.optimizer)) * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(facts, model, train, itemsize)),
@@ -136,7 +138,7 @@ class _Batch:
 
     @staticmethod
     def of(drawn: Drawn, sampler: Sampler, model: Model) -> _Batch:
-        """By the fanouts, but no more than there is to draw from."""
+        """The batch that the fanouts allow, limited by the vertices and edges of the topology."""
         vertices, edges = [drawn.targets], []
         for fanout in sampler.hops(model.num_layers):
             edges.append(min(drawn.edges if fanout < 0 else vertices[-1] * fanout, drawn.edges))
@@ -145,7 +147,7 @@ class _Batch:
 
 
 def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: int) -> list[Need]:
-    """Of batches that are drawn, some of them ahead."""
+    """Needs of sampled batches, of which some are prepared ahead."""
     rows = sum(batch.vertices[:-1])
     return [
         Need(f"{ahead} batches: features of {batch.inputs:,} vertices each", "device", ahead * batch.inputs * row),
@@ -155,7 +157,7 @@ def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: in
 
 
 def _resident_needs(resident: Resident, model: Model, row: int, itemsize: int) -> list[Need]:
-    """Of full-graph training: a block has 4 bytes per edge, its transpose 12."""
+    """Needs of full-graph training: a block has 4 bytes per edge, its transpose 12."""
     rows = (model.num_layers - 1) * resident.rows
     return [
         Need(f"features of {resident.inputs:,} vertices", "device", resident.inputs * row),
@@ -165,33 +167,39 @@ def _resident_needs(resident: Resident, model: Model, row: int, itemsize: int) -
     ]
 
 
+def _weight_needs(facts: GraphFacts, edges: int, itemsize: int) -> list[Need]:
+    """Blocks' weights, and what a layer makes of them; sums of float64 for every vertex of the graph."""
+    return [Need(f"weights of {edges:,} edges", "device", (4 + 2 * itemsize) * edges),
+            Need("sums of edge weights", "host", 8 * facts.num_edges + 17 * facts.num_nodes)]
+
+
 def _activations(rows: int, edges: int, model: Model, itemsize: int) -> int:
-    """Rows of all layers, and what edges have beside."""
+    """Bytes of the rows of all layers, and of values per edge (attention)."""
     return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + model.values_per_edge * edges)
 
 
 def _parameters(facts: GraphFacts, model: Model) -> int:
-    """An upper bound for the models here."""
+    """An upper bound of the number of parameters."""
     dims = [facts.num_features, *[model.hidden] * (model.num_layers - 1), facts.num_classes]
     return model.num_matrices(facts.num_relations) * sum(a * b + b for a, b in pairwise(dims))
 
 
 def _occurrence(facts: GraphFacts, model: Model, num_edges: int) -> int:
-    """Of what a rank samples from; `Graph.occurrence` is None where no edges are parallel."""
+    """Bytes of `Graph.occurrence` for the edges from which a rank samples; 0 if there are no parallel edges."""
     if not model.needs.edge_identity:
         return 0
     return 4 * num_edges if facts.parallel_edges else 0
 
 
 def _evaluation(facts: GraphFacts, model: Model, train: TrainConfig, itemsize: int) -> int:
-    """Activations of two layers; above the limit they are streamed to disk."""
+    """Bytes of two layers' activations in memory, at most `train.eval_memory`; more activations are on disk."""
     if train.eval_every is None:
         return 0
     return min(_two_layers(facts, model, itemsize), train.eval_memory)
 
 
 def _evaluation_files(facts: GraphFacts, model: Model, train: TrainConfig, itemsize: int) -> int:
-    """The same activations where half of the limit does not hold them: a file of each per machine."""
+    """Bytes of two layers' activations in files of each machine, if they do not fit into half of the limit."""
     wanted = _two_layers(facts, model, itemsize)
     return wanted if train.eval_every is not None and 2 * wanted > train.eval_memory else 0
 
@@ -201,7 +209,7 @@ def _two_layers(facts: GraphFacts, model: Model, itemsize: int) -> int:
 
 
 def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:
-    """What a run writes of its epochs, an upper bound."""
+    """An upper bound of the bytes that a run writes about its epochs."""
     examples = facts.num_train if facts.num_links is None else facts.num_links
     steps = 1 if run.train.batch_size is None else math.ceil(examples / run.train.batch_size)
     line = _METRICS + _OF_RANK * run.hardware.num_ranks + _OF_STEP * (1 + layers) * steps
@@ -209,7 +217,7 @@ def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:
 
 
 def judge(found: Estimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
-    """What there is not enough of, each with its sum line by line."""
+    """One Problem per memory that is too small, with its itemised estimate."""
     there: list[tuple[Memory, int | None, str]] = [
         ("host", experiment.launcher.node_bytes(),
          "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts"),
@@ -222,8 +230,9 @@ def judge(found: Estimate, experiment: Experiment, run_dir: Path) -> list[Proble
         if available is not None and needed > available:
             lines = "\n      ".join(found.lines(place))
             problems.append(Problem(
-                "preflight", f"{as_text(needed)} of {place} memory", f"{as_text(available)} are there:\n      {lines}",
-                f"{fix}; preflight=warn to try it all the same"))
+                "preflight", f"{as_text(needed)} of {place} memory",
+                f"{as_text(available)} are available:\n      {lines}",
+                f"{fix}; preflight=warn to start the run anyway"))
     return problems
 
 
@@ -233,7 +242,7 @@ def _free_disk(run_dir: Path) -> int:
 
 
 def as_text(num_bytes: float) -> str:
-    """`1.2 GB`."""
+    """Bytes with a decimal unit: `1.2 GB`."""
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if num_bytes < 1000 or unit == "TB":
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
@@ -242,6 +251,6 @@ def as_text(num_bytes: float) -> str:
 
 
 def summary(found: Estimate) -> str:
-    """One line."""
+    """One line with the total of each memory."""
     places: Sequence[Memory] = ("host", "device", "shared", "disk")
     return "preflight: " + ", ".join(f"{place} {as_text(found.total(place))}" for place in places)

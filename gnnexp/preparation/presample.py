@@ -1,4 +1,4 @@
-"""Pre-sampling: the training sampler run for some epochs before training, counted (GSplit, section 4)."""
+"""Pre-sampling: runs the training sampler for some epochs before training, and counts (GSplit, section 4)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.provenance.code import code_of, modules_of, refuse_edited
 from gnnexp.samplers.pipeline import prefetched
 
-# Batches sampled beside the one that is counted: sampling takes two to three times as long as counting.
+# Batches that are sampled while one is counted: sampling takes two to three times as long as counting.
 _THREADS = len(os.sched_getaffinity(0))
 
 
 def presample_key(experiment: Experiment, graph_key: str, epochs: int) -> str:
-    """Content key of the counts, 64 hexadecimal digits: what decides the batches of training."""
+    """Content key of the counts, 64 hexadecimal digits. It depends on everything that decides the training batches."""
     ignored = ("threads", "prefetch", "topology", "key")
     sampler, task, train = experiment.sampler.node, experiment.task.node, experiment.train
     layers = experiment.model.options.num_layers
@@ -40,15 +40,15 @@ def presample_key(experiment: Experiment, graph_key: str, epochs: int) -> str:
 
 
 def presample(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
-    """Sample `epochs` epochs of global batches and count.
+    """Sample `epochs` epochs of global batches, and count vertices and edges.
 
-    The draws are not those of training: counts of the very batches that will be trained would flatter the partition.
-    Takes 24 bytes per vertex and 8 per edge beside the graph.
+    The random draws differ from training. With counts of the training batches themselves, the partition would look
+    better than it is. Needs 24 bytes per vertex and 8 bytes per edge, in addition to the graph.
 
     Args:
-        experiment: whose sampler, model, task, `train.batch_size` and seed decide the batches.
-        graph: whole.
-        epochs: at least 1.
+        experiment: its sampler, model, task, `train.batch_size` and seed decide the batches.
+        graph: the whole graph.
+        epochs: number of epochs, at least 1.
     """
     started = time.perf_counter()
     sampler, task, train = experiment.sampler.make(topology="replicated"), experiment.task.make(), experiment.train
@@ -74,7 +74,7 @@ def presample(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
 
 
 class Tally:
-    """Counts of vertices and edges over batches."""
+    """Counts how often batches contain each vertex and each edge."""
 
     def __init__(self, graph: Graph) -> None:
         self._indptr, self._indices = graph.indptr.numpy(), graph.indices.numpy()
@@ -94,15 +94,15 @@ class Tally:
                             self._indptr, self._indices, self._edges)
 
     def remember(self) -> None:
-        """Start to follow how the counts move."""
+        """Keep the counts so far, so that `moved` can compare."""
         self._before = self._destinations.copy(), self._edges.copy()
 
     def moved(self, epochs: int) -> dict[str, float]:
-        """By how much the last of `epochs` epochs moved the mean weights."""
+        """The change of the mean weights in the last of `epochs` epochs."""
         return {"vertices": movement(self._destinations, self._before[0], epochs),
                 "edges": movement(self._edges, self._before[1], epochs)}
 
     def finish(self, epochs: int, seconds: float, convergence: list[dict[str, float]]) -> Presample:
-        """The counts."""
+        """The counts as the artifact that is saved."""
         destinations, inputs, edges = map(torch.from_numpy, (self._destinations, self._inputs, self._edges))
         return Presample(destinations, inputs, edges, epochs, seconds, convergence)

@@ -1,8 +1,8 @@
-"""What code a run executes, as far as it can change a result: modules of gnnexp, and a user's own.
+"""The code of a run that can change its result: modules of gnnexp, and a user's own.
 
-`same_results.csv` lists the modules of gnnexp whose results are known. Every row is a module, the digest of its source,
-and the digest whose results it has: `2` (runs of `RESULT_VERSION` 2), an earlier digest of the same module, or
-`module@digest` of a module that it replaces. A module of another digest is a change that may give other results: it
+`same_results.csv` lists the modules of gnnexp whose results are known. A row has a module, the digest of its source,
+and the digest that gives the same results. This is `2` (runs of `RESULT_VERSION` 2), an earlier digest of the same
+module, or `module@digest` of a module that it replaces. A module with any other digest may give other results, so it
 becomes a part of the run's key.
 """
 
@@ -23,18 +23,26 @@ from typing import Any
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.provenance.bytecode import drop_if_stale
-from gnnexp.provenance.installed import digest_of_installed, existing
-from gnnexp.provenance.moved import name_today
-from gnnexp.provenance.source import Closure, closure, digest_of, file_of, imports_of, is_within
+from gnnexp.provenance.older import name_today
+from gnnexp.provenance.source import (
+    Closure,
+    closure,
+    digest_of,
+    digest_of_installed,
+    existing,
+    file_of,
+    imports_of,
+    is_within,
+)
 
 PACKAGE = "gnnexp"
-# `RESULT_VERSION`: raised when the same configuration starts to give other results everywhere.
+# `RESULT_VERSION`: increased when the same configuration gives other results everywhere.
 BASELINE = "2"
 TABLE = Path(__file__).with_name("same_results.csv")
-# What every run executes in addition to its components: the ranks' program, their environment, and what makes their
-# artifacts.
+# Modules that every run executes in addition to its components: the ranks' program, their environment, and the code
+# that makes artifacts.
 ROOTS = ("gnnexp.worker", "gnnexp.preparation.artifacts", "gnnexp.launchers.variables")
-# These start runs, follow them and show them. None of them can change what a run computes or records of it.
+# Modules that start, follow and show runs. They cannot change what a run computes or records about it.
 WITHOUT_RESULTS = (
     "gnnexp.__main__", "gnnexp.cli", "gnnexp.reports", "gnnexp.planning", "gnnexp.calibration",
     "gnnexp.trackers", "gnnexp.launchers", "gnnexp.testing", "gnnexp.provenance", "gnnexp.errors",
@@ -46,7 +54,7 @@ _BASE = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True)
 class Code:
-    """What sets the code of a run apart from that of the runs of `RESULT_VERSION`.
+    """The difference between the code of a run and the code of runs of `RESULT_VERSION`.
 
     Attributes:
         changed: modules of gnnexp whose results are not known to be the same, with their digests.
@@ -60,7 +68,7 @@ class Code:
         return bool(self.changed or self.own)
 
     def to_json(self) -> dict[str, dict[str, str]]:
-        """For a key, and for the record."""
+        """The code as JSON, for a key and for the record."""
         return {"changed": dict(self.changed), "own": dict(self.own)}
 
 
@@ -74,14 +82,14 @@ def code_of_config(config: Mapping[str, Any]) -> Code:
 
 
 def modules_of(config: Mapping[str, Any]) -> list[str]:
-    """The modules of every `_target_` but tracker and launcher, which change no result, and torch's own classes."""
+    """The modules of every `_target_`, except trackers and launchers, which change no result, and torch's classes."""
     groups = {name: node for name, node in config.items() if name not in ("tracker", "hardware")}
     found = (name_today(target).rpartition(".")[0] for target in targets_in(groups))
     return [module for module in found if module and not module.startswith("torch.")]
 
 
 def code_key(cls: type) -> str:
-    """What a class adds to the key of an artifact that it makes: nothing while its results are known to be the same.
+    """The part of an artifact's key that names the class which makes it; empty while its results are known.
 
     Raises:
         DataError: a source file cannot be read, or was edited (`refuse_edited`).
@@ -103,7 +111,7 @@ def code_of(modules: Iterable[str]) -> Code:
 
 
 def remember_own(config: Mapping[str, Any]) -> None:
-    """Keep the digests of the user's modules, before this process imports them: it does not read later edits.
+    """Keep the digests of the user's modules before this process imports them: it ignores later edits.
 
     Raises:
         DataError: a source file cannot be read.
@@ -114,12 +122,12 @@ def remember_own(config: Mapping[str, Any]) -> None:
 
 
 def refuse_edited(modules: Iterable[str]) -> None:
-    """See that no module of the user's was edited since this process imported it.
+    """Check that no module of the user was edited since this process imported it.
 
-    What the process makes is made by the old code. It must not be kept under the key of the new one.
+    The process works with the old code. Its results must not get the key of the new code.
 
     Raises:
-        DataError: one was.
+        DataError: a module was edited.
     """
     DataError.raise_all([
         Problem(str(file), "was edited", "must be the code that this command has imported", "start the command again")
@@ -130,12 +138,12 @@ def refuse_edited(modules: Iterable[str]) -> None:
 
 @cache
 def _imported_digest(name: str, file: Path) -> str:
-    """The digest of a module of the user's when this process first asked (`remember_own`)."""
+    """The digest of a user's module when this process first asked for it (`remember_own`)."""
     return digest_of(file)
 
 
 def remember_loaded() -> None:
-    """Keep the digests of the modules that this process and its forks have loaded: they do not read later edits."""
+    """Keep the digests of the modules that this process and its forks have loaded: they ignore later edits."""
     for name in _files_of_gnnexp(ROOTS):
         if name in sys.modules:
             loaded_digest(name)
@@ -147,10 +155,10 @@ def _files_of_gnnexp(roots: Iterable[str]) -> Mapping[str, Path]:
 
 
 def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
-    """Those modules of gnnexp whose results are not known to be those of `RESULT_VERSION`, with the digests that count.
+    """The modules of gnnexp whose results are not known to be those of `RESULT_VERSION`, with the digests that count.
 
     Args:
-        digests: of modules.
+        digests: digests by module.
     """
     known = known_results()
     found = {name: known.get((name, digest), digest) for name, digest in digests.items()}
@@ -159,16 +167,16 @@ def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
 
 
 def as_known_today(code: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
-    """Recorded code (`Code.to_json`), without changes that were found to give the same results since.
+    """Recorded code (`Code.to_json`) without the changes that are known today to give the same results.
 
-    Two records are of the same code if these are equal.
+    Two records are of the same code if these values are equal.
     """
     return Code(still_changed(code["changed"]), code["own"]).to_json() if code else Code({}, {}).to_json()
 
 
 @cache
 def known_results() -> dict[tuple[str, str], str]:
-    """The digest whose results a module of a digest has, followed to the first one; `BASELINE` for most."""
+    """The first digest with the same results, by module and digest; `BASELINE` for most modules."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = {(row["module"], row["digest"]): row["same_as"] for row in csv.DictReader(file)}
     found = {}
@@ -182,29 +190,29 @@ def known_results() -> dict[tuple[str, str], str]:
 
 @cache
 def loaded_digest(name: str) -> str:
-    """The digest of a module of gnnexp when this process first asked: the process does not read later edits either."""
+    """The digest of a module of gnnexp when this process first asked for it, since it ignores later edits."""
     file = file_of(name, _BASE)
     assert file is not None, f"{name} is a module of gnnexp"
     return digest_of(file)
 
 
 def targets_in(node: object) -> list[str]:
-    """Every `_target_` of a mapping, at any depth."""
+    """Every `_target_` of a mapping, at any depth, and every class that a `module` names (model=pyg)."""
     if isinstance(node, Mapping):
-        own = [node["_target_"]] if isinstance(node.get("_target_"), str) else []
+        own = [node[key] for key in ("_target_", "module") if isinstance(node.get(key), str)]
         return own + [target for value in node.values() for target in targets_in(value)]
     return [target for value in node for target in targets_in(value)] if isinstance(node, list | tuple) else []
 
 
 def own_files(config: Mapping[str, Any]) -> list[Path]:
-    """Source files of the user's own components, and of what they import from the same folder."""
+    """Source files of the user's own components, and of modules that they import from the same folder."""
     return sorted(_own_sources(modules_of(config))[0].values())
 
 
 def _own_code(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """Identities of the code outside of gnnexp that `modules` may execute; and the modules of gnnexp among the imports.
+    """Digests of the code outside of gnnexp that `modules` may execute, and the imported modules of gnnexp.
 
-    A component's package that was installed is known by its version and its files. Its imports are not followed.
+    An installed package of a component is identified by its version and its files. Its imports are not followed.
     """
     modules = list(modules)
     files, ours = _own_sources(modules)
@@ -219,9 +227,9 @@ def _own_code(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _own_sources(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
-    """Source files outside of gnnexp that importing `modules` may read, by module; and the modules of gnnexp.
+    """Source files outside of gnnexp that importing `modules` may read, by module, and the imported modules of gnnexp.
 
-    Packages that a package manager installed, and Python's own, are not followed.
+    Packages of a package manager and Python's own are not followed.
     """
     files: dict[str, Path] = {}
     seen: set[str] = set()
@@ -244,7 +252,7 @@ def _own_sources(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
 
 
 def _spec(top: str) -> ModuleSpec | None:
-    """Where a topmost package is; None where there is none: the check of the configuration says so."""
+    """The place of a top-level package; None if there is none, which the check of the configuration reports."""
     try:
         return importlib.util.find_spec(top)
     except ValueError:  # `__main__` has none
@@ -252,7 +260,7 @@ def _spec(top: str) -> ModuleSpec | None:
 
 
 def _own_closure(name: str) -> Closure:
-    """A module of the user's own, and what it imports from the folders that hold its topmost package."""
+    """A user's module, and the modules that it imports from the folders of its top-level package."""
     spec = _spec(name.partition(".")[0])
     places = [] if spec is None else [place for place in _places(spec) if not _is_installed(spec, place)]
     if spec is None or not places:
@@ -265,15 +273,16 @@ def _own_closure(name: str) -> Closure:
 
 
 def _elsewhere(name: str, found: Closure) -> Closure:
-    """`found`, with a module that is in none of its package's folders, if Python finds it.
+    """`found`, with the module `name` from outside of its package's folders, if Python finds it there.
 
-    A package may say where its modules are (`__path__`, `pkgutil.extend_path`). Python executes the package to know.
+    A package may say where its modules are (`__path__`, `pkgutil.extend_path`). Python must execute the package to find
+    them.
     """
     if not found.files:
         return found
     try:
         spec = importlib.util.find_spec(name)
-    except Exception:  # whatever the package raises: who imports it next reports it
+    except Exception:  # the package may raise anything: the next import reports it
         return found
     if spec is None or spec.origin is None or not spec.has_location:
         return found
@@ -284,20 +293,20 @@ def _elsewhere(name: str, found: Closure) -> Closure:
 
 
 def _places(spec: ModuleSpec) -> list[Path]:
-    """The folders of a package, several of a namespace package; the file of a module. Nothing of a built-in one."""
+    """The folders of a package (several for a namespace package), or the file of a module; empty if it is built in."""
     if spec.origin in ("built-in", "frozen"):
         return []
     return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]
 
 
 def _is_installed(spec: ModuleSpec, place: Path) -> bool:
-    """Whether a package manager put it there: such a package has a version, and nobody edits it.
+    """Whether a package manager installed it: such a package has a version, and users do not edit it.
 
-    A distribution must name it, and it must lie where distributions lie: a file that was copied into such a folder has
-    no version, and a package that was installed to be edited lies elsewhere. Of a namespace package one folder may be
-    installed, and another one the user's own.
+    A distribution must name it, and it must be in a folder for distributions. A file that was copied into such a folder
+    has no version, and a package installed for editing is in another folder. Of a namespace package, one folder may be
+    installed and another one may be the user's own.
 
-    This may be another environment than the one of this Python: a cluster's modules, the user's or the system's folder.
+    The environment may differ from that of this Python: a cluster's modules, the user's or the system's folder.
     """
     place = place.resolve()
     python = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib")]
@@ -307,17 +316,17 @@ def _is_installed(spec: ModuleSpec, place: Path) -> bool:
 
 @cache
 def _distributions(path: tuple[str, ...]) -> Mapping[str, list[str]]:
-    """Names of the installed distributions by topmost package, for a `sys.path`."""
+    """Names of the installed distributions by top-level package, for a `sys.path`."""
     return importlib.metadata.packages_distributions()
 
 
 def _is_managed(folder: Path) -> bool:
-    """Whether a package manager writes into a folder of `sys.path`."""
+    """Whether a folder of `sys.path` belongs to a package manager."""
     named = folder.name in ("site-packages", "dist-packages")
     return named or next(folder.glob("*.dist-info"), None) is not None
 
 
 def _distribution(top: str) -> str:
-    """`torch==2.13.0`."""
+    """Name and version of a package's distributions: `torch==2.13.0`."""
     names = _distributions(tuple(sys.path)).get(top, [])
     return ", ".join(f"{name}=={importlib.metadata.version(name)}" for name in sorted(set(names))) or top

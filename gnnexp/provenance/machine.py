@@ -1,7 +1,7 @@
 """The machines that runs are made on: what is recorded of a node, and which nodes count as equal.
 
-Seconds of one kind of machine say nothing about another. All that a node is, but for its name, makes its kind: two
-equal nodes of a cluster are one.
+Seconds of one kind of machine say nothing about another kind. The kind is everything known about a node except its
+name, so equal nodes of a cluster are of one kind.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import psutil
 from gnnexp.files.pulse import kill
 
 UNKNOWN = "unknown machine"
-# How many cases of a sweep share the machine, for the processes of a case (`gnnexp sweep --jobs`).
+# Environment variable of a case's processes: how many cases of a sweep share the machine (`gnnexp sweep --jobs`).
 CASES_VARIABLE = "GNNEXP_CASES_SIDE_BY_SIDE"
-# What commands have that describe the machine and the code: on a dead disk or driver they never end.
+# Time limit of commands that describe machine and code: on a dead disk or driver they would never end.
 _ANSWER_S = 10.0
 
 
@@ -35,12 +35,12 @@ class Node:
     """A machine on which ranks ran.
 
     Attributes:
-        host: its name.
+        host: name of the machine.
         cpu: model of the processor.
-        cores: physical ones, at most as many as the process or its job may use.
+        cores: number of physical cores, at most as many as the process or its job may use.
         gpus: models of its graphics cards, one for each card.
-        torch: version.
-        num_cases: that ran on it at a time, each on cores of its own; then `cores` are those of one case.
+        torch: version of torch.
+        num_cases: number of cases that ran on it at a time, each on its own cores; `cores` counts those of one case.
     """
 
     host: str
@@ -52,14 +52,14 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """All but the name, in words: `2 cores of AMD EPYC, torch 2.13.0`."""
+        """Everything except the name, in words: `2 cores of AMD EPYC, torch 2.13.0`."""
         cards = "".join(f", {f'{count} x ' if count > 1 else ''}{name}" for name, count in Counter(self.gpus).items())
         shared = f", {self.num_cases} cases side by side" if self.num_cases > 1 else ""
         cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
         return f"{cores} of {self.cpu or '?'}{cards}, torch {self.torch}{shared}"
 
     def to_json(self) -> dict[str, Any]:
-        """For a record."""
+        """The node as JSON, for a record."""
         found = {**asdict(self), "gpus": list(self.gpus)}
         return found if self.num_cases > 1 else {key: value for key, value in found.items() if key != "num_cases"}
 
@@ -71,17 +71,17 @@ def this_node() -> Node:
 
 
 def read_node(found: Mapping[str, Any]) -> Node:
-    """A node as a record has it.
+    """The node that a record describes.
 
     Raises:
-        KeyError, TypeError: it is none.
+        KeyError, TypeError: the value is no node.
     """
     return Node(str(found["host"]), str(found["cpu"]), int(found["cores"]), tuple(map(str, found["gpus"])),
                 str(found["torch"]), int(found.get("num_cases", 1)))
 
 
 def kind_of(nodes: Iterable[Node]) -> str:
-    """The kind of several nodes: one where they are equal, else all of them."""
+    """The kind of several nodes: a single kind if they are equal, else all kinds."""
     return " + ".join(sorted({node.kind for node in nodes})) or UNKNOWN
 
 
@@ -89,9 +89,9 @@ def machine_of(nodes: Sequence[Mapping[str, Any]], config: Mapping[str, Any], pr
     """The kind of machine of a recorded run.
 
     Args:
-        nodes: that the record names. Runs made before records did so ran, if they were local, where they were started.
-        config: resolved.
-        provenance: of the run.
+        nodes: nodes in the record. Old records have none; a local run of theirs ran on the machine that started it.
+        config: resolved configuration.
+        provenance: provenance of the run.
     """
     if nodes:
         return kind_of(read_node(node) for node in nodes)
@@ -101,7 +101,7 @@ def machine_of(nodes: Sequence[Mapping[str, Any]], config: Mapping[str, Any], pr
 
 
 def node_of_launch(provenance: Mapping[str, Any]) -> Node | None:
-    """The machine that a run was started from; None where the record does not say."""
+    """The machine that a run was started from; None if the record does not contain it."""
     hardware = provenance.get("hardware", {})
     if not hardware.get("cpu") and not hardware.get("cores"):
         return None
@@ -112,7 +112,7 @@ def node_of_launch(provenance: Mapping[str, Any]) -> Node | None:
 
 
 def hardware() -> Mapping[str, Any]:
-    """Processor, cores, memory and graphics cards of this machine; of a case that shares it, what it has of its own."""
+    """Processor, cores, memory and graphics cards of this machine; also the share of a case that shares it."""
     node = this_node()
     own = {"num_cases": node.num_cases, "cores": sorted(os.sched_getaffinity(0)),
            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
@@ -129,20 +129,20 @@ def hardware() -> Mapping[str, Any]:
 
 
 def gpus() -> list[str]:
-    """Names of the graphics cards; asked of the driver, since asking CUDA would take memory on each."""
+    """Names of the graphics cards, from the driver: a query through CUDA would take memory on each card."""
     if shutil.which("nvidia-smi") is None:
         return []
     return output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
 
 
 def output_of(command: Sequence[str], without: Sequence[str] = ()) -> str:
-    """What a command prints, empty when it is missing, fails, or takes long.
+    """The output of a command; empty if the command is missing, fails, or takes too long.
 
-    What is no UTF-8 in it (a text in another encoding) has a replacement.
+    Bytes that are not UTF-8 (text in another encoding) are replaced.
 
     Args:
-        command: and its arguments.
-        without: variables of the environment that it does not get.
+        command: the command and its arguments.
+        without: environment variables that the command does not get.
     """
     environment = {name: value for name, value in os.environ.items() if name not in without}
     try:
@@ -182,9 +182,9 @@ def _cores() -> int:
 
 
 def _of_process() -> int:
-    """CPUs of the job on this node, of which a rank may see its own only; else those that this process may use.
+    """CPUs of the job on this node, of which a rank may see only its own; without a job, those of this process.
 
-    A case that shares the machine has whole cores, however many hardware threads each has.
+    A case that shares the machine has whole cores, with any number of hardware threads each.
     """
     if _num_cases() > 1:
         return len(cores_by_threads())
@@ -193,7 +193,7 @@ def _of_process() -> int:
 
 
 def _of_container(file: Path) -> int:
-    """Whole CPUs that the control group of a container may use; 0 where there is no limit."""
+    """Whole CPUs that the control group of a container may use; 0 without a limit."""
     try:
         quota, period = file.read_text(encoding="ascii").split()
         return max(1, math.ceil(int(quota) / int(period)))

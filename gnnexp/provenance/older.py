@@ -1,7 +1,7 @@
-"""Configurations of older versions: read as those of today, and keys of runs as the older versions would make them.
+"""Configurations of older versions: they are read in today's form, and keys of runs use the form of the first version.
 
-`as_today` and `as_first` are each other's inverse for every configuration that an older version could have. Keys are
-made of the first form, so that an option that moved or went makes no finished run new.
+`as_today` and `as_first` are inverse for every configuration that an older version could have. Keys use the first form,
+so finished runs keep their keys when a class or an option is moved or removed.
 """
 
 from __future__ import annotations
@@ -9,31 +9,62 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gnnexp.provenance.moved import with_first_names
+# Name of today by the first name.
+MOVED: Mapping[str, str] = {
+    "gnnexp.datasets.dcsbm.Dcsbm": "gnnexp.datasets.generated.dcsbm.Dcsbm",
+    "gnnexp.datasets.rmat.Rmat": "gnnexp.datasets.generated.rmat.Rmat",
+    "gnnexp.partitioners.dbh.DbhPartitioner": "gnnexp.partitioners.streams.dbh.DbhPartitioner",
+    "gnnexp.partitioners.greedy.GreedyPartitioner": "gnnexp.partitioners.streams.greedy.GreedyPartitioner",
+    "gnnexp.partitioners.hdrf.HdrfPartitioner": "gnnexp.partitioners.streams.hdrf.HdrfPartitioner",
+    "gnnexp.partitioners.libra.LibraPartitioner": "gnnexp.partitioners.streams.libra.LibraPartitioner",
+    "gnnexp.partitioners.restream.RestreamPartitioner": "gnnexp.partitioners.streams.restream.RestreamPartitioner",
+    "gnnexp.partitioners.spring.SpringPartitioner": "gnnexp.partitioners.streams.spring.SpringPartitioner",
+    "gnnexp.partitioners.two_ps_l.TwoPsLPartitioner": "gnnexp.partitioners.streams.two_ps_l.TwoPsLPartitioner",
+}
 
-# Config keys of today by those that they had before.
+
+def name_today(name: str) -> str:
+    """The present dotted name of a class."""
+    return MOVED.get(name, name)
+
+
+def first_name(name: str) -> str:
+    """The first dotted name of a class."""
+    return next((first for first, today in MOVED.items() if today == name), name)
+
+
+def with_first_names(node: object) -> Any:  # noqa: ANN401  as it came
+    """A configuration, or a value of it, in which every `_target_` has its first name."""
+    if isinstance(node, Mapping):
+        return {key: first_name(value) if key == "_target_" and isinstance(value, str) else with_first_names(value)
+                for key, value in node.items()}
+    return [with_first_names(value) for value in node] if isinstance(node, (list, tuple)) else node
+
+
+# Config keys of today by their earlier names.
 KEYS = {"train.lr": "optimizer.lr", "train.weight_decay": "optimizer.weight_decay", "train.optimizer": "optimizer"}
-# What `train.optimizer` named, and whether its kernel was fused.
+# Optimizers by their name in `train.optimizer`, and whether their kernel was fused.
 _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW", True),
                "sgd": ("torch.optim.SGD", False)}
-# Options of `train` that came later, with the values that change nothing.
+# Options of `train` that were added later, with the values that change nothing.
 _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None}
-# Options that are gone, with the value that was left: by their group, or by the class of it.
+# Options of other groups that were added later: by the class of the group.
+_LATER_OF: Mapping[str, Mapping[str, Any]] = {"gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True}}
+# Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.paradigms.model_averaging.ModelAveraging": {"optimizer_state": "kept"},
     "hardware": {"straggler": None},
 }
-# What is said of those that a user may still set.
+# Messages about removed options that a user may still set.
 GONE = {"hardware.straggler": "is gone: gnnexp slows no rank down any more"}
 
 
 def as_today(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """A configuration with the groups and options of today.
 
-    An option that is gone stays where its value is another one than the one that was left: the check of the
-    configuration then names it.
+    A removed option stays if its value is not the accepted one: the check of the configuration then reports it.
     """
-    config, train = {group: _without_gone(group, node) for group, node in config.items()}, config.get("train")
+    config, train = {group: _without(group, node, _GONE) for group, node in config.items()}, config.get("train")
     if "optimizer" in config or not isinstance(train, Mapping):
         return config
     word = train.get("optimizer", "adam")
@@ -45,11 +76,11 @@ def as_today(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def as_first(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration with the first names of its classes and options; what an older version could not say stays."""
+    """A configuration with the first names of its classes and options; newer options stay."""
     config, train = with_first_names(config), config.get("train")
     if not isinstance(train, Mapping):
         return config
-    first = {group: _with_gone(group, node) for group, node in config.items()}
+    first = {group: _with_gone(group, _without(group, node, _LATER_OF)) for group, node in config.items()}
     train = {key: value for key, value in train.items() if key not in _LATER or value != _LATER[key]}
     if first.get("scheduler", "") is None:
         first.pop("scheduler")
@@ -68,16 +99,16 @@ def _optimizer(word: str, lr: object, weight_decay: object) -> dict[str, Any]:
             **({"fused": True} if fused else {})}
 
 
-def _gone_from(group: str, node: object) -> Mapping[str, Any]:
-    return _GONE.get(str(node.get("_target_", group)), {}) if isinstance(node, Mapping) else {}
+def _known(group: str, node: object, options: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    return options.get(str(node.get("_target_", group)), {}) if isinstance(node, Mapping) else {}
 
 
-def _without_gone(group: str, node: Any) -> Any:  # noqa: ANN401  a group, or one of the topmost values
-    gone = _gone_from(group, node)
-    return {key: value for key, value in node.items() if key not in gone or value != gone[key]} if gone else node
+def _without(group: str, node: Any, options: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401  or a topmost value
+    known = _known(group, node, options)
+    return {key: value for key, value in node.items() if key not in known or value != known[key]} if known else node
 
 
 def _with_gone(group: str, node: Any) -> Any:  # noqa: ANN401
-    # A slow rank was always listed with `throttle`: a profile without one had not the other either.
-    gone = {} if group == "hardware" and "throttle" not in node else _gone_from(group, node)
+    # A slow rank was always listed together with `throttle`: a profile without `throttle` had neither.
+    gone = {} if group == "hardware" and "throttle" not in node else _known(group, node, _GONE)
     return {**gone, **node} if gone else node

@@ -6,17 +6,16 @@ import difflib
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gnnexp.provenance.machine import output_of
 
-# Longer differences are cut: a record is not the place for somebody's data.
+# Longer differences are cut: a record is not the place for a user's data.
 _MOST_CHARACTERS = 200_000
-# Git's name of a tree without files: what a repository without a commit is compared with.
+# Git's name of an empty tree, with which a repository without a commit is compared.
 _NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-# They name a repository, whatever folder is asked for: a hook of git has them.
+# Variables that name a repository regardless of the folder; a hook of git sets them.
 _ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
@@ -25,12 +24,12 @@ class Repository:
     """A checkout at the time of a run.
 
     Attributes:
-        path: its root.
-        commit: empty before the first one.
-        dirty: whether there is a difference.
-        diff: of tracked files against the commit, and the files that the run reads and git does not know; at most
-            200,000 characters of it. Bytes that are no UTF-8 have a replacement.
-        diff_sha256: of the whole difference, empty where there is none.
+        path: root folder of the checkout.
+        commit: the commit; empty before the first one.
+        dirty: whether files differ from the commit.
+        diff: the difference of tracked files from the commit, and the untracked files that the run reads; at most
+            200,000 characters. Bytes that are not UTF-8 are replaced.
+        diff_sha256: digest of the whole difference; empty if there is none.
     """
 
     path: str
@@ -39,16 +38,12 @@ class Repository:
     diff: str
     diff_sha256: str
 
-    def to_json(self) -> dict[str, Any]:
-        """For the record."""
-        return asdict(self)
-
 
 def repositories(places: Iterable[Path]) -> list[Repository]:
-    """The repositories that hold `places`, in order of their paths; none where git is missing.
+    """The repositories that contain `places`, in order of their paths; empty if git is missing.
 
     Args:
-        places: files that a run reads its code and configuration from.
+        places: files of a run's code and configuration.
     """
     by_root: dict[str, list[Path]] = {}
     for place in map(Path.resolve, places):  # git looks behind no link
@@ -72,7 +67,7 @@ def _look(root: Path, places: Iterable[Path]) -> Repository:
 
 
 def _as_new(file: Path, name: str) -> str:
-    """An untracked file as a difference; of one that is no text, its digest."""
+    """An untracked file in the form of a difference; for a file that is no text, its digest."""
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -1,13 +1,16 @@
-"""Python source as identity: which modules a program reads, and a digest of each that ignores words.
+"""Identifies Python source: the modules that a program reads, and a digest of each that ignores comments.
 
 A digest changes when the program changes. It does not change with docstrings, with comments on lines of their own and
 with empty lines. It is the same for every version of Python.
+
+Installed packages and modules in archives have a digest of their bytes.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +22,7 @@ from pathlib import Path
 from gnnexp.errors import DataError, Problem
 
 DIGITS = 16
-# Of modules, in the order in which Python looks for them: where there is a compiled one, it is executed.
+# Suffixes of modules, in the order in which Python looks for them: a compiled module is executed if there is one.
 _SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _LISTING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
@@ -29,18 +32,18 @@ def digest_of(file: Path) -> str:
     """The digest of a file: of the program for Python source, of the bytes for anything else.
 
     Raises:
-        DataError: the file cannot be read, or is no Python although its name says so.
+        DataError: the file cannot be read, or it ends in `.py` and is not Python.
     """
     return _digest(file, _stamp(file))
 
 
 @dataclass(frozen=True)
 class Closure:
-    """What importing some modules may read.
+    """The modules that an import of some modules may read.
 
     Attributes:
         files: modules below the base, by name, sorted.
-        outside: names that were imported and are not below the base, or were excluded.
+        outside: imported names that are not below the base or were excluded.
     """
 
     files: Mapping[str, Path]
@@ -50,14 +53,14 @@ class Closure:
 def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = (), only: Sequence[str] = ()) -> Closure:
     """Modules below `base` that importing `roots` may read.
 
-    Imports inside of functions count. Imports that only type checkers see do not. Compiled modules are found; what
-    they import is not.
+    Imports inside of functions count, but imports for type checkers only do not. Compiled modules are found, but their
+    imports are not.
 
     Args:
-        roots: dotted names.
-        base: the folder that `sys.path` has.
+        roots: dotted names of the first modules.
+        base: the folder that is in `sys.path`.
         excluded: packages and modules that are not followed, unless they are roots.
-        only: packages that are followed, none for all: `site-packages` holds much that gnnexp imports.
+        only: packages that are followed; empty for all. `site-packages` contains many modules that gnnexp imports.
 
     Raises:
         DataError: a file cannot be read.
@@ -99,7 +102,7 @@ def file_of(name: str, base: Path) -> Path | None:
 
 
 def imports_of(file: Path, name: str) -> tuple[str, ...]:
-    """Dotted names that the module `name` imports, modules and what may be modules."""
+    """Dotted names that the module `name` imports: modules, and names that may be modules."""
     return _imports(file, name, _stamp(file))
 
 
@@ -164,7 +167,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def _long_texts(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """First and last lines of texts over several lines: a `#` inside of them is no comment."""
+    """First and last lines of texts that span several lines: a `#` inside of them is no comment."""
     for node in ast.walk(tree):
         plain = isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
         if isinstance(node, ast.expr) and (plain or isinstance(node, ast.JoinedStr)):
@@ -195,7 +198,7 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def _starred(file: Path, stamp: tuple[int, int]) -> tuple[str, ...]:
-    """What `from package import *` takes, modules among them: the texts of the package's `__all__`."""
+    """The names that `from package import *` imports, which may be modules: the texts in the package's `__all__`."""
     if file.suffix != ".py":
         return ()
     lists = [node for node in ast.walk(_tree(file, stamp)[1]) if isinstance(node, _LISTING) and any(
@@ -205,7 +208,7 @@ def _starred(file: Path, stamp: tuple[int, int]) -> tuple[str, ...]:
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
-    """The module of `from ..a import b`."""
+    """The absolute name of the module in `from ..a import b`."""
     if not node.level:
         return str(node.module)
     above = package.split(".")[: len(package.split(".")) - node.level + 1]
@@ -214,3 +217,47 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 def _for_type_checkers(node: ast.If) -> bool:
     return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+_CODE = (".py", ".so", ".pyd")
+# Of a larger library only the size counts: an edit that keeps the version and all sources is unlikely.
+_LARGE_BYTES = 64 << 20
+
+
+def digest_of_installed(places: Iterable[Path]) -> str:
+    """The digest of the code in the folders of an installed package, or of its one file.
+
+    The version alone is not enough: `pip install .` of an edited project keeps it.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    total = hashlib.sha256()
+    for place in places:
+        for name, file in _code_in(place):
+            try:
+                size = file.stat().st_size
+                content = file.read_bytes() if size <= _LARGE_BYTES else b""
+            except OSError as error:
+                raise DataError(Problem(str(file), error.strerror, "the code of a component must be readable",
+                                        "install the package again")) from None
+            total.update(f"{name} {size}\n".encode() + content)
+    return total.hexdigest()[:DIGITS]
+
+
+def _code_in(place: Path) -> Iterator[tuple[str, Path]]:
+    """Files of code with their names relative to `place`, in order, without Python's compiled files."""
+    if not place.is_dir():
+        yield place.name, place
+        return
+    for folder, below, names in os.walk(place):
+        below[:] = sorted(name for name in below if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(_CODE):
+                file = Path(folder) / name
+                yield file.relative_to(place).as_posix(), file
+
+
+def existing(origin: Path) -> Path:
+    """The file with the bytes of a module: the module's own file, or the archive that contains it."""
+    return next((place for place in (origin, *origin.parents) if place.is_file()), origin)

@@ -1,6 +1,6 @@
-"""Records of finished sweeps in one file: a `.tar.xz` of what their run directories say, without logs and checkpoints.
+"""Records of finished sweeps in one file: a `.tar.xz` with the contents of run directories, no logs or checkpoints.
 
-It holds `runs/sweeps/<name>.json` and the `result.json` of every run that has ended, under the names that they had
+It contains `runs/sweeps/<name>.json` and the `result.json` of every run that has ended, under the names that they had
 below the working folder. `gnnexp.record.importing` makes runs of them elsewhere.
 """
 
@@ -9,15 +9,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import secrets
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gnnexp.errors import DataError, Problem
-from gnnexp.files.findings import Findings
-from gnnexp.provenance.imported import IMPORTED
+from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.files.disk import write_bytes
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, unreadable
 
 RUNS = PurePosixPath("runs")
@@ -25,12 +23,12 @@ STATES = RUNS / "sweeps"
 
 
 def pack(names: Sequence[str], file: Path, folder: Path = Path()) -> int:
-    """Write the records of the sweeps `names` below `folder` to `file`, atomically; how many runs there are.
+    """Write the records of the sweeps `names` below `folder` to `file`, atomically, and return the number of runs.
 
-    The same records make the same bytes.
+    Equal records give equal bytes.
 
     Raises:
-        DataError: a sweep has not been run here, none of its runs has ended, or a record is damaged.
+        DataError: a sweep was not run here, none of its runs has ended, or a record is damaged.
     """
     members: dict[str, bytes] = {}
     findings = Findings()
@@ -38,19 +36,13 @@ def pack(names: Sequence[str], file: Path, folder: Path = Path()) -> int:
         members |= findings.attempt(_members, folder, name) or {}
     findings.raise_all()
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".gnnexp-{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("wb") as written:
-            with tarfile.open(fileobj=written, mode="w:xz", preset=9) as archive:
-                for member, content in sorted(members.items()):
-                    entry = tarfile.TarInfo(member)
-                    entry.size = len(content)
-                    archive.addfile(entry, io.BytesIO(content))
-            written.flush()
-            os.fsync(written.fileno())
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as archive:
+        for member, content in sorted(members.items()):
+            entry = tarfile.TarInfo(member)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    write_bytes(file, packed.getvalue())
     return sum(member.endswith(f"/{RESULT_FILE}") for member in members)
 
 
@@ -74,9 +66,9 @@ def _members(folder: Path, name: str) -> dict[str, bytes]:
 
 
 def as_made(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as it is given away: without what an import added, and without the tracker's address.
+    """A record in the form in which it is given to others.
 
-    Nor does it name a checkpoint: archives have none.
+    It has no entries of an earlier import, no tracker address, and no name of a checkpoint: archives have none.
     """
     provenance = dict(result["provenance"])
     mark = provenance.pop(IMPORTED, None)
@@ -90,3 +82,14 @@ def as_made(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(value: object) -> bytes:
     return json.dumps(value, indent=1).encode("utf-8")
+
+
+IMPORTED = "imported"
+
+
+def imported_from(provenance: Mapping[str, Any]) -> str:
+    """The name of the file that a run was imported from; empty for a run that was made here."""
+    mark = provenance.get(IMPORTED)
+    if mark is None:
+        return ""
+    return str(mark.get("file") or "an archive") if isinstance(mark, Mapping) else "an archive"

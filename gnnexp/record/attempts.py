@@ -1,4 +1,4 @@
-"""The attempts at a run: `attempts.jsonl`, one line per start and end, and who is working on it now."""
+"""The attempts at a run: `attempts.jsonl`, with a line per start and end, and the process that works on it now."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import platform
-import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -20,23 +19,23 @@ import psutil
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.disk import HeldFolder, flock, put_back, writing
 from gnnexp.files.pulse import process_table
-from gnnexp.files.regular import SMALL_BYTES, parse_json, read_limited
+from gnnexp.files.regular import SMALL_BYTES, parse_json, read_limited, regular_handle
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
-# The event of ranks that have met: on which machines they are (`nodes`), what they execute (`code`), and whether the
-# run begins with them (`from_start`).
+# The event of ranks that have met. It contains their machines (`nodes`), the code that they execute (`code`), and
+# whether the run begins with them (`from_start`).
 RANKS = "ranks"
 # The event that a job's script notes as its last act, unless it puts the job back into the queue.
 JOB_OVER = "job over"
-# `is_held` holds the lock for a moment: whoever wants it tries more than once.
+# `is_held` holds the lock for a moment, so a process that needs the lock tries more than once.
 _TRIES, _PAUSE_S = 5, 0.05
-# Key of the problem that somebody else works on a run.
+# Key of the problem that another process works on a run.
 BUSY = "run is busy"
 
 
 def note(run_dir: Path, event: str, **more: object) -> None:
-    """Append a line, on disk before this returns; one that was not written whole (a full disk) stays alone."""
+    """Append a line, which is on disk before this returns. An unfinished line (a full disk) stays a line of its own."""
     path = run_dir / ATTEMPTS_FILE
     line = json.dumps({"event": event, "time": time.time(), **more}).encode() + b"\n"
     with writing(path), path.open("ab+") as file:
@@ -49,7 +48,7 @@ def note(run_dir: Path, event: str, **more: object) -> None:
 
 
 def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
-    """What was noted, in order; a line that a killed process left unfinished, or that is no event, is left out.
+    """The noted events, in order. Lines that a killed process left unfinished, or that are no events, are left out.
 
     Raises:
         DataError: the file cannot be read.
@@ -73,18 +72,18 @@ def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def _is_time(value: object) -> bool:
-    """Seconds since 1970, within what a calendar has."""
+    """Whether the value is a number of seconds since 1970 that a calendar can represent."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**37
 
 
 def restarts_spent(run_dir: Path) -> int:
-    """How often the run was started again after a failure since somebody last asked for it."""
+    """How often the run was started again after a failure since a user last started it."""
     starts = [line for line in read_attempts(run_dir) if line["event"] == "start"]
     return requeues(run_dir, "failure") + (int(starts[-1].get("restarts", 0)) if starts else 0)
 
 
 def requeues(run_dir: Path, cause: str) -> int:
-    """How often a job's script has put it back into the queue for `cause` since it was last submitted."""
+    """How often a job's script has put the job back into the queue for `cause` since it was last submitted."""
     count = 0
     for line in read_attempts(run_dir):
         count = 0 if line["event"] == "start" else count + (line["event"] == "requeue" and line.get("cause") == cause)
@@ -92,7 +91,7 @@ def requeues(run_dir: Path, cause: str) -> int:
 
 
 def is_requeued(run_dir: Path) -> bool:
-    """Whether its job's script has put it back into the queue, and nothing was noted since."""
+    """Whether the job's script has put it back into the queue, and nothing was noted since."""
     lines = read_attempts(run_dir)
     return bool(lines) and lines[-1]["event"] == "requeue"
 
@@ -103,12 +102,12 @@ def nodes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def codes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The code that made the records, in order (`gnnexp.provenance.code.Code`); several where it was edited."""
+    """The codes that made the records, in order (`gnnexp.provenance.code.Code`); several if code was edited."""
     return _each_once(line["code"] for line in _since_start(attempts))
 
 
 def describe(line: Mapping[str, Any]) -> str:
-    """What a line says but for its time, for a user."""
+    """The line as text for a user, without its time."""
     if _is_of_ranks(line):
         return f"ranks: on {', '.join(sorted({str(node.get('host')) for node in line['nodes']}))}"
     rest = ", ".join(f"{key} {value}" for key, value in line.items() if key not in ("event", "time") and value)
@@ -116,14 +115,14 @@ def describe(line: Mapping[str, Any]) -> str:
 
 
 def _since_start(attempts: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The lines of ranks since the run last began at its start: earlier ones left no record."""
+    """The lines of ranks since the run last began at its start. Records of earlier ranks were not kept."""
     lines = [line for line in attempts if _is_of_ranks(line)]
     first = max((place for place, line in enumerate(lines) if line.get("from_start")), default=0)
     yield from lines[first:]
 
 
 def _is_of_ranks(line: Mapping[str, Any]) -> bool:
-    """Whether a line is what ranks note when they have met, undamaged."""
+    """Whether a line is an undamaged note of ranks that have met."""
     nodes, code = line.get("nodes"), line.get("code")
     return (line["event"] == RANKS and isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes)
             and isinstance(code, dict) and all(isinstance(code.get(part), dict) for part in ("changed", "own")))
@@ -141,7 +140,7 @@ def alone(run_dir: Path) -> Iterator[None]:
     """Be the only process that starts ranks for this run.
 
     Raises:
-        ConfigError: another process does, or somebody moves or removes the run directory meanwhile.
+        ConfigError: another process does, or the run directory is moved or removed in the meantime.
     """
     with _staying(run_dir), _locked(run_dir):
         yield
@@ -149,7 +148,7 @@ def alone(run_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def _staying(run_dir: Path) -> Iterator[None]:
-    """Explain a file that is not found because the run directory has left its place."""
+    """Turn a missing file into a clear error if the run directory was moved or removed."""
     try:
         place = HeldFolder(run_dir)
     except (FileNotFoundError, NotADirectoryError):
@@ -164,7 +163,7 @@ def _staying(run_dir: Path) -> Iterator[None]:
 
 
 def _left(run_dir: Path, fix: str) -> ConfigError:
-    return ConfigError(Problem("run", str(run_dir), "was moved or removed by somebody a moment ago", fix))
+    return ConfigError(Problem("run", str(run_dir), "was just moved or removed by another process", fix))
 
 
 @contextmanager
@@ -180,16 +179,17 @@ def _locked(run_dir: Path) -> Iterator[None]:
                     raise ConfigError(Problem(BUSY, str(run_dir), "another process is working on this run",
                                               "wait until it has ended")) from None
                 time.sleep(_PAUSE_S)
-        with suppress(OSError):  # the disk is full: then `holder` does not know who works on the run
+        with suppress(OSError):  # if the disk is full, `holder` does not know this process
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(asdict(_this_process())).encode(), 0)
+            this = Holder(platform.node(), os.getpid(), psutil.Process().create_time(), process_table())
+            os.pwrite(handle, json.dumps(asdict(this)).encode(), 0)
         yield
     finally:
         os.close(handle)
 
 
 def is_held(run_dir: Path) -> bool:
-    """Whether a process starts or follows ranks for this run; asked without a right to write."""
+    """Whether a process starts or follows ranks for this run; it can be asked without the right to write."""
     try:
         handle = _open_lock(run_dir / LOCK_FILE, os.O_RDONLY)
     except FileNotFoundError:
@@ -208,10 +208,10 @@ class Holder:
     """The process that works on a run.
 
     Attributes:
-        host: on which it runs.
-        pid: its number there.
-        started: when, in seconds since the epoch: another process with its number started at another time.
-        table: where it has that number (`gnnexp.files.pulse.process_table`); empty in files of earlier versions.
+        host: machine on which it runs.
+        pid: process id on that machine.
+        started: start time in seconds since the epoch, which distinguishes it from other processes with this id.
+        table: process table of that id (`gnnexp.files.pulse.process_table`); empty in files of earlier versions.
     """
 
     host: str
@@ -221,7 +221,7 @@ class Holder:
 
 
 def holder(run_dir: Path) -> Holder | None:
-    """Who works on the run, as its lock file says; only true while `is_held`. None where it does not say."""
+    """The process that works on the run, from its lock file; valid only while `is_held`. None if it is not named."""
     try:
         found = parse_json(read_limited(run_dir / LOCK_FILE, SMALL_BYTES))
         fields = found if isinstance(found, dict) else {}
@@ -230,28 +230,17 @@ def holder(run_dir: Path) -> Holder | None:
         return None
 
 
-def _this_process() -> Holder:
-    return Holder(platform.node(), os.getpid(), psutil.Process().create_time(), process_table())
-
-
 def _open_lock(path: Path, flags: int) -> int:
-    """Open the lock file, which nobody waits for: not for a FIFO, for example.
+    """Open the lock file without waiting, although it may be a FIFO, for example.
 
     Raises:
-        ConfigError: it is something else than a file.
+        ConfigError: it is no regular file.
         OSError: it cannot be opened.
     """
     try:
-        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        return regular_handle(path, flags)
     except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+        if error.errno not in (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL):
             raise
-        raise _no_lock(path, str(error.strerror)) from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise _no_lock(path, "is no regular file")
-    return handle
-
-
-def _no_lock(path: Path, why: str) -> ConfigError:
-    return ConfigError(Problem("run", str(path), f"must be a file ({why})", "remove it: it is only a lock"))
+        raise ConfigError(Problem("run", str(path), f"must be a file ({error.strerror})",
+                                  "remove it: it is only a lock")) from None

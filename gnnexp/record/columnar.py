@@ -1,8 +1,8 @@
-"""Records of many runs in one Parquet file: a row is a run, a column a metric with the values of all epochs.
+"""Records of many runs in one Parquet file: a row is a run, and a column is a metric with the values of all epochs.
 
-`benchmarks/columns.py` writes it. What is text in a record stays JSON. Numbers of epochs are 64-bit columns: they come
-back bit for bit. Two things are left out where they follow from the rest: the summary that `summarize` makes
-of the epochs, and of `time/x_s` the mean and the least over ranks where they equal the most.
+`benchmarks/columns.py` writes this file. Text in a record stays JSON. Numbers of epochs are 64-bit columns, so they are
+restored bit for bit. Two things are left out if they follow from the rest. One is the summary that `summarize` makes of
+the epochs. The other is the mean and the least over ranks of `time/x_s`, if they equal the most.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TWINS = ("_min", "_mean")
 
 @dataclass(frozen=True)
 class Records:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
-        states: of sweeps by name, as `gnnexp.record.records.read_state` reads them, but for the report's layout.
-        results: `result.json` of their runs, by the run directory that the states name.
+        states: state of each sweep by name, in the form of `gnnexp.record.records.read_state`, without the layout.
+        results: `result.json` of their runs, by the run directory in the states.
     """
 
     states: Mapping[str, Mapping[str, Any]]
@@ -36,7 +36,7 @@ class Records:
 
 
 def read_records(file: Path, sweeps: Sequence[str] = ()) -> Records:
-    """Those of the sweeps named, or all.
+    """The records of the given sweeps, or of all.
 
     Raises:
         DataError: the file cannot be read.
@@ -46,16 +46,17 @@ def read_records(file: Path, sweeps: Sequence[str] = ()) -> Records:
 
     try:
         found = pq.ParquetFile(file)
-        told = json.loads(found.schema_arrow.metadata[META])
-        wanted = [name for name in told if not sweeps or name in sweeps]
+        swept = json.loads(found.schema_arrow.metadata[META])
+        wanted = [name for name in swept if not sweeps or name in sweeps]
         known = found.read(["run", "cases"]).to_pylist()
         places = [place for place, row in enumerate(known) if any(one["sweep"] in wanted for one in row["cases"])]
         columns = found.read().take(pa.array(places, pa.int64())).to_pydict() if places else {}
-    except (OSError, ValueError) as error:  # of which pyarrow's are kinds
+    except (OSError, ValueError) as error:  # errors of pyarrow are subclasses of these
         raise DataError(unreadable(file, error, "restore the file")) from None
     results = {run: _result({name: values[place] for name, values in columns.items()})
                for place, run in enumerate(columns.get("run", ()))}
-    return Records({name: {"name": name, **told[name], "cases": list(_cases(known, name))} for name in wanted}, results)
+    states = {name: {"name": name, **swept[name], "cases": list(_cases(known, name))} for name in wanted}
+    return Records(states, results)
 
 
 def _cases(rows: Iterable[Mapping[str, Any]], sweep: str) -> Iterator[dict[str, Any]]:
@@ -65,7 +66,7 @@ def _cases(rows: Iterable[Mapping[str, Any]], sweep: str) -> Iterator[dict[str, 
 
 
 def _result(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What `_row` was made of."""
+    """The result that `benchmarks/columns.py` made the row of."""
     named = {name: values for name, values in row.items() if "/" in name and values is not None}
     for name, values in named.items():
         if base := base_of(name):
@@ -80,6 +81,6 @@ def _result(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def base_of(name: str) -> str:
-    """The most over ranks that a metric is the mean or the least of; empty for others."""
+    """The metric that this metric is the mean or the least over ranks of; empty for other metrics."""
     found = (name.removesuffix(end) for end in _TWINS if name.startswith("time/") and name.endswith(f"_s{end}"))
     return next(found, "")

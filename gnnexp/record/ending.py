@@ -1,4 +1,4 @@
-"""How a run ended: a `result.json` that agrees with what became of its ranks."""
+"""How a run ended: a `result.json` that agrees with the end of its ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gnnexp.trackers.base import Tracker, TrackingError
 
 
 def finalize(run_dir: Path, outcome: Outcome) -> Outcome:
-    """Have a `result.json` that agrees with how the launch ended: rank 0 writes one only if all went well."""
+    """Make `result.json` agree with how the launch ended. Rank 0 writes a result only if all went well."""
     path = run_dir / RESULT_FILE
     if outcome.status == "finished":
         if path.exists():
@@ -31,7 +31,7 @@ def finalize(run_dir: Path, outcome: Outcome) -> Outcome:
 
 
 def end_attempt(run_dir: Path, outcome: Outcome, job_id: str | None = None) -> Outcome:
-    """Note how an attempt ended, and finalize the run. A disk that takes neither is named; the run can go on later."""
+    """Note how an attempt ended, and finalize the run. A full disk is reported; the run can be continued later."""
     job = {} if job_id is None else {"job": job_id}
     try:
         note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason, **job)
@@ -41,7 +41,7 @@ def end_attempt(run_dir: Path, outcome: Outcome, job_id: str | None = None) -> O
 
 
 def finalize_or_report(run_dir: Path, outcome: Outcome) -> Outcome:
-    """As `finalize`; where the disk does not take it, that is the outcome."""
+    """The same as `finalize`; if the disk does not accept the result, that is the outcome."""
     try:
         return finalize(run_dir, outcome)
     except OSError as error:
@@ -49,15 +49,15 @@ def finalize_or_report(run_dir: Path, outcome: Outcome) -> Outcome:
 
 
 def unwritten(run_dir: Path, outcome: Outcome, error: OSError) -> Outcome:
-    """The outcome of an attempt whose end a disk did not take.
+    """The outcome of an attempt whose end could not be written to disk.
 
     Raises:
-        OSError: `error`, if it is of another kind.
+        OSError: `error`, if it has another cause.
     """
     if outcome.kind == "disk":
         return outcome
     refused = refused_by_disk(run_dir, error, outcome.reason)
-    if outcome.status == "finished" and (run_dir / RESULT_FILE).exists():  # only its bookkeeping is missing
+    if outcome.status == "finished" and (run_dir / RESULT_FILE).exists():  # only the note of its end is missing
         print(f"gnnexp: {refused.message}", file=sys.stderr)
         return outcome
     return refused
@@ -67,12 +67,12 @@ def refused_by_disk(run_dir: Path, error: OSError, before: str = "") -> Outcome:
     """The outcome of a run whose directory cannot be written to.
 
     Args:
-        run_dir: of the run.
-        error: of the system.
-        before: why the run had failed already, empty if it had not.
+        run_dir: the run directory.
+        error: error of the system.
+        before: why the run had failed before, empty if it had not.
 
     Raises:
-        OSError: `error`, if it is of another kind.
+        OSError: `error`, if it has another cause.
     """
     if not run_dir.is_dir():
         return lost_place(run_dir, put_back(run_dir, "gnnexp resume"))
@@ -91,13 +91,13 @@ def _partial_result(run_dir: Path) -> dict[str, Any]:
 
 
 def _primary(epochs: list[dict[str, Any]]) -> str:
-    """The task's metric, from what was recorded."""
+    """The task's metric, from the names of recorded metrics."""
     names = (name for line in epochs for name in line["metrics"])
     return next((name.partition("/")[0] for name in names if name.endswith("/val") and name != "loss/val"), "acc")
 
 
 def deliver(run_dir: Path, tracker: Tracker) -> None:
-    """Hand a run that has ended to the tracker; what it does not take now, `gnnexp report --sync` delivers."""
+    """Give a run that has ended to the tracker. If the tracker fails, `gnnexp report --sync` can deliver it later."""
     try:
         tracker.deliver(run_dir)
     except TrackingError as error:

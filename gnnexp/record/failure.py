@@ -1,4 +1,4 @@
-"""What kind of failure an error is, and what of it a user wants to know: for memory, how much was needed."""
+"""Classifies failures: their kind, and what a user needs to know, such as the memory that was needed."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from gnnexp.files.disk import EXIT_CODE, one_line, refusal
 
 Kind = Literal["", "error", "out of memory", "diverged", "hang", "killed", "mistake", "interrupted", "disk"]
 _UNITS = {"": 1, "b": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-# Of torch on CPU ("you tried to allocate 12 bytes") and on CUDA ("Tried to allocate 2.00 GiB"), of numpy ("Unable …").
+# Messages of torch on CPU ("you tried to allocate 12 bytes"), of CUDA ("Tried to allocate 2.00 GiB"), of numpy
+# ("Unable to allocate").
 _NEEDED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) ?([kmgt]?i?b(?:ytes)?)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error as the status file of a rank tells it.
+    """An error in the form of a rank's status file.
 
     Attributes:
-        kind: of the failure.
-        reason: one line.
-        trace: the traceback; empty for what a user can fix.
-        exit_code: of the process.
-        needed_bytes, available_bytes: of memory, where they are known.
+        kind: kind of the failure.
+        reason: the reason in one line.
+        trace: the traceback; empty if a user can fix the error.
+        exit_code: exit code of the process.
+        needed_bytes, available_bytes: bytes of memory, if they are known.
     """
 
     kind: Kind
@@ -65,7 +66,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def needed_bytes(text: str) -> int | None:
-    """Bytes that could not be allocated, as an allocator's message names them."""
+    """Bytes that could not be allocated, from an allocator's message; None if it does not contain them."""
     found = _NEEDED.search(text)
     return None if found is None else int(float(found[1]) * _UNITS[(found[2] or "").lower()])
 

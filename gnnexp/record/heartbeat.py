@@ -1,4 +1,4 @@
-"""A rank's own word on how it is doing: `RUN_DIR/status/rank_<r>.json`, written anew every two seconds."""
+"""The status that a rank writes about itself: `RUN_DIR/status/rank_<r>.json`, replaced every two seconds."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ PERIOD_S = 2.0
 
 
 class Heartbeat(threading.Thread):
-    """Writes the status of this rank until its last word.
+    """Writes the status of this rank until the rank's last status.
 
-    A launcher, here or on another machine, tells from it who failed first, who hangs, and in which phase.
+    From it, a launcher on any machine finds out which rank failed first, which one hangs, and in which phase.
 
     Args:
-        run_dir: the run.
-        environment: which rank this is.
+        run_dir: the run directory.
+        environment: environment of the rank, with its number.
     """
 
     def __init__(self, run_dir: Path, environment: Environment) -> None:
         super().__init__(name="gnnexp-heartbeat", daemon=True)
-        with suppress(OSError):  # a full disk: there may be room at the first beat
+        with suppress(OSError):  # the disk is full: there may be room at the first beat
             subfolder(run_dir, "status")
         self._file = run_dir / "status" / f"rank_{environment.rank}.json"
         self._who = {"rank": environment.rank, "host": environment.host, "pid": os.getpid()}
@@ -38,20 +38,20 @@ class Heartbeat(threading.Thread):
         self._lock, self._over = threading.Lock(), threading.Event()
 
     def watch(self, timer: PhaseTimer) -> None:
-        """Tell from now on what `timer` knows."""
+        """Include the phases of `timer` from now on."""
         self._timer = timer
 
     def run(self) -> None:
-        """Beat until the last word."""
+        """Write the status every `PERIOD_S` seconds, until the last status is written."""
         while not self._over.is_set():
             with self._lock:
                 if not self._over.is_set():
-                    with suppress(OSError):  # a full disk: there may be room at the next beat
+                    with suppress(OSError):  # the disk is full: there may be room at the next beat
                         self._write("running", {})
             self._over.wait(PERIOD_S)
 
     def last_word(self, state: str, **more: object) -> None:
-        """Write how it ended; nothing is written after that."""
+        """Write how the rank ended; nothing is written after that."""
         with self._lock:
             self._over.set()
             self._write(state, more)

@@ -1,8 +1,8 @@
-"""`gnnexp import`: runs out of a file that somebody gave away.
+"""`gnnexp import`: makes runs from a file of another user.
 
-Nothing of such a file is taken as it is. Of every run only `result.json` is read; it must have the shape of a record,
-and the other files of the run directory are made from it. What comes out has no tracker, knows which file it came from
-(`provenance.imported`), and is a report's subject only: `gnnexp resume` refuses it and no sweep goes on with it.
+Such a file is not trusted. Of every run only `result.json` is read. It must have the shape of a record, and the other
+files of the run directory are made from it. The new run has no tracker and names the file that it came from
+(`provenance.imported`). It can only be reported: `gnnexp resume` refuses it, and no sweep continues it.
 """
 
 from __future__ import annotations
@@ -25,34 +25,33 @@ import yaml
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.regular import SMALL_BYTES, open_regular, parse_json
 from gnnexp.graph.storage.writer import sync
-from gnnexp.provenance.imported import IMPORTED
-from gnnexp.record.archive import RUNS, STATES, as_made
+from gnnexp.record.archive import IMPORTED, RUNS, STATES, as_made
 from gnnexp.record.columnar import Records
 from gnnexp.record.members import Member, members
 from gnnexp.record.records import EPOCHS_FILE, JOB_FILE, RESULT_FILE, write_json, write_text
 from gnnexp.record.shape import check_line, check_result, check_state
 
-# Older versions exported all of them; the others are made of the result.
+# Older versions exported all of these files; now the others are made from the result.
 _FILES = (RESULT_FILE, EPOCHS_FILE, JOB_FILE, "config.yaml")
-# A thousand runs have some megabytes.
+# A thousand runs take some megabytes.
 _MOST_PACKED_BYTES = 1 << 30
-# 255 bytes are a name's limit; the folder in which a run is made has a longer name than the run.
+# File systems limit a name to 255 bytes, and the folder in which a run is made has a longer name than the run.
 _MOST_NAME_BYTES, _MOST_PARTS = 220, 16
-# A record has 8 levels. What is nested deeper takes many times its size when it is written.
+# A record has 8 levels. More deeply nested values would grow many times when they are written.
 _MOST_LEVELS = 16
 _FIX = "get the file again, or make it again with `gnnexp export`"
-# What makes a terminal do something: all control characters but tabs and new lines.
+# Characters that control a terminal: all control characters except tabs and new lines.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 
 def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
-    """Make runs below `folder` of the records in `file`; how many runs are new, and how many were there.
+    """Make runs below `folder` from the records in `file`. Return how many runs are new, and how many existed.
 
-    A directory that is there stays as it is, whatever is in it. A run appears whole, by one rename; a call that was
-    killed left some runs out, and the next one makes those.
+    An existing directory stays as it is, whatever it contains. A run appears completely, by one rename. If a call is
+    killed, the next call makes the runs that are missing.
 
     Raises:
-        DataError: `file` is damaged, or has anything but records; nothing is changed.
+        DataError: `file` is damaged, or contains anything except records; nothing is changed.
         ConfigError: another process is importing into this folder.
     """
     try:
@@ -76,7 +75,7 @@ def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
 
 
 def restore(records: Records, file: Path, folder: Path = Path()) -> tuple[int, int]:
-    """Make runs below `folder` of what the product keeps in `file`; how many runs are new, and how many were there.
+    """Make runs below `folder` from the records that a paper's folder keeps in `file`; the same result as `unpack`.
 
     Raises:
         ConfigError: another process is importing into this folder.
@@ -91,10 +90,10 @@ def restore(records: Records, file: Path, folder: Path = Path()) -> tuple[int, i
 
 
 class _Import:
-    """One archive on its way: its runs are made in folders that nobody looks into, until all of it has been read.
+    """An import of one archive: its runs are made in hidden folders until all of the archive has been read.
 
     Args:
-        folder: that has, or gets, `runs`.
+        folder: folder that contains `runs`; it is made if it is missing.
         source: `file` and `sha256` of the archive.
     """
 
@@ -123,19 +122,19 @@ class _Import:
         for place in self._made.values():
             shutil.rmtree(place, ignore_errors=True)
         for folder in reversed(self._new_folders):
-            with suppress(OSError):  # it holds runs
+            with suppress(OSError):  # the folder contains runs
                 folder.rmdir()
         os.close(self._lock)
 
     def _need(self, folder: Path) -> None:
-        """Have a folder; one that was made for nothing is removed at the end."""
+        """Make a folder if it is missing; an unused new folder is removed at the end."""
         missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
         for place in reversed(missing):
             place.mkdir()
             self._new_folders.append(place)
 
     def take(self, member: Member) -> None:
-        """One file of the archive."""
+        """Read one file of the archive."""
         name = _place(member.name)
         if name in self._seen:
             raise tarfile.ReadError(f"{str(name)!r} is there twice")
@@ -148,18 +147,18 @@ class _Import:
             self._runs.add(name.parent)
 
     def take_state(self, name: PurePosixPath, state: Mapping[str, Any]) -> None:
-        """The state of a sweep, and the name of its file."""
+        """Keep the state of a sweep, by the name of its file."""
         self._states[name] = state
 
     def take_run(self, run: PurePosixPath, result: Mapping[str, Any]) -> None:
-        """A run that has ended; one that is there stays as it is."""
+        """Make a run that has ended, unless its directory exists."""
         self._runs.add(run)
         self._ended.add(run)
         if not os.path.lexists(self._folder / run):
             self._make(run, result)
 
     def finish(self) -> tuple[int, int]:
-        """Give the runs their names, now that all of the archive is known to be right."""
+        """Rename the runs to their own names, after the whole archive was checked."""
         self._check()
         new = len(self._made)
         for run, place in list(self._made.items()):
@@ -186,7 +185,7 @@ class _Import:
         DataError.raise_all(problems)
 
     def _make(self, run: PurePosixPath, result: Mapping[str, Any]) -> None:
-        """The run directory, under a name that begins with a dot; what an import that was killed left is removed."""
+        """Make the run directory under a name with a dot, and remove leftovers of killed imports."""
         parent = self._folder / run.parent
         self._need(parent)
         for left in [entry for entry in os.scandir(parent) if entry.name.startswith(f".{run.name}.import-")]:
@@ -195,27 +194,28 @@ class _Import:
         place.mkdir()
         record = as_made(result)
         made = record["provenance"]
-        record["provenance"] = told = {**made, "uid": _uid(record), IMPORTED: {**self._source, "uid": made.get("uid")}}
+        marked = {**made, "uid": _uid(record), IMPORTED: {**self._source, "uid": made.get("uid")}}
+        record["provenance"] = marked
         write_json(place / RESULT_FILE, record)
         write_json(place / JOB_FILE, {
             "schema": 1, "config": record["config"], "graph": None, "partition": None, "parts": None, "presample": None,
-            "presampled": [], "quality": record.get("quality") or {}, "provenance": told})
+            "presampled": [], "quality": record.get("quality") or {}, "provenance": marked})
         write_text(place / EPOCHS_FILE, "".join(json.dumps(line) + "\n" for line in record["epochs"]))
         write_text(place / "config.yaml", yaml.safe_dump(record["config"], sort_keys=False))
         sync(place)
 
     def _own(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The state of a sweep, whose cases have runs of this archive only."""
+        """The state of a sweep, whose cases name only runs of this archive."""
         ours = {str(run) for run in self._ended}
         cases = [{**case, "run_dir": case["run_dir"] if case.get("run_dir") in ours else ""} for case in state["cases"]]
         return {**state, "name": name, "cases": cases}
 
 
 def _place(name: str) -> PurePosixPath:
-    """Where a file of the archive belongs, below the working folder.
+    """The path of a file of the archive, below the working folder.
 
     Raises:
-        tarfile.TarError: it is no file of a record.
+        tarfile.TarError: the name is not that of a record's file.
     """
     parts = name.split("/")
     whole = (1 < len(parts) <= _MOST_PARTS and parts[0] == RUNS.name and name.isprintable()
@@ -229,10 +229,10 @@ def _place(name: str) -> PurePosixPath:
 
 
 def _record(member: Member, check: Callable[[object], None]) -> dict[str, Any]:
-    """The JSON of a member, of the right shape, without what makes a terminal do something.
+    """The JSON of a member with the right shape, without control characters.
 
     Raises:
-        tarfile.TarError: it is none.
+        tarfile.TarError: it is no such JSON.
     """
     try:
         value = _clean(parse_json(member.read(SMALL_BYTES)))
@@ -253,7 +253,7 @@ def _clean(value: Any, levels: int = _MOST_LEVELS) -> Any:  # noqa: ANN401
     """A JSON value with a replacement for every control character.
 
     Raises:
-        ValueError: it is nested too deeply.
+        ValueError: the value is nested too deeply.
     """
     if isinstance(value, str):
         return value if value.isprintable() else value.translate(_CONTROLS)
@@ -269,5 +269,5 @@ def _is_run(folder: Path) -> bool:
 
 
 def _uid(record: Mapping[str, Any]) -> str:
-    """Of the record's content: with the identity of a run made here, it would take that run's place in the store."""
+    """A uid from the record's content. The uid of a run made here would let it replace that run in the store."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:32]

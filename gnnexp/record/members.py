@@ -1,7 +1,7 @@
-"""The files in a `.tar.xz`, one at a time and within bounds, whatever the archive says.
+"""Reads the files in a `.tar.xz` one at a time and within limits, whatever the archive contains.
 
-`tarfile` reads long names, pax headers and tables of sparse files into memory before anybody can look at their size.
-What `gnnexp export` writes has regular files, and pax headers with paths that are long; nothing else is read.
+`tarfile` reads long names, pax headers and tables of sparse files into memory before their size can be checked. What
+`gnnexp export` writes has regular files, and pax headers with long paths; nothing else is read.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 _BLOCK, _CHUNK = tarfile.BLOCKSIZE, 1 << 20
-# Records pack 30 to 1, text of zeros 7000 to 1.
+# Records are packed by a factor of 30, text of zeros by 7000.
 _MOST_BYTES, _MOST_FACTOR, _ALWAYS_ALLOWED = 4 << 30, 1000, 1 << 20
-# `xz -9` needs 65 MiB; the archive says how much a decoder takes.
+# `xz -9` needs 65 MiB; the archive decides how much memory a decoder needs.
 _DECODER_BYTES = 128 << 20
 _MOST_HEADER_BYTES = 64 << 10
-# A hundred sweeps of a thousand runs have fewer.
+# A hundred sweeps of a thousand runs have fewer members.
 _MOST_MEMBERS = 500_000
 _NOTHING = bytes(_BLOCK)
 
 
 class Unpacked:
-    """What an `.xz` file unpacks to, read from its start to its end.
+    """The unpacked contents of an `.xz` file, read from start to end.
 
     Args:
-        file: at its start.
+        file: the file, at its start.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -42,9 +42,9 @@ class Unpacked:
         """The next `size` bytes.
 
         Raises:
-            EOFError: there are fewer.
+            EOFError: fewer bytes are left.
             lzma.LZMAError: the file is damaged.
-            tarfile.TarError: it unpacks to more than makes sense.
+            tarfile.TarError: it unpacks to more than the limit.
         """
         while len(self._ready) < size:
             if self._decoder.eof:
@@ -55,12 +55,12 @@ class Unpacked:
         return found
 
     def skip(self, size: int) -> None:
-        """Leave out the next `size` bytes."""
+        """Skip the next `size` bytes."""
         while size > 0:
             size -= len(self.read(min(size, _CHUNK)))
 
     def finish(self) -> None:
-        """Read to the end, so that a damaged checksum is seen; nothing may follow."""
+        """Read to the end, so that a damaged checksum is found, and refuse data after the end."""
         while not self._decoder.eof:
             self._more()
         if self._decoder.unused_data or self._file.read(1):
@@ -80,11 +80,11 @@ class Unpacked:
 
 @dataclass
 class Member:
-    """A file in the archive, to be read before the next one is asked for.
+    """A file in the archive, which must be read before the next one.
 
     Attributes:
-        name: as the archive has it.
-        size: in bytes, as the archive says.
+        name: name in the archive.
+        size: size in bytes, as the archive states it.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Member:
     _left: int
 
     def read(self, limit: int) -> bytes:
-        """Its content, all at once.
+        """The whole content.
 
         Raises:
             tarfile.TarError: it has more than `limit` bytes.
@@ -104,7 +104,7 @@ class Member:
         return self._source.read(self.size)
 
     def skip(self) -> None:
-        """Go behind what is left of it, and its padding."""
+        """Skip the rest of the file and its padding."""
         self._source.skip(self._left + -self.size % _BLOCK)
 
 
@@ -113,7 +113,7 @@ def members(file: BinaryIO) -> Iterator[Member]:
 
     Raises:
         EOFError, lzma.LZMAError: it is damaged.
-        tarfile.TarError: it has anything but regular files, or more than makes sense.
+        tarfile.TarError: it contains anything except regular files, or more than the limits.
         ValueError: a header is damaged.
     """
     source, path, count = Unpacked(file), "", 0
@@ -145,7 +145,7 @@ def _pax_header(source: Unpacked, size: int) -> bytes:
 
 
 def _path_in(header: bytes) -> str:
-    """Of a pax header, a sequence of `<length> <key>=<value>` and a new line; other keys change what a file is."""
+    """The path in a pax header of lines `<length> <key>=<value>`; other keys change the meaning and are refused."""
     place, path = 0, ""
     while place < len(header):
         digits = header[place:place + 20].partition(b" ")[0]

@@ -1,4 +1,4 @@
-"""The run directory's files: what a run leaves behind, written so that nothing is ever half there."""
+"""Reads and writes the files of a run directory; a file is never left half written."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from gnnexp.record.shape import check_job, check_line, check_result, check_state
 EPOCHS_FILE = "epochs.jsonl"
 RESULT_FILE = "result.json"
 JOB_FILE = "job.json"
-# Some 6 kB per rank and epoch: what is larger than this is no record that a run of ours wrote.
+# A run writes some 6 kB per rank and epoch. gnnexp never writes a larger file, so a larger file is refused.
 MOST_RECORD_BYTES = 1 << 30
 
 T = TypeVar("T")
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write atomically: a temporary file beside it, fsync, rename."""
+    """Write atomically: a temporary file in the same folder, fsync, rename."""
     write_text(path, json.dumps(value, indent=1, default=str))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write atomically: a temporary file beside it, fsync, rename."""
+    """Write atomically: a temporary file in the same folder, fsync, rename."""
     write_bytes(path, text.encode())
 
 
 def load_job(run_dir: Path) -> dict[str, Any]:
-    """`job.json` of a run: what it was asked to do.
+    """`job.json` of a run: what the run should do.
 
     Raises:
-        OSError, ValueError: it cannot be read, or is damaged; the message says how.
+        OSError, ValueError: the file cannot be read or is damaged; the message says how.
     """
     return _loaded(run_dir / JOB_FILE, check_job)
 
@@ -50,7 +50,7 @@ def load_result(run_dir: Path) -> dict[str, Any]:
     """`result.json` of a run that has ended.
 
     Raises:
-        OSError, ValueError: it cannot be read, or is damaged; the message says how.
+        OSError, ValueError: the file cannot be read or is damaged; the message says how.
     """
     return _loaded(run_dir / RESULT_FILE, check_result, MOST_RECORD_BYTES)
 
@@ -63,7 +63,7 @@ def _loaded(path: Path, check: Callable[[object], None], limit: int = SMALL_BYTE
 
 
 def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
-    """The epochs recorded so far; a last line that a killed run left unfinished is ignored.
+    """The epochs recorded so far; an unfinished last line of a killed run is ignored.
 
     Raises:
         DataError: the file cannot be read, or a line is damaged.
@@ -84,24 +84,26 @@ def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def read_state(file: Path) -> dict[str, Any]:
-    """The state that the last call of a sweep left (`runs/sweeps/<name>.json`); of its cases every text is there.
+    """The state that the last call of a sweep left (`runs/sweeps/<name>.json`).
+
+    A case without run_dir, status or reason has an empty text there.
 
     Raises:
-        DataError: it cannot be read, or is damaged.
+        DataError: the file cannot be read or is damaged.
     """
     try:
         state = _loaded(file, check_state)
     except (OSError, ValueError) as error:
-        raise DataError(unreadable(file, error, "run the sweep again: what has finished is found by itself")) from None
+        raise DataError(unreadable(file, error, "run the sweep again: it finds and reuses the finished runs")) from None
     nothing = dict.fromkeys(("run_dir", "status", "reason"), "")
     cases = [nothing | {key: value for key, value in case.items() if value is not None} for case in state["cases"]]
     return {**state, "cases": cases}
 
 
 def read_fields(path: Path, cls: type[T]) -> T:
-    """A dataclass of scalars, lists and mappings out of its JSON file.
+    """Read a dataclass of scalars, lists and mappings from its JSON file.
 
-    Null is a missing field, and other keys are of another version.
+    Null counts as a missing field, and unknown keys (of another version) are ignored.
 
     Raises:
         OSError, ValueError: the file cannot be read, or a field is missing or of the wrong type.
@@ -118,15 +120,15 @@ def read_fields(path: Path, cls: type[T]) -> T:
 def unreadable(
     path: Path, error: OSError | ValueError, fix: str = "restore the file, or make the run again"
 ) -> Problem:
-    """The problem of a file of a record that cannot be read."""
+    """The problem that a file of a record cannot be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
     return Problem(str(path), why, "must be a file that gnnexp wrote, readable by you", fix)
 
 
 class EpochLog:
-    """Appends one line per epoch to `epochs.jsonl`, on rank 0 only, each on disk before training goes on.
+    """Appends one line per epoch to `epochs.jsonl`, only on rank 0. A line is on disk before training goes on.
 
-    A run that was resumed does some epochs again, those after its checkpoint: they stay as they were first recorded.
+    A resumed run repeats the epochs after its checkpoint. `append` ignores these epochs, so their first records stay.
     """
 
     def __init__(self, run_dir: Path, rank: int) -> None:
@@ -141,11 +143,11 @@ class EpochLog:
 
     @property
     def num_epochs(self) -> int:
-        """Epochs recorded; on rank 0 only."""
+        """Number of recorded epochs; valid on rank 0 only."""
         return self._next
 
     def recorded(self, epoch: int) -> Mapping[str, float] | None:
-        """Metrics of an epoch that an earlier attempt recorded; on rank 0 only, None on the others."""
+        """Metrics of an epoch that an earlier attempt recorded; valid on rank 0 only, None on other ranks."""
         return self._earlier[epoch] if epoch < len(self._earlier) else None
 
     def append(
@@ -155,11 +157,11 @@ class EpochLog:
         """Record one epoch.
 
         Args:
-            epoch: its number.
-            metrics: reduced over ranks.
-            ranks: every rank's own record.
+            epoch: number of the epoch.
+            metrics: metrics of the epoch, reduced over ranks.
+            ranks: the record of every rank.
             steps: the loss of every step.
-            resumed: the steps from which this epoch was gone on with after a stop, and on how many ranks before.
+            resumed: steps at which this epoch was continued after a stop, with the number of ranks before the stop.
         """
         if not self._writes or epoch < self._next:
             return
@@ -183,13 +185,16 @@ class EpochLog:
 
 
 def warm_median(epochs: Sequence[Mapping[str, float]], metric: str) -> float:
-    """Median of `metric` over the epochs after the first, which warms up; NaN where it was not recorded."""
+    """Median of `metric` over the epochs after the first, which warms up; NaN if it was not recorded."""
     values = [epoch[metric] for epoch in (epochs[1:] or epochs) if metric in epoch]
     return statistics.median(values) if values else math.nan
 
 
 def figure_of_merit(summary: Mapping[str, float], split: str, chosen: str) -> tuple[str, float]:
-    """Name and value of the task's metric on `split` (`acc/test`, 0.81): `chosen` (`task.metric`) if it is there."""
+    """Name and value of the main metric on `split`, as (`acc/test`, 0.81); without a metric, an empty name and NaN.
+
+    `chosen` (`task.metric`) comes first if it was recorded.
+    """
     names = [name for name in summary if name.endswith(f"/{split}") and name != f"loss/{split}"]
     order = {"acc": 0, "micro_f1": 1, "roc_auc": 2} | {chosen: -1}
     names.sort(key=lambda name: order.get(name.partition("/")[0], 9))
@@ -197,9 +202,11 @@ def figure_of_merit(summary: Mapping[str, float], split: str, chosen: str) -> tu
 
 
 def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, float]:
-    """Figures at the best validation epoch, and typical times (median over the epochs after the first).
+    """Metrics at the best validation epoch, and medians over the epochs after the first.
 
-    Without validation vertices they are those of the last evaluated epoch.
+    Medians are those of times, bytes, work and memory. If no epoch has a validation metric, the metrics are those of
+    the last epoch with a test metric. With an even number of epochs, a median is the larger of the two middle values.
+    `primary` is a metric without its split, as `acc`.
     """
     summary: dict[str, float] = {}
     figures = [e for e in epochs if not math.isnan(e["metrics"].get(f"{primary}/test", math.nan))]
@@ -220,10 +227,10 @@ def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, fl
 
 
 def run_dirs(folder: Path, file: str) -> Iterator[Path]:
-    """Directories below `folder` that hold `file`, each once, in order of their names.
+    """Directories below `folder` that contain `file`, each once, in order of their names.
 
-    What links lead to comes after that (another disk, for example), unless `folder` lies in it. Folders whose name
-    starts with a dot are no runs: an import makes a run in one before it gets its name.
+    Linked folders (for example on another disk) come after the others, unless `folder` lies in them. Folders whose name
+    starts with a dot are no runs: an import first fills such a folder, and renames it at the end.
     """
     seen: set[tuple[int, int]] = set()
     waiting = [folder]
@@ -242,7 +249,7 @@ def run_dirs(folder: Path, file: str) -> Iterator[Path]:
 
 
 def _is_new(place: Path, seen: set[tuple[int, int]]) -> bool:
-    """Whether a folder was not seen under another name; now it was. One that was removed is none."""
+    """Whether a folder was not seen before, also under another name; marks it as seen. Removed folders are not new."""
     try:
         status = place.stat()
     except OSError:

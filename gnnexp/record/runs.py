@@ -1,4 +1,4 @@
-"""Runs as reports see them: read from run directories, which are the truth, or from a file of their records."""
+"""Runs in the form that reports use: read from run directories, or from a file of their records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gnnexp.record.records import (
 )
 
 RUNS = Path("runs")
-# What reports call the kind of machine by, like a key of the configuration.
+# The name of the kind of machine in reports, used like a key of the configuration.
 MACHINE = "machine"
 
 
@@ -32,19 +32,19 @@ class Run:
     """One run that has ended.
 
     Attributes:
-        path: its run directory.
+        path: the run directory.
         config: resolved configuration.
-        provenance: where it came from.
+        provenance: origin of the result: code, data, machine, command.
         epochs: metrics of each epoch, in order.
-        summary: figures at the best validation epoch.
+        summary: metrics at the best validation epoch.
         status: `finished` or `failed`.
         reason: why it failed.
-        kind: of the failure (`gnnexp.record.failure.Kind`).
+        kind: kind of the failure (`gnnexp.record.failure.Kind`).
         facts: what the paradigm decided before the first epoch (`Paradigm.facts`).
-        nodes: on which ranks ran (`gnnexp.provenance.machine.Node`); empty in records that did not say so.
-        quality: of the partition, what making it took, and what its method tells
-            (`gnnexp.preparation.artifacts.read_quality`); empty where nothing was partitioned.
-        kept: lines of its epochs, where there is no run directory.
+        nodes: machines of the ranks (`gnnexp.provenance.machine.Node`); empty in records without them.
+        quality: quality of the partition, its cost, and facts of its method
+            (`gnnexp.preparation.artifacts.read_quality`); empty if nothing was partitioned.
+        kept: recorded lines of its epochs, if there is no run directory.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class Run:
     kept: Sequence[Mapping[str, Any]] | None = None
 
     def lines(self) -> Sequence[Mapping[str, Any]]:
-        """Of every epoch what each rank recorded, the losses of all steps, and counts of batches (`read_epochs`).
+        """The lines of all epochs: the record of each rank, losses of all steps, counts of batches (`read_epochs`).
 
         Raises:
             DataError: the file cannot be read.
@@ -70,12 +70,12 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What makes two runs the same (`gnnexp.provenance.run_key`), empty where it was not recorded."""
+        """The key by which equal runs are recognised (`gnnexp.provenance.run_key`), empty if it was not recorded."""
         return recorded_key(self.config, self.provenance)
 
     @property
     def code(self) -> Mapping[str, str]:
-        """Modules that the ranks executed, with their digests: the user's own, and those of gnnexp that were changed.
+        """Modules that the ranks executed, with digests: the user's own, and changed modules of gnnexp.
 
         A changed module of gnnexp that was found to give the same results is left out (`gnnexp.provenance.code.Code`).
         """
@@ -84,16 +84,16 @@ class Run:
 
     @property
     def machine(self) -> str:
-        """The kind of machine that its ranks ran on: equal nodes are of one kind."""
+        """The kind of machine that its ranks ran on; equal nodes are of one kind."""
         return machine_of(self.nodes, self.config, self.provenance)
 
     @property
     def num_warm(self) -> int:
-        """Epochs that `median` looks at."""
+        """Number of epochs that `median` uses."""
         return len(self.epochs[1:] or self.epochs)
 
     def median(self, metric: str) -> float:
-        """Median of `metric` over the epochs after the first, which warms up; NaN where it was not recorded."""
+        """Median of `metric` over the epochs after the first, which warms up; NaN if it was not recorded."""
         return warm_median(self.epochs, metric)
 
     def best(self, split: str) -> tuple[str, float]:
@@ -116,7 +116,7 @@ class Run:
         return "null" if node is None else str(node)
 
     def label(self, key: str) -> str:
-        """As `value`, of what the run did: one partitioner is always chosen, also where nothing is partitioned."""
+        """The same as `value`, but "none" for a partitioner that the run did not use: all configurations name one."""
         unused = key == "partitioner" and not self.provenance.get("partitioned", bool(self.quality))
         return "none" if unused else self.value(key)
 
@@ -125,7 +125,7 @@ def read_run(path: Path) -> Run:
     """The run in the directory `path`; its record has the shape that `gnnexp.record.shape` describes.
 
     Raises:
-        DataError: if it has not ended, or its `result.json` is damaged.
+        DataError: the run has not ended, or its `result.json` is damaged.
     """
     file = path / RESULT_FILE
     try:
@@ -139,7 +139,7 @@ def read_run(path: Path) -> Run:
 
 
 def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, Any]] | None = None) -> Run:
-    """Of a record, which has the shape that `gnnexp.record.shape` describes; `kept`: see `Run`."""
+    """The run of a record that has the shape of `gnnexp.record.shape`; for `kept` see `Run`."""
     return Run(
         path=path, config=as_today(result["config"]), provenance=result["provenance"],
         epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
@@ -150,7 +150,7 @@ def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, An
 
 
 def find_runs(folder: Path = RUNS) -> list[Run]:
-    """All runs below `folder` that have ended, oldest first; damaged ones are left out (`read_run` names them)."""
+    """All runs below `folder` that have ended, oldest first; damaged ones are left out (`read_run` reports them)."""
     found = []
     for path in run_dirs(folder, RESULT_FILE):
         try:

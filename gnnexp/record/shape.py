@@ -1,7 +1,7 @@
-"""The shape of a record: types of every field that reports, trackers and commands rely on.
+"""The shape of a record: types of all fields that reports, trackers and commands rely on.
 
-A record that was read has this shape, so that nobody else has to ask. Fields that nobody relies on may be anything, and
-most may be missing: older versions recorded less.
+Every record is checked when it is read, so no other code needs to check it. Fields that no code relies on may have any
+value, and most fields may be missing: older versions recorded less.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from gnnexp.experiment.signature import describe, fits, parameters_of_dataclass
 STATUSES = ("finished", "failed")
 _MOST = sys.float_info.max
 _MOST_BYTES = 1 << 62
-# What a value must be: it raises a `ValueError` that says so, with the place of the value.
+# A check of a value: it raises a `ValueError` that names the place of the value and what it must be.
 Rule = Callable[[Any, str], None]
 
 
 def check_job(job: object) -> None:
-    """Whether `job.json` is one.
+    """Check that a value has the shape of `job.json`.
 
     Raises:
-        ValueError: it says which field is not what it should be.
+        ValueError: a field is wrong; the message names it.
     """
     _JOB(job, "")
 
 
 def check_result(result: object) -> None:
-    """Whether `result.json` is one; of its epochs the metrics are looked at (`check_line` looks at the rest).
+    """Check that a value has the shape of `result.json`. Of epochs only metrics are checked, see `check_line`.
 
     Raises:
-        ValueError: it says which field is not what it should be.
+        ValueError: a field is wrong; the message names it.
     """
     _RESULT(result, "")
 
 
 def check_line(line: object, where: str) -> None:
-    """Whether a line of `epochs.jsonl` is one.
+    """Check that a value has the shape of a line of `epochs.jsonl`.
 
     Raises:
-        ValueError: it says which field is not what it should be.
+        ValueError: a field is wrong; the message names it.
     """
     _LINE(line, where)
 
 
 def check_state(state: object) -> None:
-    """Whether `runs/sweeps/<name>.json` is the state of a sweep.
+    """Check that a value is the state of a sweep (`runs/sweeps/<name>.json`).
 
     Raises:
-        ValueError: it says which field is not what it should be.
+        ValueError: a field is wrong; the message names it.
     """
     _STATE(state, "")
 
@@ -70,7 +70,7 @@ def _none_or(rule: Rule) -> Rule:
 
 
 def _each(rule: Rule) -> Rule:
-    """A list, each of whose items keeps the rule."""
+    """A rule for lists whose items all follow `rule`."""
 
     def check(value: Any, where: str) -> None:  # noqa: ANN401
         _LIST(value, where)
@@ -81,7 +81,7 @@ def _each(rule: Rule) -> Rule:
 
 
 def _values(rule: Rule) -> Rule:
-    """A mapping, each of whose values keeps the rule."""
+    """A rule for mappings whose values all follow `rule`."""
 
     def check(value: Any, where: str) -> None:  # noqa: ANN401
         _MAPPING(value, where)
@@ -92,7 +92,7 @@ def _values(rule: Rule) -> Rule:
 
 
 def _fields(rules: Mapping[str, Rule], needed: Collection[str] = ()) -> Rule:
-    """A mapping whose fields keep their rules, as far as they are there."""
+    """A rule for mappings whose fields follow `rules`; only `needed` fields must exist."""
 
     def check(value: Any, where: str) -> None:  # noqa: ANN401
         _MAPPING(value, where)
@@ -107,7 +107,7 @@ def _fields(rules: Mapping[str, Rule], needed: Collection[str] = ()) -> Rule:
 
 
 def _options(cls: type, more: Mapping[str, Rule]) -> Rule:
-    """Those fields of a dataclass that are there; others are of another version."""
+    """A rule for the fields of a dataclass. Fields may be missing, and others belong to another version."""
     return _fields({**{name: _hinted(one.hint) for name, one in parameters_of_dataclass(cls).items()}, **more})
 
 
@@ -120,7 +120,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_too_large(value: object) -> bool:
-    """A whole number that no float holds."""
+    """Whether a value is a whole number that is too large for a float."""
     return type(value) is int and not -_MOST <= value <= _MOST
 
 

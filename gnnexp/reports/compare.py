@@ -1,4 +1,4 @@
-"""Two runs side by side: what sets them apart, and what explains the difference of their epochs, phase by phase."""
+"""Two runs side by side: which settings differ, and which phases explain the difference of their epochs."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from gnnexp.reports.values.metrics import typical_epoch, value_of
 
 _EPOCH = "time/epoch_s_mean"
 _PHASES = tuple(f"time/{name}_s_mean" for name in (*PHASES, "unaccounted"))
-# Other times lie inside the phases, or behind them: they explain a phase, they are no share of the epoch.
+# Other times lie inside of phases or are hidden behind them. They explain a phase, but are no share of the epoch.
 _WITHIN = tuple(f"time/{name}_s" for name in ("comm", "comm_exposed", "h2d", "d2h", "host_add"))
-# Other parts of the table: rooms of the record, and what their metrics have in their name.
+# Further parts of the table: name, rooms of the record, and a word that the names of their metrics contain.
 _PARTS = (("bytes", ("comm/", "tier/"), "bytes"), ("rounds", ("comm/",), "rounds"), ("rows", ("tier/",), "rows"),
           ("work", ("work/",), ""), ("imbalance", ("imbalance/",), ""), ("memory", ("memory/",), ""))
-_ALIKE = 0.02  # of the epoch: less apart is called as long
+_ALIKE = 0.02  # of the epoch: a smaller difference counts as equally long
 _MOST_NAMED = 3
-_ENOUGH = 0.8  # of the difference: what comes after is not named
-_AGAINST = 0.25  # of the difference: so much the other way is named
+_ENOUGH = 0.8  # of the difference: once the named phases cover it, no further phase is named
+_AGAINST = 0.25  # of the difference: a phase that changes this much in the other direction is named
 _ABSENT = "–"
 
 
 class Line(NamedTuple):
-    """One metric of both runs, in the record's units; NaN where it was not recorded.
+    """One metric of both runs, in the record's units; NaN if it was not recorded.
 
     Attributes:
-        metric: its name.
-        first, second: of the two runs.
+        metric: the metric's name.
+        first, second: its values in the two runs.
     """
 
     metric: str
@@ -41,21 +41,23 @@ class Line(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The second's less the first's; what only one recorded is all of the difference, but for a phase, which is
-        a part of another one where it was not recorded: NaN."""
+        """The second value minus the first; a metric that one run did not record counts as 0 there.
+
+        For a phase that one run did not record it is NaN: such a phase is a part of another one.
+        """
         if self.metric in _PHASES and (math.isnan(self.first) or math.isnan(self.second)):
             return math.nan
         return (0.0 if math.isnan(self.second) else self.second) - (0.0 if math.isnan(self.first) else self.first)
 
 
 def compare(first: Run, second: Run) -> Table:
-    """Settings that differ, accuracy, and every metric, largest differences first; the verdict stands above.
+    """Settings that differ, accuracy, and every metric, largest differences first; the verdict is the heading.
 
     Raises:
-        DataError: one of them did not finish.
+        DataError: one of the runs did not finish.
     """
     DataError.raise_all([Problem(str(run.path), run.status, f"must have finished: {run.reason or run.status}",
-                                 "gnnexp resume goes on with it; gnnexp report lists the runs")
+                                 "gnnexp resume continues it; gnnexp report lists the runs")
                          for run in (first, second) if run.status != "finished"])
     phases = _ordered(_lines(first, second, _PHASES))
     epoch = _lines(first, second, (_EPOCH,))
@@ -76,11 +78,11 @@ def compare(first: Run, second: Run) -> Table:
 def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
     """One sentence: which epoch is shorter, and which phases make it so."""
     if not epoch or math.isnan(epoch[0].first) or math.isnan(epoch[0].second) or not epoch[0].first:
-        return "One of the runs has no time of an epoch."
+        return "One of the runs has no epoch time."
     _, first, second = epoch[0]
     whole = second - first
     if abs(whole) <= _ALIKE * first:
-        return f"Both take as long: {first:.4g} s an epoch and {second:.4g} s."
+        return f"Both take equally long: {first:.4g} s an epoch and {second:.4g} s."
     word = "longer" if whole > 0 else "shorter"
     said: list[str] = []
     covered = 0.0
@@ -100,13 +102,13 @@ def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
 
 
 def _lines(first: Run, second: Run, names: Iterable[str]) -> list[Line]:
-    """Of metrics that one of the runs recorded and that are not 0 in both."""
+    """Metrics that one of the runs recorded and that are not 0 in both."""
     found = [Line(name, value_of(first, name), value_of(second, name)) for name in names]
     return [line for line in found if any(value and not math.isnan(value) for value in line[1:])]
 
 
 def _ordered(lines: Sequence[Line]) -> list[Line]:
-    """The largest difference first."""
+    """Lines sorted by their difference, the largest first."""
     return sorted(lines, key=lambda line: (math.isnan(line.difference), -abs(line.difference), line.metric))
 
 
@@ -120,7 +122,7 @@ def _settings(first: Run, second: Run) -> list[tuple[str, ...]]:
 
 
 def _accuracy(first: Run, second: Run) -> list[tuple[str, ...]]:
-    """At the best validation epoch; what both say."""
+    """Metrics at the best validation epoch that either run has."""
     names = [name for name in dict.fromkeys([*first.summary, *second.summary])
              if name.partition("/")[2] in ("val", "test") and not name.startswith("loss/")]
     return [_row("metric", Line(name, value_of(first, name), value_of(second, name))) for name in names]
@@ -149,7 +151,7 @@ def _caption(first: Run, second: Run) -> str:
     machines = "" if first.machine == second.machine else (
         f"The machines differ ({first.machine}; {second.machine}): seconds are not comparable. ")
     return (f"A: {first.path}. B: {second.path}. {machines}{typical_epoch([first, second]).capitalize()}. Epoch and "
-            "phases: mean over the ranks, so that phases add up to the epoch (medians do so nearly); others as "
-            "docs/record.md has them, in seconds, bytes and counts. –: not recorded, of a phase as a part of another "
-            "one; traffic that there was none of is 0. One run of each: how far seconds and accuracy vary by "
-            "themselves, `seed=0,1,2` shows in a sweep.")
+            "phases are means over the ranks, so that phases add up to the epoch (medians add up only nearly). Other "
+            "metrics are as in docs/record.md, in seconds, bytes and counts. –: not recorded; such a phase is a part "
+            "of another one. Traffic is 0 if there was none. These are single runs: a sweep with `seed=0,1,2` shows "
+            "how far seconds and accuracy vary by themselves.")

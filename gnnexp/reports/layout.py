@@ -1,4 +1,4 @@
-"""What a report shows: the `report:` block of a sweep's file, read and checked as one value (docs/reports.md)."""
+"""The contents of a report: the `report:` block of a sweep's file, read and checked as one value (docs/reports.md)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import Parameter, check_keys, unknown
-from gnnexp.planning.profiles import machine_named
-from gnnexp.reports.figures.description import Figure, read_figures
+from gnnexp.planning.machine import machine_named
+from gnnexp.reports.figures.panels import Figure, read_figures
 from gnnexp.reports.published.beside import Beside, read_beside
 from gnnexp.reports.published.cells import papers
 from gnnexp.reports.queries.answer import ask
@@ -19,22 +19,22 @@ from gnnexp.reports.values.metrics import check_header, check_metric
 T = TypeVar("T")
 _HINTS: Mapping[str, Any] = {"rows": Sequence[str], "query": Any, "columns": Mapping[str, Any], "paper": str,
                              "published": Mapping[str, Any], "estimate": str, "figures": list}
-# What states of sweeps had at their top before there was a layout.
+# Top-level keys in the state files of older versions, from before there was a layout.
 _OLDER = ("rows", "kind", "published")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a report shows.
+    """What a report contains.
 
     Attributes:
         rows: config keys that name a row; empty: those that differ.
-        query: whose table and figures are shown, by its name or file; empty for the comparison table.
-        columns: of the comparison table: the metric of the record by the header, in order; empty: the usual ones.
-        published: which table of a paper stands beside ours, or None.
-        paper: whose share of the vertices estimates train; that of `published` where it is asked for.
-        estimate: hardware profile on which an epoch is estimated, or empty.
-        figures: None: the usual ones.
+        query: name or file of the query whose table and figures are shown; empty for the comparison table.
+        columns: metrics of the comparison table by their header, in order; empty: the usual ones.
+        published: the paper's table that is shown next to ours, or None.
+        paper: the paper whose share of training vertices estimates use; by default that of `published`.
+        estimate: hardware profile for the estimate of an epoch, or empty.
+        figures: descriptions of the figures; None: the usual ones.
     """
 
     rows: tuple[str, ...] = ()
@@ -47,25 +47,25 @@ class Layout:
 
     @property
     def compares(self) -> bool:
-        """Whether there is a comparison table: always without a query, beside a query's own where it is asked for."""
+        """Whether the report has a comparison table: always without a query, else if one of its options is given."""
         return not self.query or bool(self.columns or self.published or self.estimate)
 
     @property
     def keys(self) -> dict[str, str]:
-        """Config keys that it names, and where."""
+        """The config keys that the layout names, each with the place that names it."""
         named = dict.fromkeys(self.rows, "report.rows")
         return {key: f"report.figures.{figure.name}" for figure in self.figures or () for key in figure.keys} | named
 
 
 def read_layout(options: object, where: str = "report") -> Layout:
-    """From a sweep's file.
+    """Read the layout of a report from a sweep's file.
 
     Args:
         options: the `report:` block.
-        where: how problems name it.
+        where: the name of the block in problems.
 
     Raises:
-        ConfigError: everything that is wrong with it.
+        ConfigError: the block has mistakes; all of them are reported.
     """
     if not isinstance(options, Mapping):
         raise ConfigError(Problem(where, options, "must be a mapping", "report: {rows: [dataset, system]}"))
@@ -90,7 +90,7 @@ def read_layout(options: object, where: str = "report") -> Layout:
 
 
 def _tried(read: Callable[..., T], value: object, *where: str) -> tuple[T | None, list[Problem]]:
-    """What is read of a value, and what is wrong with it; neither of None."""
+    """The result of `read(value, *where)` and its problems; None and no problems if `value` is None."""
     try:
         return None if value is None else read(value, *where), []
     except ConfigError as error:
@@ -98,23 +98,23 @@ def _tried(read: Callable[..., T], value: object, *where: str) -> tuple[T | None
 
 
 def _ask_nothing(name: str, where: str) -> None:
-    """Asked about no runs, a query shows whether DuckDB understands it."""
+    """Run the query on no runs, which shows whether DuckDB accepts it."""
     ask(read_query(name, where), [], where)
 
 
 def layout_of(state: Mapping[str, Any]) -> Layout:
-    """Of a sweep's state file, also one that an older version wrote."""
+    """The layout in a sweep's state file, which an older version may have written."""
     report = state.get("report", {key: state[key] for key in _OLDER if state.get(key)})
     return read_layout({"query" if key == "kind" else key: value for key, value in report.items()})
 
 
 def check_named(layout: Layout, known: Iterable[str], where: str = "") -> list[Problem]:
-    """Config keys that the layout names and that no run has.
+    """Problems for config keys that the layout names but no run has.
 
     Args:
-        layout: of the report.
-        known: dotted keys, and names of groups, of any run.
-        where: begins the problems' key.
+        layout: the layout of the report.
+        known: the dotted keys and group names of all runs.
+        where: prefix of the problems' keys.
     """
     names = {*known}
     return [unknown(f"{where}{place}", key, key, names) for key, place in layout.keys.items() if key not in names]

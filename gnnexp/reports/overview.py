@@ -1,4 +1,4 @@
-"""The list of all runs, best first (`gnnexp report` without a name)."""
+"""The list of all runs, the best first (`gnnexp report` without a name)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.table import Table
-from gnnexp.reports.values.metrics import value_of
-from gnnexp.reports.values.spread import number_cell
+from gnnexp.reports.values.metrics import number_cell, value_of
 
 _HEADER = ("system", "dataset", "model", "paradigm", "ranks", "test metric", "epoch s", "device MB", "host MB",
            "status", "date", "directory")
-_CAPTION = ("Test metric in %, at the best validation epoch, of one run; seconds of an epoch: median after the first, "
-            "which warms up; memory: peak of the fullest rank. ")
+_CAPTION = ("Test metric: in %, at the best validation epoch of one run. Epoch: median in seconds after the first "
+            "epoch, which warms up. Memory: peak of the rank that uses the most. ")
 
 
 def make_table(runs: Sequence[Run], sort: str = "best") -> Table:
-    """A row per run; those that failed are last.
+    """The table of all runs, one row per run; failed runs are last.
 
     Args:
         runs: finished and failed ones.
@@ -45,7 +44,7 @@ def _cells(run: Run) -> tuple[str, ...]:
 
 
 def _dataset(run: Run) -> str:
-    """Its name, and of a generated one what it is like and how large."""
+    """The dataset's name; for a generated one also its shape and scale."""
     shape, scale = run.value("dataset.shape"), run.value("dataset.scale")
     words = (run.value("dataset"), "" if shape == "null" else shape, "" if scale == "null" else f"x{scale}")
     return " ".join(filter(None, words))
@@ -65,7 +64,7 @@ def _date(run: Run) -> str:
 
 
 def _accuracy(run: Run) -> float:
-    """To be sorted: the highest first, what was not evaluated last."""
+    """Sort key: the highest accuracy first, runs without evaluation last."""
     value = run.best("test")[1]
     return math.inf if math.isnan(value) else -value
 
@@ -81,7 +80,7 @@ def _best(run: Run) -> Key:
 
 _ORDERS: Mapping[str, tuple[Callable[[Run], Key], str]] = {
     "best": (_best, "By task and dataset, within them best test metric first, then fastest epoch"),
-    "acc": (lambda run: (_accuracy(run), _seconds(run)), "Best test metric first, whatever the dataset"),
+    "acc": (lambda run: (_accuracy(run), _seconds(run)), "Best test metric first, over all datasets"),
     "epoch_s": (lambda run: (_seconds(run),), "Fastest epoch first"),
     "date": (lambda run: (_date(run),), "Latest first"),
 }

@@ -1,4 +1,4 @@
-"""Runs of a sweep: those that were made here, else those whose records its paper's folder keeps."""
+"""The runs of a sweep: runs that were made here, else runs whose records the paper's folder contains."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Ran(NamedTuple):
     """A sweep that was run.
 
     Attributes:
-        state: what its last call left (`read_state`); kept ones have no layout of the report.
-        runs: those of its cases that have ended, in its order, each once.
-        here: whether it was run here.
+        state: what its last call left (`read_state`); kept records have no layout of the report.
+        runs: the runs of its cases that have ended, in the sweep's order, each once.
+        here: whether the sweep was run on this machine's files, and not read from kept records.
     """
 
     state: dict[str, Any]
@@ -30,10 +30,10 @@ class Ran(NamedTuple):
 
 
 def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, Ran]:
-    """Those of the sweeps that were run.
+    """The sweeps among `names` that were run, by name.
 
     Raises:
-        DataError: a sweep's state, one of its runs, or a file of records is damaged.
+        DataError: a sweep's state, a run or a file of records is damaged.
     """
     states = {name: folder / "sweeps" / f"{name}.json" for name in names}
     here = {name: ran_here(read_state(file), folder.parent) for name, file in states.items() if os.path.lexists(file)}
@@ -48,11 +48,11 @@ def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, Ran]:
 
 
 def ran_here(state: dict[str, Any], folder: Path = Path()) -> Ran:
-    """A sweep by its state, whose run directories are below `folder`."""
+    """A sweep that was run here, from its state; run directories are below `folder`."""
     paths = [folder / run for run in _each(state)]
     return Ran(state, [read_run(path) for path in paths if os.path.lexists(path / RESULT_FILE)])
 
 
 def _each(state: Mapping[str, Any]) -> list[str]:
-    """Directories of its runs; one that several cases are is one run."""
+    """The directories of a sweep's runs, each once: several cases may share a run."""
     return list(dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"]))

@@ -1,4 +1,4 @@
-"""The comparison table: one row per kind of run, times as medians after warm-up, in three formats."""
+"""The comparison table: one row per kind of run, with median times after the first epoch, in three formats."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.values.labels import flat
-from gnnexp.reports.values.metrics import header_factor, typical_epoch, values_of
-from gnnexp.reports.values.spread import interval_cell, mean_and_interval
+from gnnexp.reports.values.metrics import header_factor, interval_cell, mean_and_interval, typical_epoch, values_of
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -23,32 +22,32 @@ if TYPE_CHECKING:
 TIMES = (("S", "time/sample_s"), ("N", "time/negatives_s"), ("L", "time/load_s"), ("FB", "time/fb_s"),
          ("sync", "time/sync_s"), ("wait", "time/wait_s"), ("epoch", "time/epoch_s"))
 BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("features", "gradients"))
-# Shown where some run predicts links.
+# Shown if some run predicts links.
 _OF_LINKS = ("N",)
-# Shown where some run sent any.
+# Shown if some run sent such bytes.
 _MORE_BYTES = tuple((tag, f"comm/bytes_{tag}")
                     for tag in ("frontier", "topology", "activations", "endpoints", "embeddings", "parameters"))
-# Which keys tell runs apart when nobody says so, in this order.
+# Keys that name a row if the user chooses none; those whose values differ are used, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
-# What systems bring from their papers; a comparison of systems has one `train=` for all.
+# Hyper-parameters that systems take from their papers; a comparison of systems should use one `train=` for all.
 _HYPER_PARAMETERS = ("optimizer", "optimizer.lr", "optimizer.weight_decay", "train.batch_size", "train.batch_of",
                      "train.epochs", "sampler.fanouts", "model.hidden", "model.layers", "model.dropout")
-# Of keys in which runs of one row differ so many are named.
+# At most this many keys in which runs of one row differ are named.
 _MOST_NAMED = 4
-# A terminal of 200 characters has 8 to 10 for each of so many columns; the comparison table has up to 17.
+# In a terminal of 200 characters, this many columns have 8 to 10 characters each; the comparison table has up to 17.
 _MOST_COLUMNS = 18
-# Characters that a column of text has at least, and what is around the cell of any.
+# The least width of a text column in characters, and the characters around the text of any cell.
 _LEAST_TEXT, _AROUND = 4, 3
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ only in what the table does not show (their seed, as a rule).
+    """Runs that differ only in what the table does not show (usually the seed).
 
     Attributes:
-        labels: values of the row's keys.
-        runs: the finished ones.
-        failed: those that failed.
+        labels: the values of the row's keys.
+        runs: the finished runs.
+        failed: the other runs.
     """
 
     labels: tuple[str, ...]
@@ -57,31 +56,31 @@ class Group:
 
     @property
     def name(self) -> str:
-        """For a figure's axis."""
+        """The name on a figure's axis, one label per line."""
         return "\n".join(self.labels)
 
     @property
     def verdict(self) -> str:
-        """Instead of figures where there are none: `OOM` as in the papers' tables, or how it ended."""
+        """Text in place of numbers if no run finished: `OOM` as in the papers' tables, or how the runs ended."""
         kinds = {run.kind for run in self.failed}
         ends = {"out of memory": "OOM", "diverged": "diverged", "interrupted": "interrupted"}
         return ends.get(kinds.pop() if len(kinds) == 1 else "", "failed")
 
     def median(self, metric: str) -> float:
-        """Median over the runs of their medians; NaN where no run recorded it."""
+        """Median over the runs of each run's median; NaN if no run recorded the metric."""
         values = [value for run in self.runs if not math.isnan(value := run.median(metric))]
         return statistics.median(values) if values else math.nan
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text.
+    """A table of texts.
 
     Attributes:
-        header: of the columns, with units.
-        rows: cells, as many as `header` has.
-        caption: what a reader must know to read it.
-        heading: a sentence that stands above it, or nothing.
+        header: names of the columns, with units.
+        rows: the cells; each row has as many as `header`.
+        caption: what a reader must know to read the table.
+        heading: a sentence above the table, or nothing.
     """
 
     header: tuple[str, ...]
@@ -90,11 +89,11 @@ class Table:
     heading: str = ""
 
     def first(self, columns: int) -> Table:
-        """Only the first `columns`."""
+        """The table with only its first `columns` columns."""
         return Table(self.header[:columns], tuple(row[:columns] for row in self.rows), self.caption)
 
     def markdown(self) -> str:
-        """GitHub's table syntax; texts of records (labels, reasons) are shown as they are and mean nothing in it."""
+        """The table in GitHub's syntax. Texts of records (labels, reasons) are escaped and appear unchanged."""
         header, *rows = ([_literal(cell) for cell in row] for row in (self.header, *self.rows))
         lines = [header, ["---"] * len(header), *rows]
         above = f"{_literal(self.heading)}\n\n" if self.heading else ""
@@ -102,13 +101,13 @@ class Table:
         return f"{above}{table}\n\n{_literal(self.caption)}\n"
 
     def csv(self) -> str:
-        """Comma-separated, header first."""
+        """The table as comma-separated values, the header first."""
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
         return text.getvalue()
 
     def rich(self, width: int, title: str = "") -> RichTable:
-        """For a terminal of `width` characters; on its side, a line per column, where that is easier to read."""
+        """A table for a terminal of `width` characters; transposed (a line per column) if that is easier to read."""
         header, *rows = zip(self.header, *self.rows, strict=True)
         turned = Table(header, tuple(rows), self.caption)
         ways = [turned, self] if len(self.header) > max(_MOST_COLUMNS, len(self.rows)) else [self, turned]
@@ -116,19 +115,19 @@ class Table:
         return next((way for way in ways if way._fits(width)), narrower)._upright(width, title)
 
     def _widths(self) -> list[int]:
-        """Of columns with numbers, which are not folded; 0 of text."""
+        """Widths of columns: the longest cell if there are numbers, which must not be folded; 0 for text."""
         columns = [[row[column] for row in self.rows] for column in range(len(self.header))]
         return [max(map(len, cells)) if any(cell[:1].isdigit() for cell in cells) else 0 for cells in columns]
 
     def _fits(self, width: int) -> bool:
-        """Whether numbers can stand whole, beside text that is folded."""
+        """Whether all numbers fit in one line, next to text that is folded."""
         return sum(max(one, _LEAST_TEXT) + _AROUND for one in self._widths()) < width
 
     def _upright(self, width: int, title: str) -> RichTable:
         from rich.table import Table as RichTable
 
         table = RichTable(title=title or None, caption=self.caption, caption_justify="left", title_justify="left")
-        fits = self._fits(width)  # rich would cut off what does not: then everything is folded
+        fits = self._fits(width)  # rich would cut off numbers that do not fit: then all cells are folded
         for name, least in zip(self.header, self._widths(), strict=True):
             table.add_column(name, justify="right" if least else "left", overflow="fold",
                              min_width=least if fits and least else None)
@@ -138,8 +137,10 @@ class Table:
 
 
 def row_keys(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]:
-    """Keys that name a row: the `wanted` ones, else those whose values differ, else the system; and where needed the
-    machine."""
+    """Keys that name a row: the `wanted` ones, else those whose values differ, else the system.
+
+    The machine is added if there are several kinds.
+    """
     if wanted:
         return with_machine(wanted, runs)
     differing = tuple(key for key in _KEYS if len({run.label(key) for run in runs}) > 1)
@@ -147,17 +148,17 @@ def row_keys(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]
 
 
 def with_machine(keys: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
-    """`keys`, and the machine where `runs` were made on several kinds: nothing averages their seconds."""
+    """`keys`, and the machine if `runs` were made on several kinds, so that no row averages their seconds."""
     several = len({run.machine for run in runs}) > 1 and MACHINE not in keys
     return (*keys, MACHINE) if several else tuple(keys)
 
 
 def stack(tables: Mapping[str, Table], column: str) -> Table:
-    """Tables below each other, with a first column that names the table of each row; cells that one lacks are "–".
+    """Tables below each other, with a first column that names the table of each row; missing cells are "–".
 
     Args:
-        tables: by what the first column says.
-        column: its header.
+        tables: tables by their name in the first column.
+        column: header of the first column.
     """
     header = tuple(dict.fromkeys(name for table in tables.values() for name in table.header))
     rows = []
@@ -170,7 +171,7 @@ def stack(tables: Mapping[str, Table], column: str) -> Table:
 
 
 def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
-    """Runs with the same values of `keys` together, in order of first appearance."""
+    """Groups of runs with the same values of `keys`, in order of first appearance."""
     grouped: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         grouped.setdefault(tuple(run.label(key) for key in keys), []).append(run)
@@ -182,7 +183,7 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
 
 
 def mixtures(groups: Sequence[Group]) -> list[str]:
-    """Config keys, but for seeds, and code in which runs of one group differ: their mean is one of different things."""
+    """Config keys (except seeds) and code in which runs of one group differ, so that their mean mixes unlike runs."""
     found: dict[str, None] = {}
     for group in groups:
         runs = (*group.runs, *group.failed)
@@ -198,7 +199,7 @@ def mixtures(groups: Sequence[Group]) -> list[str]:
 
 
 def _made_again(groups: Sequence[Group]) -> int:
-    """How many runs are another one of their row made again (`--rerun`): of equal configuration, data and code."""
+    """The number of runs that repeat another run of their row (`--rerun`), with equal configuration, data and code."""
     known = [[run.key for run in group.runs if run.key] for group in groups]
     return sum(len(keys) - len(set(keys)) for keys in known)
 
@@ -208,7 +209,7 @@ def _differing(found: Sequence[Mapping[str, str]]) -> set[str]:
 
 
 def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
-    """Accuracy at the best validation epoch, phases and epoch in seconds, bytes sent per epoch, over all ranks."""
+    """The table of accuracy at the best validation epoch, phases and epoch in seconds, and bytes sent by all ranks."""
     metrics = {run.best("test")[0] for group in groups for run in group.runs} - {""} or {"acc/test"}
     sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.median(pair[1]) > 0 for group in groups)))
     times = [(name, metric) for name, metric in TIMES
@@ -219,7 +220,8 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     )
     rows = [
         (*group.labels, _metric_cell(group, named=len(metrics) > 1),
-         *(_times_cell(group, name) if group.runs else group.verdict for _, name in times),
+         *(interval_cell([run.median(name) for run in group.runs], ".4f") if group.runs else group.verdict
+           for _, name in times),
          *(_bytes_cell(group, name) if group.runs else "–" for _, name in sent), _count_cell(group))
         for group in groups
     ]
@@ -227,7 +229,7 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
 
 
 def make_columns(groups: Sequence[Group], keys: Sequence[str], columns: Mapping[str, str]) -> Table:
-    """What a sweep's `report.columns` asks for: the metric of the record by the header, whose last word is its unit."""
+    """The table of a sweep's `report.columns`: metrics of the record by header; a header's last word is the unit."""
     rows = [
         (*group.labels, *(_column_cell(group, header, metric) for header, metric in columns.items()),
          _count_cell(group)) for group in groups
@@ -248,10 +250,10 @@ def _short(keys: Sequence[str]) -> list[str]:
 
 
 def shared_caption(groups: Sequence[Group], keys: Sequence[str] = ()) -> str:
-    """What is true of every comparison: which epochs, what `±` is, what rows mix, and what they do not have in common.
+    """The notes of every comparison: the epochs, the meaning of `±`, and in what runs of a row or rows differ.
 
     Args:
-        groups: the rows.
+        groups: the rows of the table.
         keys: config keys that name a row.
     """
     runs = [run for group in groups for run in group.runs]
@@ -259,10 +261,10 @@ def shared_caption(groups: Sequence[Group], keys: Sequence[str] = ()) -> str:
     if any(len(group.runs) > 1 for group in groups):
         notes.append("Over several runs: mean ± half the width of the 95 % interval (Student's t).")
     if again := _made_again(groups):
-        notes.append(f"{again} of the runs {'repeats' if again == 1 else 'repeat'} another one of its row, seed "
-                     "included: the interval takes them as independent.")
+        notes.append(f"{again} of the runs {'repeats' if again == 1 else 'repeat'} another run of the same row, seed "
+                     "included; the interval treats them as independent.")
     if found := mixtures(groups):
-        notes.append(f"Rows take runs together that differ in {', '.join(found)}.")
+        notes.append(f"Some rows combine runs that differ in {', '.join(found)}.")
     if unequal := [key for key in _HYPER_PARAMETERS if key not in keys and len(_values(runs, key)) > 1]:
         notes.append(f"Rows differ in hyper-parameters: {', '.join(unequal)}.")
     return " ".join(notes)
@@ -273,44 +275,27 @@ def _values(runs: Sequence[Run], key: str) -> set[str]:
 
 
 def _metric_cell(group: Group, *, named: bool) -> str:
-    """The test figures of a group; with the metric's name where the table has several."""
+    """The test metric of a group, with the metric's name if the table has several metrics."""
     if not group.runs:
         return group.verdict
     best = [run.best("test") for run in group.runs]
     metrics = {name.partition("/")[0] for name, _ in best} - {""}
     if len(metrics) > 1:
         return f"– ({', '.join(sorted(metrics))} in one row)"
-    return accuracy_cell([value for _, value in best]) + (f" {min(metrics)}" if named and metrics else "")
+    return interval_cell([100 * value for _, value in best], ".2f") + (f" {min(metrics)}" if named and metrics else "")
 
 
 def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:
-    return (f"Test metric at the best validation epoch. {shared_caption(groups, keys)} Seconds of the slowest rank per "
-            "phase: S sampling, N drawing negatives, L loading features, FB forward and backward. MB sent to other "
-            "ranks per epoch, all ranks.")
-
-
-def accuracy_cell(values: Sequence[float]) -> str:
-    """Per cent; over several runs with half the width of the 95 % interval."""
-    mean, half = mean_and_interval([100 * value for value in values])
-    if math.isnan(mean):
-        return "–"
-    return f"{mean:.2f}" if math.isnan(half) else f"{mean:.2f} ± {half:.2f}"
-
-
-def _times_cell(group: Group, metric: str) -> str:
-    return interval_cell([run.median(metric) for run in group.runs], ".4f")
+    return (f"Test metric at the best validation epoch. {shared_caption(groups, keys)} Seconds are of the slowest rank "
+            "in each phase. S is sampling, N drawing negatives, L loading features, FB forward and backward. MB are "
+            "sent to other ranks per epoch, summed over all ranks.")
 
 
 def _bytes_cell(group: Group, metric: str) -> str:
-    """Of 10^6; see `megabytes_cell`."""
+    """Sent bytes in units of 10^6; 0 if no rank recorded the metric: a tag without traffic is not recorded."""
     values = [0.0 if math.isnan(value) else value for value in (run.median(metric) for run in group.runs)]
     mean, half = mean_and_interval(values)
-    return megabytes_cell(mean) + (f" ± {half / 1e6:.2g}" if half > 0 else "")
-
-
-def megabytes_cell(value: float) -> str:
-    """10^6 bytes; 0 for a metric that no rank recorded, since a purpose without traffic is not recorded."""
-    return "0" if math.isnan(value) or value == 0 else f"{value / 1e6:.3f}"
+    return (f"{mean / 1e6:.3f}" if mean else "0") + (f" ± {half / 1e6:.2g}" if half > 0 else "")
 
 
 def _count_cell(group: Group) -> str:
@@ -318,14 +303,14 @@ def _count_cell(group: Group) -> str:
 
 
 def _literal(text: str) -> str:
-    """`text` in Markdown without tags of HTML, links, or the end of a cell or a line."""
+    """`text` in Markdown, so that it contains no HTML tags, no links, and no end of a cell or line."""
     for special, written in (("<", "&lt;"), ("](", "]\\("), ("|", "\\|"), ("\n", " ")):
         text = text.replace(special, written)
     return text
 
 
 def save_table(table: Table, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
-    """Write `table` as `md` and/or `csv`; returns the files."""
+    """Write `table` as `md` and/or `csv`, and return the files."""
     texts = {"md": table.markdown, "csv": table.csv}
     folder.mkdir(parents=True, exist_ok=True)
     files = []

@@ -1,4 +1,4 @@
-"""What every sampler offers, and the checks of the options they share."""
+"""The interface of a sampler, and the checks of the options that all samplers have."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ Topology = Literal["replicated", "partitioned"]
 
 
 class Sampler(ABC):
-    """Turns targets into the blocks that their computation needs.
+    """Makes the blocks that the computation of targets needs.
 
     Attributes:
         exact_key: whether draws are a pure function of (seed, epoch, step, micro, hop, original vertex id), so that a
             global batch is the same for every number of ranks.
-        fanouts: most neighbours per destination, target hop first, -1 for all; None: all of them on every hop.
-        key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` draws for
-            every micro-batch on its own.
+        scales: whether drawn edges have `Block.scale`, which multiplies messages and does not change degrees.
+        fanouts: most neighbours per destination, target hop first, -1 for all; None: all neighbours on every hop.
+        key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` makes
+            separate draws for every micro-batch.
         topology: `replicated` on every rank, or `partitioned`: a rank has all in-edges of the vertices that it owns.
-        threads: threads that prepare batches in the background, 0 = prepared when asked for.
-        prefetch: batches prepared or in preparation at once.
-        pool: memory of blocks, for samplers that reuse it.
+        threads: number of threads that prepare batches in the background; 0: a batch is prepared when it is needed.
+        prefetch: most batches that are ready or in preparation at the same time.
+        pool: memory of blocks, for samplers that reuse memory.
     """
 
     exact_key: ClassVar[bool] = True
+    scales: ClassVar[bool] = False
 
     def __init__(
         self, fanouts: Sequence[int] | None, key: Key, topology: Topology, threads: int, prefetch: int
@@ -44,8 +46,7 @@ class Sampler(ABC):
             problems.append(Problem("sampler.threads", threads, "must be 0 or more", "sampler.threads=1"))
         if prefetch < 1:
             problems.append(Problem("sampler.prefetch", prefetch, "must be at least 1", "sampler.prefetch=2"))
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_all(problems)
         self.fanouts = None if fanouts is None else tuple(fanouts)
         self.key = key
         self.topology = topology
@@ -57,7 +58,7 @@ class Sampler(ABC):
         """Fanout of every hop of a model with `num_layers` layers, target hop first, -1 for all neighbours.
 
         Raises:
-            ConfigError: if the sampler was given another number of fanouts.
+            ConfigError: the sampler has another number of fanouts.
         """
         if self.fanouts is None:
             return (-1,) * num_layers
@@ -71,47 +72,47 @@ class Sampler(ABC):
         return shard.graph if self.topology == "replicated" else shard.owned_topology
 
     def topology_bytes(self, shard: Shard) -> int:
-        """Bytes of topology that this rank samples from."""
+        """Bytes of the topology that this rank samples from."""
         return self.topology_of(shard).topology_bytes
 
     def held_bytes(self, facts: GraphFacts, num_edges: int, num_parts: int) -> int:
-        """Before it is set up: about how many bytes of topology a rank will hold beside the mapped files.
+        """Estimated bytes of topology that a rank will hold in addition to mapped files; used before `setup`.
 
         Args:
-            facts: of the run's graph.
-            num_edges: of what a rank draws from: of the graph, or of a part where ranks work on these.
-            num_parts: of the partition that `topology=partitioned` follows.
+            facts: facts about the graph of the run.
+            num_edges: number of edges of the graph that a rank samples from: the whole graph, or a part of it.
+            num_parts: number of parts of the partition that `topology=partitioned` follows.
         """
         if self.topology == "replicated":
             return 0
-        edge = facts.id_bytes + 4 * facts.typed
+        edge = facts.id_bytes + 4 * (facts.typed + facts.weighted)
         return 8 * (facts.num_nodes + 1) + edge * -(-num_edges // num_parts)
 
     @abstractmethod
     def setup(self, shard: Shard, num_layers: int) -> None:
-        """Take the graph of this rank.
+        """Store the graph of this rank.
 
         Args:
-            shard: topology and what blocks must carry.
-            num_layers: blocks per batch.
+            shard: topology, and the data that blocks must have.
+            num_layers: number of blocks per batch.
 
         Raises:
-            ConfigError: if the number of fanouts is not `num_layers`.
+            ConfigError: the number of fanouts is not `num_layers`.
         """
 
     @abstractmethod
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
-        """The blocks of one batch; safe to call from several threads at once.
+        """The blocks of one batch. Several threads may call this at the same time.
 
         Args:
             seeds: `[T]` original ids of the targets, unique; may be empty.
-            key: what the draws are keyed by.
-            global_count: number of targets of the global batch, passed on to the `Batch`.
+            key: key of the draws.
+            global_count: number of targets of the global batch, stored in the `Batch`.
 
         Returns:
-            Blocks whose destinations are their first sources, new sources in order of first appearance; the
-            targets are the destinations of the last one, in the order given. An edge that is an added self loop
-            is the last one of its destination and has -1 in `edge_ids`, `occurrence` and `edge_types`.
+            The batch. Destinations are the first sources of a block; new sources follow in order of first appearance.
+            The targets are the destinations of the last block, in the given order. An added self loop is the last edge
+            of its destination. It has -1 in `edge_ids`, `occurrence` and `edge_types`, and 1 in `weight` and `scale`.
         """
 
 

@@ -1,4 +1,4 @@
-"""DGL's own neighbour sampler as the reference that others are measured and checked against."""
+"""DGL's neighbour sampler: the reference for measurements and checks of other samplers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -18,18 +19,18 @@ from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
+from gnnexp.graph.sparse import ends
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.sample import append_self_loops
 from gnnexp.samplers.base import Key, Topology
-from gnnexp.samplers.expansion import take
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours, Relabelling, make_block
+from gnnexp.samplers.layerwise import LayerSampler, Neighbours, Relabelling, make_block, take
 
 
 def dgl_graph(graph: Graph) -> Any:  # noqa: ANN401
-    """`graph` as a DGLGraph for sampling: int64 ids, CSC only, edge ids = canonical positions.
+    """`graph` as a DGLGraph for sampling, in CSC format only; edge ids are canonical positions.
 
-    int64, because DGL 1.1.3's fused sampler corrupts int32 CPU graphs from its second call on. Without explicit edge
-    ids, which sampling does not need (DGL numbers CSC edges by position) and which would make DGL slower.
+    Ids are int64, because DGL 1.1.3's fused sampler corrupts int32 CPU graphs from its second call on. Edge ids are not
+    stored, which would make DGL slower: DGL numbers CSC edges by position.
     """
     os.environ.setdefault("DGLBACKEND", "pytorch")
     import dgl
@@ -39,7 +40,7 @@ def dgl_graph(graph: Graph) -> Any:  # noqa: ANN401
 
 
 class DGLRelabelling:
-    """`dgl.to_block` on the COO edges of each hop: the conventional second step that FastSample's kernel fuses away."""
+    """`dgl.to_block` on the COO edges of each hop: the usual second step, which FastSample's kernel avoids."""
 
     def __init__(self, seeds: Tensor, num_nodes: int) -> None:
         self._ids, self._num_nodes = seeds, num_nodes
@@ -50,7 +51,7 @@ class DGLRelabelling:
         return self._ids
 
     def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
-        """The block of the edges that `ids` drew; their sources join."""
+        """The block of the edges that `ids` drew; adds their sources to `ids`."""
         import dgl
 
         frontier = self._ids.to(torch.int64)
@@ -59,8 +60,7 @@ class DGLRelabelling:
         made = dgl.to_block(drawn, frontier)
         indptr, sources, order = made.adj_tensors("csc")
         if order.numel():  # positions of the block's edges among those drawn
-            occurrence, types = (None if kind is None else kind[order] for kind in (found.occurrence, found.edge_types))
-            found = found._replace(occurrence=occurrence, edge_types=types)
+            found = found._replace(**{name: kind[order] for name, kind in found.of_edges.items()})
         count = frontier.numel()
         self._ids = made.srcdata[dgl.NID].to(found.ids.dtype)
         return make_block(found._replace(indptr=indptr), sources.to(torch.int32), self._ids, count, needs)
@@ -68,16 +68,17 @@ class DGLRelabelling:
 
 @cache
 def _drawing_thread() -> ThreadPoolExecutor:
-    """The one thread of this process that draws.
+    """The thread of this process that makes all of DGL's draws.
 
-    The seed and the map of DGL's fused sampler are shared state, and DGL adds to a seed how many threads of the process
-    had drawn before the calling one: draws would depend on how many epochs had their own prefetching threads.
+    The seed and the map of DGL's fused sampler are shared state. DGL also adds a number to the seed: how many other
+    threads of the process drew before the calling thread. With new prefetching threads in every epoch, draws would
+    depend on the number of epochs.
     """
     return ThreadPoolExecutor(1, thread_name_prefix="dgl")
 
 
 def in_drawing_thread(draw: Callable[[], Any]) -> Any:  # noqa: ANN401
-    """What `draw` returns, run in the thread that draws, with as many OpenMP threads as the caller has."""
+    """The result of `draw`, called in the drawing thread with as many OpenMP threads as the caller has."""
     threads = torch.get_num_threads()
 
     def run() -> Any:  # noqa: ANN401
@@ -89,11 +90,11 @@ def in_drawing_thread(draw: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 
 class DGLSampler(LayerSampler):
-    """`dgl.dataloading.NeighborSampler` (1.1.3) behind our interface.
+    """`dgl.dataloading.NeighborSampler` (1.1.3) with the interface of gnnexp.
 
-    Draws are seeded from the batch key, so a run with one OpenMP thread is repeatable, and draws the same after a
-    resume. They come from DGL's generators, not from what a draw is for: the global batch of 1 worker is not that of 8,
-    whatever `sampler.key` says (`exact_key`).
+    The batch key seeds DGL's generators. So a run with one OpenMP thread is repeatable, also after a resume. But a draw
+    does not depend on its vertex only: with any `sampler.key`, 1 worker and 8 workers draw different global batches
+    (`exact_key`).
     """
 
     exact_key: ClassVar[bool] = False
@@ -105,10 +106,11 @@ class DGLSampler(LayerSampler):
         """Choose one of DGL's two code paths.
 
         Args:
-            fanouts: target hop first.
-            fused: DGL's default; False = `sample_neighbors` + `to_block`, the baseline of the FastSample paper.
-            key: recorded, see the class.
-            topology: `replicated`.
+            fanouts: most neighbours per destination, target hop first.
+            fused: whether to use DGL's fused sampler, its default. False: `sample_neighbors`, then `to_block`, the
+                baseline of the FastSample paper.
+            key: recorded only, see the class.
+            topology: see `Sampler`.
             threads: see `Sampler`.
             prefetch: see `Sampler`.
         """
@@ -118,7 +120,7 @@ class DGLSampler(LayerSampler):
         self.fused = fused
 
     def setup(self, shard: Shard, num_layers: int) -> None:
-        """Copy the topology into DGL (int64: 8 bytes per edge)."""
+        """Copy the topology into DGL as int64, 8 bytes per edge."""
         super().setup(shard, num_layers)
         hops, graph = self.hops(num_layers), self.topology_of(shard)
         self._dgl_graph = dgl_graph(graph)
@@ -132,11 +134,11 @@ class DGLSampler(LayerSampler):
         self._types = graph.edge_types if typed else None
 
     def topology_bytes(self, shard: Shard) -> int:
-        """Ours, and DGL's int64 copy of the sources."""
+        """Bytes of the topology, and of DGL's int64 copy of the sources."""
         return super().topology_bytes(shard) + 8 * self.topology_of(shard).num_edges
 
     def held_bytes(self, facts: GraphFacts, num_edges: int, num_parts: int) -> int:
-        """Also DGL's copy."""
+        """The estimate of `Sampler`, and the bytes of DGL's copy."""
         drawn = num_edges if self.topology == "replicated" else -(-num_edges // num_parts)
         return super().held_bytes(facts, num_edges, num_parts) + 8 * drawn
 
@@ -161,21 +163,15 @@ class DGLSampler(LayerSampler):
         sampled = in_drawing_thread(draw)
         sources, destinations = sampled.edges(order="eid")
         positions = sampled.edata[self._dgl.EID]
-        # Edges come seed by seed, in the order of the seeds.
+        # DGL returns edges seed by seed, in the order of the seeds.
         place = torch.empty(self._graph.num_nodes, dtype=torch.int64)
         place[frontier.long()] = torch.arange(frontier.numel())
         counts = torch.bincount(place[destinations], minlength=frontier.numel())
-        indptr = torch.zeros(frontier.numel() + 1, dtype=torch.int64)
-        torch.cumsum(counts, 0, out=indptr[1:])
-        return Neighbours(
-            indptr, sources.to(self._graph.indices.dtype),
-            None if self._occurrence is None else take(self._occurrence, positions),
-            None if self._types is None else take(self._types, positions),
-        )
+        return Neighbours(ends(counts), sources.to(self._graph.indices.dtype), **self._of_edges(positions))
 
     @contextmanager
     def relabelling(self, seeds: Tensor) -> Iterator[Relabelling]:
-        """By `dgl.to_block`, as a system built on DGL does it."""
+        """Relabelling by `dgl.to_block`, as in systems that are built on DGL."""
         yield DGLRelabelling(seeds.to(self._graph.indices.dtype), self._graph.num_nodes)
 
     def _block(self, sampled: Any) -> Block:  # noqa: ANN401
@@ -187,14 +183,16 @@ class DGLSampler(LayerSampler):
         if self._needs.self_loops:
             arrays = append_self_loops(indptr.numpy(), sources.numpy(), positions.numpy())
             indptr, sources, positions = map(torch.from_numpy, arrays)
-        parallel, types = self._occurrence, self._types
-        return Block(
+        block = Block(
             indptr, sources, vertices.to(self._graph.indices.dtype), int(sampled.num_dst_nodes()),
-            edge_ids=None if parallel is None else positions,
-            occurrence=None if parallel is None else take(parallel, positions),
-            edge_types=None if types is None else take(types, positions),
-            self_loops=self._needs.self_loops,
+            edge_ids=None if self._occurrence is None else positions, self_loops=self._needs.self_loops,
         )
+        return replace(block, **self._of_edges(positions))
+
+    def _of_edges(self, positions: Tensor) -> dict[str, Any]:
+        """Data of the edges at `positions` `[E]`, by field of `Block`."""
+        kinds = {"occurrence": self._occurrence, "edge_types": self._types, "weight": self._graph.edge_weights}
+        return {name: take(values, positions) for name, values in kinds.items() if values is not None}
 
 
 def _seed(key: BatchKey, hop: int) -> int:

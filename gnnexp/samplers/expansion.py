@@ -1,9 +1,10 @@
-"""From targets to blocks on one thread: the hops of a batch over the kernels, and the memory that they work in."""
+"""Expand targets into blocks on one thread: call the sampling kernels hop by hop, and manage their memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.samplers import sample as kernels
-from gnnexp.samplers.layerwise import Neighbours
+from gnnexp.samplers.layerwise import Neighbours, take
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -24,15 +25,15 @@ _NOTHING = np.empty(0, np.int64)
 
 @dataclass
 class _Workspace(VertexMap):
-    """The map of `kernels.relabel`, and scratch memory of one batch at a time.
+    """The map of `kernels.relabel`, and working memory for one batch at a time.
 
     Attributes:
-        starts: `[D]` int64.
-        room: `[D]` uint32.
-        keys: `[ROUND]` uint64.
-        chosen: uint32, draws of a round.
-        taken: uint8, zero between uses.
-        ring: int64, 2^k.
+        starts: `[D]` int64 position in the graph at which the edges of each destination start.
+        room: `[D]` uint32 degree minus fanout of each destination, see `kernels.count_hop`.
+        keys: `[ROUND]` uint64 keys of the destinations of a round.
+        chosen: uint32 draws of a round.
+        taken: uint8 marks of drawn edges, zero between uses.
+        ring: `[2^k]` int64 positions of the edges of two rounds.
     """
 
     starts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
@@ -44,7 +45,7 @@ class _Workspace(VertexMap):
 
 
 def _grown(array: np.ndarray, size: int, keep: int = 0) -> np.ndarray:
-    """`array`, or one of at least `size` (half as much again, so that it seldom grows) with the first `keep` values."""
+    """`array` if it has `size` entries, else a new array of 1.5 `size` entries with the first `keep` values."""
     if array.size >= size:
         return array
     larger = np.zeros(size + size // 2, array.dtype)
@@ -53,37 +54,38 @@ def _grown(array: np.ndarray, size: int, keep: int = 0) -> np.ndarray:
 
 
 class Expansion:
-    """Expands targets into blocks; safe to call from several threads, each call works in memory of its own."""
+    """Expands targets into blocks. Several threads may call it at the same time: each call has its own memory."""
 
     def __init__(
         self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], names: Tensor | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """Hold on to the graph.
+        """Store the graph.
 
         Args:
-            graph: topology; int32 or int64 `indices`.
-            needs: what blocks must carry.
+            graph: topology, with int32 or int64 `indices`.
+            needs: data that blocks must have.
             hops: fanout of every hop, target hop first, -1 for all neighbours.
-            names: `[V]` original ids, which draws are keyed by, where the graph is a part with ids of its own.
-            pool: memory of the blocks; None: one of its own.
+            names: `[V]` original ids, which key the draws, if the graph is a part with local ids.
+            pool: memory of the blocks; None: a new pool.
 
         Raises:
-            DataError: if a vertex has too many edges to draw from.
+            DataError: a vertex has too many edges to draw from.
         """
         self._graph, self._needs = graph, needs
         self._names = np.empty(0, graph.indices.numpy().dtype) if names is None else names.numpy()
         self._indptr, self._indices = graph.indptr.numpy(), graph.indices.numpy()
         self._occurrence = graph.occurrence if needs.edge_identity else None
-        # The type is part of an edge's identity, so who needs the identity on a typed graph gets the type as well.
+        # The type is part of an edge's identity, so a model that needs the identity gets the types too.
         self._types = graph.edge_types if needs.edge_types or needs.edge_identity else None
+        self._weights = graph.edge_weights
         self._maps = VertexMaps(self._workspace)
-        # Batches are made by threads other than the main one, whose large buffers glibc serves from fresh pages.
+        # Background threads make batches. Without a pool, glibc would give them fresh pages for large buffers.
         self._pool = Pool() if pool is None else pool
         self._hops, self._largest = tuple(hops), 0
         if max(hops) >= kernels.LARGE_FANOUT or graph.num_edges >= 1 << 32:
             self._largest = int(kernels.largest_degree(self._indptr))
-            # More than the largest degree is all the same, and scratch memory grows with the fanout.
+            # A fanout above the largest degree takes all edges too, but needs more working memory.
             self._hops = tuple(min(fanout, max(self._largest, 1)) for fanout in hops)
         if self._largest >= 1 << 32:
             raise DataError(Problem("dataset", graph.name, "a vertex may have at most 2^32 - 1 edges",
@@ -94,10 +96,10 @@ class Expansion:
 
         Args:
             seeds: `[T]` unique vertex ids.
-            hop_keys: stream of each hop, target hop first.
+            hop_keys: key of the random stream of each hop, target hop first.
 
         Raises:
-            ValueError: if a seed is out of range or repeated.
+            ValueError: a seed is out of range or repeated.
         """
         with self._maps.lent() as space:
             return self._expand(space, seeds.to(torch.int64).contiguous().numpy(), hop_keys)
@@ -118,25 +120,25 @@ class Expansion:
             parts.append((indptr, sources, positions, count, total))
             count = total
         space.base += count
-        # Not torch's copy: it would start OpenMP's threads, which then spin on cores that others could use.
+        # Not torch's copy: it would start OpenMP threads, which then keep cores busy that other threads could use.
         kept = self._pool.empty((count,), space.vertices.dtype)
         kept[:] = space.vertices[:count]
         vertices = torch.from_numpy(kept)
         return tuple(self._block(vertices, *part) for part in reversed(parts))
 
     def neighbours(self, frontier: Tensor, hop: int, hop_key: int) -> Neighbours:
-        """The draws of one hop without relabelling, self loops left out (`LayerSampler.sample_layer`).
+        """The draws of one hop without relabelling and without added self loops (`LayerSampler.sample_layer`).
 
         Args:
-            frontier: `[D]` vertex ids, in any order, repetitions allowed.
+            frontier: `[D]` vertex ids in any order; repetitions are allowed.
             hop: number of the hop, target hop first.
-            hop_key: stream of the hop.
+            hop_key: key of the random stream of the hop.
         """
         vertices = frontier.contiguous().numpy()
         with self._maps.lent() as space:
             indptr, found, positions = self._draw(space, vertices, vertices.size, self._hops[hop], 0,
                                                   np.uint64(hop_key))
-        return Neighbours(indptr, torch.from_numpy(found), *self._identity(positions))
+        return Neighbours(indptr, torch.from_numpy(found), **self._of_edges(positions))
 
     def _hop(
         self, space: _Workspace, count: int, fanout: int, key: np.uint64
@@ -148,7 +150,7 @@ class Expansion:
         most = min(self._graph.num_nodes, count + found.size)
         space.check_room(most)
         space.vertices = _grown(space.vertices, most + 1, keep=count)
-        # Positions replace the vertex ids where these were, unless ids are wider.
+        # Positions overwrite the vertex ids in place, unless ids are wider.
         sources = found if found.dtype == np.int32 else self._pool.empty((found.size,), np.int32)
         known = kernels.relabel(found, space.table, space.base, space.vertices, count, sources)
         return indptr, torch.from_numpy(sources), positions, known
@@ -156,13 +158,13 @@ class Expansion:
     def _draw(
         self, space: _Workspace, vertices: np.ndarray, count: int, fanout: int, loops: int, key: np.uint64
     ) -> tuple[Tensor, np.ndarray, Tensor | None]:
-        """`(indptr [D + 1], source ids [E], positions [E] or None)` of the edges drawn by `vertices[:count]`."""
+        """`(indptr [D + 1], source ids [E], positions [E] or None)` of the edges that `vertices[:count]` draw."""
         space.starts, space.room = _grown(space.starts, count), _grown(space.room, count)
         indptr = torch.from_numpy(self._pool.empty((count + 1,), np.int64))
         total = kernels.count_hop(
             self._indptr, vertices, count, fanout, loops, space.starts, space.room, indptr.numpy()
         )
-        wanted = self._occurrence is not None or self._types is not None or self._needs.edge_ids
+        wanted = self._needs.edge_ids or any(kind is not None for kind in self._kinds.values())
         positions = torch.empty(total, dtype=torch.int64) if wanted else None
         found = self._pool.empty((total,), self._indices.dtype)
         self._find(space, vertices, count, fanout, loops, key, indptr.numpy(), positions, found)
@@ -172,7 +174,7 @@ class Expansion:
         self, space: _Workspace, vertices: np.ndarray, count: int, fanout: int, loops: int, key: np.uint64,
         indptr: np.ndarray, positions: Tensor | None, found: np.ndarray,
     ) -> None:
-        """Fill `found` with the source of every edge of a hop, and `positions` if wanted."""
+        """Fill `found` with the source of every edge of a hop, and `positions` unless it is None."""
         starts = space.starts
         if fanout < 0:
             places = _NOTHING if positions is None else positions.numpy()
@@ -193,26 +195,22 @@ class Expansion:
             space.keys, space.chosen, space.taken, places, mask, found,
         )
 
-    def _identity(self, positions: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """`(occurrence, edge types)` of edges by position, each None where blocks need none."""
-        if positions is None:
-            return None, None
-        return (
-            None if self._occurrence is None else take(self._occurrence, positions),
-            None if self._types is None else take(self._types, positions),
-        )
+    @property
+    def _kinds(self) -> dict[str, Tensor | None]:
+        """Data of all edges of the graph that blocks need, by field of `Block`."""
+        return {"occurrence": self._occurrence, "edge_types": self._types, "weight": self._weights}
+
+    def _of_edges(self, positions: Tensor | None) -> dict[str, Any]:
+        """Data of the edges at `positions` `[E]`, by field of `Block`."""
+        return {name: take(values, positions) for name, values in self._kinds.items()
+                if values is not None and positions is not None}
 
     def _block(
         self, vertices: Tensor, indptr: Tensor, sources: Tensor, positions: Tensor | None, num_dst: int, num_src: int
     ) -> Block:
-        occurrence, edge_types = self._identity(positions)
-        return Block(
+        block = Block(
             indptr, sources, vertices[:num_src], num_dst,
-            edge_ids=positions if occurrence is not None or self._needs.edge_ids else None,
-            occurrence=occurrence, edge_types=edge_types, self_loops=self._needs.self_loops,
+            edge_ids=positions if self._occurrence is not None or self._needs.edge_ids else None,
+            self_loops=self._needs.self_loops,
         )
-
-
-def take(values: Tensor, positions: Tensor) -> Tensor:
-    """`values[positions]`, -1 where a position is -1 (an added self loop)."""
-    return torch.from_numpy(kernels.take_or_missing(values.numpy(), positions.numpy()))
+        return replace(block, **self._of_edges(positions))

@@ -1,4 +1,4 @@
-"""Every neighbour on every hop: full-batch training and exact evaluation."""
+"""All neighbours on every hop, for full-batch training and exact evaluation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 class FullSampler(LayerSampler):
     """All in-edges of every vertex that the targets need, in canonical order.
 
-    The blocks of the last targets are kept: full-batch training, where every batch has the same targets in the same
-    order, expands once (and transposes once) and then only gets another key.
+    The sampler keeps the blocks of the last targets. In full-batch training all batches have the same targets in the
+    same order, so blocks are built and transposed once, and later batches differ only in their keys.
     """
 
     def __init__(
@@ -24,15 +24,15 @@ class FullSampler(LayerSampler):
         super().__init__(None, key, topology, threads, prefetch)
 
     def setup(self, shard: Shard, num_layers: int) -> None:
-        """Take the graph of this rank."""
+        """Store the graph of this rank."""
         super().setup(shard, num_layers)
         self._expansion = Expansion(
             self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names, self.pool)
         self._last: tuple[Tensor, tuple[Block, ...]] | None = None
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
-        """The blocks of one batch, the very same objects for the same targets as last time."""
-        last = self._last  # one read: another thread may replace it meanwhile
+        """The blocks of one batch; the same objects as in the last call if the targets are the same."""
+        last = self._last  # read once, because another thread may replace it
         if last is not None and last[0].dtype == seeds.dtype and last[0].equal(seeds):
             return Batch(seeds, last[1], key, global_count)
         blocks = self._expansion.blocks(seeds, (0,) * self._num_hops)

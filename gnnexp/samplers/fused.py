@@ -1,4 +1,4 @@
-"""The default: FastSample's fused neighbour sampling with draws that are a pure function of what they are for."""
+"""The default sampler: FastSample's fused neighbour sampling, with draws that are a pure function of their key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
 
 class FusedSampler(LayerSampler):
-    """Uniform neighbour sampling without replacement, straight into CSC (FastSample, section 3.2, Algorithm 1).
+    """Uniform neighbour sampling without replacement, directly into CSC (FastSample, section 3.2, Algorithm 1).
 
-    Which neighbours vertex v draws at hop h depends on (seed, epoch, step, micro, h, v) and the fanout only: not on
-    threads, ranks, or what else is in the batch. Edges of a destination come in the order of its draws, or, where all
-    are taken, in canonical order.
+    The neighbours that vertex v draws at hop h depend only on (seed, epoch, step, micro, h, v) and on the fanout. They
+    do not depend on threads, on ranks, or on other vertices of the batch. The edges of a destination are in the order
+    of its draws, or in canonical order if all of them are taken.
     """
 
     def __init__(
@@ -27,13 +27,13 @@ class FusedSampler(LayerSampler):
         super().__init__(fanouts, key, topology, threads, prefetch)
 
     def setup(self, shard: Shard, num_layers: int) -> None:
-        """Take the graph of this rank."""
+        """Store the graph of this rank."""
         super().setup(shard, num_layers)
         self._expansion = Expansion(
             self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names, self.pool)
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
-        """The blocks of one batch, all hops in one memory."""
+        """The blocks of one batch; all hops share one list of vertices."""
         streams = [_stream(key, hop) for hop in range(self._num_hops)]
         return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
 

@@ -1,11 +1,12 @@
-"""Samplers that go hop by hop: the seam at which paradigms and partitioned topologies cut in (GSplit, Algorithm 1)."""
+"""Samplers that work hop by hop, so that ranks can exchange vertices between two hops (GSplit, Algorithm 1)."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,42 +18,53 @@ from gnnexp.kernels.samplers.sample import append_self_loops, place_seeds, relab
 from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
+OF_EDGES = ("occurrence", "edge_types", "weight", "scale")
+
 
 class Neighbours(NamedTuple):
-    """The edges that a frontier drew, by original ids; self loops that a model adds are not among them.
+    """The edges that a frontier drew, by original ids, without added self loops.
 
     Attributes:
         indptr: `[D + 1]` int64, edges of frontier vertex i are `indptr[i]:indptr[i + 1]`.
-        ids: `[E]` source of each edge, dtype of the graph's `indices`.
-        occurrence: `[E]` int32, the how-manieth parallel edge; None when the graph has none or nobody needs it.
+        ids: `[E]` source of each edge, in the dtype of the graph's `indices`.
+        occurrence: `[E]` int32 0-based index among parallel edges; None if the graph has none or no model needs it.
         edge_types: `[E]` int32 or None.
+        weight: `[E]` float32, or None if the graph has no weights.
+        scale: `[E]` float32 (`Block.scale`) from samplers whose `scales` is True, else None.
     """
 
     indptr: Tensor
     ids: Tensor
     occurrence: Tensor | None = None
     edge_types: Tensor | None = None
+    weight: Tensor | None = None
+    scale: Tensor | None = None
+
+    @property
+    def of_edges(self) -> dict[str, Any]:
+        """Data of the edges without their ends, by field; fields that are None are left out."""
+        return {name: values for name, values in self._asdict().items() if name in OF_EDGES and values is not None}
 
 
 class LayerSampler(Sampler):
-    """A sampler whose hops can be drawn one by one; all others follow from `sample_layer`.
+    """A sampler that draws one hop at a time: a subclass implements `sample_layer`, and `sample` calls it.
 
-    It runs wherever a frontier vertex's in-edges are: on all of the graph, on a part of it
+    A frontier vertex is sampled on a rank that has its in-edges. So this works on the whole graph, on a part of it
     (`sampler.topology=partitioned`), and split over ranks (`paradigm=split_parallel`).
     """
 
     @abstractmethod
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
-        """What each vertex of the frontier draws.
+        """The edges that each vertex of the frontier draws.
 
         Args:
-            frontier: `[D]` original ids, whose in-edges are here; may be empty.
+            frontier: `[D]` original ids of vertices whose in-edges are on this rank; may be empty.
             hop: number of the hop, target hop first.
-            key: what the draws are keyed by; the same vertex in the same hop must draw the same, whoever else is there.
+            key: key of the draws. The draws of a vertex in a hop must not depend on other vertices of the frontier.
         """
 
     def setup(self, shard: Shard, num_layers: int) -> None:
-        """Take the graph of this rank (`topology_of`); subclasses build on this."""
+        """Store the graph of this rank (`topology_of`); a subclass that overrides this method must call it."""
         self._num_hops = len(self.hops(num_layers))
         self._needs, ids = shard.needs, np.empty(0, shard.graph.indices.numpy().dtype)
         self._maps = VertexMaps(lambda: VertexMap(np.zeros(shard.graph.num_nodes, np.int32), ids))
@@ -67,7 +79,7 @@ class LayerSampler(Sampler):
 
     @contextmanager
     def relabelling(self, seeds: Tensor) -> Iterator[Relabelling]:
-        """From drawn edges to the blocks of a batch, for batches that are sampled hop by hop."""
+        """Context with the `Relabelling` of a batch, which turns the edges drawn in each hop into a block."""
         with self._maps.lent() as current:
             made = MappedRelabelling(seeds, current)
             yield made
@@ -75,18 +87,18 @@ class LayerSampler(Sampler):
 
 
 class Relabelling(Protocol):
-    """The vertices of a batch in order of first appearance, of which every hop's sources are a prefix."""
+    """The vertices of a batch in order of first appearance; the sources of every hop are a prefix of them."""
 
     @property
     def ids(self) -> Tensor:
-        """`[S]` original ids so far."""
+        """`[S]` original ids of the vertices so far."""
 
     def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
-        """The block of the edges that `ids` drew; their sources join."""
+        """The block of the edges that `ids` drew; adds their sources to `ids`."""
 
 
 class MappedRelabelling:
-    """Relabelling through a map of all vertices (second loop of FastSample's Algorithm 1)."""
+    """Relabelling by a map of all vertices (second loop of FastSample's Algorithm 1)."""
 
     def __init__(self, seeds: Tensor, lent: VertexMap) -> None:
         self._lent, self._table, self._base = lent, lent.table, lent.base
@@ -99,16 +111,16 @@ class MappedRelabelling:
 
     @property
     def ids(self) -> Tensor:
-        """`[S]` original ids so far."""
+        """`[S]` original ids of the vertices so far."""
         return self._ids
 
     @property
     def end(self) -> int:
-        """Above every entry of the map."""
+        """A base that is larger than every entry of the map."""
         return self._base + self._ids.numel()
 
     def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
-        """The block of the edges that `ids` drew; their sources join."""
+        """The block of the edges that `ids` drew; adds their sources to `ids`."""
         count, total = self._ids.numel(), found.ids.numel()
         most = min(self._table.size, count + total)
         self._lent.check_room(most)
@@ -121,25 +133,29 @@ class MappedRelabelling:
 
 
 def make_block(found: Neighbours, sources: Tensor, src_ids: Tensor, num_dst: int, needs: BlockNeeds) -> Block:
-    """A block of drawn edges whose sources are relabelled, with the self loops that the model adds.
+    """A block of drawn edges with relabelled sources, and with the self loops that the model adds.
 
     Args:
-        found: the edges, complete for every destination.
+        found: all drawn edges of every destination.
         sources: `[E]` int32, position of each edge's source in `src_ids`.
         src_ids: `[S]` original ids, destinations first.
         num_dst: D.
-        needs: of the model.
+        needs: data that the model needs in blocks.
     """
-    occurrence, edge_types, indptr = found.occurrence, found.edge_types, found.indptr
+    indptr, of_edges = found.indptr, found.of_edges
     if needs.self_loops:
         places = np.arange(sources.numel())
         looped = append_self_loops(indptr.numpy(), sources.numpy(), places)
         indptr, sources = torch.from_numpy(looped[0]), torch.from_numpy(looped[1])
-        occurrence, edge_types = (
-            None if kind is None else torch.from_numpy(take_or_missing(kind.numpy(), looped[2]))
-            for kind in (occurrence, edge_types)
-        )
-    return Block(
-        indptr, sources, src_ids, num_dst, occurrence=occurrence, edge_types=edge_types, self_loops=needs.self_loops
-    )
+        of_edges = {name: take(values, torch.from_numpy(looped[2])) for name, values in of_edges.items()}
+    return replace(Block(indptr, sources, src_ids, num_dst, self_loops=needs.self_loops), **of_edges)
+
+
+def take(values: Tensor, positions: Tensor) -> Tensor:
+    """`values[positions]`; at position -1 (an added self loop) the result is -1, for weights and scales 1."""
+    if not values.is_floating_point():
+        return torch.from_numpy(take_or_missing(values.numpy(), positions.numpy()))
+    found, there = values.new_ones(positions.shape), positions >= 0
+    found[there] = values[positions[there]]
+    return found
 

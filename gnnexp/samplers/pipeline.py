@@ -1,4 +1,4 @@
-"""Batches prepared in the background, in order and bounded."""
+"""Prepare batches in the background, in order, and a limited number at a time."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ T = TypeVar("T")
 
 
 def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -> Generator[T, None, None]:
-    """Yield `make(0)`, `make(1)`, ... `make(count - 1)`, prepared ahead by threads.
+    """Yield `make(0)`, `make(1)`, ... `make(count - 1)`, which threads prepare ahead.
 
-    Nothing starts before the first result is asked for. An error of `make(i)` is raised where result i would have been
-    yielded, after which nothing more is started. When the generator ends or is closed, its threads have ended; closed
-    early, it has made result `depth` after the last one that was yielded, no more and no fewer: where making a result
-    takes an exchange between ranks, they all take part in the same ones.
+    Threads start when the first result is requested. An error of `make(i)` is raised in place of result i, and no
+    further call starts after it. When the generator ends or is closed, its threads have ended.
+
+    A generator that is closed early has made exactly `depth` results after the last one that it yielded. So if `make`
+    exchanges data between ranks, all ranks take part in the same exchanges.
 
     Args:
-        make: safe to call from several threads at once.
+        make: function that several threads may call at the same time.
         count: number of results.
-        threads: worker threads, 0 = make each result when it is asked for.
-        depth: results waiting or being made at any time, at least 1 (what the consumer holds is not counted).
+        threads: number of worker threads; 0: each result is made when it is requested.
+        depth: number of results that wait or are being made, at least 1, without the result that the consumer has.
     """
     if threads == 0:
         for number in range(count):
@@ -45,6 +46,6 @@ def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -
             except GeneratorExit:
                 cancel = False
                 raise
-            del result  # or it would live until the next one is there: one batch more than `depth` in memory
+            del result  # otherwise it would live until the next result: one batch more than `depth` in memory
     finally:
         pool.shutdown(wait=True, cancel_futures=cancel)

@@ -1,9 +1,9 @@
-"""Sampling a partitioned topology hop by hop with request and reply (FastSample, section 3.3, "vanilla"; DistDGL).
+"""Sample a partitioned topology hop by hop with request and reply (FastSample, section 3.3, "vanilla"; DistDGL).
 
-Every rank samples its own batch. The first hop is local where targets are at their owners; in every other hop frontier
-vertices are sent to their owners, who draw for us and send back what they drew: two rounds (tag `frontier`), so
-2(L - 1) for L layers, or 2L where seeds are anybody's (ends of links). Draws are keyed by the batch that asks, so they
-are those of a replicated topology.
+Every rank samples its own batch. If the rank owns all its targets, the first hop is local. In every other hop, each
+frontier vertex is sent to its owner, which draws its edges and sends them back. This takes two rounds per hop (tag
+`frontier`): 2(L - 1) for L layers, or 2L if other ranks may own the seeds (ends of links). Draws are keyed by the batch
+that asks for them, so they equal the draws from a replicated topology.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import ends
 from gnnexp.kernels.samplers.split import group_by_owner, spread_rows
-from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.samplers.layerwise import OF_EDGES, LayerSampler, Neighbours
 
 
 class RemoteExpansion:
-    """Expands this rank's targets over the parts of all ranks; all of them call, batch by batch.
+    """Expands this rank's targets over the parts of all ranks. All ranks call it for every batch.
 
     Args:
-        sampler: any that goes hop by hop, set up with this rank's part of the topology.
-        shard: who owns which vertex.
-        comm: one rank per part.
-        num_hops: layers of the model.
-        foreign_seeds: whether seeds may be other ranks'.
+        sampler: a sampler that works hop by hop, set up with this rank's part of the topology.
+        shard: owner of each vertex.
+        comm: communicator with one rank per part.
+        num_hops: number of layers of the model.
+        foreign_seeds: whether other ranks may own the seeds.
     """
 
     def __init__(
@@ -40,18 +41,20 @@ class RemoteExpansion:
         self._sampler, self._comm, self._num_hops, self._foreign_seeds = sampler, comm, num_hops, foreign_seeds
         self._needs, self._owner = shard.needs, shard.owner.numpy()
         topology = sampler.topology_of(shard)
-        # Whether edges carry an occurrence must be agreed on: parallel edges may be in one part only.
+        # All ranks must agree whether edges have an occurrence, because parallel edges may be in one part only.
         mine = topology.occurrence is not None if shard.needs.edge_identity else False
         self._occurrence = any(comm.gather_objects(mine))
-        self._types = topology.edge_types is not None and (shard.needs.edge_types or shard.needs.edge_identity)
+        typed = topology.edge_types is not None and (shard.needs.edge_types or shard.needs.edge_identity)
+        held = (self._occurrence, typed, topology.edge_weights is not None, sampler.scales)
+        self._kinds = [name for name, is_held in zip(OF_EDGES, held, strict=True) if is_held]
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:
         """The blocks of one batch.
 
         Args:
             seeds: `[T]` this rank's targets, or the vertices that its targets need; may be empty.
-            key: of the draws; `micro` is this rank, or -1 on all ranks.
-            global_count: targets of the whole global batch.
+            key: key of the draws; `micro` is this rank, or -1 on all ranks.
+            global_count: number of targets of the whole global batch.
         """
         blocks = []
         with self._sampler.relabelling(seeds) as vertices:
@@ -62,7 +65,7 @@ class RemoteExpansion:
         return Batch(seeds, tuple(reversed(blocks)), key, global_count)
 
     def _ask(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
-        """Draws of a frontier that lies in many parts."""
+        """The draws of a frontier whose vertices are in several parts."""
         comm, ids = self._comm, frontier.numpy()
         counts, grouped = np.zeros(comm.size, np.int64), np.empty_like(ids)
         order = np.empty(ids.size, np.int32)
@@ -79,7 +82,7 @@ class RemoteExpansion:
         return _in_order(parts, order)
 
     def _answer(self, requests: Sequence[Tensor], hop: int, key: BatchKey) -> list[Tensor]:
-        """What every rank's frontier vertices draw here, packed."""
+        """For every rank, the packed draws of its frontier vertices that this rank owns."""
         replies = []
         for rank, vertices in enumerate(requests):
             theirs = key if key.micro < 0 else replace(key, micro=rank)
@@ -88,51 +91,44 @@ class RemoteExpansion:
         return replies
 
     def _complete(self, drawn: Neighbours) -> Neighbours:
-        """With an occurrence where other parts have parallel edges."""
+        """`drawn` with an occurrence of 0 if only other parts have parallel edges."""
         if not self._occurrence or drawn.occurrence is not None:
             return drawn
         return drawn._replace(occurrence=torch.zeros(drawn.ids.numel(), dtype=torch.int32))
 
     def _pack(self, drawn: Neighbours) -> Tensor:
-        """Degrees, source ids, then occurrences and types where there are any, in the dtype of ids."""
-        drawn = self._complete(drawn)
-        parts = (drawn.indptr[1:] - drawn.indptr[:-1], drawn.ids, drawn.occurrence, drawn.edge_types)
-        return torch.cat([part.to(drawn.ids.dtype) for part in parts if part is not None])
+        """Degrees, source ids and data of edges in the dtype of ids; of weights and scales the bits."""
+        of_edges = self._complete(drawn).of_edges
+        assert list(of_edges) == self._kinds, "the data that the sampler announced"
+        bits = (kind.view(torch.int32) for kind in of_edges.values())
+        parts = (drawn.indptr[1:] - drawn.indptr[:-1], drawn.ids, *bits)
+        return torch.cat([part.to(drawn.ids.dtype) for part in parts])
 
     def _unpack(self, packet: Tensor, count: int) -> Neighbours:
-        indptr = torch.zeros(count + 1, dtype=torch.int64)
-        torch.cumsum(packet[:count], 0, out=indptr[1:])
-        columns = torch.split_with_sizes(packet[count:], [int(indptr[-1])] * (1 + self._occurrence + self._types))
-        rest = [column.int() for column in columns[1:]]
-        return Neighbours(
-            indptr, columns[0], rest.pop(0) if self._occurrence else None, rest.pop(0) if self._types else None
-        )
+        indptr = ends(packet[:count])
+        ids, *columns = torch.split_with_sizes(packet[count:], [int(indptr[-1])] * (1 + len(self._kinds)))
+        dtypes = [torch.float32 if name in ("weight", "scale") else torch.int32 for name in self._kinds]
+        of_edges = [column.int().view(dtype) for column, dtype in zip(columns, dtypes, strict=True)]
+        return Neighbours(indptr, ids, **dict(zip(self._kinds, of_edges, strict=True)))
 
 
 def _in_order(parts: list[Neighbours], order: np.ndarray) -> Neighbours:
-    """Rows of all parts, of which the i-th belongs at `order[i]` in the frontier (`order` is where each vertex went).
+    """The draws of all parts in the order of the frontier.
 
     Args:
-        parts: by rank.
-        order: `[n]` place of frontier vertex i among the rows of all parts.
+        parts: draws of each rank's vertices, by rank.
+        order: `[n]` position of frontier vertex i among the rows of all parts.
     """
     lengths = torch.cat([part.indptr[1:] - part.indptr[:-1] for part in parts])
-    indptr = torch.zeros(lengths.numel() + 1, dtype=torch.int64)
-    torch.cumsum(lengths, 0, out=indptr[1:])
+    indptr = ends(lengths)
     back = np.empty(order.size, np.int64)
     back[order] = np.arange(order.size)
-    ordered = torch.zeros_like(indptr)
-    torch.cumsum(lengths[torch.from_numpy(order.astype(np.int64))], 0, out=ordered[1:])
-    columns: list[Tensor | None] = []
-    for name in ("ids", "occurrence", "edge_types"):
-        given = [getattr(part, name) for part in parts]
-        if given[0] is None:
-            columns.append(None)
-            continue
-        values = torch.cat(given)
-        out = torch.empty_like(values)
-        spread_rows(back, indptr.numpy(), values.numpy(), ordered.numpy(), out.numpy())
-        columns.append(out)
-    ids, occurrence, types = columns
-    assert ids is not None
-    return Neighbours(ordered, ids, occurrence, types)
+    ordered = ends(lengths[torch.from_numpy(order.astype(np.int64))])
+    columns: dict[str, Tensor] = {}
+    for name in ("ids", *parts[0].of_edges):
+        values = torch.cat([getattr(part, name) for part in parts])
+        bits = values.view(torch.int32) if values.is_floating_point() else values
+        out = torch.empty_like(bits)
+        spread_rows(back, indptr.numpy(), bits.numpy(), ordered.numpy(), out.numpy())
+        columns[name] = out.view(values.dtype)
+    return Neighbours(ordered, **columns)

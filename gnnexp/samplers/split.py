@@ -1,9 +1,9 @@
-"""Split-parallel sampling: one batch, every rank samples the vertices that it owns (GSplit, Algorithm 1).
+"""Split-parallel sampling: every rank samples the vertices of one batch that it owns (GSplit, Algorithm 1).
 
     local frontier -> sample_layer -> mixed frontier -> split -> local frontier of the next hop
 
-`split` is one look-up in the owner table per edge and one all-to-all of vertex ids; what the ids say is kept as the
-shuffle index, along which rows travel later.
+`split` takes one look-up in the owner table per edge, and one all-to-all of vertex ids. The exchanged ids give the
+shuffle index, by which rows are exchanged later.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class SplitBatch:
     """This rank's split of a global batch.
 
     Attributes:
-        batch: blocks whose destinations are ours; sources are the local frontier of the next hop, then foreign ones.
-        shuffles: per block, along which rows of its sources travel.
-        cross_edges: per block, its edges with a foreign source.
+        batch: blocks with this rank's destinations; their sources are the local frontier of the next hop, then foreign
+            vertices.
+        shuffles: for each block, the index by which rows of its sources are exchanged.
+        cross_edges: for each block, the number of its edges with a foreign source.
     """
 
     batch: Batch
@@ -40,18 +41,18 @@ class SplitBatch:
 
     @property
     def input_ids(self) -> Tensor:
-        """`[n]` original ids of the input vertices that are ours: over all ranks each vertex once."""
+        """`[n]` original ids of the input vertices that this rank owns; over all ranks, each vertex occurs once."""
         return self.batch.blocks[0].src_ids[: self.shuffles[0].num_local]
 
 
 class Splitter:
-    """Samples splits; one batch at a time, the same on all ranks of the group.
+    """Samples splits, one batch at a time. All ranks of the group sample the same batch.
 
     Args:
-        sampler: any that goes hop by hop, set up.
-        shard: who owns which vertex.
-        comm: among the ranks that share a batch, one per part.
-        num_hops: layers of the model.
+        sampler: a sampler that works hop by hop, after its `setup`.
+        shard: owner of each vertex.
+        comm: communicator of the ranks that share a batch, one per part.
+        num_hops: number of layers of the model.
     """
 
     def __init__(self, sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int) -> None:
@@ -66,9 +67,9 @@ class Splitter:
         """Algorithm 1, `sp_sample`.
 
         Args:
-            local_targets: `[T]` targets of the global batch that are ours, unique; may be empty.
-            key: of the draws, the same on all ranks of the group.
-            global_count: targets of the whole global batch.
+            local_targets: `[T]` targets of the global batch that this rank owns, unique; may be empty.
+            key: key of the draws, the same on all ranks of the group.
+            global_count: number of targets of the whole global batch.
         """
         blocks, shuffles, crossing = [], [], []
         with self._maps.lent() as lent:
@@ -84,14 +85,14 @@ class Splitter:
         return SplitBatch(batch, tuple(reversed(shuffles)), tuple(reversed(crossing)))
 
     def split(self, frontier: Frontier, drawn: Neighbours) -> tuple[Block, ShuffleIndex, int]:
-        """Send foreign vertices of the mixed frontier to their owners, take in ours that others drew.
+        """Send foreign vertices of the mixed frontier to their owners, and receive own vertices that other ranks drew.
 
         Args:
-            frontier: grows by the vertices that the next hop starts from.
-            drawn: what its vertices drew.
+            frontier: the local frontier, to which new vertices for the next hop are added.
+            drawn: edges that the vertices of the frontier drew.
 
         Returns:
-            The hop's block, its shuffle index, and how many edges cross.
+            The block of the hop, its shuffle index, and its number of edges with a foreign source.
         """
         num_dst, sources = frontier.count, np.empty(drawn.ids.numel(), np.int32)
         foreign = frontier.take_in(drawn.ids.numpy(), sources)
@@ -110,9 +111,9 @@ class Splitter:
 
 
 class Frontier:
-    """The local frontier of a batch: our vertices in the order in which they joined, and where the map says they are.
+    """The local frontier of a batch: this rank's vertices in the order of first appearance, with their map entries.
 
-    Every hop's frontier is a prefix of the next one's.
+    The frontier of every hop is a prefix of the frontier of the next hop.
     """
 
     def __init__(self, targets: Tensor, lent: VertexMap) -> None:
@@ -127,16 +128,16 @@ class Frontier:
 
     @property
     def vertices(self) -> Tensor:
-        """`[n]` original ids."""
+        """`[n]` original ids of the frontier."""
         return torch.from_numpy(self._room[: self.count].copy())
 
     @property
     def end(self) -> int:
-        """Above every entry of the map."""
+        """A base that is larger than every entry of the map."""
         return max(self._base + self.count, self._hop_base)
 
     def take_in(self, found: np.ndarray, sources: np.ndarray) -> np.ndarray:
-        """`split_hop`; returns the foreign vertices, `[n]`, valid until the next call."""
+        """Add the sources `found` `[E]` by `split_hop`; returns the foreign ones `[n]`, valid until the next call."""
         most = min(self._table.size, self.count + found.size)
         self._lent.check_room(max(most, self._hop_base - self._base + min(self._table.size, found.size)))
         first_foreign = most + 1
@@ -148,7 +149,7 @@ class Frontier:
         return self._room[first_foreign : first_foreign + num_foreign]
 
     def join(self, wanted: np.ndarray) -> np.ndarray:
-        """`[n]` int64 places of the vertices that others drew, taken in where they are new."""
+        """Add the vertices `wanted` `[n]` that other ranks drew; returns their places `[n]` int64 in the frontier."""
         most = min(self._table.size, self.count + wanted.size)
         self._lent.check_room(most)
         self._grow(most)

@@ -1,4 +1,4 @@
-"""Maps from vertices to places in a batch, kept from batch to batch: never cleared, because their base moves."""
+"""Maps from vertices to places in a batch. A map serves many batches: its base moves, so it need not be cleared."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _HALF_INT32 = 1 << 30
 
 @dataclass
 class VertexMap:
-    """One map, and memory that is kept with it because fresh pages are costly.
+    """One map, and working memory that is kept with it because fresh pages are slow.
 
     Attributes:
-        table: `[V]` int32; an entry below `base` is of an earlier batch.
-        vertices: scratch memory for the vertices of a batch.
-        base: what the entries of the next batch start at.
+        table: `[V]` int32; an entry below `base` belongs to an earlier batch.
+        vertices: working memory for the vertices of a batch.
+        base: smallest entry of the next batch.
     """
 
     table: np.ndarray
@@ -27,10 +27,10 @@ class VertexMap:
     base: int = 1
 
     def check_room(self, count: int) -> None:
-        """Entries of `count` vertices fit into the table.
+        """Check that entries for `count` vertices fit in int32.
 
         Raises:
-            ValueError: they do not.
+            ValueError: the entries would be too large.
         """
         if self.base + count >= 1 << 31:
             raise ValueError(f"a batch of {count} vertices: at most 2^30 are supported, use smaller batches or fanouts")
@@ -40,10 +40,10 @@ M = TypeVar("M", bound=VertexMap)
 
 
 class VertexMaps(Generic[M]):
-    """As many maps as batches are sampled at once.
+    """One map for each batch that is sampled at the same time.
 
     Args:
-        make: a new map, all of whose entries are 0, or -1 where the sign means something.
+        make: function that makes a new map; its entries are 0, or -1 if the sign has a meaning.
     """
 
     def __init__(self, make: Callable[[], M]) -> None:
@@ -52,16 +52,16 @@ class VertexMaps(Generic[M]):
 
     @contextmanager
     def lent(self) -> Iterator[M]:
-        """A map for one batch, whose borrower moves the base; not taken back after an error.
+        """Context with a map for one batch; the batch must move the base. After an error the map is not used again.
 
-        Entries of a batch that is half made would look as if they were of the next one.
+        Otherwise entries of the incomplete batch would look like entries of the next one.
         """
         try:
             lent = self._spare.pop()  # list.pop and append are atomic: no lock
         except IndexError:
             lent = self._make()
         if lent.base > _HALF_INT32:
-            lent.table >>= 31  # every entry back to 0, or -1
+            lent.table >>= 31  # every entry becomes 0 or -1
             lent.base = 1
         yield lent
         self._spare.append(lent)

@@ -1,4 +1,4 @@
-"""What is learned: the loss over a batch's examples, and the metrics of an evaluation."""
+"""The interface of tasks: the loss of a batch's examples, and the metrics of an evaluation."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Scores = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """A rank's part of a global batch, as its loss wants it; a task may add what it needs.
+    """The inputs of the loss for a rank's part of a global batch. Tasks add attributes in subclasses.
 
     Attributes:
-        vertices: `[m]` original ids, unique: whose outputs are read, in this order. Where the loss is computed they
-            are on its device, and have the dtype of the batch's ids.
-        count: how many of the task's training examples these are.
+        vertices: `[m]` original ids, unique. The model computes outputs of these vertices, in this order. The loss
+            gets them on its device, with the dtype of the batch's ids.
+        count: number of training examples.
     """
 
     vertices: Tensor
@@ -37,15 +37,15 @@ class Examples:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that cross to the device with them, beside the batch's blocks."""
+        """Bytes that are copied to the device, in addition to the batch's blocks."""
         return 0
 
     def to(self, device: torch.device, vertices: Tensor | None = None) -> Self:
-        """The same with what the loss reads on `device`.
+        """A copy whose tensors for the loss are on `device`.
 
         Args:
-            device: of the rank.
-            vertices: those of the examples, where they are on the device already; None: they cross.
+            device: device of the rank.
+            vertices: the examples' vertices if they are on the device already; None: they are copied.
         """
         return replace(self, vertices=across(self.vertices, device) if vertices is None else vertices)
 
@@ -53,13 +53,13 @@ class Examples:
 class Task(ABC):
     """Loss and metrics of one kind of prediction.
 
-    A training example is a vertex, or (`pairs`) a link, whose ends may be anywhere: a paradigm then brings their
-    outputs to the rank that has the link. What is learned beside the model is the `decoder`.
+    A training example is a vertex, or a link if `pairs` is true. The ends of a link may be in any parts: the paradigm
+    brings their outputs to the rank that has the link. The `decoder` is trained together with the model.
 
     Attributes:
-        exclude_targets: whether no message passes along a batch's own links.
-        negatives_per_link: drawn in training, where examples are links.
-        num_relations: R of the links, once the task is set up; 0 where they have no types, or there are none.
+        exclude_targets: whether message passing leaves out the links of the batch itself.
+        negatives_per_link: negatives that training draws for each link.
+        num_relations: R, number of relations of the links, set by `setup`; 0 without links or without relations.
     """
 
     pairs: ClassVar[bool] = False
@@ -70,44 +70,44 @@ class Task(ABC):
     @property
     @abstractmethod
     def primary_metric(self) -> str:
-        """The metric that chooses the best epoch by validation (`acc`, `mrr`, …); higher is better."""
+        """The metric that decides the best validation epoch (`acc`, `mrr`, …). Higher is better."""
 
     @abstractmethod
     def check(self, graph: Graph) -> list[Problem]:
-        """Why this task cannot be run on `graph`."""
+        """Reasons why this task cannot run on `graph`."""
 
     def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
-        """What a rank will need for it, for the preflight; `facts` have the model's outputs as classes."""
+        """Memory that the task needs on a rank, for the preflight. `facts.num_classes` is the model's output width."""
         return []
 
     @abstractmethod
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
-        """Take what is needed of the graph; what every loss reads goes to `device`, where losses are computed."""
+        """Store the parts of the graph that the task needs. Data that every loss reads are copied to `device`."""
 
     # --- training --------------------------------------------------------------------------------------------------
     @abstractmethod
     def targets(self) -> Tensor:
-        """Training examples `[n]` int64: original ids of vertices, or numbers of links."""
+        """Training examples `[n]` int64: original ids of vertices, or indices of links."""
 
     def homes(self, targets: Tensor) -> Tensor:
-        """`[t]` the vertex whose owner has each of `targets`, where these go to owners."""
+        """`[t]`: for each target, the vertex whose owner trains it, if targets belong to owners."""
         return targets
 
     def num_outputs(self, graph: Graph, hidden: int) -> int:
-        """Columns of the model's output, whose hidden layers have `hidden`."""
+        """Width of the model's output; `hidden` is the width of its hidden layers."""
         return graph.num_classes
 
     def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> nn.Module | None:
-        """What is learned beside the model, if anything: a pure function of the seed, the same on every rank."""
+        """The decoder that is trained with the model, or None. It depends on the seed only: all ranks get the same."""
         return None
 
     def examples(self, chosen: Tensor, batch: Tensor, key: BatchKey) -> Examples:
-        """A rank's part of a global batch.
+        """The examples of a rank's part of a global batch.
 
         Args:
-            chosen: `[t]` its targets, in any order.
-            batch: `[T]` those of all ranks, the same on each.
-            key: of the batch: what is drawn is a pure function of it and of the target, never of the rank.
+            chosen: `[t]` targets of this rank, in any order.
+            batch: `[T]` targets of all ranks, the same on every rank.
+            key: key of the batch. Random draws depend on this key and the target, never on the rank.
         """
         return Examples(chosen, chosen.numel())
 
@@ -116,40 +116,40 @@ class Task(ABC):
         return outputs
 
     def hidden_links(self, batch: Tensor) -> Tensor | None:
-        """`[T, 2 | 3]` links (head, relation, tail) of a global `batch` that no message may pass along; None: none."""
+        """`[T, 2 | 3]` links (head, relation, tail) of a global `batch` that message passing leaves out, or None."""
         return None
 
     @abstractmethod
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
-        """Sum (never a mean) of the examples' losses, from what `decode` gave: the caller divides globally."""
+        """Sum of the losses of all examples, from the result of `decode`; the caller divides by the global count."""
 
     # --- evaluation ------------------------------------------------------------------------------------------------
     def held_out(self, graph: Graph) -> dict[str, Tensor]:
-        """What is evaluated, by split (`val`, `test`): original ids of vertices, or numbers of links."""
+        """Evaluated examples by split (`val`, `test`): original ids of vertices, or indices of links."""
         return {"val": graph.splits.val, "test": graph.splits.test}
 
     def score(self, outputs: Tensor, ids: Tensor) -> Scores:
-        """What metrics need of the vertices `ids` `[n]` with `outputs` `[n, C]`: arrays that concatenate."""
+        """Arrays that metrics need, for vertices `ids` `[n]` with `outputs` `[n, C]`. Arrays of calls concatenate."""
         raise NotImplementedError("a task of vertices scores vertices")
 
     def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:
-        """What metrics need of some held-out links, piece by piece: arrays that concatenate over pieces and ranks.
+        """Arrays that metrics need, for some held-out links. Arrays of pieces and ranks concatenate.
 
         Args:
             split: a key of `held_out`.
-            outputs: `[V, C]` of all vertices, in memory or mapped.
-            chosen: a rank's share of the split's links.
-            budget: bytes that it may take beside.
+            outputs: `[V, C]` outputs of all vertices, in memory or mapped.
+            chosen: this rank's share of the split's links.
+            budget: bytes that scoring may use, in addition to `outputs`.
         """
         raise NotImplementedError("a task of pairs scores pairs")
 
     @abstractmethod
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
-        """Metrics from the scores of all pieces of all ranks, without the split's name."""
+        """Metrics of the scores of all pieces and ranks, by name without the split."""
 
 
 def wanted_device(experiment: Experiment) -> str:
-    """`cpu` or `cuda`, where a run will train if this machine is one of its nodes."""
+    """The device type that a run will train on, `cpu` or `cuda`, if this machine is one of its nodes."""
     device: str = experiment.hardware.device
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,6 +1,7 @@
-"""Decoders: the score of a link from the model's outputs of its ends.
+"""Decoders: they score a link from the model's outputs of its ends.
 
-A decoder of one's own says its parameters (`build`, `reset`) and `score`; `against` follows, slower than it need be.
+Your own decoder must define `score`, and `build` and `reset` if it has parameters. The inherited `against` calls
+`score`; your own version may be faster.
 """
 
 from __future__ import annotations
@@ -8,39 +9,100 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.rows.products import product_gradients, score_pairs
+from gnnexp.ops.first_order import FirstOrderFunction
 from gnnexp.tasks.pairs import Pairs
-from gnnexp.tasks.products import products
 
-_NUMBER = -1  # of what is initialised; layers of models count from 0
+_NONE = np.empty(0, np.int64)
+
+
+def products(outputs: Tensor, head: Tensor, relation: Tensor | None, tail: Tensor, weight: Tensor | None = None
+             ) -> Tensor:
+    """`[p]` sums over c of `outputs[head, c] * weight[relation, c] * outputs[tail, c]`, differentiable.
+
+    On CPU, no tensor of shape `[p, C]` is allocated.
+
+    Args:
+        outputs: `[m, C]` outputs of vertices.
+        head: `[p]` int64 rows of `outputs`, on the host.
+        relation: `[p]` int64 rows of `weight`, on the host; None: all pairs use its first row.
+        tail: `[p]` int64 rows of `outputs`, on the host.
+        weight: `[R, C]` vectors of relations; None: no factor.
+    """
+    if outputs.device.type == "cpu":
+        return _Products.apply(outputs, weight, head, tail, relation)  # type: ignore[no-any-return, no-untyped-call]
+    first, second = (outputs.index_select(0, ends.to(outputs.device)) for ends in (head, tail))
+    if weight is not None:
+        first = first * (weight if relation is None else weight.index_select(0, relation.to(outputs.device)))
+    return (first * second).sum(1)
+
+
+class _Products(FirstOrderFunction):
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, weight: Tensor | None, head: Tensor, tail: Tensor,  # noqa: ANN401
+                relation: Tensor | None) -> Tensor:
+        ctx.save_for_backward(outputs, weight)
+        ctx.pairs = pairs = _Ends(head.numpy(), tail.numpy(), _NONE if relation is None else relation.numpy())
+        scores = score_pairs(_rows(outputs), pairs.head, pairs.tail, pairs.relation, _rows(weight, outputs))
+        return torch.from_numpy(scores)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        outputs, weight = ctx.saved_tensors
+        pairs: _Ends = ctx.pairs
+        of_outputs, of_weight = product_gradients(
+            _rows(outputs), pairs.head, pairs.tail, pairs.relation, _rows(weight, outputs),
+            np.ascontiguousarray(gradient.numpy()),
+        )
+        return torch.from_numpy(of_outputs), None if weight is None else torch.from_numpy(of_weight), None, None, None
+
+
+class _Ends(NamedTuple):
+    head: np.ndarray
+    tail: np.ndarray
+    relation: np.ndarray
+
+
+def _rows(values: Tensor | None, like: Tensor | None = None) -> np.ndarray:
+    """`values` `[n, C]` as a contiguous array for the kernels; without values an empty array of `like`'s dtype."""
+    if values is None:
+        assert like is not None
+        return _rows(like[:0])
+    found: np.ndarray = values.detach().contiguous().numpy()
+    return found
+
+
+_NUMBER = -1  # the decoder's layer number in the key of initialisation; layers of models count from 0
 
 
 class Decoder(nn.Module, ABC):
-    """Scores links; made from scalars, it gets its parameters in `setup`.
+    """Scores links. It is made from scalars, and `setup` makes its parameters.
 
     Attributes:
-        typed: whether it tells relations apart.
-        dim: C, columns of the outputs that it reads.
+        typed: whether scores depend on relations.
+        dim: C, number of columns of the outputs that the decoder reads.
     """
 
     typed: ClassVar[bool] = True
     dim: int
 
     def setup(self, dim: int, num_relations: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Draw the parameters: a pure function of the seed, the same on every rank.
+        """Make and draw the parameters. They depend on the seed only: all ranks get the same.
 
         Args:
-            dim: C.
-            num_relations: R of the links; 0 where they have no types.
-            seed: of the run.
-            dtype: of parameters and scores.
-            device: where it lives.
+            dim: C, number of columns of the outputs.
+            num_relations: R, number of relations of the links; 0 if links have no relations.
+            seed: seed of the run.
+            dtype: data type of parameters and scores.
+            device: device of the parameters.
         """
         self.dim = dim
         self.build(num_relations)
@@ -59,46 +121,46 @@ class Decoder(nn.Module, ABC):
         """`[p]` logits of pairs.
 
         Args:
-            head: `[p, C]` outputs.
-            relation: `[p]` int64, or None where links have no types.
-            tail: `[p, C]` outputs.
+            head: `[p, C]` outputs of the heads.
+            relation: `[p]` int64 relations, or None if links have no relations.
+            tail: `[p, C]` outputs of the tails.
         """
 
     def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
-        """`[p]` logits in training, from the outputs `[m, C]` of `pairs.vertices`; here `score` of their rows.
+        """`[p]` logits in training, from the outputs `[m, C]` of `pairs.vertices`. By default, `score` of their rows.
 
-        For decoders with dropout, whose masks are `pairs.drop`, and for those that need no rows per pair.
+        Override this for dropout (`pairs.drop` applies the masks), or to avoid a copy of rows for each pair.
         """
         return self.score(*self.rows(outputs, pairs))
 
     def rows(self, outputs: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Heads' rows, relations and tails' rows, as `score` takes them."""
+        """Output rows of heads, relations, and output rows of tails: the arguments of `score`."""
         device = outputs.device
         head, tail = (outputs.index_select(0, ends.to(device)) for ends in (pairs.head, pairs.tail))
         return head, None if pairs.relation is None else pairs.relation.to(device), tail
 
     def floats_per_pair(self, dim: int, device: str) -> int:
-        """What `trained` and its gradients hold per pair at most, in floats, for outputs of `dim` columns.
+        """Peak memory of `trained` and its gradients, in floats per pair.
 
         Args:
-            dim: C.
+            dim: C, number of columns of the outputs.
             device: `cpu` or `cuda`.
         """
         return 6 * dim
 
     def relations(self) -> Tensor | None:
-        """`[R, .]` parameters of relations, which `task.l2` penalises with pairs' ends; None: it has none.
+        """`[R, .]` parameters of relations, which `task.l2` penalises like the pairs' ends; None if there are none.
 
-        A single row is that of all links.
+        If links have no relations, all links use one row.
         """
         return None
 
     def against(self, rows: Tensor, relation: Tensor | None, others: Tensor, *, heads: bool = False) -> Tensor:
-        """`[b, n]` logits of every row with every one of the others, which are the tails or (`heads`) the heads.
+        """`[b, n]` logits of each row with each candidate. Candidates are tails, or heads if `heads` is true.
 
         Args:
             rows: `[b, C]` outputs of the ends that are kept.
-            relation: `[b]` int64, or None.
+            relation: `[b]` int64 relations, or None.
             others: `[n, C]` outputs of the candidates.
             heads: whether the candidates are heads.
         """
@@ -110,88 +172,75 @@ class Decoder(nn.Module, ABC):
 
     @property
     def floats_per_score(self) -> int:
-        """What `against` holds beside each score, in floats; decides how many are made at once."""
+        """Memory of `against` in floats per score, without the score. It limits how many scores are made at once."""
         return 4 * self.dim
 
 
-class Dot(Decoder):
-    """h . t: no parameters, blind to relations."""
+class _ProductDecoder(Decoder):
+    """Sums of products of both ends' outputs and, if there are `relations`, of their vectors."""
+
+    def score(self, head: Tensor, relation: Tensor | None, tail: Tensor) -> Tensor:
+        """`[p]` logits, row by row."""
+        return (self._scaled(head, relation) * tail).sum(1)
+
+    def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
+        """`[p]` logits, on CPU without a copy of rows for each pair."""
+        weight = self.relations()
+        return products(outputs, pairs.head, None if weight is None else pairs.relation, pairs.tail, weight)
+
+    def floats_per_pair(self, dim: int, device: str) -> int:
+        """Memory of `products`: only a GPU holds rows for each pair."""
+        return super().floats_per_pair(dim, device) if device == "cuda" else 4
+
+    def against(self, rows: Tensor, relation: Tensor | None, others: Tensor, *, heads: bool = False) -> Tensor:
+        """`[b, n]` logits as one matrix product. Heads and tails have the same formula."""
+        return self._scaled(rows, relation) @ others.T
+
+    @property
+    def floats_per_score(self) -> int:
+        """0: the matrix product needs only its result."""
+        return 0
+
+    def _scaled(self, rows: Tensor, relation: Tensor | None) -> Tensor:
+        """`[p, C]` rows times the vectors of the pairs' relations; one vector if links have no relations."""
+        weight = self.relations()
+        if weight is None:
+            return rows
+        return rows * (weight if relation is None else weight.index_select(0, relation))
+
+
+class Dot(_ProductDecoder):
+    """h . t: has no parameters, and ignores relations."""
 
     typed = False
 
-    def score(self, head: Tensor, relation: Tensor | None, tail: Tensor) -> Tensor:
-        """Row by row."""
-        return (head * tail).sum(1)
 
-    def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
-        """Without rows per pair."""
-        return products(outputs, pairs.head, None, pairs.tail)
+class DistMult(_ProductDecoder):
+    """sum_c h_c r_c t_c with one vector r per relation (Yang et al., ICLR 2015). Links without relations share one r.
 
-    def floats_per_pair(self, dim: int, device: str) -> int:
-        """Of `products`: rows only on a GPU."""
-        return super().floats_per_pair(dim, device) if device == "cuda" else 4
-
-    def against(self, rows: Tensor, relation: Tensor | None, others: Tensor, *, heads: bool = False) -> Tensor:
-        """One matrix product."""
-        return rows @ others.T
-
-    @property
-    def floats_per_score(self) -> int:
-        """Nothing."""
-        return 0
-
-
-class DistMult(Decoder):
-    """sum_c h_c r_c t_c with a vector r per relation (Yang et al., ICLR 2015); links without types share one.
-
-    `relation_weight` `[R, C]` is drawn as Glorot's matrices are.
+    `relation_weight` `[R, C]` has Glorot's uniform initialisation.
     """
 
     def build(self, num_relations: int) -> None:
-        """A vector per relation."""
+        """Make one vector per relation."""
         self.relation_weight = nn.Parameter(torch.empty(max(1, num_relations), self.dim))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot, uniform."""
+        """Draw the vectors with Glorot's uniform initialisation."""
         nn.init.xavier_uniform_(self.relation_weight, generator=generator)
 
     def relations(self) -> Tensor:
-        """The vectors."""
+        """`[R, C]` vectors of the relations."""
         return self.relation_weight
-
-    def score(self, head: Tensor, relation: Tensor | None, tail: Tensor) -> Tensor:
-        """Row by row."""
-        return (head * self._vectors(relation) * tail).sum(1)
-
-    def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
-        """Without rows per pair."""
-        return products(outputs, pairs.head, pairs.relation, pairs.tail, self.relation_weight)
-
-    def floats_per_pair(self, dim: int, device: str) -> int:
-        """Of `products`: rows only on a GPU."""
-        return super().floats_per_pair(dim, device) if device == "cuda" else 4
-
-    def _vectors(self, relation: Tensor | None) -> Tensor:
-        """`[p, C]`; `[1, C]` for links without types."""
-        return self.relation_weight if relation is None else self.relation_weight.index_select(0, relation)
-
-    def against(self, rows: Tensor, relation: Tensor | None, others: Tensor, *, heads: bool = False) -> Tensor:
-        """One matrix product; heads and tails score alike."""
-        return (rows * self._vectors(relation)) @ others.T
-
-    @property
-    def floats_per_score(self) -> int:
-        """Nothing."""
-        return 0
 
 
 class MLP(Decoder):
-    """An MLP with ReLU on the product h * t (OGB's `LinkPredictor`): blind to relations.
+    """An MLP with ReLU on the product h * t (OGB's `LinkPredictor`). It ignores relations.
 
     Args:
-        layers: number of linear maps, the last one to a single column.
-        hidden: columns between them; null = the model's output's.
-        dropout: probability after every ReLU.
+        layers: number of linear layers; the last one has a single output column.
+        hidden: number of columns between the layers; null = the number of columns of the model's output.
+        dropout: probability of dropout after every ReLU.
     """
 
     typed = False
@@ -210,13 +259,13 @@ class MLP(Decoder):
         self.num_layers, self.hidden, self.dropout = layers, hidden, dropout
 
     def build(self, num_relations: int) -> None:
-        """The linear maps."""
+        """Make the linear layers."""
         width = self.dim if self.hidden is None else self.hidden
         dims = [self.dim, *[width] * (self.num_layers - 1), 1]
         self.maps = nn.ModuleList(nn.Linear(dims[i], dims[i + 1]) for i in range(self.num_layers))
 
     def reset(self, generator: torch.Generator) -> None:
-        """As `nn.Linear` does: uniform within 1 / sqrt(columns)."""
+        """Draw parameters as `nn.Linear` does: uniform between -1 and 1, divided by sqrt(input columns)."""
         for linear in self.maps:
             assert isinstance(linear, nn.Linear)
             bound = 1 / math.sqrt(linear.in_features)
@@ -224,16 +273,16 @@ class MLP(Decoder):
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     def score(self, head: Tensor, relation: Tensor | None, tail: Tensor) -> Tensor:
-        """Row by row."""
+        """`[p]` logits, row by row, without dropout."""
         return self._mapped(head * tail, lambda rows, layer: rows)
 
     def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
-        """With dropout."""
+        """`[p]` logits, with dropout."""
         head, _, tail = self.rows(outputs, pairs)
         return self._mapped(head * tail, lambda rows, layer: pairs.drop(rows, self.dropout, layer))
 
     def floats_per_pair(self, dim: int, device: str) -> int:
-        """Both ends and their product; every hidden layer before and after its activation and dropout; gradients."""
+        """Both ends, their product, all hidden layers before and after ReLU and dropout, and gradients."""
         width = dim if self.hidden is None else self.hidden
         return 3 * dim + (self.num_layers - 1) * (4 if self.dropout else 2) * width + 2 * max(dim, width)
 
@@ -244,5 +293,5 @@ class MLP(Decoder):
 
     @property
     def floats_per_score(self) -> int:
-        """Both ends, their product, and a hidden layer before and after its activation."""
+        """Both ends, their product, and one hidden layer before and after ReLU."""
         return 3 * self.dim + 2 * (self.dim if self.hidden is None else self.hidden)

@@ -1,4 +1,4 @@
-"""Predicting links: scores of pairs of vertices against drawn negatives; ranks among all vertices, or OGB's Hits@K.
+"""Link prediction: pairs are trained against drawn negatives. Metrics are ranks among all vertices, or OGB's Hits@K.
 
 Definitions: docs/links.md. Sources: R-GCN (Schlichtkrull et al., ESWC 2018), OGB (Hu et al., NeurIPS 2020).
 """
@@ -9,7 +9,7 @@ import copy
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -24,16 +24,15 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
 from gnnexp.tasks.decoders import Decoder, DistMult
-from gnnexp.tasks.known import KnownLinks
 from gnnexp.tasks.metrics import hits_of_ranks, hits_over_negatives, mean_reciprocal_rank
-from gnnexp.tasks.negatives import Corrupt, Negatives, Sampling
+from gnnexp.tasks.negatives import Corrupt, KnownLinks, Negatives, Sampling
 from gnnexp.tasks.pairs import Pairs, numbered
 from gnnexp.tasks.ranking import Scorer, filtered_ranks, negatives_of_links, pair_scores
 
 Weighting = Literal["each", "balanced"]
 _SPLITS = {"val": "valid", "test": "test"}
 _HITS = re.compile(r"hits@[1-9][0-9]*")
-# Of ranks, as papers on knowledge graphs report; over fixed negatives, as OGB's leaderboards do (collab 50, ppa 100).
+# K of Hits@K. Ranks: as in papers on knowledge graphs. Fixed negatives: as on OGB's leaderboards (collab 50, ppa 100).
 _OF_RANKS, _OVER_NEGATIVES = (1, 3, 10), (10, 20, 50, 100)
 _DISTMULT = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
 _FIX = ("choose one with links: dataset=ogb dataset.name=ogbl-ddi, dataset=fb15k_237; or hold some out: "
@@ -44,22 +43,23 @@ class LinkPrediction(Task):
     """Binary cross-entropy of links against negatives.
 
     Args:
-        dim: columns of the model's output; null = `model.hidden`.
-        decoder: scores a pair from its ends' outputs (`gnnexp.tasks.decoders`, or your own); null = DistMult.
-        negatives: k, drawn per link and epoch.
+        dim: number of columns of the model's output; null = `model.hidden`.
+        decoder: scores a pair from the outputs of its ends (`gnnexp.tasks.decoders`, or your own); null = DistMult.
+        negatives: k, number of negatives that are drawn for each link in each epoch.
         sampling: `uniform`, `per_source` or `in_batch` (see `Negatives`).
-        corrupt: which end `per_source` and `in_batch` draw: `tail`, `head`, or `both`, by a coin per negative.
-        avoid_positives: draw a negative that is a training link again (up to 16 times).
-        exclude_targets: leave a batch's own links, both ways, out of what messages pass along.
-        weighting: `each`: a link's loss is the mean of its 1 + k pairs' (R-GCN); `balanced`: its own plus the mean of
-            its negatives' (OGB).
-        l2: of every link, the mean over its pairs of the mean squares of both ends' outputs and of the relation's
-            parameters, times this, is added to its loss (R-GCN's authors: 0.01).
-        metric: what chooses the best epoch: `mrr` or `hits@K`; `auto`: `mrr`, or `hits@20` over fixed negatives.
+        corrupt: which end `per_source` and `in_batch` draw: `tail`, `head`, or `both` (at random for each negative).
+        avoid_positives: draw a negative again if it is a training link (in up to 16 tries).
+        exclude_targets: message passing leaves out the links of the batch itself, in both directions.
+        weighting: `each`: the loss of a link is the mean over its 1 + k pairs (R-GCN). `balanced`: the loss of the
+            positive pair plus the mean over the negatives (OGB).
+        l2: weight of the L2 penalty (R-GCN's authors: 0.01). The penalty of a pair is the sum of three mean squares:
+            of both ends' outputs and of the relation's parameters. The penalty of a link is the mean over its pairs.
+        metric: the metric that decides the best epoch: `mrr` or `hits@K`. `auto`: `hits@20` if there are fixed
+            negatives, else `mrr`.
 
     Attributes:
-        head: the decoder, once it is made.
-        num_relations: R of the links of all splits; 0 where they have no types.
+        head: the decoder, after `decoder` has made it.
+        num_relations: R, number of relations of the links in all splits; 0 if links have no relations.
     """
 
     pairs: ClassVar[bool] = True
@@ -80,12 +80,6 @@ class LinkPrediction(Task):
         if self.dim is not None and not 1 <= self.dim <= MOST_COUNTED:
             wrong.append(Problem("task.dim", self.dim, f"must be at least 1, and at most {MOST_COUNTED:,}, or null for "
                                  "model.hidden", "task.dim=null"))
-        if not issubclass(type(self._template), Decoder):
-            wrong.append(Problem("task.decoder", type(self._template).__name__, "must be a gnnexp.tasks.decoders."
-                                 "Decoder", _DISTMULT))
-        if self.weighting not in get_args(Weighting):
-            wrong.append(Problem("task.weighting", self.weighting, f"must be one of: {', '.join(get_args(Weighting))}",
-                                 "task.weighting=each"))
         if not 0 <= self.l2 < float("inf"):
             wrong.append(Problem("task.l2", self.l2, "must be 0 or positive, and finite", "task.l2=0"))
         if self.metric not in ("auto", "mrr") and not _HITS.fullmatch(self.metric):
@@ -101,7 +95,7 @@ class LinkPrediction(Task):
         return "hits@20" if self._fixed else "mrr"
 
     def check(self, graph: Graph) -> list[Problem]:
-        """Links to train on, a decoder that tells their relations apart, and a metric that the splits have."""
+        """There must be training links, a decoder that uses their relations, and a metric that fits the splits."""
         train = graph.links.get("train")
         if train is None or not train.shape[0]:
             what = "has no links" if not graph.links else f"has links {sorted(graph.links)}, none to train on"
@@ -125,7 +119,7 @@ class LinkPrediction(Task):
         return problems
 
     def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
-        """What decoding a step's pairs takes, both ways; known links from either end, and to be avoided."""
+        """Memory for decoding the pairs of a step, forward and backward, and for the indexes of known links."""
         links = {name: count for name, count in facts.links if not name.endswith("_neg")}
         size, ranks = experiment.train.batch_size, experiment.hardware.nodes * experiment.hardware.workers
         pairs = -(-min(size or links["train"], links["train"]) // ranks) * (1 + self._plan.count)
@@ -138,7 +132,7 @@ class LinkPrediction(Task):
         ]
 
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
-        """Take links, and what is known of them; a batch brings its labels to the device with its pairs."""
+        """Store the links, and index those that negatives avoid. Labels come to the device with each batch's pairs."""
         self._links = graph.links
         self._train = np.ascontiguousarray(graph.links["train"].numpy())
         self._num_nodes, self._fixed = graph.num_nodes, any(f"{name}_neg" in graph.links for name in _SPLITS.values())
@@ -149,15 +143,15 @@ class LinkPrediction(Task):
 
     # --- training --------------------------------------------------------------------------------------------------
     def targets(self) -> Tensor:
-        """Numbers of the training links."""
+        """Indices of the training links."""
         return torch.arange(self._train.shape[0])
 
     def links(self, numbers: Tensor) -> Tensor:
-        """`[t, 2 | 3]` training links."""
+        """`[t, 2 | 3]` training links at the indices `numbers` `[t]`."""
         return torch.from_numpy(self._train[numbers.numpy()])
 
     def homes(self, targets: Tensor) -> Tensor:
-        """A link goes where its head is."""
+        """`[t]` heads of the links: the owner of the head trains a link."""
         return self.links(targets)[:, 0]
 
     def hidden_links(self, batch: Tensor) -> Tensor | None:
@@ -169,13 +163,13 @@ class LinkPrediction(Task):
         return hidden if self.dim is None else self.dim
 
     def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> Decoder:
-        """The decoder, which is then `head`."""
+        """Make the decoder, and keep it as `head`."""
         self.head = copy.deepcopy(self._template)
         self.head.setup(num_outputs, self.num_relations, seed=seed, dtype=dtype, device=device)
         return self.head
 
     def examples(self, chosen: Tensor, batch: Tensor, key: BatchKey) -> Pairs:
-        """Links with their negatives: the same ones, whoever has the link."""
+        """Links with their negatives. The negatives of a link do not depend on the rank that has it."""
         count, k = chosen.numel(), self._plan.count
         links = self._train[chosen.numpy()]
         heads, tails = self._plan.draw(
@@ -193,7 +187,7 @@ class LinkPrediction(Task):
         return Pairs(vertices, count, head, tail, relation, positive, weights, numbers, key)
 
     def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
-        """`[p]` logits of the pairs; with `l2` `[p, 2]`, the second column what it penalises."""
+        """`[p]` logits of the pairs. With `l2`, `[p, 2]`: logits and the penalties of the pairs."""
         assert isinstance(examples, Pairs)
         scores = self.head.trained(outputs, examples)
         if self.l2 == 0:
@@ -211,7 +205,7 @@ class LinkPrediction(Task):
         return head + tail
 
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
-        """Summed over links, whose pairs are weighed (`weighting`)."""
+        """Sum of the losses of all links. `weighting` decides the weights of a link's pairs."""
         assert isinstance(examples, Pairs)
         logits = scores if self.l2 == 0 else scores[:, 0]
         labels, weights = (values.to(device=scores.device, dtype=scores.dtype)
@@ -221,15 +215,15 @@ class LinkPrediction(Task):
 
     # --- evaluation ------------------------------------------------------------------------------------------------
     def held_out(self, graph: Graph) -> dict[str, Tensor]:
-        """Numbers of the links of every split."""
+        """Indices of the links of each split."""
         return {split: torch.arange(graph.links[name].shape[0] if name in graph.links else 0)
                 for split, name in _SPLITS.items()}
 
     @torch.no_grad()
     def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:
-        """`rank` of each link, of its tail and of its head; over fixed negatives scores of `positive` and `negative`.
+        """Arrays `rank`: ranks of each link's tail and head. With fixed negatives: scores `positive` and `negative`.
 
-        Fixed negatives are the whole split's; each link brings its share of them.
+        Fixed negatives belong to the whole split. Each link scores its share of them.
         """
         name = _SPLITS[split]
         links, scorer = self._links[name], Scorer.of(self.head, outputs)
@@ -246,15 +240,15 @@ class LinkPrediction(Task):
 
     @cached_property
     def _known(self) -> tuple[KnownLinks, KnownLinks]:
-        """Links of all splits by head and by tail: the filter."""
+        """Links of all splits by head and by tail, which filtered ranks ignore."""
         links = [self._links[name] for name in ("train", *_SPLITS.values()) if name in self._links]
         by_head = KnownLinks.of(links, self._num_nodes)
         return by_head, KnownLinks.of(links, self._num_nodes, by_tail=True) if links[0].shape[1] == 3 else by_head
 
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
-        """`mrr` and `hits@1`, `3`, `10`; over fixed negatives OGB's `hits@10`, `20`, `50`, `100`; that of `metric`.
+        """`mrr` and `hits@1`, `3`, `10`, or OGB's `hits@10`, `20`, `50`, `100` over fixed negatives; and `metric`.
 
-        The primary one comes first: tables show it.
+        The primary metric comes first, because tables show the first one.
         """
         found = self._metrics(scores) if scores else {}
         return {name: found[name] for name in (self.primary_metric, *found) if name in found}

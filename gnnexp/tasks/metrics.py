@@ -1,4 +1,4 @@
-"""Metrics over numpy arrays; exact, ties included."""
+"""Metrics of numpy arrays. They are exact, also with ties."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 def accuracy(prediction: np.ndarray, label: np.ndarray) -> float:
-    """Share of `[n]` predictions that equal their labels; NaN without any."""
+    """Share of `[n]` predictions that equal their labels; NaN without labels."""
     return float(np.mean(prediction == label)) if label.size else float("nan")
 
 
 def micro_f1(prediction: np.ndarray, label: np.ndarray) -> float:
-    """2TP / (2TP + FP + FN) over all `[n, C]` decisions; NaN without any."""
+    """2TP / (2TP + FP + FN) over all `[n, C]` decisions; NaN without labels."""
     if not label.size:
         return float("nan")
     hits = int(np.sum(prediction & (label == 1)))
@@ -20,9 +20,9 @@ def micro_f1(prediction: np.ndarray, label: np.ndarray) -> float:
 
 
 def macro_f1(prediction: np.ndarray, label: np.ndarray, num_classes: int) -> float:
-    """Mean over classes of 2TP / (2TP + FP + FN), of `[n]` classes; NaN without any.
+    """Mean over classes of 2TP / (2TP + FP + FN), from `[n]` predictions and labels; NaN without labels.
 
-    A class that is neither among the predictions nor among the labels has no F1, and is left out (scikit-learn's way).
+    A class that occurs neither in predictions nor in labels has no F1, and the mean ignores it, as in scikit-learn.
     """
     if not label.size:
         return float("nan")
@@ -33,7 +33,7 @@ def macro_f1(prediction: np.ndarray, label: np.ndarray, num_classes: int) -> flo
 
 
 def roc_auc(score: np.ndarray, label: np.ndarray) -> float:
-    """Area under the ROC curve = P(score of a positive > of a negative), ties half; NaN with one class only."""
+    """Area under the ROC curve: P(a positive scores higher than a negative). Ties count half; NaN with one class."""
     positive = label == 1
     num_positive, num_negative = int(positive.sum()), int((~positive).sum())
     if not num_positive or not num_negative:
@@ -45,17 +45,20 @@ def roc_auc(score: np.ndarray, label: np.ndarray) -> float:
 
 
 def mean_reciprocal_rank(rank: np.ndarray) -> float:
-    """Mean of 1 / `[n]` ranks, the same to the bit in any order; NaN without any."""
+    """Mean of 1 / rank of `[n]` ranks, bit-identical for any order of ranks; NaN without ranks."""
     return float(np.mean(1 / np.sort(rank))) if rank.size else float("nan")
 
 
 def hits_of_ranks(rank: np.ndarray, k: int) -> float:
-    """Share of `[n]` ranks that are at most `k`; NaN without any."""
+    """Share of `[n]` ranks that are at most `k`; NaN without ranks."""
     return float(np.mean(rank <= k)) if rank.size else float("nan")
 
 
 def hits_over_negatives(positive: np.ndarray, negative: np.ndarray, k: int) -> float:
-    """OGB's Hits@K: share of `[n]` positives that score above the `k`-th highest of `[m]` negatives; 1 if m < k."""
+    """OGB's Hits@K: share of `[n]` positives that score above the `k`-th highest of `[m]` negatives; 1 if m < k.
+
+    NaN without positives.
+    """
     if not positive.size:
         return float("nan")
     if negative.size < k:

@@ -1,17 +1,62 @@
-"""Which negatives a link is trained against: from options to pairs of vertices, by the kernel that draws them."""
+"""Known links, and negatives of training links. Negatives must not be known; filtered ranks ignore known links."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from gnnexp.errors import Problem
 from gnnexp.graph.block import BatchKey
+from gnnexp.graph.build import build_graph
 from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.graph.links import make_sieve
 from gnnexp.kernels.samplers.negatives import Replaced, draw_negatives
-from gnnexp.tasks.known import KnownLinks
+
+
+@dataclass(frozen=True, eq=False)
+class KnownLinks:
+    """Links in CSR form by one of their ends. Each link occurs once, and the other ends are ascending.
+
+    Links without relations have no direction: they are listed under both ends.
+
+    Attributes:
+        indptr: `[V + 1]` int64 bounds of each vertex's links; empty if no links were given.
+        ends: `[m]` the other ends.
+        types: `[m]` int32 relations; empty if links have no relations.
+    """
+
+    indptr: np.ndarray
+    ends: np.ndarray
+    types: np.ndarray
+
+    @cached_property
+    def sieve(self) -> np.ndarray:
+        """A filter that recognises most pairs that are not links with one read; empty if no links were given."""
+        if not self.indptr.size:
+            return np.empty(0, np.uint64)
+        return make_sieve(self.indptr, self.ends, self.types)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def of(links: Sequence[Tensor], num_nodes: int, *, by_tail: bool = False) -> KnownLinks:
+        """Index lists of links, each `[n, 2 | 3]`, by head, or by tail if `by_tail` is true."""
+        if not links:
+            return KnownLinks(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
+        joined = torch.cat([*links]).numpy()
+        heads, tails = joined[:, 0], joined[:, -1]
+        typed = joined.shape[1] == 3
+        arrays = build_graph(
+            heads if by_tail else tails, tails if by_tail else heads, num_nodes,
+            types=joined[:, 1] if typed else None, symmetrize=not typed, key="links",
+        )
+        kinds = np.empty(0, np.int32) if arrays.types is None else arrays.types.numpy()
+        return KnownLinks(arrays.indptr.numpy(), arrays.indices.numpy(), kinds)
+
 
 Sampling = Literal["uniform", "per_source", "in_batch"]
 Corrupt = Literal["tail", "head", "both"]
@@ -23,12 +68,13 @@ class Negatives:
     """Draws negatives of training links.
 
     Attributes:
-        count: k, of each link.
-        sampling: both ends drawn from all vertices (`uniform`), one of them (`per_source`), or one of them from the
-            same ends of the other links of the global batch (`in_batch`; the only link of a batch: from all vertices).
-        corrupt: which one; `both`: by a coin per negative.
-        avoid: whether a negative that is a training link is drawn again, up to 16 times. Of a pair whose kept end is
-            linked to a share q of what is drawn from, q^16 remain links: 1e-7 for a vertex linked to a third of all.
+        count: k, number of negatives of each link.
+        sampling: `uniform` draws both ends from all vertices. With `per_source`, one end is drawn from all vertices.
+            With `in_batch`, one end is drawn from the same ends of other links in the global batch, or from all
+            vertices if the batch has a single link.
+        corrupt: which end `per_source` and `in_batch` draw; `both` decides at random for each negative.
+        avoid: whether a negative that is a training link is drawn again, in up to 16 tries. If the kept end is linked
+            to a share q of the candidates, a share q^16 of its negatives remain links: 2e-8 for q = 1/3.
     """
 
     count: int = 1
@@ -37,15 +83,10 @@ class Negatives:
     avoid: bool = True
 
     def problems(self) -> list[Problem]:
-        """What is wrong with the options."""
+        """Problems of the options."""
         wrong = []
         if self.count < 1:
             wrong.append(Problem("task.negatives", self.count, "must be at least 1", "task.negatives=1"))
-        for name, value, allowed in (("sampling", self.sampling, get_args(Sampling)),
-                                     ("corrupt", self.corrupt, get_args(Corrupt))):
-            if value not in allowed:
-                wrong.append(Problem(f"task.{name}", value, f"must be one of: {', '.join(allowed)}",
-                                     f"task.{name}={allowed[0]}"))
         if self.sampling == "uniform" and self.corrupt in ("head", "both"):
             wrong.append(Problem("task.corrupt", self.corrupt, "task.sampling=uniform draws both ends",
                                  "set task.sampling=per_source, or task.corrupt=tail"))
@@ -54,15 +95,15 @@ class Negatives:
     def draw(
         self, links: np.ndarray, chosen: np.ndarray, batch: np.ndarray, num_nodes: int, known: KnownLinks, key: BatchKey
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Heads and tails `[t * k]` of the negatives, the first link's first: a pure function of key, batch and link.
+        """Heads and tails `[t * k]` of negatives, in the order of `chosen`. They depend on key, batch and link only.
 
         Args:
             links: `[n, 2 | 3]` int64, all training links.
-            chosen: `[t]` numbers of those to draw for.
-            batch: `[T]` those of the global batch.
-            num_nodes: V.
-            known: training links by head, if they are avoided; else none.
-            key: of the batch.
+            chosen: `[t]` indices of the links that get negatives.
+            batch: `[T]` indices of the links in the global batch.
+            num_nodes: V, number of vertices.
+            known: training links by head if they are avoided, else empty.
+            key: key of the batch.
         """
         others = np.sort(batch) if self.sampling == "in_batch" else np.empty(0, np.int64)
         drawn = np.empty((2, chosen.size * self.count), np.int64)

@@ -1,4 +1,4 @@
-"""Classifying vertices: one label (cross-entropy) or several (binary cross-entropy per class)."""
+"""Node classification: one label per vertex (cross-entropy) or several (binary cross-entropy per class)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
 
 
 class NodeClassification(Task):
-    """Labels of vertices.
+    """Predicts the labels of vertices.
 
     Args:
-        metric: what chooses the best epoch; `auto` is micro-F1 for multi-label data, accuracy otherwise.
+        metric: the metric that decides the best epoch. `auto` is micro-F1 for multi-label data, accuracy otherwise.
     """
 
     def __init__(self, metric: Literal["auto", "acc", "macro_f1", "micro_f1", "roc_auc"] = "auto") -> None:
@@ -37,7 +37,7 @@ class NodeClassification(Task):
         return "micro_f1" if self._multilabel else "acc"
 
     def check(self, graph: Graph) -> list[Problem]:
-        """Labels and training vertices are needed; ROC AUC is for two classes."""
+        """There must be labels, training vertices, and a metric that fits the labels."""
         problems = []
         if graph.labels is None:
             problems.append(
@@ -67,14 +67,14 @@ class NodeClassification(Task):
         return problems
 
     def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
-        """Ids and labels of the training vertices on a GPU; on CPU the labels are read where they are mapped."""
+        """Memory for ids and labels of the training vertices on a GPU. On CPU, labels are read from the mapped file."""
         if not facts.label_bytes or wanted_device(experiment) == "cpu":
             return []
         count = facts.num_train
         return [Need(f"labels of {count:,} training vertices", "device", count * (8 + facts.label_bytes))]
 
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
-        """Take labels and targets; a GPU gets the labels that losses read, by ascending id."""
+        """Store labels and targets. Labels of training vertices are copied to a GPU, in ascending order of ids."""
         assert graph.labels is not None
         self._labels, self._multilabel = graph.labels, graph.multilabel
         self._targets, self._num_classes = graph.splits.train, graph.num_classes
@@ -88,7 +88,7 @@ class NodeClassification(Task):
         return self._targets
 
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
-        """Summed cross-entropy; multi-label: mean over classes of the binary one, summed over vertices."""
+        """Sum of cross-entropies over vertices. Multi-label: binary cross-entropies, averaged over classes."""
         labels = self._labels_of(examples.vertices)
         if self._multilabel:
             loss = F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="sum")
@@ -96,14 +96,14 @@ class NodeClassification(Task):
         return F.cross_entropy(scores, labels, reduction="sum")
 
     def _labels_of(self, targets: Tensor) -> Tensor:
-        """`[t]` or `[t, C]`, from where the ids of the `targets` are."""
+        """`[t]` labels of `targets`, or `[t, C]` if multi-label, on the device of the targets."""
         if self._there is None:
             return self._labels.index_select(0, targets)
         ids, labels = self._there
         return labels.index_select(0, torch.searchsorted(ids, targets.to(ids.dtype)))
 
     def score(self, outputs: Tensor, ids: Tensor) -> Scores:
-        """Predictions and labels of labelled vertices, plus class-1 scores for ROC AUC."""
+        """Predictions and labels of labelled vertices; scores for two classes and for multi-label data."""
         labels, logits = self._labels[ids.long()], outputs.cpu()
         if self._multilabel:
             kept = ~labels.isnan().any(1)

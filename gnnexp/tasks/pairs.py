@@ -1,4 +1,4 @@
-"""Links of a rank with their negatives, as the loss wants them."""
+"""The links of a rank's batch with their negatives: the input of decoder and loss."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _DECODER = 1 << 32  # layers of a decoder come after those of any model
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Examples):
-    """Links with k negatives each; p = count * (1 + k).
+    """Links with k negatives each; there are p = count * (1 + k) pairs.
 
     Attributes:
         vertices: `[m]` original ids of all ends, ascending.
-        head, tail: `[p]` positions in `vertices`: the links, then their negatives, the first link's first.
-        relation: `[p]` int64; None where links have no types.
-        positive: `[p]` bool: which are links.
-        weights: `[p]` float64, of each pair in the loss of its link.
-        numbers: `[p]` int64, which pair of the epoch this is, whoever has it: what its dropout is keyed by.
-        key: of the global batch.
+        head, tail: `[p]` positions in `vertices`: first all links, then the negatives in the order of their links.
+        relation: `[p]` int64 relations; None if links have no relations.
+        positive: `[p]` bool, true for links and false for negatives.
+        weights: `[p]` float64, weight of each pair in the loss of its link.
+        numbers: `[p]` int64, index of each pair among all pairs of the epoch. Dropout depends on it, not on the rank.
+        key: key of the global batch.
     """
 
     head: Tensor
@@ -42,12 +42,12 @@ class Pairs(Examples):
 
     @property
     def nbytes(self) -> int:
-        """Ends, relations, labels and weights."""
+        """Bytes of ends, relations, labels and weights."""
         crossing = (self.head, self.tail, self.relation, self.positive, self.weights)
         return sum(values.numel() * values.element_size() for values in crossing if values is not None)
 
     def to(self, device: torch.device, vertices: Tensor | None = None) -> Self:
-        """What decoder and loss read; vertices and numbers stay on the host."""
+        """A copy whose ends, relations, labels and weights are on `device`. Vertices and numbers stay on the host."""
         return replace(
             self, head=across(self.head, device), tail=across(self.tail, device),
             relation=None if self.relation is None else across(self.relation, device),
@@ -55,7 +55,7 @@ class Pairs(Examples):
         )
 
     def drop(self, rows: Tensor, p: float, layer: int) -> Tensor:
-        """Rows `[p, C]` of these pairs after a dropout of a decoder's `layer`: the same masks, whoever has a pair."""
+        """Rows `[p, C]` of these pairs after dropout in a decoder's `layer`. Masks do not depend on the rank."""
         if p == 0:
             return rows
         key = stream(self.key.seed, Purpose.DROPOUT, self.key.epoch, self.key.step, _DECODER + layer)
@@ -64,8 +64,8 @@ class Pairs(Examples):
 
 
 def numbered(ends: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """`(vertices [m], positions [n])`: the distinct ones of `ends` `[n]`, ascending, and where each is among them."""
-    if num_nodes > 8 * ends.numel():  # sorting few ends is cheaper than passing over all vertices
+    """`(vertices [m], positions [n])`: the distinct vertices of `ends` `[n]`, ascending, and each end's position."""
+    if num_nodes > 8 * ends.numel():  # sorting few ends is cheaper than a pass over all vertices
         return torch.unique(ends, return_inverse=True)  # type: ignore[no-any-return]
     seen = torch.zeros(num_nodes, dtype=torch.bool)
     seen[ends] = True

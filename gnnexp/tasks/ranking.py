@@ -1,7 +1,7 @@
 """Filtered ranks of links among all vertices, in bounded memory (Bordes et al., NeurIPS 2013).
 
-Scores are made in double precision and compared in single: what is equal but for the rounding of some order of
-additions is a tie, so no rank depends on how the work is cut into pieces, nor on which rank has which.
+Scores are computed in double precision and compared in single precision. Scores that differ only by rounding are
+therefore ties. So a link's rank depends neither on the size of pieces nor on the process that computes it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from torch import Tensor
 
 from gnnexp.kernels.graph.links import count_above
 from gnnexp.tasks.decoders import Decoder
-from gnnexp.tasks.known import KnownLinks
+from gnnexp.tasks.negatives import KnownLinks
 
 _DOUBLE = 8
-# Of a score: itself, its single-precision copy, and what the product needs of the same size.
+# Bytes per score: the score itself, its single-precision copy, and a buffer for the product.
 _SCORE_BYTES = 2 * _DOUBLE + 4
 
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Scores of vertices' outputs, in double precision, delivered in single.
+    """Scores links in double precision, and returns single precision.
 
     Attributes:
-        decoder: its double-precision copy.
-        outputs: `[V, C]`, in memory or mapped.
-        device: where scores are made.
+        decoder: double-precision copy of the decoder.
+        outputs: `[V, C]` outputs of all vertices, in memory or mapped.
+        device: where scores are computed.
     """
 
     decoder: Decoder
@@ -39,12 +39,12 @@ class Scorer:
 
     @staticmethod
     def of(decoder: Decoder, outputs: Tensor) -> Scorer:
-        """Where the decoder lives."""
+        """A scorer on the decoder's device, or on that of `outputs` if the decoder has no parameters."""
         device = next((parameter.device for parameter in decoder.parameters()), outputs.device)
         return Scorer(copy.deepcopy(decoder).to(torch.float64).requires_grad_(False).eval(), outputs, device)
 
     def rows(self, ids: Tensor | slice) -> Tensor:
-        """`[n, C]` outputs of vertices."""
+        """`[n, C]` outputs of vertices `ids`, in double precision on the scorer's device."""
         return self.outputs[ids].to(device=self.device, dtype=torch.float64)
 
     def pairs(self, links: Tensor) -> np.ndarray:
@@ -53,7 +53,10 @@ class Scorer:
         return self._single(self.decoder.score(self.rows(links[:, 0]), relation, self.rows(links[:, -1])))
 
     def against(self, links: Tensor, heads: bool, rows: Tensor, first: int, last: int) -> np.ndarray:
-        """`[n, last - first]` float32 scores of links with an end replaced by each vertex of `first:last`."""
+        """`[n, last - first]` float32 scores of links, with one end replaced by each vertex of `first:last`.
+
+        `rows` `[n, C]` are the outputs of the ends that are kept; `heads`: whether heads are replaced, else tails.
+        """
         others = self.rows(slice(first, last))
         return self._single(self.decoder.against(rows, self._relation(links), others, heads=heads))
 
@@ -66,14 +69,14 @@ class Scorer:
 
 
 def pair_scores(scorer: Scorer, links: Tensor, budget: int) -> Iterator[np.ndarray]:
-    """Scores `[n]` of links `[n, 2 | 3]`, piece by piece, in about `budget` bytes."""
+    """Scores `[n]` of links `[n, 2 | 3]`, piece by piece, within about `budget` bytes."""
     columns = 4 * scorer.outputs.shape[1] + scorer.decoder.floats_per_score
     for piece in torch.split(links, max(1, budget // (_DOUBLE * columns))):
         yield scorer.pairs(piece)
 
 
 def negatives_of_links(negatives: Tensor, chosen: Tensor, num_links: int) -> Tensor:
-    """Those of `m` negatives that go with the links `chosen` of n: link i has those from i m / n to (i + 1) m / n."""
+    """The negatives of links `chosen`: of m negatives and n links, link i has those from i m / n to (i + 1) m / n."""
     first, last = (number * negatives.shape[0] // num_links for number in (chosen, chosen + 1))
     lengths = last - first
     ends = lengths.cumsum(0)
@@ -84,17 +87,17 @@ def negatives_of_links(negatives: Tensor, chosen: Tensor, num_links: int) -> Ten
 def filtered_ranks(
     scorer: Scorer, links: Tensor, known_tails: KnownLinks, known_heads: KnownLinks, budget: int
 ) -> Iterator[np.ndarray]:
-    """Ranks of links among all vertices in the place of their tail, then of their head, piece by piece.
+    """Ranks of links, piece by piece: all vertices replace the tail, then the head.
 
-    The rank is 1 + the number of vertices that score higher + half of those that score the same; of both only those
-    that do not make a known link.
+    The rank is 1 + the number of candidates that score higher + half the number that score the same. Candidates that
+    make a known link do not count.
 
     Args:
-        scorer: of the outputs.
-        links: `[n, 2 | 3]`, known ones.
+        scorer: scores links from the outputs.
+        links: `[n, 2 | 3]` links to rank; all are known links.
         known_tails: all known links by head.
         known_heads: all known links by tail.
-        budget: bytes that this may take.
+        budget: bytes that may be used.
 
     Yields:
         float64 ranks, two per link.
@@ -118,10 +121,13 @@ def _ranks(scorer: Scorer, links: Tensor, own: np.ndarray, heads: bool, known: K
 
 
 def _pieces(scorer: Scorer, num_links: int, budget: int) -> tuple[int, int]:
-    """`(links, candidates)` whose scores are made at once; many links: each piece reads all outputs."""
+    """`(links, candidates)`: sizes of the pieces that are scored at once.
+
+    Pieces have many links rather than many candidates, because each piece of links reads all outputs.
+    """
     num_nodes, columns = scorer.outputs.shape
     per_score = _SCORE_BYTES + _DOUBLE * scorer.decoder.floats_per_score
-    # A quarter for the candidates' rows, as given and in double precision; and no more than a few links' scores.
+    # At most a quarter for rows of candidates, as stored and in double precision, and a quarter for scores of one link.
     width = max(1, min(num_nodes, budget // (4 * 2 * _DOUBLE * columns), budget // (4 * per_score)))
     per_link = width * per_score + 4 * _DOUBLE * columns
     return max(1, min(num_links, budget // 2 // per_link)), width

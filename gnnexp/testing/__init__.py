@@ -1,5 +1,5 @@
-"""What gnnexp is tested with, for tests of one's own components: `docs/howto/testing.md`.
+"""Helpers of gnnexp's tests, for tests of your own components too (`docs/howto/testing.md`).
 
-Nothing else of gnnexp imports this package. `plugin` needs pytest, `strategies` hypothesis, and `ranks` cloudpickle for
-functions of tests (`gnnexp[testing]`); all else needs what a rank needs.
+No other package of gnnexp imports this one. `plugin` needs pytest, `strategies` needs hypothesis, and `ranks` needs
+cloudpickle for functions of tests (`gnnexp[testing]`). All other modules need only what a rank needs.
 """

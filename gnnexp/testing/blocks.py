@@ -1,4 +1,4 @@
-"""Small blocks: the bipartite graph of one layer, with the traps that a block can have."""
+"""Small blocks (the bipartite graph of one layer), with the special cases that a block can have."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gnnexp.graph.block import Block
 
 
 def make_block(num_dst: int, num_src: int, num_edges: int, seed: int = 0, *, parallel: bool = True) -> Block:
-    """Random block with isolated destinations, parallel edges (with their occurrence) and self loops.
+    """A random block with isolated destinations, parallel edges (with their occurrence) and self loops.
 
     Args:
-        num_dst, num_src, num_edges: D, S, E; the last two destinations have no edges.
-        seed: of all draws.
-        parallel: whether edges are made parallel, and their occurrence is told.
+        num_dst, num_src, num_edges: number of destinations, sources and edges; the last two destinations have no edges.
+        seed: seed of all random draws.
+        parallel: whether to add parallel edges, and to set `occurrence`.
     """
     rng = np.random.default_rng(seed)
     dst = np.sort(rng.integers(0, max(1, num_dst - 2), num_edges)) if num_edges else np.empty(0, np.int64)
@@ -36,13 +36,13 @@ def make_block(num_dst: int, num_src: int, num_edges: int, seed: int = 0, *, par
 
 
 def typed(block: Block, num_types: int = 4, seed: int = 0) -> Block:
-    """The same edges with types drawn, all but one of them."""
+    """The same edges with random types. The last of `num_types` types has no edges."""
     kinds = np.random.default_rng(seed).integers(0, max(1, num_types - 1), block.num_edges, dtype=np.int32)
     return replace(block, edge_types=torch.from_numpy(kinds))
 
 
 def looped(block: Block) -> Block:
-    """A block whose last edge of every destination is an added self loop."""
+    """The block with an added self loop as the last edge of each destination."""
     degree = (block.indptr[1:] - block.indptr[:-1]).tolist()
     parts, ends = torch.split(block.sources, degree), torch.arange(block.num_dst, dtype=torch.int32)
     sources = torch.cat([torch.cat((part, ends[d : d + 1])) for d, part in enumerate(parts)])
@@ -51,7 +51,7 @@ def looped(block: Block) -> Block:
 
 
 def awkward_blocks() -> dict[str, Block]:
-    """Blocks by what is awkward in them: no edges, no destinations, a long row, 64-bit ids, types, added loops."""
+    """Blocks by their special case: no edges, no destinations, a long row, 64-bit ids, types, added self loops."""
     plain = make_block(13, 29, 90)
     return {
         "multigraph": plain, "simple": make_block(9, 9, 20, 1, parallel=False), "no edges": make_block(5, 7, 0),

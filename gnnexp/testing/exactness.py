@@ -1,4 +1,4 @@
-"""Comparing training that is placed over ranks with one worker that has everything."""
+"""Compares training on several ranks with training by one worker that has all data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gnnexp.testing.steps import (
 
 
 def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
-    """Owners by a draw; `skewed` gives part 0 most vertices, `empty` gives the last part none at all."""
+    """A partition with random owners. `skewed` gives most vertices to part 0; `empty` gives none to the last part."""
     generator = torch.Generator().manual_seed(5)
     owner = torch.randint(0, num_parts, (graph.num_nodes,), generator=generator)
     if kind == "skewed":
@@ -35,7 +35,7 @@ def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
 
 
 def cut_parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
-    """A vertex-cut by draws: an owner per edge, and masters that need not have any edge of theirs."""
+    """A random vertex-cut: each edge has an owner, and the part of a vertex's master may have none of its edges."""
     generator = torch.Generator().manual_seed(6)
     edges = torch.randint(0, num_parts, (graph.num_edges,), generator=generator)
     if kind == "empty":
@@ -48,7 +48,7 @@ def ranks_steps(
     make: Callable[[], Graph], config: Mapping[str, Any], steps: int, num_parts: int | None, kind: str,
     partition: Partition | None = None,
 ) -> Curve:
-    """What a rank of a pool runs: `run_steps` on the graph that `make` returns, parted by `parts` or as given."""
+    """Runs on a rank of a pool: `run_steps` on the graph of `make`, with a partition of `parts` or the given one."""
     graph = make()
     if num_parts is not None:
         partition = parts(graph, num_parts, kind)
@@ -56,7 +56,7 @@ def ranks_steps(
 
 
 def joined(curves: list[Curve], reference: Curve) -> Curve:
-    """One curve whose gradients are whole: those of row-sliced parameters put side by side."""
+    """One curve with whole gradients: slices of a parameter's gradient on different ranks are concatenated."""
     whole = {}
     for name, expected in reference.gradients.items():
         own = curves[0].gradients[name]
@@ -66,14 +66,14 @@ def joined(curves: list[Curve], reference: Curve) -> Curve:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Training on ranks beside training by one worker.
+    """Training on ranks, compared with training by one worker.
 
     Attributes:
-        curves: what every rank saw.
-        reference: what one worker saw.
-        loss_error: of the worst step, relative.
-        gradient_error: of the worst gradient of the first step (`worst_gradient_error`).
-        unlike: ranks and parameters whose replicated gradient is not that of rank 0.
+        curves: losses, gradients and counts of each rank.
+        reference: losses, gradients and counts of one worker.
+        loss_error: relative error of the loss in the worst step.
+        gradient_error: error of the worst gradient in the first step (`worst_gradient_error`).
+        unlike: `(rank, parameter)` pairs whose replicated gradient differs from rank 0.
     """
 
     curves: list[Curve]
@@ -88,7 +88,7 @@ def compare(
     steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
     serial_paradigm: Mapping[str, Any] | None = None,
 ) -> Comparison:
-    """Train on `size` ranks, and on one CPU worker that has everything; see `assert_exact`.
+    """Train on `size` ranks and by one CPU worker that has all data. Arguments as for `assert_exact`.
 
     Raises:
         RankError: a rank failed.
@@ -109,25 +109,25 @@ def assert_exact(
     steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
     serial_paradigm: Mapping[str, Any] | None = None,
 ) -> tuple[list[Curve], Curve]:
-    """Train on `size` ranks and on one; losses of all steps and gradients of the first one are to agree.
+    """Train on `size` ranks and by one worker. Losses of all steps and gradients of the first step must agree.
 
     Args:
         ranks: the fixture.
         size: number of ranks.
-        make: returns the graph, in every process.
-        config: resolved (`small_config`); where it says `cuda`, ranks train there and the one worker on the CPU.
-        bound: relative; 1e-10 for float64, 1e-5 for float32.
-        steps: global batches, over as many epochs as that takes.
-        num_parts: of vertices by `parts`; None = none, or as in `partition`.
-        kind: of these parts.
-        partition: instead of them.
-        serial_paradigm: of one worker, if not data parallelism.
+        make: returns the graph, in each process.
+        config: resolved configuration (`small_config`). With `cuda`, ranks train on GPUs and the one worker on CPU.
+        bound: largest relative error; 1e-10 for float64, 1e-5 for float32.
+        steps: number of global batches, over as many epochs as needed.
+        num_parts: number of parts of a partition by `parts`; None: no partition, or `partition`.
+        kind: kind of this partition, see `parts`.
+        partition: a partition to use instead.
+        serial_paradigm: paradigm of the one worker; None: data parallelism.
 
     Returns:
-        What every rank saw, and what one worker saw.
+        Losses, gradients and counts of each rank, and of the one worker.
 
     Raises:
-        AssertionError: they differ by more than `bound`, or the ranks' gradients of a replicated parameter differ.
+        AssertionError: errors are larger than `bound`, or the ranks' gradients of a replicated parameter differ.
         RankError: a rank failed.
     """
     found = compare(ranks, size, make, config, steps=steps, num_parts=num_parts, kind=kind, partition=partition,
@@ -140,7 +140,7 @@ def assert_exact(
 
 
 def _serial(config: Mapping[str, Any], paradigm: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The same training by one CPU worker that has everything."""
+    """The configuration of the same training by one CPU worker that has all data."""
     plain, store = small_config(config["model"]), config["feature_store"]
     trained = {**store, "_target_": store["_target_"].replace("Sliced", "")}
     return {
@@ -153,5 +153,5 @@ def _serial(config: Mapping[str, Any], paradigm: Mapping[str, Any] | None) -> di
 
 @lru_cache(maxsize=64)
 def _one_worker(config: str, make: Callable[[], Graph], steps: int) -> Curve:
-    """What many ways on many ranks are compared with: the same for all of them."""
+    """Training by one worker. It is cached, because many ways on many ranks are compared with the same reference."""
     return run_steps(json.loads(config), make(), steps)

@@ -1,4 +1,4 @@
-"""Training and exchanging on GPUs beside the same on the CPU, case by case and without pytest."""
+"""Compares training and exchanges on GPUs with the CPU, case by case and without pytest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.testing.exactness import Comparison, compare, ranks_steps
-from gnnexp.testing.graphs import nasty_graph, typed_graph
+from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.ranks import RankPools
 from gnnexp.testing.steps import MODELS, worst
 from gnnexp.testing.ways import MINI_BATCH, WAYS, config_in, placed, problems_of
@@ -28,43 +28,48 @@ BOUND = 1e-10  # relative, in float64
 
 @dataclass(frozen=True)
 class Case:
-    """A model, trained in one of the `WAYS` by ranks that share GPUs.
+    """A model that is trained in one of the `WAYS`, by ranks that may share GPUs.
 
     Attributes:
         size: number of ranks.
-        model: of `ALL_MODELS`.
-        way: of `WAYS`.
+        model: name in `ALL_MODELS`.
+        way: name in `WAYS`.
         ahead: whether batches are prepared ahead, by another thread and on another stream.
+        weighted: whether edges have weights.
     """
 
     size: int
     model: str
     way: str
     ahead: bool = False
+    weighted: bool = False
 
     @property
     def name(self) -> str:
-        """As in a report."""
-        return f"{self.size} x {self.way}{' ahead' if self.ahead else ''}, {self.model}"
+        """Name of the case in a report."""
+        weighted = ", weighted" if self.weighted else ""
+        return f"{self.size} x {self.way}{' ahead' if self.ahead else ''}, {self.model}{weighted}"
 
     def config(self, device: str, kernel: str = "auto") -> dict[str, Any]:
-        """The resolved configuration."""
+        """The resolved configuration of the case."""
         return config_in(self.way, {**ALL_MODELS[self.model], "kernel": kernel}, train={"overlap": self.ahead},
                          hardware={"workers": self.size, "device": device})
 
     @property
     def make(self) -> Callable[[], Graph]:
-        """Makes the graph that it trains on."""
+        """The function that makes the graph of the case."""
+        if self.weighted:
+            return weighted_graph
         return typed_graph if self.model in RELATIONAL else nasty_graph
 
 
 @dataclass(frozen=True)
 class Found:
-    """A case on GPUs.
+    """The result of a case on GPUs.
 
     Attributes:
-        comparison: with one CPU worker.
-        unlike_counts: ranks whose bytes, rounds or counted work are not those of as many CPU ranks.
+        comparison: comparison with one CPU worker.
+        unlike_counts: ranks whose bytes, rounds or counted work differ from the same rank on CPU.
     """
 
     comparison: Comparison
@@ -72,12 +77,12 @@ class Found:
 
     @property
     def error(self) -> float:
-        """The worse of losses and gradients, relative."""
+        """The larger of the relative errors of losses and gradients."""
         return worst([self.comparison.loss_error, self.comparison.gradient_error])
 
     @property
     def problems(self) -> list[str]:
-        """What is not as on the CPU; none where all is."""
+        """Differences from the CPU; empty if there are none."""
         found = []
         if not self.comparison.loss_error <= BOUND:
             found.append(f"loss differs by {self.comparison.loss_error:.3g}")
@@ -91,7 +96,7 @@ class Found:
 def cases(
     sizes: Sequence[int], models: Sequence[str] = tuple(ALL_MODELS), ways: Sequence[str] = tuple(WAYS)
 ) -> Iterator[Case]:
-    """Every combination that can be trained: all of the smallest number of ranks first, and there all ways first."""
+    """All combinations that can be trained, ordered by number of ranks, then model, then way."""
     for size in sizes:
         for model in models:
             for way in ways:
@@ -100,7 +105,7 @@ def cases(
 
 
 def run_case(ranks: RankPools, case: Case, steps: int) -> Found:
-    """Train on GPUs, on one CPU worker, and on as many CPU ranks with the kernels that a GPU gets.
+    """Train on GPUs, by one CPU worker, and on the same number of CPU ranks with the kernels of a GPU.
 
     Raises:
         RankError: a rank failed.
@@ -115,10 +120,10 @@ def run_case(ranks: RankPools, case: Case, steps: int) -> Found:
 
 
 def exchange(num_rows: int, width: int) -> Mapping[str, float]:
-    """What a rank runs: rows of this rank's GPU to every rank and back, by the carrier that there is.
+    """Runs on a rank: sends rows of this rank's GPU to every other rank, and gets them back.
 
     Returns:
-        `wrong`: rows that did not come as they were sent; `bytes` that it sent and `seconds` of the first exchange.
+        `wrong`: number of rows that came back changed; `bytes` and `seconds` of the first exchange.
     """
     environment = read_environment()
     device = torch.device("cuda", environment.local_rank % torch.cuda.device_count())

@@ -1,4 +1,4 @@
-"""Fixtures of pytest: `pytest_plugins = ["gnnexp.testing.plugin"]` in the `conftest.py` of the root."""
+"""Fixtures for pytest: write `pytest_plugins = ["gnnexp.testing.plugin"]` in the root's `conftest.py`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from gnnexp.testing.emulated import install, is_wanted
 from gnnexp.testing.ranks import RankPools
 
-if is_wanted():  # a worker of pytest-xdist: before any test imports torch
+if is_wanted():  # in a worker of pytest-xdist, before any test imports torch
     install()
 
 
 @pytest.fixture(scope="session")
 def ranks() -> Iterator[RankPools]:
-    """`ranks(n).run(function, *args)` runs a case on n real gloo ranks, which are kept for the next one."""
+    """`ranks(n).run(function, *args)` runs a case on n real ranks, which are kept for the next case."""
     pools = RankPools()
     yield pools
     pools.close()

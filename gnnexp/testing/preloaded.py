@@ -1,4 +1,4 @@
-"""What every rank needs is loaded by importing this; for the fork server of `gnnexp.testing.ranks` alone."""
+"""Importing this module loads everything that ranks need. Only the fork server of `gnnexp.testing.ranks` imports it."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ from gnnexp.worker import preload
 
 preload()
 gc.collect()
-gc.freeze()  # else a rank's first collection writes to, and so copies, every page of objects
+gc.freeze()  # else the first collection in a rank writes to all pages of objects, and so copies them

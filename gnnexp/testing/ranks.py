@@ -1,7 +1,7 @@
-"""Pools of real ranks on this machine: processes are started once per number of ranks, then run many cases.
+"""Pools of real ranks on this machine: processes start once per number of ranks, and then run many cases.
 
-They exchange as the ranks of a run on this machine's devices do: by NCCL where there is a GPU for each, else by gloo.
-Ranks are forks of a server that has imported what all of them need, and are found at the loopback interface alone.
+Ranks exchange like the ranks of a run on this machine: by NCCL if each rank has its own GPU, else by gloo. They are
+forks of a server that has imported all modules that they need. They listen only on the loopback interface.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PRELOADED = "gnnexp.testing.preloaded"
 
 
 class RankError(AssertionError):
-    """A case failed in a rank; the message is that rank's traceback."""
+    """A case failed on a rank. The message is the rank's traceback."""
 
 
 def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
-    """One rank: join the group, then run what comes through the pipe."""
-    assert _PRELOADED in sys.modules, "the fork server skips what it cannot import without a word"
+    """One rank: join the group, then run the calls that come through the pipe."""
+    assert _PRELOADED in sys.modules, "the fork server silently skips modules that it cannot import"
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo",
@@ -51,13 +51,13 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
         try:
             function, args = pickle.loads(payload)
             answer: tuple[bool, Any] = (True, function(*args))
-        except BaseException:  # the rank reports any failure and lives on; the pool is then thrown away
+        except BaseException:  # the rank reports any failure and continues; its pool is then ended
             answer = (False, traceback.format_exc())
         pipe.send_bytes(_answered(answer))
 
 
 def _answered(answer: tuple[bool, Any]) -> bytes:
-    """An answer; what a call that came by value returns may be of its module, which has no name here."""
+    """An answer as bytes. cloudpickle is needed if the result has a class from a module that came by value."""
     if "cloudpickle" not in sys.modules:
         return pickle.dumps(answer)
     import cloudpickle
@@ -66,7 +66,7 @@ def _answered(answer: tuple[bool, Any]) -> bytes:
 
 
 class RankPool:
-    """`size` processes in one group, started when first asked to run something."""
+    """`size` processes in one group. They start at the first call of `run`."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -86,31 +86,31 @@ class RankPool:
             self._pipes.append(ours)
 
     def run(self, function: Callable[..., Any], *args: object, timeout_s: float = 120.0) -> list[Any]:
-        """Run `function(*args)` on every rank; it reads its rank from the environment.
+        """Run `function(*args)` on every rank. The function reads its rank from the environment.
 
         Args:
-            function: of any module; sent by value if it is a test's.
-            args: the same on every rank.
-            timeout_s: of all of it.
+            function: a function of any module. A function of a test is sent by value.
+            args: arguments, the same on every rank.
+            timeout_s: seconds to wait for the next answer of a rank.
 
         Returns:
-            Results in order of rank.
+            Results in the order of ranks.
 
         Raises:
-            RankError: a rank raised something, died, or did not answer in time.
+            RankError: a rank raised an error, died, or did not answer in time.
 
-        All ranks are ended when this raises, whatever it is.
+        If this raises anything, all ranks are ended.
         """
         if not self._processes:
             self._start()
         try:
             return self._answers(_packed(function, args), timeout_s)
-        except BaseException:  # a test's time limit too: what a rank answers later is no answer to the next case
+        except BaseException:  # also a test's time limit: a late answer must not count for the next case
             self.close()
             raise
 
     def _answers(self, payload: bytes, timeout_s: float) -> list[Any]:
-        """What ranks answer to a call, in order of rank."""
+        """The ranks' answers to a call, in the order of ranks."""
         for pipe in self._pipes:
             pipe.send_bytes(payload)
         results: dict[int, Any] = {}
@@ -132,7 +132,7 @@ class RankPool:
         return [results[rank] for rank in range(self.size)]
 
     def close(self) -> None:
-        """End every process."""
+        """End all processes."""
         for process in self._processes:
             process.kill()
             process.join()
@@ -141,9 +141,9 @@ class RankPool:
 
 
 def _packed(function: Callable[..., Any], args: tuple[object, ...]) -> bytes:
-    """A call for ranks, which cannot import modules of tests, whether the function is theirs or what it is given.
+    """A call as bytes. Ranks cannot import modules of tests, so functions and arguments of tests are sent by value.
 
-    Only these go by value, and need cloudpickle as values do that pickle does not take (a read-only mapping).
+    This needs cloudpickle. So do values that pickle cannot handle (a read-only mapping).
     """
     names = {part.__module__ for part in (function, *args) if callable(part)}
     modules = [sys.modules[name] for name in names if not name.startswith("gnnexp.") and (
@@ -163,7 +163,7 @@ def _packed(function: Callable[..., Any], args: tuple[object, ...]) -> bytes:
 
 
 class RankPools:
-    """One pool per rank count, started when first asked for."""
+    """One pool for each number of ranks, made when it is first needed."""
 
     def __init__(self) -> None:
         self._pools: dict[int, RankPool] = {}
@@ -173,6 +173,6 @@ class RankPools:
         return self._pools.setdefault(size, RankPool(size))
 
     def close(self) -> None:
-        """End every pool."""
+        """End all pools."""
         for pool in self._pools.values():
             pool.close()

@@ -1,4 +1,4 @@
-"""Training step by step in the process of a test, or in a rank of a pool."""
+"""Trains step by step, in the process of a test or on a rank of a pool."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def optimizer(name: str = "Adam", **options: object) -> dict[str, Any]:
-    """The group `optimizer` of a class of torch; learning rate 0.01 unless it says something else."""
+    """The group `optimizer` for a class of `torch.optim`. The default learning rate is 0.01."""
     return {"_target_": f"torch.optim.{name}", "_partial_": True, "lr": 0.01, **options}
 
 
 def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved configuration of a two-layer model, float64, batches of 8 targets, fanouts 4 and 3.
+    """A resolved configuration with float64, batches of 8 targets, and fanouts 4 and 3.
 
     Args:
-        model: `_target_` and arguments; hidden 16, 2 layers and dropout of both kinds unless it says something else.
-        changes: merged into their groups, `train={"dtype": "float32"}`.
+        model: `_target_` and arguments. Defaults: hidden size 16, 2 layers, dropout of inputs and hidden layers.
+        changes: values that are merged into groups, such as `train={"dtype": "float32"}`.
     """
     config: dict[str, Any] = {
         "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
@@ -62,14 +62,14 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
 
 @dataclass(frozen=True)
 class Curve:
-    """What a rank saw.
+    """Losses, gradients and counts of a rank.
 
     Attributes:
-        losses: of every step, the sum over this rank's targets and their number.
-        gradients: of the first step, by parameter, on the host; `rows`: those of trained rows, whole.
-        sent_bytes: by tag, of all steps.
-        rounds: of exchanges, likewise.
-        work: what the trainer counted, likewise.
+        losses: for each step, the sum of losses of this rank's targets, and their number.
+        gradients: gradients of the first step by parameter, on the host; `rows`: gradients of all trained rows.
+        sent_bytes: bytes that this rank sent in all steps, by tag.
+        rounds: rounds of all steps, by tag.
+        work: counters of the trainer over all steps.
     """
 
     losses: list[tuple[float, int]]
@@ -83,14 +83,14 @@ def run_steps(
     config: Mapping[str, Any], graph: Graph, steps: int, partition: Partition | None = None,
     frequency: torch.Tensor | None = None,
 ) -> Curve:
-    """Train on this rank.
+    """Train some steps on this rank.
 
     Args:
-        config: resolved.
-        graph: whole.
-        steps: global batches, over as many epochs as that takes.
-        partition: who owns what, where the paradigm asks for it.
-        frequency: `[V]` how often a vertex is drawn, for caches.
+        config: resolved configuration.
+        graph: the whole graph.
+        steps: number of global batches, over as many epochs as needed.
+        partition: the partition, if the paradigm needs one.
+        frequency: `[V]` how often each vertex is read, for caches.
     """
     with tempfile.TemporaryDirectory() as folder:
         artifacts = Artifacts(graph, partition, frequency)
@@ -127,7 +127,7 @@ def run_steps(
 
 
 def _row_gradients(job: Job) -> dict[str, torch.Tensor]:
-    """Of trained rows, whole: put together from all ranks; those of no step."""
+    """Gradients of all trained rows `[V, D]`, joined from all ranks; empty if rows are not trained."""
     store = job.trained_rows
     if store is None:
         return {}
@@ -142,26 +142,26 @@ def _row_gradients(job: Job) -> dict[str, torch.Tensor]:
 
 
 def global_losses(curves: list[Curve]) -> list[float]:
-    """Mean loss of every global batch."""
+    """Mean loss of each global batch."""
     steps = zip(*(curve.losses for curve in curves), strict=True)
     return [sum(loss for loss, _ in step) / sum(count for _, count in step) for step in steps]
 
 
 def worst(errors: Iterable[float]) -> float:
-    """The largest of some errors, NaN if one is NaN: Python's `max` loses it."""
+    """The largest error, or NaN if one is NaN, which Python's `max` would ignore."""
     return float(torch.tensor([0.0, *errors], dtype=torch.float64).max())
 
 
 def worst_loss_error(found: Iterable[float], expected: Iterable[float]) -> float:
-    """Largest relative difference of losses, step by step; NaN where one is no number."""
+    """Largest relative difference of losses over all steps; NaN if a loss is NaN."""
     return worst(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
 
 
 def worst_gradient_error(curve: Curve, reference: Curve) -> float:
-    """Largest error of any gradient tensor, relative to that tensor's largest entry (floor 1e-3 of the largest).
+    """Largest error of a gradient, relative to the largest entry of its tensor, or to 1e-3 of the largest of all.
 
-    Where all gradients of the reference are zero there is no scale: the error is 0 if all others are too, else inf.
-    NaN where any of them has one.
+    If all gradients of the reference are zero, there is no scale: the error is 0 if the others are zero too, else inf.
+    It is NaN if a gradient has a NaN.
     """
     largest = {name: _largest(expected) for name, expected in reference.gradients.items()}
     floor = 1e-3 * max(largest.values(), default=0.0)
@@ -173,5 +173,5 @@ def worst_gradient_error(curve: Curve, reference: Curve) -> float:
 
 
 def _largest(values: torch.Tensor) -> float:
-    """Magnitude; NaN where one is no number, 0 where there are none."""
+    """Largest absolute value; NaN if one is NaN, 0 if there are no values."""
     return float(values.abs().max()) if values.numel() else 0.0

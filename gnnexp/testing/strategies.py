@@ -1,4 +1,4 @@
-"""Graphs that Hypothesis draws."""
+"""Strategies of Hypothesis that generate graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnexp.testing.graphs import csc
 
 @st.composite
 def graphs(draw: st.DrawFn, max_nodes: int = 24, max_edges: int = 80, *, typed: bool = False) -> Graph:
-    """Random small multigraphs, empty ones included; if `typed`, some have three types of edges."""
+    """Small random multigraphs, also without edges. If `typed`, some have edges of three types."""
     num_nodes = draw(st.integers(1, max_nodes))
     ids = st.integers(0, num_nodes - 1)
     edges = draw(st.lists(st.tuples(ids, ids), max_size=max_edges))

@@ -1,8 +1,8 @@
-"""Every exact way of training, by name: the paradigm, how it places the graph, and what it takes beside that."""
+"""All exact ways of training by name: the paradigm, how it places the graph, and the other choices that it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gnnexp.errors import ConfigError, Problem
@@ -21,7 +21,7 @@ FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
 SLICED_STORE = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
 PROFILE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
 _NO_DEDUP = {"inter": False, "intra": False}
-# How it places: no parts, vertices in parts, edges in parts.
+# Each way: its paradigm, and the placement of the graph: no parts (""), owners of vertices, or owners of edges.
 WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "data": ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, ""),
     "split": ({"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}, "vertices"),
@@ -44,15 +44,15 @@ SLICED = ("projections", "aggregates")
 
 
 def placed(way: str, graph: Graph, size: int, kind: str = "random") -> Partition | None:
-    """The partition that a way needs, if any; `kind` as in `parts`."""
+    """The partition that a way needs, or None; `kind` as in `parts`."""
     return {"": None, "vertices": parts(graph, size, kind), "edges": cut_parts(graph, size, kind)}[WAYS[way][1]]
 
 
 def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`small_config` of a model that is trained in one of the `WAYS`."""
+    """The configuration (`small_config`) of a model that is trained in one of the `WAYS`."""
     config = small_config(model, **{**changes, "hardware": {**PROFILE, **changes.get("hardware", {})}})
     config["paradigm"], place = WAYS[way]
-    if place == "edges":  # asked by checks alone: tests give partitions
+    if place == "edges":  # only for checks: tests pass partitions
         config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.dbh.DbhPartitioner"}
     if way in SLICED:
         config["feature_store"] = SLICED_STORE
@@ -62,33 +62,35 @@ def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) 
 
 
 def problems_of(config: Mapping[str, Any]) -> list[Problem]:
-    """Why the model of `config_in` cannot be trained so; none if it can."""
+    """Reasons why the model of `config_in` cannot be trained in this way; empty if it can."""
     experiment = experiment_of(config)
     return experiment.paradigm.check(experiment)
 
 
 def assert_exact_in(
     ranks: RankPools, way: str, model: Mapping[str, Any], size: int = 3, *, steps: int = 20, kind: str = "random",
-    partition: Partition | None = None,
+    partition: Partition | None = None, make: Callable[[], Graph] = nasty_graph, **changes: Mapping[str, Any],
 ) -> None:
-    """A model trained in one of the `WAYS` on `nasty_graph` agrees with one worker, in float64.
+    """Assert that a model trained in one of the `WAYS` on a graph agrees with one worker, in float64.
 
     Args:
         ranks: the fixture.
-        way: one of `WAYS`.
+        way: name in `WAYS`.
         model: `_target_` and arguments; hidden size, number of layers and dropout have defaults (`small_config`).
         size: number of ranks.
-        steps: that are compared.
-        kind: of parts, for ways that need some: `random`, `skewed`, `empty`.
-        partition: instead of these.
+        steps: number of steps that are compared.
+        kind: kind of parts, for ways that need a partition: `random`, `skewed`, `empty`.
+        partition: a partition to use instead.
+        make: returns the graph, in every process.
+        changes: changes of other groups (`small_config`).
 
     Raises:
-        ConfigError: such layers cannot be trained so.
-        AssertionError: a loss or a gradient differs by more than 1e-10, relative.
+        ConfigError: the model's layers cannot be trained in this way.
+        AssertionError: a loss or a gradient has a relative error of more than 1e-10.
         RankError: a rank failed.
     """
-    config = config_in(way, model, hardware={"workers": size})
+    config = config_in(way, model, **changes, hardware={"workers": size})
     ConfigError.raise_all(problems_of(config))
     if partition is None:
-        partition = placed(way, nasty_graph(), size, kind)
-    assert_exact(ranks, size, nasty_graph, config, 1e-10, partition=partition, steps=steps)
+        partition = placed(way, make(), size, kind)
+    assert_exact(ranks, size, make, config, 1e-10, partition=partition, steps=steps)

@@ -1,8 +1,8 @@
-"""Rows of vertices that all ranks of a machine share: one mapped file per machine, which has no name.
+"""Rows of vertices that all ranks of a machine share, in one mapped file per machine without a name.
 
-The first rank of a machine makes an empty file, the others open it, and its name is removed before anything is in it.
-The system frees its space when the last rank lets go of it, however that rank ends. A rank that is killed in between
-leaves an empty file at most, which the next run removes (`machines`).
+The first rank of a machine makes an empty file, the other ranks open it, and then its name is removed. Only then it is
+filled. The system frees the space after the last rank has closed it or died. If a rank is killed before the name is
+removed, an empty file remains, which the next run removes (`machines`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.files.disk import writing
 from gnnexp.measure.memory import MappedPages
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")  # machines of one name differ in it
-_PIECE_BYTES = 64 << 20  # that a rank receives at once: gloo's throughput is flat from 16 MB on (measured)
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # differs between machines that have the same name
+_PIECE_BYTES = 64 << 20  # bytes that a rank receives at once; gloo's throughput does not grow beyond 16 MB (measured)
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Who shares a machine.
+    """Which ranks share a machine.
 
     Attributes:
-        comm: of all ranks.
-        first: `[ranks]` the first rank of each rank's machine.
-        directory: where files are made, which every rank sees under this name.
+        comm: communicator of all ranks.
+        first: `[ranks]`: for each rank, the first rank on its machine.
+        directory: folder for the files; all ranks see it under this name.
     """
 
     comm: Communicator
@@ -45,13 +45,13 @@ class Machines:
         return self.first[self.comm.rank]
 
     def mapped(self, count: int, width: int, dtype: torch.dtype) -> Tensor:
-        """`[count, width]` rows of zeros, the same memory for all ranks of a machine; all ranks call.
+        """`[count, width]` rows of zeros in memory that all ranks of a machine share. All ranks call this.
 
         Raises:
-            OSError: the disk refuses the file, which is named.
+            OSError: the disk refuses the file; names the file.
         """
         path, first = self.directory / f".evaluation-{self.mine}.rows", self.comm.rank == self.mine
-        num_bytes = count * width * torch.empty(0, dtype=dtype).element_size()
+        num_bytes = count * width * dtype.itemsize
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600) if first else -1
         self.comm.barrier()
         if not first:
@@ -61,22 +61,22 @@ class Machines:
             if first:
                 path.unlink()
                 with writing(path):
-                    os.posix_fallocate(handle, 0, num_bytes)  # a full disk is an error here, not a signal later
+                    os.posix_fallocate(handle, 0, num_bytes)  # a full disk raises an error here, not a signal later
             self.comm.barrier()
             return torch.frombuffer(mmap.mmap(handle, num_bytes), dtype=dtype).view(count, width)
         finally:
             os.close(handle)
 
     def exchange(self, rows: Tensor, bounds: Sequence[int], *, shared: bool) -> None:
-        """Fill in the other ranks' ranges of `rows` `[n, width]`, and wait until they are whole; all ranks call.
+        """Fill the ranges of other ranks in `rows` `[n, width]`, and wait for complete rows. All ranks call this.
 
-        What a rank has computed goes once to every other machine, or, where ranks have rows of their own, to every
-        other rank (tag `evaluation`).
+        A rank sends its range once to every other machine if ranks share rows, else to every other rank (tag
+        `evaluation`).
 
         Args:
-            rows: this rank's range is filled in.
-            bounds: `[ranks + 1]` of ranges, one per rank.
-            shared: whether they come from `mapped`; else every rank has rows of its own.
+            rows: the rows; each rank has filled its own range.
+            bounds: `[ranks + 1]` bounds of the ranges, one range per rank.
+            shared: whether `rows` come from `mapped`; else each rank has its own copy.
         """
         comm, first = self.comm, self.first if shared else tuple(range(self.comm.size))
         if comm.size == 1:
@@ -100,15 +100,15 @@ class Machines:
 
 
 def machines(comm: Communicator, host: str, directory: Path) -> Machines:
-    """Who shares a machine; what killed ranks left of files is removed. All ranks call.
+    """Find the ranks that share a machine, and remove files that killed ranks left. All ranks call this.
 
     Args:
-        comm: of all ranks.
-        host: this machine's name.
-        directory: the run's.
+        comm: communicator of all ranks.
+        host: name of this machine.
+        directory: directory of the run.
     """
     if comm.rank == 0:
         for left in directory.glob(".evaluation-*.rows"):
             left.unlink(missing_ok=True)
-    told = comm.gather_objects((host, _BOOT.read_text() if _BOOT.exists() else ""))
-    return Machines(comm, tuple(told.index(one) for one in told), directory)
+    hosts = comm.gather_objects((host, _BOOT.read_text() if _BOOT.exists() else ""))
+    return Machines(comm, tuple(hosts.index(one) for one in hosts), directory)

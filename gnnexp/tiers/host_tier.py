@@ -1,6 +1,6 @@
-"""The host tier of offloaded training: rows of vertices in RAM (pinned where there is a GPU), or in files.
+"""The host tier of offloaded training: rows of vertices in RAM (pinned if there is a GPU), or in files.
 
-A file is mapped and unlinked at once: it takes its space until the process ends, however that ends, and leaves nothing.
+A file is mapped and unlinked at once. It needs space until the process ends in any way, and leaves nothing on disk.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ HostMemory = Literal["ram", "file"]
 
 
 class HostTier:
-    """Where vertex data lives.
+    """Allocates rows of vertices in host memory.
 
     Args:
-        place: RAM, or files in `folder`.
+        place: `ram`, or `file` for files in `folder`.
         folder: must exist if `place` is `file`.
-        pinned: whether RAM is page-locked, so that a GPU can copy from it beside its work.
+        pinned: whether RAM is page-locked, so that a GPU can copy from it while it computes.
 
     Attributes:
-        num_bytes: given out so far.
+        num_bytes: bytes of all rows that were allocated so far.
     """
 
     def __init__(self, place: HostMemory, folder: Path, *, pinned: bool) -> None:
@@ -40,23 +40,23 @@ class HostTier:
         """`[count, width]` rows of zeros.
 
         Raises:
-            DataError: if the disk has no room for the file.
+            DataError: the disk has no room for the file.
         """
-        num_bytes = count * width * torch.empty(0, dtype=dtype).element_size()
+        num_bytes = count * width * dtype.itemsize
         self.num_bytes += num_bytes
         if self._place == "ram" or not num_bytes:
             return torch.zeros(count, width, dtype=dtype, pin_memory=self._pinned and num_bytes > 0)
         return torch.from_numpy(self._mapped(num_bytes)).view(dtype).view(count, width)
 
     def to_add_up(self, like: Tensor) -> Tensor:
-        """Zeros in RAM like `like` `[n, d]`, which they will be copied to: itself, unless it is in a file.
+        """Zeros in RAM with the shape of `like` `[n, d]`, for sums that are copied to `like` at the end.
 
-        Sums are added up in random order: in a mapped file each addition dirties a page for a row, and the system
-        writes it to disk again and again.
+        The result is `like` itself if that is in RAM. Sums are accumulated in random order. In a mapped file, each
+        addition would dirty a page for one row, and the system would write the page to disk many times.
         """
         if self._place == "ram" or not like.numel():
             return like.zero_()
-        # From the system, and back to it: freed into the heap that workers keep, it would stay with the process.
+        # Memory from mmap returns to the system when it is freed. The heap that ranks keep would not return it.
         pages = mmap.mmap(-1, like.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         room = np.frombuffer(pages, np.uint8)
         return torch.from_numpy(room).view(like.dtype).view(like.shape)
@@ -64,7 +64,7 @@ class HostTier:
     def _mapped(self, num_bytes: int) -> np.ndarray:
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=".rows")
         try:
-            os.posix_fallocate(handle, 0, num_bytes)  # a full disk is an error here, not a signal later
+            os.posix_fallocate(handle, 0, num_bytes)  # a full disk raises an error here, instead of a signal later
             return np.memmap(name, np.uint8, "r+", shape=(num_bytes,))
         except OSError as error:
             raise DataError(Problem("paradigm.host", "file", f"{num_bytes} bytes in {self._folder}: {error.strerror}",

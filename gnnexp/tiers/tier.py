@@ -1,20 +1,22 @@
-"""The device tier of chunked work: what crosses into it, what crosses back, and how much it holds at most.
+"""The device tier of chunked work: copies data into it and back, counts the bytes, and measures its peak memory.
 
-On CPU it is emulated: crossings are real copies, and while it is measured (one untimed pass) every tensor allocated
-inside is counted. On CUDA crossings are transfers and the allocator counts.
+On CPU the tier is emulated: crossings are real copies, and one untimed pass counts every tensor that is allocated
+inside. On CUDA crossings are transfers, and the allocator counts.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnnexp.graph.block import Block
 from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows
 from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import Crossing, PhaseTimer
@@ -25,8 +27,9 @@ class Arriving:
     """Rows on their way into the device tier (`DeviceTier.fetch`).
 
     Attributes:
-        rows, ids: `rows[ids]` are meant.
-        there: `[n, d]` on a GPU, when `done` has happened there; None on CPU.
+        rows, ids: `rows[ids]` are being fetched.
+        there: `[n, d]` the rows on a GPU, complete after the event `done`; None on CPU.
+        done: event of the GPU after the transfer; None on CPU.
     """
 
     rows: Tensor
@@ -36,20 +39,25 @@ class Arriving:
 
 
 class DeviceTier:
-    """Where chunks are worked on.
+    """The memory in which chunks are computed.
 
     Args:
-        device: the rank's.
-        timer: is told how long crossings took; None: nobody is.
-        reads_transpose: whether backward passes there go over a chunk's transpose, which then crosses.
+        device: device of the rank.
+        timer: gets the times of crossings; None: they are not timed.
+        reads_transpose: whether backward passes need the transpose of a chunk, which then is copied into the tier too.
+        constants: values kept by block (`Backend.constants`); nothing of a chunk stays in it.
 
     Attributes:
-        counts: `tier/h2d_bytes` and `tier/d2h_bytes` since they were last taken, and rows by the names they were given.
-        peak_bytes: most that was held at once while measured, 0 before.
+        counts: `tier/h2d_bytes`, `tier/d2h_bytes`, and rows by the names that callers give, since they were last taken.
+        peak_bytes: peak bytes in the tier while it was measured, 0 before.
     """
 
-    def __init__(self, device: torch.device, timer: PhaseTimer | None = None, *, reads_transpose: bool = False) -> None:
+    def __init__(
+        self, device: torch.device, timer: PhaseTimer | None = None, *, reads_transpose: bool = False,
+        constants: MutableMapping[Block, Any] | None = None,
+    ) -> None:
         self.device, self.reads_transpose = device, reads_transpose
+        self.constants = {} if constants is None else constants
         self.counts: Counter[str] = Counter()
         self.peak_bytes = 0
         self._timer, self._measured, self._held_bytes = timer, False, 0
@@ -58,7 +66,7 @@ class DeviceTier:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Count what is allocated inside chunks from here on."""
+        """Count the tensors that are allocated in chunks inside this context."""
         self._measured = True
         try:
             yield
@@ -67,8 +75,8 @@ class DeviceTier:
 
     @contextmanager
     def holding(self, *buffers: Tensor | None) -> Iterator[None]:
-        """Buffers that stay in the tier from chunk to chunk; name them among `existing` of `chunk` too."""
-        num_bytes = sum(_num_bytes(buffer) for buffer in buffers if buffer is not None)
+        """Count buffers that stay in the tier over several chunks. Pass them to `chunk` as `existing` too."""
+        num_bytes = sum(buffer.nbytes for buffer in buffers if buffer is not None)
         self._held_bytes += num_bytes
         if self._measured:
             self.peak_bytes = max(self.peak_bytes, self._held_bytes)
@@ -79,11 +87,12 @@ class DeviceTier:
 
     @contextmanager
     def chunk(self, topology_bytes: int, existing: Iterable[Tensor | None]) -> Iterator[None]:
-        """A chunk is on the device: its topology crosses, and what is made inside belongs to the tier.
+        """Context of a chunk: its topology is copied to the device, and tensors made inside belong to the tier.
 
         Args:
-            topology_bytes: of the chunk.
-            existing: what is worked with and lies elsewhere, or is counted as topology or by `holding`.
+            topology_bytes: bytes of the chunk's topology.
+            existing: tensors that are used inside but not counted: they are outside of the tier, or already counted as
+                topology or by `holding`.
         """
         self.counts["tier/h2d_bytes"] += topology_bytes
         if not self._measured or self.device.type != "cpu":
@@ -95,17 +104,15 @@ class DeviceTier:
 
     # --- into it ---------------------------------------------------------------------------------------------------
     def enter(self, rows: Tensor, ids: Tensor | None = None, counted: str | None = None) -> Tensor:
-        """`rows[ids]`, or all of them, on the device; `counted` names a counter of rows."""
+        """Copy `rows[ids]`, or all rows, to the device; `counted` names a counter of rows."""
         with self._crossing("h2d"):
-            taken = rows
-            if ids is not None:
-                taken = rows.index_select(0, ids.to(rows.device)) if rows.is_cuda else gather_rows(rows, ids)
+            taken = rows if ids is None else gather_rows(rows, ids)
             taken = taken.clone() if taken is rows and self.device.type == "cpu" else taken.to(self.device)
         self._count("tier/h2d_bytes", taken, counted)
         return taken
 
     def fetch(self, rows: Tensor, ids: Tensor) -> Arriving:
-        """Begin to bring `rows[ids]`: on a GPU beside what it does; on CPU nothing runs beside, `place` will copy."""
+        """Begin to copy `rows[ids]` to a GPU while it computes. On CPU, `place` copies them later."""
         if self._copies is None:
             return Arriving(rows, ids)
         staging = torch.empty(ids.numel(), rows.shape[1], dtype=rows.dtype, pin_memory=True)
@@ -118,7 +125,7 @@ class DeviceTier:
         return Arriving(rows, ids, there, done)
 
     def place(self, arriving: Arriving, buffer: Tensor, places: Tensor, counted: str) -> None:
-        """Put fetched rows at `places` `[n]` of a buffer of the device tier."""
+        """Put fetched rows into positions `places` `[n]` of a buffer in the device tier."""
         if arriving.there is None:
             with self._crossing("h2d"):
                 move_rows(arriving.rows, arriving.ids, places, buffer)
@@ -129,20 +136,20 @@ class DeviceTier:
             arriving.there.record_stream(stream)
             buffer.index_copy_(0, places, arriving.there)
         moved = arriving.ids.numel()
-        self.counts["tier/h2d_bytes"] += moved * _num_bytes(buffer[:1])
+        self.counts["tier/h2d_bytes"] += moved * buffer[:1].nbytes
         self.counts[counted] += moved
 
     # --- out of it -------------------------------------------------------------------------------------------------
     def leave(self, rows: Tensor, into: Tensor, counted: str | None = None) -> None:
-        """Copy rows of the device tier into host memory."""
+        """Copy rows of the device tier to `into` in host memory."""
         with self._crossing("d2h"):
             into.copy_(rows)
         self._count("tier/d2h_bytes", rows, counted)
 
     def collect(self, buffer: Tensor, places: Tensor, counted: str | None = None) -> Tensor:
-        """`buffer[places]` in host memory."""
+        """Copy `buffer[places]` to host memory."""
         with self._crossing("d2h"):
-            back = buffer.index_select(0, places).cpu() if buffer.is_cuda else gather_rows(buffer, places)
+            back = gather_rows(buffer, places).cpu()
         self._count("tier/d2h_bytes", back, counted)
         return back
 
@@ -154,24 +161,22 @@ class DeviceTier:
         self.accumulate(back, into, ids)
 
     def accumulate(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
-        """Add rows in host memory to `into`, or to its rows `ids` (unique): the host's own work."""
+        """Add rows in host memory to `into`, or to its rows `ids` (unique). Timed as `host_add`."""
         with self._crossing("host_add"):
             if ids is None:
                 into += rows
-            elif into.is_cuda:
-                into.index_add_(0, ids.to(into.device), rows)
             else:
                 add_rows(into, ids, rows)
 
     def copy_on_host(self, rows: Tensor, into: Tensor) -> None:
-        """Copy within host memory, unless both are the same: the host's own work."""
+        """Copy within host memory, unless both are the same tensor. Timed as `host_add`."""
         if rows is not into:
             with self._crossing("host_add"):
                 into.copy_(rows)
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def take_counts(self) -> dict[str, int]:
-        """Counts since the last call; the timer learns of transfers that have ended meanwhile."""
+        """Counts since the last call. Also waits for transfers and gives their times to the timer."""
         for what, start, end in self._events:
             end.synchronize()
             self._note(what, start.elapsed_time(end) / 1000)
@@ -180,7 +185,7 @@ class DeviceTier:
         return counts
 
     def _count(self, name: str, rows: Tensor, counted: str | None) -> None:
-        self.counts[name] += _num_bytes(rows)
+        self.counts[name] += rows.nbytes
         if counted is not None:
             self.counts[counted] += rows.shape[0]
 
@@ -203,9 +208,5 @@ class DeviceTier:
 
 
 def across(values: Tensor, device: torch.device) -> Tensor:
-    """`values` of the host on `device`: on CPU the same ones, on a GPU through pinned memory, so that nobody waits."""
+    """Host `values` on `device`: unchanged on CPU; copied to a GPU through pinned memory, without waiting."""
     return values if device.type == "cpu" else values.pin_memory().to(device, non_blocking=True)
-
-
-def _num_bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

@@ -1,9 +1,9 @@
-"""What of a run has been delivered where: `delivery.json` in its run directory, and what there is to deliver."""
+"""What is to be delivered of a run or of a sweep's report, and the state of its delivery (`delivery.json`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,22 +27,22 @@ from gnnexp.record.records import (
 T = TypeVar("T")
 DELIVERY_FILE = "delivery.json"
 _LOCK_FILE = "delivery.lock"
-# How long a run that goes on waits for a process that still delivers its earlier attempt: one takes seconds.
+# Seconds that a continued run waits for a process that still delivers its earlier attempt, which takes seconds.
 REOPEN_S = 60.0
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """State of the delivery of one run, or of one sweep's report.
+    """The state of the delivery of one run, or of one sweep's report.
 
     Attributes:
-        uri: of the store.
-        run_id: the run's name there, empty before it exists.
-        epochs: how many epochs of the run the store has.
-        done: whether everything of the run, the end included, has been delivered.
-        reopened: whether the run goes on after its end was delivered.
-        digest: of the report that was delivered.
-        schema: of this file.
+        uri: address of the store.
+        run_id: the run's name in the store, empty before it exists there.
+        epochs: number of epochs of the run that the store has.
+        done: whether everything of the run has been delivered, including its end.
+        reopened: whether the run continues after its end was delivered.
+        digest: digest of the report that was delivered.
+        schema: version of this file's format.
     """
 
     uri: str
@@ -54,30 +54,30 @@ class Delivery:
     schema: int = 1
 
     def save(self, run_dir: Path) -> None:
-        """Write atomically."""
+        """Write the file atomically."""
         write_json(run_dir / DELIVERY_FILE, asdict(self))
 
 
 def read_delivery(run_dir: Path, uri: str) -> Delivery:
-    """The state of delivery to `uri`; a delivery to another store does not count."""
+    """The state of the delivery to `uri`; a delivery to another store does not count."""
     found = _stored(run_dir)
     return found if found is not None and found.uri == uri else Delivery(uri)
 
 
 def _stored(run_dir: Path) -> Delivery | None:
-    """What `delivery.json` says, None where there is none.
+    """The contents of `delivery.json`, None if there is none.
 
     Raises:
-        DataError: it is damaged.
+        DataError: the file is damaged.
     """
     path = run_dir / DELIVERY_FILE
     if not os.path.lexists(path):
         return None
-    return read_stored(path, Delivery, "remove it: what the store has is then asked of the store")
+    return read_stored(path, Delivery, "remove it: gnnexp then asks the store what it has")
 
 
 def read_stored(path: Path, cls: type[T], fix: str) -> T:
-    """A dataclass that was written as JSON.
+    """Read a dataclass from its JSON file.
 
     Raises:
         DataError: the file is damaged.
@@ -89,10 +89,10 @@ def read_stored(path: Path, cls: type[T], fix: str) -> T:
 
 
 def reopen(run_dir: Path, timeout_s: float = REOPEN_S) -> None:
-    """Have a run that goes on delivered again, to the same place.
+    """Mark a run that continues, so that it is delivered again, to the same place.
 
     Raises:
-        ConfigError: another process, of an earlier attempt, has been delivering the run for `timeout_s`.
+        ConfigError: another process still delivered an earlier attempt of the run after `timeout_s`.
     """
     if not (run_dir / DELIVERY_FILE).exists():
         return
@@ -104,10 +104,10 @@ def reopen(run_dir: Path, timeout_s: float = REOPEN_S) -> None:
 
 @contextmanager
 def undisturbed(run_dir: Path, timeout_s: float = REOPEN_S) -> Iterator[None]:
-    """Nobody delivers the run inside of this context; the child of a launcher that was killed may have until then.
+    """Inside of this context nothing delivers the run. Until then, the child of a killed launcher may deliver it.
 
     Raises:
-        ConfigError: another process, of an earlier attempt, has been delivering the run for `timeout_s`.
+        ConfigError: another process still delivered an earlier attempt of the run after `timeout_s`.
     """
     if not (run_dir / _LOCK_FILE).exists():
         yield
@@ -123,9 +123,9 @@ def undisturbed(run_dir: Path, timeout_s: float = REOPEN_S) -> Iterator[None]:
 
 @contextmanager
 def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
-    """Be the only process that delivers the run or the report in `folder`, and changes its `delivery.json`.
+    """Be the only process that delivers the run or report in `folder` and changes its `delivery.json`.
 
-    Two could be there: the child of a launcher that was killed, and that of `gnnexp resume` or `report --sync`.
+    Otherwise there could be two: the child of a killed launcher, and that of `gnnexp resume` or `report --sync`.
 
     Raises:
         TimeoutError: another process has not ended its delivery within `timeout_s`.
@@ -137,12 +137,12 @@ def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What a tracker needs of a run directory.
+    """The parts of a run directory that a tracker needs.
 
     Attributes:
-        job: `job.json`: config and provenance.
+        job: contents of `job.json`: config and provenance.
         epochs: lines of `epochs.jsonl`.
-        result: `result.json`, or None while the run goes on.
+        result: contents of `result.json`, or None while the run goes on.
     """
 
     job: Mapping[str, Any]
@@ -151,10 +151,10 @@ class RunRecord:
 
 
 def read_run(run_dir: Path) -> RunRecord:
-    """Read a run directory; the result first, so that a run that is over is seen with all its epochs.
+    """Read a run directory. The result is read first, so that a run with a result has all its epochs.
 
     Raises:
-        DataError: a file of it is damaged.
+        DataError: one of its files is damaged.
     """
     result, path = None, run_dir / RESULT_FILE
     try:
@@ -168,7 +168,7 @@ def read_run(run_dir: Path) -> RunRecord:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A nested config as `a.b.c: text`, without the tracker's own group: its addresses are nobody's business."""
+    """A nested config as `a.b.c: text`, without the tracker's own group, whose addresses are private."""
     flat: dict[str, str] = {}
     for key, value in config.items():
         if not prefix and key == "tracker":
@@ -181,5 +181,58 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def undelivered(folder: Path, uri: str) -> list[Path]:
-    """Run directories below `folder` that `uri` does not have whole, in order of their names."""
+    """Run directories below `folder` that are not completely delivered to `uri`, in order of their names."""
     return [run for run in run_dirs(folder, JOB_FILE) if not read_delivery(run, uri).done]
+
+
+REPORT_FILE = "report.json"
+
+
+@dataclass(frozen=True)
+class ReportRecord:
+    """The parts of a sweep's report that a tracker needs.
+
+    Attributes:
+        uid: identifies the sweep's report; it stays the same if the report is made again.
+        sweep: the sweep's name.
+        digest: digest of the report's content; a report with another digest is delivered again.
+        status: `finished` only if all runs of the sweep are.
+        note: description in Markdown.
+        files: names of its files, which are in its folder.
+        tracker: config of the tracker that delivers it.
+        code_version: version of gnnexp that made it.
+        schema: version of this file's format.
+    """
+
+    uid: str
+    sweep: str
+    digest: str
+    status: str
+    note: str
+    files: Sequence[str]
+    tracker: Mapping[str, Any]
+    code_version: str = ""
+    schema: int = 1
+
+    def save(self, folder: Path) -> None:
+        """Write the file atomically."""
+        write_json(folder / REPORT_FILE, asdict(self))
+
+
+def read_report(folder: Path) -> ReportRecord:
+    """The report in `folder`.
+
+    Raises:
+        DataError: its file is damaged.
+    """
+    record = read_stored(folder / REPORT_FILE, ReportRecord, "make the report again")
+    if outside := [name for name in record.files if name != Path(name).name]:
+        raise DataError(Problem(str(folder / REPORT_FILE), outside[0], "files of a report must be in its folder",
+                                "make the report again"))
+    return record
+
+
+def undelivered_reports(folder: Path, uri: str) -> list[Path]:
+    """Folders of reports below `folder` that `uri` does not have in this form, in order of their names."""
+    found = sorted(path.parent for path in folder.rglob(REPORT_FILE))
+    return [one for one in found if read_delivery(one, uri).digest != read_report(one).digest]

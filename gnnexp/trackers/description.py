@@ -1,4 +1,4 @@
-"""How runs and reports are described to a store: the tags, parameters, figures and words that a dashboard shows."""
+"""Descriptions of runs and reports for a store: the tags, parameters, figures and texts that a dashboard shows."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.record.records import figure_of_merit, warm_median
-from gnnexp.trackers.delivery import RunRecord, flatten
-from gnnexp.trackers.report_record import ReportRecord
+from gnnexp.trackers.delivery import ReportRecord, RunRecord, flatten
 
-# MLflow's own names.
+# Tag names that MLflow defines.
 NOTE_TAG, _USER_TAG, _SOURCE_TAG, _COMMIT_TAG = (
     "mlflow.note.content", "mlflow.user", "mlflow.source.name", "mlflow.source.git.commit")
 _GROUPS = ("model", "paradigm", "partitioner", "sampler", "feature_store", "hardware", "task")
-_MOST_CHARACTERS = 5000  # of a reason in a tag: MLflow takes 8000
-EXPERIMENT_NOTE = """Runs of gnnexp: one here per run directory (`tags.kind = 'run'`), and one per sweep, with its
-report (`tags.kind = 'sweep'`).
+_MOST_CHARACTERS = 5000  # most characters of a reason in a tag: MLflow accepts 8000
+EXPERIMENT_NOTE = """Runs of gnnexp. There is a run here for each run directory (`tags.kind = 'run'`), and for each
+sweep, with its report (`tags.kind = 'sweep'`).
 
 Filter: `tags.system = 'gsplit'`, `tags.dataset = 'cora'`, `tags.model`,
 `tags.paradigm`, `tags.sweep`, `tags.exact = 'true'`, `tags.status = 'failed'`, `params.ranks = '4'`,
 `metrics.`main/epoch_s` < 0.1`.
 
-`main/*`: test metric at the best validation epoch, median epoch seconds after the first, peak memory, MB sent per
-epoch. `summary/*`: every metric, so. `time/*`, `comm/*`, `work/*`, `memory/*`, `loss/*`: by epoch.
+- `main/*`: test metric at the best validation epoch, median epoch seconds after the first, peak memory, MB sent per
+  epoch.
+- `summary/*`: every metric at the best validation epoch.
+- `time/*`, `comm/*`, `work/*`, `memory/*`, `loss/*`: by epoch.
 """
 
-# The columns that `gnnexp ui` opens the experiment with: MLflow's own way to share a view, a tag of the experiment.
+# The columns of the experiment when `gnnexp ui` opens it. MLflow shares views in this way, as a tag of the experiment.
 VIEW_KEY = "gnnexp"
 _VIEW = {"selectedColumns": [
     *(f"metrics.`main/{name}`" for name in ("test", "epoch_s", "sent_MB", "host_MB", "device_MB")),
@@ -42,19 +43,19 @@ EXPERIMENT_TAGS = {NOTE_TAG: EXPERIMENT_NOTE, f"mlflow.sharedViewState.{VIEW_KEY
 
 
 def dataset_name(record: RunRecord) -> str:
-    """`cora`, or the choice where the dataset has no name of its own."""
+    """The dataset's own name, such as `cora`, or the name of the choice."""
     named = record.job["config"]["dataset"].get("name")
     return str(named or _choices(record).get("dataset"))
 
 
 def num_ranks(record: RunRecord) -> int:
-    """Processes that train."""
+    """The number of processes that train."""
     hardware = record.job["config"]["hardware"]
     return int(hardware.get("nodes", 1)) * int(hardware.get("workers", 1))
 
 
 def system_name(record: RunRecord) -> str:
-    """The preset, or the paradigm of a run without one."""
+    """The name of the preset, or of the paradigm for a run without a preset."""
     return str(record.job["config"].get("system") or _choices(record).get("paradigm"))
 
 
@@ -64,7 +65,7 @@ def _choices(record: RunRecord) -> Mapping[str, Any]:
 
 
 def run_name(record: RunRecord) -> str:
-    """`gsplit digits sage, 4 ranks, seed 0`, after the name that the user gave, if any."""
+    """`gsplit digits sage, 4 ranks, seed 0`, after the user's own name for the run, if there is one."""
     config = record.job["config"]
     words = (config.get("name"), system_name(record), dataset_name(record), _choices(record).get("model"))
     ranks = num_ranks(record)
@@ -73,7 +74,7 @@ def run_name(record: RunRecord) -> str:
 
 
 def make_params(record: RunRecord) -> dict[str, str]:
-    """The whole configuration by dotted keys, and what runs are told apart by at its top."""
+    """The whole configuration by dotted keys, and the main choices that distinguish runs, without a prefix."""
     choices = _choices(record)
     top = {group: str(choices[group]) for group in _GROUPS if group in choices}
     return {**flatten(record.job["config"]), **top, "dataset": dataset_name(record), "system": system_name(record),
@@ -81,7 +82,7 @@ def make_params(record: RunRecord) -> dict[str, str]:
 
 
 def make_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
-    """What runs are found and grouped by in the dashboard, from the start."""
+    """The tags by which the dashboard finds and groups runs, known from the start."""
     provenance, config = record.job["provenance"], record.job["config"]
     choices = _choices(record)
     version = str(provenance.get("code_version"))
@@ -114,7 +115,7 @@ def _user() -> str:
 
 
 def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
-    """What is known at the end: how it ended, and whether it trained exactly."""
+    """The tags known at the end: how the run ended, and whether it trained exactly."""
     assert record.result is not None
     tags = {"status": str(record.result["status"]), NOTE_TAG: make_note(run_dir, record)}
     facts = record.result.get("paradigm") or {}
@@ -128,11 +129,11 @@ def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
 
 
 def main_figures(record: RunRecord) -> dict[str, float]:
-    """The figures to compare runs by, under the same names for every task; those that were recorded.
+    """The figures by which runs are compared, with the same names for every task; only those that were recorded.
 
-    `main/test` at the best validation epoch (0 to 1), the others medians over the epochs after the first, which
-    warms up: `epoch_s`, `sent_MB` per epoch by all ranks, peaks of memory `host_MB` and `device_MB` (10^6 bytes).
-    Short names: a column of the dashboard shows some 14 characters.
+    `main/test` is the test metric at the best validation epoch (0 to 1). The others are medians over the epochs after
+    the first, which warms up. They are `epoch_s`, `sent_MB` per epoch by all ranks, and the memory peaks `host_MB` and
+    `device_MB` (10^6 bytes). Names are short because a column of the dashboard shows some 14 characters.
     """
     assert record.result is not None
     epochs = [line["metrics"] for line in record.epochs]
@@ -147,7 +148,7 @@ def main_figures(record: RunRecord) -> dict[str, float]:
 
 
 def _sum_of_medians(epochs: Sequence[Mapping[str, float]], prefix: str) -> float:
-    """Over the metrics that begin so; none is 0, as a purpose without traffic is not recorded."""
+    """Sum over the metrics with this prefix; 0 if there are none, as a tag without traffic is not recorded."""
     medians = [warm_median(epochs, name) for name in sorted({name for epoch in epochs for name in epoch})
                if name.startswith(prefix)]
     return math.fsum(value for value in medians if not math.isnan(value))
@@ -160,18 +161,18 @@ def _test_figure(record: RunRecord) -> tuple[str, float]:
 
 
 def make_note(run_dir: Path, record: RunRecord) -> str:
-    """Markdown: how it ended, its main figures, and the command that makes it again."""
+    """The run in Markdown: how it ended, its main figures, and the command that reproduces it."""
     provenance = record.job["provenance"]
     parts = [] if record.result is None else [_ending(record), _figures_table(record)]
     return "\n\n".join(filter(None, [
-        *parts, f"Made again by\n\n```\n{provenance.get('reproduce', '')}\n```",
+        *parts, f"Reproduce it with\n\n```\n{provenance.get('reproduce', '')}\n```",
         f"gnnexp {provenance.get('code_version')}, run directory `{run_dir}`."]))
 
 
 def _ending(record: RunRecord) -> str:
     assert record.result is not None
     if record.result["status"] != "finished":
-        return f"**{record.result['status']}**: {record.result.get('reason') or 'nobody knows why'}"
+        return f"**{record.result['status']}**: {record.result.get('reason') or 'unknown reason'}"
     facts = record.result.get("paradigm") or {}
     if facts.get("exact", True):
         return "Exact: the gradients of serial training on the same batches." if facts else ""
@@ -179,7 +180,7 @@ def _ending(record: RunRecord) -> str:
 
 
 def _figures_table(record: RunRecord) -> str:
-    """The main figures in units to be read."""
+    """The main figures in readable units."""
     figures = main_figures(record)
     units = {"test": (100, f"{_test_figure(record)[0]} %", ".2f"), "epoch_s": (1, "epoch s (median)", ".4f"),
              "sent_MB": (1, "sent MB per epoch", ".3f"), "host_MB": (1, "host peak MB", ".1f"),
@@ -193,7 +194,7 @@ def _figures_table(record: RunRecord) -> str:
 
 
 def report_tags(record: ReportRecord) -> dict[str, str]:
-    """Of a sweep's report, a run of its own in the store."""
+    """The tags of a sweep's report, which is a run of its own in the store."""
     return {
         "kind": "sweep",
         "sweep": record.sweep,

@@ -1,7 +1,7 @@
 """Delivery while a run goes on: a process of the lowest priority, so that neither training nor the launcher waits.
 
-A thread of the launching process would share its interpreter lock: the launcher that has to end a broken run within
-seconds would wait for a thread that is not given a core.
+A thread of the launching process would not do, because it shares the interpreter lock. The launcher has to end a broken
+run within seconds, and would wait for a thread that gets no core.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from gnnexp.experiment.build import build
 from gnnexp.files.disk import subfolder
 from gnnexp.files.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.delivery import read_run
-from gnnexp.trackers.report_record import REPORT_FILE, read_report
+from gnnexp.trackers.delivery import REPORT_FILE, read_report, read_run
 
 _PERIOD_S = 1.0
 LOG = "tracking.log"
@@ -31,7 +30,7 @@ class Follower:
     """A running delivery of one run directory.
 
     Attributes:
-        run_dir: the run, or a report's folder.
+        run_dir: the run directory, or the folder of a report.
         process: `python -m gnnexp.trackers.follow RUN_DIR`.
     """
 
@@ -39,10 +38,10 @@ class Follower:
     process: subprocess.Popen[bytes]
 
     def finish(self, timeout_s: float) -> str:
-        """Have the rest delivered, the end included, now that the run directory is complete.
+        """Deliver the rest, including the end, after the run directory is complete.
 
         Returns:
-            Why not everything was delivered, empty if it was.
+            Why the delivery is incomplete; empty if everything was delivered.
         """
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -54,7 +53,7 @@ class Follower:
         return "" if code == 0 else _last_line(self.run_dir / "logs" / LOG)
 
     def stop(self) -> None:
-        """End it; what is not delivered can be delivered later."""
+        """End the process; the rest can be delivered later."""
         kill(self.process)
 
 
@@ -67,7 +66,7 @@ def follow(run_dir: Path) -> Follower:
 
 def _start(run_dir: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "gnnexp.trackers.follow", str(run_dir)]
-    # A session of its own: Ctrl-C ends the run, and the run's end is still delivered.
+    # The process has its own session: Ctrl-C ends the run, and the run's end is still delivered.
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
 
 
@@ -77,18 +76,18 @@ def _last_line(file: Path) -> str:
 
 
 def _yield_to_training() -> None:
-    """Take a core only when nothing else wants it."""
+    """Let this process run only if nothing else needs the core."""
     os.nice(19)
     if hasattr(os, "SCHED_IDLE"):
-        with suppress(OSError):  # a container may forbid it: then niceness has to do
+        with suppress(OSError):  # a container may forbid it; the niceness still applies
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -> None:
-    """Deliver again and again until `standing` is closed, which its launcher does at the end or by dying.
+    """Deliver repeatedly until `standing` is closed. Its launcher closes it at the end of the run or by dying.
 
     Raises:
-        TrackingError: what the last attempt, after the end of the run, met.
+        TrackingError: the last delivery, after the end of the run, failed.
     """
     closed = False
     while not closed:
@@ -101,13 +100,13 @@ def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -
 
 
 def main(arguments: list[str]) -> int:
-    """Deliver the run directory `arguments[0]` until standard input is closed; a report's folder at once."""
+    """Deliver the run directory `arguments[0]` until standard input is closed, or deliver a report's folder once."""
     folder = Path(arguments[0])
     try:
         if (folder / REPORT_FILE).exists():
             build(read_report(folder).tracker, Tracker).deliver_report(folder)
         else:
-            _yield_to_training()  # not for a report: nothing of its command trains, and its user waits
+            _yield_to_training()  # not for a report: its command trains nothing, and its user waits
             tracker = build(read_run(folder).job["config"]["tracker"], Tracker)
             deliver_until_closed(tracker, folder, sys.stdin.buffer)
     except TrackingError as error:

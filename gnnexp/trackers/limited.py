@@ -10,33 +10,33 @@ from typing import Any
 class Limited:
     """An object whose methods each end within a time limit.
 
-    Each call runs in a thread of its own. A thread cannot be ended from outside: one that misses its limit is left,
-    and it ends with its request or with this process. What it still does at the server is what a request does whose
+    Each call runs in a thread of its own. A thread cannot be ended from outside, so a call that misses its limit is
+    left behind, and ends with its request or with this process. Its effect on the server is that of a request whose
     answer is lost.
 
     Args:
-        target: whose methods are called.
-        limit_s: seconds for one call.
+        target: object whose methods are called.
+        limit_s: limit for one call, in seconds.
     """
 
     def __init__(self, target: object, limit_s: float) -> None:
         self._target, self._limit_s = target, limit_s
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """The method `name`, which raises `TimeoutError` at its limit."""
+        """The method `name` of the target, which raises `TimeoutError` at its limit."""
         method = getattr(self._target, name)
 
-        def call(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401  whatever the method takes and gives
+        def call(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401  any arguments and result of the method
             return _within(self._limit_s, name, lambda: method(*arguments, **more))
 
         return call
 
 
 def _within(limit_s: float, name: str, function: Callable[[], object]) -> object:
-    """What `function` returns or raises.
+    """Call `function`, and return or raise what it does.
 
     Raises:
-        TimeoutError: it has not ended after `limit_s`.
+        TimeoutError: the function has not ended after `limit_s`.
     """
     returned, raised = list[object](), list[BaseException]()
 

@@ -1,4 +1,4 @@
-"""Delivery to MLflow: by default a SQLite file in the current folder, or whatever `MLFLOW_TRACKING_URI` names."""
+"""Delivery to MLflow: by default to a SQLite file in the current folder, else to `MLFLOW_TRACKING_URI`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gnnexp.experiment.check import LONGEST_S
 from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.files.disk import locked
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.delivery import Delivery, RunRecord, delivering, read_delivery, read_run
+from gnnexp.trackers.delivery import Delivery, ReportRecord, RunRecord, delivering, read_delivery, read_report, read_run
 from gnnexp.trackers.description import (
     EXPERIMENT_TAGS,
     NOTE_TAG,
@@ -32,22 +32,21 @@ from gnnexp.trackers.description import (
     run_name,
 )
 from gnnexp.trackers.limited import Limited
-from gnnexp.trackers.report_record import ReportRecord, read_report
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
-# What MLflow can store in (its documentation's list of backend stores).
+# Kinds of stores that MLflow supports (its documentation's list of backend stores).
 _STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
 _SERVERS = {"http", "https", "databricks"}
 _UID_TAG = "gnnexp.uid"
-# Making the tables takes 5 s; several processes that start together on a busy machine wait for each other.
+# Making the tables takes 5 s. On a busy machine, several processes that start together wait for each other.
 _TABLES_S = 120.0
-# What one request may carry (MLflow's own limits).
+# Limits of MLflow on the contents of one request.
 _MAX_METRICS, _MAX_PARAMS, _MAX_VALUE, _MAX_DIGEST = 1000, 100, 6000, 36
-# Runs of one uid that are looked at: each lost answer makes one more.
+# At most this many runs of one uid are compared: each lost answer makes one more.
 _MOST_DOUBLES = 100
 
 
@@ -55,9 +54,9 @@ class MlflowTracker(Tracker):
     """One MLflow run per run directory.
 
     Args:
-        uri: of the store; None takes `MLFLOW_TRACKING_URI`, else `sqlite:///<cwd>/mlflow.db`.
-        experiment: name that the runs are gathered under.
-        timeout_s: how long one request may take, and how long the end of a run waits.
+        uri: address of the store; None means `MLFLOW_TRACKING_URI`, else `sqlite:///<cwd>/mlflow.db`.
+        experiment: name of the MLflow experiment that contains the runs.
+        timeout_s: seconds that one request may take, and that the end of a run waits.
     """
 
     def __init__(self, uri: str | None = None, experiment: str = "gnnexp", timeout_s: float = 30.0) -> None:
@@ -76,7 +75,7 @@ class MlflowTracker(Tracker):
         self.timeout_s = timeout_s
         self._client: MlflowClient | None = None
         self._experiment_id = ""
-        self._compared: set[Path] = set()  # runs whose bookkeeping has been compared with the store
+        self._compared: set[Path] = set()  # runs whose delivered epochs were compared with the store
 
     def where(self) -> str:
         """The store's address without credentials."""
@@ -100,11 +99,11 @@ class MlflowTracker(Tracker):
     def _in_words(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # requests', SQLAlchemy's, alembic's and MLflow's own trees have no common base
+        except Exception as error:  # errors of requests, SQLAlchemy, alembic and MLflow have no common base
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
 
     def _deliver(self, client: MlflowClient, run_dir: Path, *, end: bool) -> bool:
-        """What is left, by the only process that delivers this run; an earlier one may have done a part of it."""
+        """Deliver the rest of a run. Only one process does this at a time; an earlier one may have delivered a part."""
         delivery, record = read_delivery(run_dir, self.where()), read_run(run_dir)
         if delivery.done:
             return True
@@ -122,7 +121,7 @@ class MlflowTracker(Tracker):
         return delivery.done
 
     def deliver_report(self, folder: Path) -> bool:
-        """See `Tracker.deliver_report`: a run of its own, the same one whenever the report is made again."""
+        """See `Tracker.deliver_report`. A report is a run of its own, and stays the same run if it is made again."""
         folder = folder.resolve()
         record = read_report(folder)
         if read_delivery(folder, self.where()).digest == record.digest:
@@ -140,10 +139,10 @@ class MlflowTracker(Tracker):
         return True
 
     def view(self, address: str) -> str:
-        """The experiment's page on the server at `address`, with the columns that runs are compared by.
+        """The address of the experiment's page on the server at `address`, with the columns that compare runs.
 
         Raises:
-            TrackingError: if the store does not answer.
+            TrackingError: the store did not answer.
         """
         with self._in_words():
             self._connect()
@@ -151,14 +150,14 @@ class MlflowTracker(Tracker):
                 f"&viewStateShareKey={VIEW_KEY}")
 
     def _report_run(self, client: MlflowClient, record: ReportRecord) -> str:
-        """The report's run in the store, made here before or now."""
+        """The report's run in the store, made here now or earlier."""
         if found := self._runs_of(client, record.uid):
             return str(found[0].info.run_id)
         tags = {**report_tags(record), _UID_TAG: record.uid}
         return str(client.create_run(self._experiment_id, tags=tags, run_name=f"sweep {record.sweep}").info.run_id)
 
     def _connect(self) -> MlflowClient:
-        """The client; the store and the experiment exist afterwards, however many launchers start at once."""
+        """The client. Afterwards the store and the experiment exist, also if several launchers start at once."""
         if self._client is not None:
             return self._client
         self._check_file()
@@ -184,12 +183,12 @@ class MlflowTracker(Tracker):
         return client
 
     def _limited(self, client: MlflowClient) -> MlflowClient:
-        """`client`, each of whose requests ends within `timeout_s` where a server answers them."""
+        """`client` with a limit: for a server, each request ends within `timeout_s`."""
         is_server = self.uri.partition(":")[0] in _SERVERS
         return cast("MlflowClient", Limited(client, self.timeout_s)) if is_server else client
 
     def _making_tables(self) -> AbstractContextManager[None]:
-        """One process at a time makes the tables of a SQLite store: 7 of 8 together failed (slurm/README)."""
+        """A lock: one process at a time makes the tables of a SQLite store. 7 of 8 together failed (slurm/README)."""
         file = _sqlite_file(self.uri)
         return nullcontext() if file is None else locked(file.with_name(f"{file.name}.lock"), _TABLES_S)
 
@@ -199,26 +198,26 @@ class MlflowTracker(Tracker):
             raise FileNotFoundError(f"no folder {file.parent}")
 
     def _artifacts(self) -> str | None:
-        """Where artifacts of a local store go: beside it. A server decides for itself."""
+        """Where artifacts of a local store go: next to it. A server decides this itself."""
         file = _sqlite_file(self.uri)
         return None if file is None else (file.parent.absolute() / "mlartifacts" / self.experiment).as_uri()
 
     def _runs_of(self, client: MlflowClient, uid: str) -> list[Run]:
-        """The runs in the store that were made for `uid`, those with contents first."""
+        """The runs in the store that were made for `uid`; those with contents come first."""
         found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{uid}'", max_results=_MOST_DOUBLES)
         return sorted(found, key=_is_empty)
 
     def _remove_doubles(self, client: MlflowClient, uid: str, run_id: str) -> None:
-        """Delete the empty runs that were made for `uid`, all but `run_id`.
+        """Delete the empty runs that were made for `uid`, except `run_id`.
 
-        MLflow's client sends a request again when its answer was lost, and the server makes a run for each request.
+        MLflow's client repeats a request whose answer was lost, and the server makes a run for each request.
         """
         for run in self._runs_of(client, uid):
             if run.info.run_id != run_id and _is_empty(run):
                 client.delete_run(run.info.run_id)
 
     def _find_or_create(self, client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> Delivery:
-        """The run in the store: made here before, by a process that died before it could note that, or now."""
+        """The run in the store: a new one, or an existing one, also of a process that died before it noted that."""
         if delivery.run_id:
             return _go_on(client, run_dir, delivery) if delivery.reopened else delivery
         uid = str(record.job["provenance"]["uid"])
@@ -239,29 +238,29 @@ class MlflowTracker(Tracker):
 
 
 def _is_empty(run: Run) -> bool:
-    """Whether a run was created and nothing else: it has its tags only."""
+    """Whether a run was only created: it has nothing except its tags."""
     return run.info.status == "RUNNING" and not run.data.params and not run.data.metrics
 
 
 def _describe_experiment(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> None:
-    """An experiment that another version made, or none of ours; a description by its user stays."""
+    """Set our tags on an experiment that another version or another program made. A user's description stays."""
     for key, value in EXPERIMENT_TAGS.items():
         if key not in tags or (key != NOTE_TAG and tags[key] != value):
             client.set_experiment_tag(experiment_id, key, value)
 
 
 def _go_on(client: MlflowClient, run_dir: Path, delivery: Delivery) -> Delivery:
-    """The same run in the store, running again."""
+    """Mark the run in the store as running again."""
     client.update_run(delivery.run_id, status="RUNNING")
     client.set_tag(delivery.run_id, "status", "running")
-    client.set_tag(delivery.run_id, "reason", "")  # deleting a tag that is not there is an error to MLflow
+    client.set_tag(delivery.run_id, "reason", "")  # MLflow raises an error if a missing tag is deleted
     delivery = replace(delivery, reopened=False)
     delivery.save(run_dir)
     return delivery
 
 
 def _deliver_epochs(client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> Delivery:
-    """One request per epoch. Times are the record's, so an epoch sent twice is the same rows, which MLflow merges."""
+    """One request per epoch. Times are the record's, so MLflow merges the equal rows of an epoch sent twice."""
     for line in record.epochs[delivery.epochs:]:
         metrics = [_metric(name, value, line) for name, value in line["metrics"].items() if _is_number(value)]
         for part in _parts(metrics, _MAX_METRICS):
@@ -272,7 +271,7 @@ def _deliver_epochs(client: MlflowClient, run_dir: Path, record: RunRecord, deli
 
 
 def _epochs_in_store(client: MlflowClient, run_id: str, record: RunRecord) -> int:
-    """How many leading epochs the store has whole: asked for the last metric of the record's lines."""
+    """How many epochs from the first the store has completely. The last metric of each record line shows this."""
     names = [name for name, value in record.epochs[0]["metrics"].items() if _is_number(value)]
     if not names or len(names) > _MAX_METRICS:
         return 0
@@ -281,7 +280,7 @@ def _epochs_in_store(client: MlflowClient, run_id: str, record: RunRecord) -> in
 
 
 def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> None:
-    """Summary, artifacts and the end itself; all of it may be repeated."""
+    """Deliver summary, artifacts and the end itself; repeating this does no harm."""
     assert record.result is not None
     last = record.epochs[-1] if record.epochs else {"epoch": 0, "time": 0.0}
     summary = {f"summary/{name}": value for name, value in record.result["summary"].items() if _is_number(value)}
@@ -292,7 +291,7 @@ def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, deliver
         if file.exists():
             client.log_artifact(delivery.run_id, str(file))
     for file in sorted(path for folder in ("logs", "figures") for path in (run_dir / folder).rglob("*")):
-        if file.is_file():  # each in a request of its own, which has its own time limit
+        if file.is_file():  # one request for each file, so that each has its own time limit
             client.log_artifact(delivery.run_id, str(file), str(file.parent.relative_to(run_dir)))
     for key, value in end_tags(run_dir, record).items():
         client.set_tag(delivery.run_id, key, value)
@@ -301,7 +300,7 @@ def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, deliver
 
 
 def _fill_report_run(client: MlflowClient, run_id: str, folder: Path, record: ReportRecord) -> None:
-    """Tags, files and end, all over what may be there from an earlier report; it may be repeated."""
+    """Write tags, files and the end over those of an earlier report; repeating this does no harm."""
     for key, value in report_tags(record).items():
         client.set_tag(run_id, key, value[:_MAX_VALUE])
     for name in record.files:
@@ -310,13 +309,13 @@ def _fill_report_run(client: MlflowClient, run_id: str, folder: Path, record: Re
 
 
 def _started(record: RunRecord) -> int | None:
-    """When the run began, not when it was delivered: ms since 1970, None for now."""
+    """When the run began (not when it was delivered), in ms since 1970; None for now."""
     date = record.job["provenance"].get("date")
     return None if date is None else int(1000 * datetime.fromisoformat(date).timestamp())
 
 
 def _ended(record: RunRecord) -> int | None:
-    """When its last epoch was written, ms since 1970, None for now."""
+    """When the run's last epoch was written, in ms since 1970; None for now."""
     return int(1000 * record.epochs[-1]["time"]) if record.epochs else None
 
 
@@ -332,7 +331,7 @@ def _stored(name: str) -> str:
 
 
 def _dataset(record: RunRecord) -> Any:  # noqa: ANN401
-    """What the dashboard's own column shows: the data's name and content key, its sizes below."""
+    """The data for the dashboard's own column: the dataset's name and content key, and its sizes."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     provenance = record.job["provenance"]
@@ -359,7 +358,7 @@ def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
 
 
 def _quiet_environment(timeout_s: float) -> None:
-    """MLflow is told by environment variables only: no telemetry, and no retrying for minutes (a user's own stay)."""
+    """Set MLflow's variables: no telemetry, and no retries for minutes. A user's own values stay."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(max(1, int(timeout_s / 3))))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")

@@ -1,4 +1,4 @@
-"""No tracking: the run directory is all."""
+"""No tracking: there is only the run directory."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ class NoTracker(Tracker):
     """Delivers nothing."""
 
     def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
-        """Nothing to do."""
+        """Return True, since there is nothing to deliver."""
         return True

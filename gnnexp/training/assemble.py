@@ -1,4 +1,4 @@
-"""Putting one rank's parts together from an experiment."""
+"""Makes the components of one rank from an experiment, and connects the ranks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from gnnexp.comm.environment import Environment
 from gnnexp.comm.mesh import Mesh
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.experiment import Experiment, target_of
-from gnnexp.experiment.plan import GraphFacts, Plan
+from gnnexp.experiment.plan import GraphFacts, Plan, as_seen, facts_of
 from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.experiment.seen import as_seen, facts_of
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
@@ -30,7 +29,7 @@ from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.storage.presample import open_presample
 from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
-from gnnexp.measure.memory import resets_host_peak
+from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
 from gnnexp.tiers.tier import DeviceTier
@@ -38,14 +37,14 @@ from gnnexp.tiers.tier import DeviceTier
 
 @dataclass(frozen=True)
 class Artifacts:
-    """What the launcher prepared: the graph, and what the paradigm and the store want beside it, in memory or on disk.
+    """The artifacts that the launcher prepared, in memory or on disk.
 
     Attributes:
         graph: the graph, or its folder.
-        partition: who owns which vertex, or its folder; None if nothing wants to know.
-        frequency: `[V]` how often each vertex is read as an input, or the folder of the pre-sampled epochs, or None.
-        parts: folder of the parts, where ranks work on these; the partition is then their business.
-        facts: of the graph, as the launcher found them; None: to be found.
+        partition: the owner of each vertex, or the folder of the partition; None if nothing needs it.
+        frequency: `[V]` how often pre-sampled epochs read each vertex as an input, or their folder, or None.
+        parts: folder of the parts if ranks train whole parts, else None. The rank then ignores `partition`.
+        facts: facts of the graph that the launcher found; None: this rank finds them.
         plan: digest of the launcher's plan, empty if there is none.
     """
 
@@ -58,7 +57,7 @@ class Artifacts:
 
 
 def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, environment: Environment) -> Job:
-    """Make every component that trainers use for this rank and set it up; joins the process group."""
+    """Make and set up all components that a trainer uses on this rank, and join the process group."""
     hardware = experiment.hardware
     device = choose_device(hardware, environment)
     threads = set_threads(hardware, environment)
@@ -73,7 +72,7 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     chosen = {
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
         "throttle": None if hardware.throttle is None else f"emulated: {hardware.throttle:g} bytes/s",
-        "host_peak": "of each epoch" if resets_host_peak() else "since the process began: this system resets no peak",
+        "host_peak": "of each epoch" if reset_host_peak() else "since the process began: this system resets no peak",
     }
     with _from_cache(directory):
         parts = None if artifacts.parts is None else open_parts(artifacts.parts)
@@ -83,23 +82,23 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
 
 
 def _planned(experiment: Experiment, artifacts: Artifacts, graph: Graph, parts: Parts | None) -> Plan:
-    """The plan, which must be the launcher's.
+    """The plan of this rank, which must be equal to the launcher's plan.
 
     Raises:
-        ConfigError: it is another one: this rank executes other code than the launcher.
+        ConfigError: the plans differ, because this rank executes other code than the launcher.
     """
     facts = artifacts.facts or facts_of(experiment, graph)
     plan = experiment.paradigm.plan(experiment, facts, None if parts is None else parts.sizes)
     if artifacts.plan not in ("", plan.digest):
-        raise ConfigError(Problem("paradigm", target_of(experiment.paradigm), "plans something else here than it did "
-                                  f"where the run was launched ({plan.digest} instead of {artifacts.plan}): its code "
-                                  "was edited meanwhile", "start a new run"))
+        raise ConfigError(Problem("paradigm", target_of(experiment.paradigm), "the plan of this rank differs from the "
+                                  f"launcher's ({plan.digest} instead of {artifacts.plan}): the code was edited after "
+                                  "the launch", "start a new run"))
     return plan
 
 
 @contextmanager
 def _from_cache(run_dir: Path) -> Iterator[None]:
-    """What the launcher prepared may have been removed or damaged since; whoever prepares it again fixes both."""
+    """Name the fix for artifacts that were removed or damaged after the launcher prepared them."""
     try:
         yield
     except DataError as error:
@@ -119,7 +118,7 @@ def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:
 
 
 def _mesh(partition: Partition | None, comm: Communicator) -> Mesh:
-    """Groups of consecutive ranks, each with all parts of the partition; without one, all ranks are a group."""
+    """Groups of consecutive ranks. Each group has all parts of the partition; without one, all ranks are one group."""
     num_parts = comm.size if partition is None else partition.num_parts
     return Mesh.of(groups=comm.size // num_parts, parts=num_parts)
 
@@ -135,9 +134,9 @@ def _job(
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
     sampler, store, task = experiment.sampler.make(), experiment.feature_store.make(), experiment.task.make()
     ConfigError.raise_all(task.check(graph))
-    sampler.pool = pool = Pool()  # one for all: each keeps what is idle up to its limit
+    sampler.pool = pool = Pool()  # one pool for all components, because each pool keeps idle memory up to its limit
     store.draw_from(pool)
-    if parts is None:  # else each part has a sampler and a store of its own
+    if parts is None:  # else each part has its own sampler and store
         sampler.setup(shard, model.num_layers)
         store.setup(shard, dtype, torch.device("cpu") if plan.features_on_host else device, batch_comm,
                     crosses=not plan.features_on_host)
@@ -150,14 +149,15 @@ def _job(
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     return Job(
         experiment, plan, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
-        DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose), directory, facts, parts
+        DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose, constants=model.backend.constants),
+        directory, facts, parts
     )
 
 
 def choose_device(hardware: HardwareConfig, environment: Environment) -> torch.device:
-    """The device of this rank: `auto` is cuda where there is one; ranks beyond the GPUs share them.
+    """The device of this rank. `auto` is cuda if a GPU is visible. If there are more ranks than GPUs, ranks share them.
 
-    It becomes the current device of the calling thread.
+    The device becomes the current device of the calling thread.
     """
     available = torch.cuda.is_available()
     if hardware.device == "cuda" and not available:
@@ -170,10 +170,10 @@ def choose_device(hardware: HardwareConfig, environment: Environment) -> torch.d
 
 
 def set_threads(hardware: HardwareConfig, environment: Environment) -> int:
-    """Threads of this rank in torch and numba; 0 shares the machine's cores between its ranks.
+    """Set the number of threads in torch and numba, and return it. `hardware.threads=0` divides the machine's cores.
 
-    Backward passes stay on the thread that asks for them. Left to itself autograd runs those of a GPU on a thread of
-    the device's own: two ranks could then exchange in different orders, and nobody would know which phase it is.
+    Backward passes run on the calling thread. By default, autograd runs the backward pass of a GPU on a separate
+    thread. Two ranks could then exchange in different orders, and the timer would not know the phase.
     """
     torch.autograd.set_multithreading_enabled(False)
     cores = len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""The model that tables report: that of the best validation epoch, kept as `checkpoints/best`."""
+"""The model of the best validation epoch, which tables report. Its checkpoint is kept as `checkpoints/best`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Best:
     """The best evaluated epoch so far, by the same rule as `gnnexp.record.records.summarize`.
 
     Attributes:
-        epoch: its number, -1 before the first evaluation.
-        value: of the task's metric on the validation split; NaN where it has no vertices: then the last evaluated
+        epoch: number of the epoch, -1 before the first evaluation.
+        value: the task's metric on the validation split. It is NaN if the split is empty: then the last evaluated
             epoch is the best one.
-        figures: metrics of the model after it. They are not those of the record where the epoch was done again and
-            came out differently, by other code or on other ranks: it keeps its first record.
+        figures: metrics of the model after the epoch. They can differ from the record if the epoch was repeated with
+            other code or on other ranks, because an epoch keeps its first record.
     """
 
     epoch: int = -1
@@ -34,13 +34,13 @@ class Best:
     def after(
         self, epoch: int, metrics: Mapping[str, float], primary: str, again: Mapping[str, float] | None = None
     ) -> Best:
-        """With one more epoch; of equal ones the first is the best.
+        """The best epoch after one more epoch. If values are equal, the earlier epoch is the best.
 
         Args:
-            epoch: its number.
-            metrics: of it as recorded, the same on every rank.
-            primary: the task's metric.
-            again: what came out where it was recorded before and done again now.
+            epoch: number of the new epoch.
+            metrics: recorded metrics of the new epoch, the same on every rank.
+            primary: name of the task's metric.
+            again: metrics of this attempt if the epoch was recorded before and is repeated now, else None.
         """
         value = metrics.get(f"{primary}/val", math.nan)
         one = Best(epoch, value, _figures(metrics if again is None else again))
@@ -51,24 +51,24 @@ class Best:
 
     @property
     def position(self) -> Position:
-        """Of the checkpoint with its model: that after the epoch."""
+        """Position of the checkpoint with the best model: the position after the best epoch."""
         return Position(self.epoch + 1)
 
 
 def describe_best(
     run_dir: Path, epochs: Sequence[Mapping[str, Any]], summary: Mapping[str, float]
 ) -> dict[str, object]:
-    """What `result.json` says of it: the epoch that tables report, and the checkpoint that holds its model.
+    """The entry `best` of `result.json`: the epoch that tables report, and the checkpoint that holds its model.
 
     Args:
-        run_dir: of the run.
-        epochs: of its record.
-        summary: of them (`gnnexp.record.records.summarize`).
+        run_dir: directory of the run.
+        epochs: recorded epochs.
+        summary: their summary (`gnnexp.record.records.summarize`).
 
     Returns:
-        Nothing where no epoch was evaluated; the checkpoint is None where there is none with the epoch's model
-        (`train.checkpoint_every=0`, the disk was full, it is damaged, the epoch was done again and came out
-        differently).
+        The keys `epoch` and `checkpoint`; empty if no epoch was evaluated. The checkpoint is None if none holds the
+        recorded model. Causes are `train.checkpoint_every=0`, a full disk, a damaged checkpoint, or an epoch that was
+        repeated with another result.
     """
     if "best_epoch" not in summary:
         return {}
@@ -79,12 +79,12 @@ def describe_best(
 
 
 def _figures(metrics: Mapping[str, float]) -> dict[str, float]:
-    """What a model is known by: its metrics on the splits."""
+    """The metrics on the splits, which identify a model."""
     return {name: float(metrics[name]) for name in sorted(metrics) if name.partition("/")[2] in ("val", "test")}
 
 
 def _holds(link: Path, position: Position, recorded: Mapping[str, float]) -> bool:
-    """Whether `link` leads to a whole checkpoint of that position, with the model of the recorded metrics."""
+    """Whether `link` leads to a complete checkpoint of `position` that holds the model of the recorded metrics."""
     try:
         if not link.exists():
             return False
@@ -92,11 +92,11 @@ def _holds(link: Path, position: Position, recorded: Mapping[str, float]) -> boo
         if found.position != position:
             return False
         found.verify()
-        figures = found.shared().get("best", {}).get("figures")  # None: of an earlier version
+        figures = found.shared().get("best", {}).get("figures")  # None: an earlier version wrote it
     except DataError as problem:
         logger.warning("the checkpoint of the best epoch is damaged: %s", problem)
         return False
     if figures is None or repr(figures) == repr(_figures(recorded)):  # as texts: NaN equals no number
         return True
-    logger.warning("epoch %d was done again and came out differently: the recorded model is lost", position.epoch - 1)
+    logger.warning("epoch %d was repeated with another result: the recorded model is lost", position.epoch - 1)
     return False

@@ -1,9 +1,12 @@
-"""Checkpoints: what a run needs to go on as if nothing had happened, on disk whole or not at all.
+"""Checkpoints: the state that a run needs to resume exactly. A checkpoint is on disk completely or not at all.
 
-`checkpoints/<epoch>-<step>/` holds `shared.pt` (what all ranks have alike: model, optimizer), `rank_<r>.pt` (what only
-rank r knows) and `checkpoint.json` (position, ranks, size and checksum of the others). Every rank writes its file into
-a folder whose name starts with a dot; when all are on disk, rank 0 renames it. `checkpoints/best` is a link to the
-checkpoint of the best validation epoch (`gnnexp.training.best`), which stays as long as the link names it.
+A checkpoint is a folder `checkpoints/<epoch>-<step>/`. Its file `shared.pt` holds the state that is the same on all
+ranks: model and optimizer. `rank_<r>.pt` holds the state of rank r only. `checkpoint.json` holds the position, the
+number of ranks, and size and checksum of the other files.
+
+Every rank writes its files into a folder whose name starts with a dot. When all files are on disk, rank 0 renames the
+folder. `checkpoints/best` is a link to the checkpoint of the best validation epoch (`gnnexp.training.best`). This
+checkpoint is kept as long as the link names it.
 """
 
 from __future__ import annotations
@@ -33,30 +36,30 @@ FOLDER = "checkpoints"
 SHARED, META = "shared.pt", "checkpoint.json"
 BEST = "best"
 SCHEMA = 1
-_FIX = "remove this checkpoint: the run goes on from an earlier one, or from its start"
+_FIX = "remove this checkpoint: the run then resumes from an earlier one, or from its start"
 
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """Where training goes on: everything before step `step` of epoch `epoch` is done."""
+    """Where training resumes: all steps before step `step` of epoch `epoch` are done."""
 
     epoch: int = 0
     step: int = 0
 
     @property
     def folder(self) -> str:
-        """Name of the checkpoint made here; names sort as positions do."""
+        """Folder name of a checkpoint at this position. Names sort in the order of positions."""
         return f"{self.epoch:08d}-{self.step:010d}"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk whose files were there with the right sizes when it was opened.
+    """A checkpoint on disk. All files existed with the right sizes when it was opened.
 
     Attributes:
-        folder: of its files.
-        position: where training goes on.
-        num_ranks: that wrote it.
+        folder: folder of the files.
+        position: where training resumes.
+        num_ranks: number of ranks that wrote the checkpoint.
         files: checksum by file name.
     """
 
@@ -66,18 +69,18 @@ class Checkpoint:
     files: Mapping[str, str]
 
     def shared(self) -> dict[str, Any]:
-        """What all ranks have alike."""
+        """State that is the same on all ranks."""
         return self._read(SHARED)
 
     def of_rank(self, rank: int) -> dict[str, Any]:
-        """What only `rank` of those that wrote it knew."""
+        """State of `rank` only, one of the ranks that wrote the checkpoint."""
         return self._read(_rank_file(rank))
 
     def verify(self) -> None:
         """Compare every file with its checksum.
 
         Raises:
-            DataError: if one differs, or cannot be read.
+            DataError: a file differs from its checksum, or cannot be read.
         """
         for name, expected in self.files.items():
             try:
@@ -92,11 +95,11 @@ class Checkpoint:
         _check_archive(path)
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # a pickle that fits nothing fails in any way: TypeError, IndexError, …
+        except Exception as error:  # a damaged pickle can raise any exception: TypeError, IndexError, …
             why = (str(error).splitlines() or [""])[0] or type(error).__name__
             raise _damaged(path, f"cannot be read: {why}") from None
         if not isinstance(found, dict):
-            raise _damaged(path, "holds no mapping")
+            raise _damaged(path, "does not hold a mapping")
         return found
 
 
@@ -109,15 +112,15 @@ def _damaged(path: Path, why: str) -> DataError:
 
 
 def _check_archive(path: Path) -> None:
-    """Nothing in the archive may unpack to more than the file itself: torch stores its tensors as they are."""
+    """Refuse an archive that unpacks to more bytes than the file has: torch stores tensors uncompressed."""
     try:
         with zipfile.ZipFile(path) as archive:
             packed = any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist())
             total = sum(item.file_size for item in archive.infolist())
     except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise _damaged(path, f"is no archive of torch: {error}") from None
+        raise _damaged(path, f"is not an archive of torch: {error}") from None
     if packed or total > path.stat().st_size:
-        raise _damaged(path, "is no archive of torch: its members are compressed or larger than the file")
+        raise _damaged(path, "is not an archive of torch: its members are compressed or larger than the file")
 
 
 def _checksum(path: Path) -> str:
@@ -127,10 +130,10 @@ def _checksum(path: Path) -> str:
 
 # --- reading -------------------------------------------------------------------------------------------------------
 def open_checkpoint(folder: Path) -> Checkpoint:
-    """Open a checkpoint; files are compared with their checksums by `verify`.
+    """Open a checkpoint. Only `verify` compares files with their checksums.
 
     Raises:
-        DataError: it is damaged or of another version.
+        DataError: the checkpoint is damaged, or an incompatible version wrote it.
     """
     path = folder / META
     try:
@@ -142,23 +145,23 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"cannot be read: {type(error).__name__}: {error}") from None
     if schema != SCHEMA:
-        raise DataError(Problem(str(path), schema, f"is of another version than {SCHEMA}", _FIX))
+        raise DataError(Problem(str(path), schema, f"must be version {SCHEMA}", _FIX))
     numbers = (position.epoch, position.step, opened.num_ranks - 1 if isinstance(opened.num_ranks, int) else -1)
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
         raise _damaged(path, "position and num_ranks must be numbers, 0 or more")
     if position.folder != folder.name:
-        raise _damaged(path, f"belongs into a folder named {position.folder}")
+        raise _damaged(path, f"must be in a folder named {position.folder}")
     if len(sizes) != opened.num_ranks + 1 or set(sizes) != {SHARED, *map(_rank_file, range(opened.num_ranks))}:
         raise _damaged(path, f"must name {SHARED} and one file for each of {opened.num_ranks} ranks")
     for name, size in sizes.items():
         file = folder / name
         if file.is_symlink() or not file.is_file() or file.stat().st_size != size:
-            raise _damaged(file, f"is missing, or not of {size} bytes")
+            raise _damaged(file, f"is missing, or does not have {size} bytes")
     return opened
 
 
 def checkpoint_folders(run_dir: Path) -> list[Path]:
-    """Folders of the run's checkpoints, the latest first."""
+    """Folders of the run's checkpoints, latest first."""
     folder = run_dir / FOLDER
     items = folder.iterdir() if folder.is_dir() else ()
     found = [item for item in items if not item.name.startswith(".") and item.name != BEST]
@@ -166,7 +169,7 @@ def checkpoint_folders(run_dir: Path) -> list[Path]:
 
 
 def latest_checkpoint(run_dir: Path) -> tuple[Checkpoint | None, list[Problem]]:
-    """The latest checkpoint that is whole, compared with its checksums, and what is wrong with later ones."""
+    """The latest checkpoint that is complete and matches its checksums, and the problems of later checkpoints."""
     problems: list[Problem] = []
     for folder in checkpoint_folders(run_dir):
         try:
@@ -182,7 +185,7 @@ def latest_checkpoint(run_dir: Path) -> tuple[Checkpoint | None, list[Problem]]:
 # --- writing -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Written:
-    """What a rank tells rank 0: its files, or why there are none."""
+    """A rank's report to rank 0: the files that it wrote, or the error."""
 
     files: Mapping[str, Mapping[str, Any]]
     error: str = ""
@@ -192,19 +195,19 @@ def save_checkpoint(
     run_dir: Path, comm: Communicator, position: Position, shared: Mapping[str, Any], own: Mapping[str, Any], keep: int,
     *, best: bool = False,
 ) -> str:
-    """Write a checkpoint of all ranks; called by all of them at the same position.
+    """Write a checkpoint of all ranks. All ranks call this at the same position.
 
     Args:
-        run_dir: the run.
-        comm: of all ranks.
-        position: where training will go on.
-        shared: what all ranks have alike; written by rank 0.
-        own: what only this rank knows.
-        keep: how many checkpoints stay, the latest ones; that of the best epoch stays as well.
-        best: whether it holds the model of the best validation epoch.
+        run_dir: directory of the run.
+        comm: communicator of all ranks.
+        position: where a resumed run continues.
+        shared: state that is the same on all ranks; rank 0 writes it.
+        own: state of this rank only.
+        keep: number of latest checkpoints that are kept; the checkpoint of the best epoch is kept as well.
+        best: whether the checkpoint holds the model of the best validation epoch.
 
     Returns:
-        Why it could not be written, the same on every rank; empty when it was. Training can go on either way.
+        The error, the same on every rank; empty if the checkpoint was written. Training can continue in both cases.
     """
     folder = run_dir / FOLDER / position.folder
     unfinished = folder.with_name("." + folder.name)
@@ -242,7 +245,7 @@ def _finish(
             "schema": SCHEMA, "position": asdict(position), "num_ranks": len(written), "files": files,
         })
         sync(unfinished)
-        if folder.exists():  # of an earlier attempt, damaged perhaps
+        if folder.exists():  # an earlier attempt wrote it; it may be damaged
             _remove(folder)
         unfinished.rename(folder)
         if best:
@@ -256,11 +259,11 @@ def _finish(
 
 
 def point_best(run_dir: Path, position: Position) -> None:
-    """Have `checkpoints/best` name the checkpoint of `position`, which is there; by one process, atomically."""
+    """Let `checkpoints/best` link to the existing checkpoint of `position`, atomically. One process calls this."""
     link = run_dir / FOLDER / BEST
     if link.is_symlink() and link.readlink() == Path(position.folder):
         return
-    if link.is_dir() and not link.is_symlink():  # of a copy of the run (`link_copied_best`)
+    if link.is_dir() and not link.is_symlink():  # this run is a copy (`link_copied_best`)
         _remove(link)
     new = link.with_name(f".{BEST}.{os.getpid()}")
     new.unlink(missing_ok=True)
@@ -269,7 +272,10 @@ def point_best(run_dir: Path, position: Position) -> None:
 
 
 def link_copied_best(run_dir: Path) -> None:
-    """Have a link again where a copy of the run has a folder: `scp -r` and archives follow links. By one process."""
+    """Restore the link `best` in a copied run, where `best` is a folder: `scp -r` and archives follow links.
+
+    One process calls this.
+    """
     copy = run_dir / FOLDER / BEST
     if copy.is_symlink() or not copy.is_dir():
         return
@@ -278,14 +284,14 @@ def link_copied_best(run_dir: Path) -> None:
         position = Position(int(found["position"]["epoch"]), int(found["position"]["step"]))
         if not copy.with_name(position.folder).exists():
             copy.rename(copy.with_name(position.folder))
-    except (OSError, ValueError, KeyError, TypeError):  # no checkpoint
+    except (OSError, ValueError, KeyError, TypeError):  # the folder is not a checkpoint
         _remove(copy)
         return
     point_best_or_say(run_dir, position)
 
 
 def point_best_or_say(run_dir: Path, position: Position) -> None:
-    """As `point_best`; a file system without links takes nothing from the checkpoint, which can be gone on from."""
+    """As `point_best`, but only warns if the link cannot be made: a run can resume from a checkpoint without a link."""
     try:
         point_best(run_dir, position)
     except OSError as error:
@@ -293,7 +299,7 @@ def point_best_or_say(run_dir: Path, position: Position) -> None:
 
 
 def _old(latest: Path, keep: int) -> Iterator[Path]:
-    """What is dropped when `latest` is there: of those before it all but the `keep - 1` latest and the best one."""
+    """Folders to remove after `latest` was written: all earlier ones, except the `keep - 1` latest and the best."""
     link = latest.with_name(BEST)
     best = link.readlink().name if link.is_symlink() else ""
     before = [item for item in checkpoint_folders(latest.parent.parent) if item.name < latest.name]
@@ -301,14 +307,14 @@ def _old(latest: Path, keep: int) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Under a name that nobody takes for a checkpoint first: one that is half removed is never seen."""
+    """Remove a checkpoint. It is renamed first, so that nobody sees a partly removed checkpoint."""
     gone = folder.with_name("." + folder.name + ".removed")
     folder.rename(gone)
     shutil.rmtree(gone)
 
 
 def remove_unfinished(run_dir: Path) -> None:
-    """Drop what a killed attempt left behind; called by one process before ranks write."""
+    """Remove files that a killed attempt left behind. One process calls this before ranks write."""
     folder = run_dir / FOLDER
     for item in folder.glob(".*") if folder.is_dir() else ():
         if item.is_symlink():

@@ -1,10 +1,12 @@
-"""Exact evaluation: layer-wise inference over all neighbours, in chunks, shared by the ranks, outside the epoch time.
+"""Exact evaluation: layer-wise inference over all neighbours, in chunks, divided between ranks. It is not epoch time.
 
-Layer l is computed for all vertices that later layers read, before layer l + 1: no vertex is computed twice (DGL's and
-OGB's "layer-wise inference"). These are the evaluated vertices and what the remaining hops reach of them. Each rank
-computes its range of them. Half of `train.eval_memory` is for the chunk that is worked on, half for activations; where
-these take more, they go through one mapped file per machine (`gnnexp.tiers.host_rows`). Between chunks the resident
-pages of mapped files are given back.
+Layer l is computed before layer l + 1, for all vertices that later layers read. No vertex is computed twice (the
+"layer-wise inference" of DGL and OGB). The vertices of layer l are the evaluated vertices and their in-neighbours
+within the remaining hops. Each rank computes a range of these vertices.
+
+Half of `train.eval_memory` is for the current chunk, and half is for activations. If activations need more, they are
+in one mapped file per machine (`gnnexp.tiers.host_rows`). Between chunks, the resident pages of mapped files are
+released.
 """
 
 from __future__ import annotations
@@ -36,17 +38,17 @@ from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
 from gnnexp.tiers.host_rows import machines
 
-# Bytes of chunk-local tensors (gathered sources, projections, sums) per edge and column: at most this many copies.
+# Upper bound of chunk-local values (gathered sources, projections, sums) per edge and column.
 _CHUNK_COPIES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """Vertices of which a layer's outputs are wanted.
+    """The vertices for which a layer's outputs are computed.
 
     Attributes:
-        ids: `[n]` ascending.
-        everyone: whether these are all vertices, so that an id is its place.
+        ids: `[n]` ids of the vertices, ascending.
+        everyone: whether these are all vertices, so that each id is its position.
     """
 
     ids: Tensor
@@ -54,11 +56,11 @@ class Reached:
 
     @staticmethod
     def of(ids: Tensor, num_nodes: int) -> Reached:
-        """Distinct ids."""
+        """The vertices `ids`, which must be distinct and ascending."""
         return Reached(ids, ids.numel() == num_nodes)
 
     def places(self, num_nodes: int) -> Tensor | None:
-        """`[V]` int32 the place of every id; None where that is the id."""
+        """`[V]` int32 position of each id in `ids`, -1 for other vertices; None if each id is its position."""
         if self.everyone:
             return None
         table = torch.full((num_nodes,), -1, dtype=torch.int32)
@@ -71,20 +73,20 @@ class Held:
     """A layer's outputs.
 
     Attributes:
-        rows: `[n, C]`, in memory or mapped.
-        places: as `Reached.places`.
+        rows: `[n, C]` outputs, in memory or mapped.
+        places: `[V]` positions of vertices in `rows`, see `Reached.places`.
     """
 
     rows: Tensor
     places: Tensor | None = None
 
     def read(self, ids: Tensor) -> Tensor:
-        """`[m, C]` of vertices."""
+        """`[m, C]` outputs of vertices `ids` `[m]`."""
         return self.rows[ids.long() if self.places is None else self.places[ids.long()].long()]
 
 
 class Evaluation:
-    """Evaluates the validation and test splits every `train.eval_every` epochs and after the last one, or never."""
+    """Evaluates the validation and test splits, every `train.eval_every` epochs and after the last epoch, or never."""
 
     def __init__(self, job: Job, trainer: Trainer[Any]) -> None:
         self._job, self._trainer = job, trainer
@@ -95,7 +97,7 @@ class Evaluation:
             self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullSampler()
         self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
-        # Wherever training reads its features, inference reads the mapped files: it is outside what is measured.
+        # Inference always reads features from the mapped files. It is not measured, so the store may differ.
         self._store = LocalStore()
         if job.trained_rows is None:
             self._store.setup(job.shard, job.dtype, job.device, job.comm)
@@ -105,7 +107,7 @@ class Evaluation:
         self._half = min(bound for bound in bounds if bound is not None) // 2
 
     def after(self, epoch: int) -> dict[str, float]:
-        """Metrics by split (`acc/val`, ...), the same on every rank; empty when no evaluation is due."""
+        """Metrics by split (`acc/val`, …), the same on every rank. Empty if no evaluation is due."""
         every, last = self._job.experiment.train.eval_every, self._job.experiment.train.epochs - 1
         due = every is not None and (epoch == last or (every > 0 and (epoch + 1) % every == 0))
         if not due or not self._due:
@@ -141,7 +143,7 @@ class Evaluation:
 
     @torch.no_grad()
     def _scores_of_links(self) -> dict[str, list[Scores]]:
-        """Ends of links may be any vertices: outputs of all first, then every rank scores its share of the links."""
+        """Outputs of all vertices are computed first, because they may be ends. Then each rank scores some links."""
         job = self._job
         model = self._trainer.evaluation_model().eval()
         held = self._inputs()
@@ -153,8 +155,8 @@ class Evaluation:
 
     @cached_property
     def reached(self) -> tuple[Reached, ...]:
-        """Of every layer, whose outputs are wanted: the evaluated vertices, and what later layers read of them."""
-        # A decoupled model is evaluated by its twin, which has twice as many layers.
+        """For each layer, the vertices to compute: the evaluated vertices, and all vertices that later layers read."""
+        # A decoupled model is evaluated through its twin (docs/decoupled.md), which has twice as many layers.
         model, graph = self._trainer.evaluation_model(), self._job.graph
         found = [Reached.of(self._wanted, graph.num_nodes)]
         for index in reversed(range(1, model.num_layers)):
@@ -166,16 +168,19 @@ class Evaluation:
         return tuple(found)
 
     def _inputs(self) -> Held | None:
-        """Trained rows of all vertices; features are read chunk by chunk."""
+        """Trained rows of all vertices, or None: features are read chunk by chunk."""
         job, trained = self._job, self._job.trained_rows
         if trained is None:
             return None
         rows = self._allocate(job.graph.num_nodes, job.model.in_dim)
-        trained.gather(rows, job.batch_comm)  # ranks that share them write the same
+        trained.gather(rows, job.batch_comm)  # ranks that share the file write equal rows
         return Held(rows)
 
     def _make_room(self) -> None:
-        """Where what inference needs is not free, training's idle buffers go: fresh pages cost, thrashing more."""
+        """Release training's idle buffers if inference needs more memory than is free.
+
+        Training must then allocate fresh pages, but that costs less than thrashing.
+        """
         job, ranks = self._job, self._job.experiment.hardware.workers
         row = self._most_columns(job.model) * torch.empty(0, dtype=job.dtype).element_size()
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
@@ -186,14 +191,14 @@ class Evaluation:
             give_back_heap()
 
     def _most_columns(self, model: Model) -> int:
-        """Of dense rows that inference has: read, projected (all heads or bases), and handed on."""
+        """Largest width of the dense rows of inference: inputs, projections (all heads or bases), and outputs."""
         sparse = isinstance(self._job.graph.features, SparseRows)
         return max(0 if sparse else model.in_dim, *(
             int(getattr(layer, name, 0)) for layer in model.layers for name in ("width", "out_dim")))
 
     @torch.no_grad()
     def logits(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's share of the evaluated vertices, chunk by chunk: `(ids [n], logits [n, C])`."""
+        """Logits of this rank's range of the evaluated vertices, chunk by chunk: `(ids [n], logits [n, C])`."""
         model = self._trainer.evaluation_model()
         model.eval()
         held = self._inputs()
@@ -203,7 +208,7 @@ class Evaluation:
 
     # --- one layer -----------------------------------------------------------------------------------------------
     def _hidden(self, model: Model, index: int, held: Held | None) -> Held:
-        """Outputs of a hidden layer, of all ranks' ranges."""
+        """Outputs of a hidden layer for the ranges of all ranks."""
         comm, reached = self._job.comm, self.reached[index]
         ranges = split_by_edges(self._job.graph, reached.ids, comm.size)
         chunks = self._layer(model, index, held)
@@ -219,7 +224,7 @@ class Evaluation:
         return Held(rows, reached.places(self._job.graph.num_nodes))
 
     def _layer(self, model: Model, index: int, held: Held | None) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's range of what is reached, chunk by chunk: `(ids [n], outputs [n, C])`."""
+        """Outputs of a layer for this rank's range of vertices, chunk by chunk: `(ids [n], outputs [n, C])`."""
         job, reached = self._job, self.reached[index]
         bounds = split_by_edges(job.graph, reached.ids, job.comm.size)
         own = reached.ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
@@ -241,7 +246,7 @@ class Evaluation:
                 pages.give_back()
 
     def _block(self, reached: Reached, number: int, chunk: Tensor, keep: bool) -> Block:
-        """All in-edges of a chunk; kept for the next evaluation when a rank's share is a single chunk."""
+        """The block of all in-edges of a chunk. With `keep`, it is kept for the next evaluation."""
         key = (reached, number)
         if key in self._blocks:
             return self._blocks[key]
@@ -252,11 +257,11 @@ class Evaluation:
         return block
 
     def _in_file(self, num_bytes: int) -> bool:
-        """Whether two such matrices would exceed the budget."""
+        """Whether two matrices of `num_bytes` exceed the budget for activations."""
         return 2 * num_bytes > self._half
 
     def _allocate(self, count: int, width: int) -> Tensor:
-        """`[count, width]` rows of the run's dtype, of this rank or in the machine's file; all ranks call."""
+        """`[count, width]` rows of the run's dtype, in this rank's memory or the machine's file. All ranks call it."""
         dtype = self._job.dtype
         if self._in_file(count * width * torch.empty(0, dtype=dtype).element_size()):
             return self._machines.mapped(count, width, dtype)
@@ -264,14 +269,14 @@ class Evaluation:
 
 
 def _mapped(graph: Graph) -> list[Tensor]:
-    """What may lie in files of the artifact."""
+    """Tensors that may be mapped from files of the artifact."""
     features = graph.features
     rows = [features.indptr, features.columns, features.values] if isinstance(features, SparseRows) else [features]
     return [tensor for tensor in (graph.indptr, graph.indices, graph.edge_types, *rows) if tensor is not None]
 
 
 def split_by_edges(graph: Graph, ids: Tensor, parts: int) -> list[int]:
-    """Bounds `[parts + 1]` of contiguous ranges of `ids` with about equally many in-edges (and vertices)."""
+    """Bounds `[parts + 1]` of contiguous ranges of `ids`, balanced by the sum of in-edges and vertices."""
     cost = torch.cumsum(graph.in_degree[ids] + 1, 0)
     total = int(cost[-1]) if cost.numel() else 0
     marks = [math.ceil(total * part / parts) for part in range(1, parts)]
@@ -280,7 +285,7 @@ def split_by_edges(graph: Graph, ids: Tensor, parts: int) -> list[int]:
 
 
 def chunks_by_edges(graph: Graph, ids: Tensor, limit: int) -> list[int]:
-    """Bounds of chunks of `ids` of at most `limit` in-edges each (a vertex with more is a chunk of its own)."""
+    """Bounds of chunks of `ids`: at most `limit` in-edges and vertices each, or a single vertex."""
     cost = torch.cumsum(graph.in_degree[ids] + 1, 0)
     bounds = [0]
     while bounds[-1] < ids.numel():

@@ -1,4 +1,4 @@
-"""What a training step does with gradients, and how learning rates change."""
+"""The part of a training step after the backward pass: clipping, optimizer step, and learning rate schedule."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gnnexp.paradigms.trainer import Trainer
 
 
 class Optimization:
-    """Clipping, the optimizer's step, and the learning rate's schedule.
+    """Clips gradients, steps the optimizer, and follows the schedule of the learning rate.
 
-    Rows that are trained have an optimizer of their own where they live; the schedule is that of both.
+    Trained rows have a separate optimizer in their feature store. Both optimizers follow the same schedule.
 
     Args:
-        job: of this rank.
-        trainer: whose gradients they are.
+        job: job of this rank.
+        trainer: computes the gradients.
     """
 
     def __init__(self, job: Job, trainer: Trainer[Any]) -> None:
@@ -33,11 +33,11 @@ class Optimization:
 
     @property
     def learning_rates(self) -> dict[str, float]:
-        """`train/lr` for the record, where a schedule changes it."""
+        """`train/lr` for the record if there is a schedule, else empty."""
         return {"train/lr": float(self.optimizer.param_groups[0]["lr"])} if self._schedulers else {}
 
     def step(self) -> None:
-        """Clip the gradients, step all that is trained, forget the gradients."""
+        """Clip the gradients, step parameters and trained rows, and drop the gradients."""
         if self._max_norm is not None:
             self._trainer.clip_gradients(self._max_norm)
         self._trainer.update(self.optimizer)
@@ -46,7 +46,7 @@ class Optimization:
                 scheduler.step()
 
     def end_epoch(self, metrics: Mapping[str, float]) -> None:
-        """Advance a schedule by epochs; one that reads a metric stays where an epoch does not have it."""
+        """Advance a schedule that counts epochs. If it reads a metric that the epoch does not have, it stays."""
         if self._schedule is None or self._schedule.interval == "step":
             return
         for scheduler in self._schedulers:
@@ -56,7 +56,7 @@ class Optimization:
                 scheduler.step(metrics[self._schedule.monitor])  # type: ignore[arg-type]
 
     def state_dict(self) -> dict[str, Any]:
-        """Options of the optimizers as the schedule has changed them, and where it is; empty without a schedule."""
+        """Current options of the optimizers, and the state of the schedule. Empty without a schedule."""
         if not self._schedulers:
             return {}
         groups = [[{key: value for key, value in group.items() if key != "params"} for group in one.param_groups]
@@ -64,7 +64,7 @@ class Optimization:
         return {"groups": groups, "schedulers": [_plain(one.state_dict()) for one in self._schedulers]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore the result of `state_dict`."""
         if not self._schedulers:
             return
         for optimizer, groups in zip(self._optimizers, state["groups"], strict=True):
@@ -75,7 +75,7 @@ class Optimization:
 
 
 def make_optimizer(module: nn.Module, experiment: Experiment) -> Optimizer:
-    """The optimizer of a module's parameters; `weight_decay_on=first` decays the first layer's parameters only."""
+    """The optimizer of a module's parameters. With `weight_decay_on=first`, only the first layer has weight decay."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     if experiment.train.weight_decay_on == "all":
         return experiment.optimizer.make([{"params": parameters}])
@@ -89,5 +89,5 @@ def make_optimizer(module: nn.Module, experiment: Experiment) -> Optimizer:
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is no data: a checkpoint holds tensors and plain values."""
+    """State without callables, because a checkpoint holds only tensors and plain values."""
     return {key: value for key, value in state.items() if not callable(value)}

@@ -1,7 +1,7 @@
-"""Parameters and what the optimizer keeps of each, by name: as checkpoints hold them, for any number of ranks.
+"""Parameters and their optimizer state by name, in the form of checkpoints, for any number of ranks.
 
-Some paradigms keep a slice of a parameter on each rank (push-pull: columns of the first layer's input weights). Slices
-of N ranks are put together and cut again for M.
+In some paradigms a rank has only a slice of a parameter (push-pull: columns of the first layer's input weights).
+Slices of N ranks are joined, and cut again for M ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Entries = dict[str, Any]
 
 
 def take(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Entries]:
-    """`value` and the optimizer's entries (`exp_avg`, `step`, …) of every parameter; `value` of every buffer."""
+    """For each parameter, its `value` and optimizer entries (`exp_avg`, `step`, …); for each buffer, its `value`."""
     found: dict[str, Entries] = {name: {"value": buffer.detach()} for name, buffer in module.named_buffers()}
     for name, parameter in module.named_parameters():
         found[name] = {"value": parameter.detach(), **optimizer.state.get(parameter, {})}
@@ -26,10 +26,10 @@ def take(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Entri
 
 
 def put(module: nn.Module, optimizer: torch.optim.Optimizer, entries: Mapping[str, Entries]) -> None:
-    """Set every parameter, its optimizer entries, and every buffer.
+    """Set all parameters, their optimizer entries, and all buffers.
 
     Raises:
-        ValueError: names or shapes are not those of `module`.
+        ValueError: names or shapes do not match `module`.
     """
     targets = dict(module.named_buffers()) | dict(module.named_parameters())
     if entries.keys() != targets.keys():
@@ -50,7 +50,7 @@ def put(module: nn.Module, optimizer: torch.optim.Optimizer, entries: Mapping[st
 
 
 def join(pieces: Sequence[Mapping[str, Entries]], slices: Slices) -> dict[str, Entries]:
-    """This rank's slices, cut from those of all ranks that wrote them."""
+    """This rank's slices, cut from the joined slices of all ranks that wrote the checkpoint."""
     joined: dict[str, Entries] = {}
     for name, (dim, own) in slices.items():
         parts = [piece[name] for piece in pieces]
@@ -62,7 +62,7 @@ def join(pieces: Sequence[Mapping[str, Entries]], slices: Slices) -> dict[str, E
 
 
 def _is_sliced(value: object, dim: int) -> bool:
-    """Whether it has the parameter's dimensions, as moments do; a number of steps has none."""
+    """Whether an entry is sliced along `dim` like its parameter. Moments are; a number of steps is not."""
     return isinstance(value, Tensor) and value.ndim > dim
 
 

@@ -1,6 +1,6 @@
-"""A process that is a rank: tied to its launcher, it says what it does and how it ended.
+"""The process of a rank: it ends with its launcher, and reports its progress and its end.
 
-torch is imported only after the process is tied to its launcher: this module imports nothing heavy by itself.
+The process is tied to its launcher before it imports torch. This module therefore imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> int:
-    """Do `work` as a rank that a launcher started: tied to it, and telling it how it went; returns the exit code.
+    """Do `work` as a rank that a launcher started, and report the end to the launcher. Returns the exit code.
 
     Args:
-        work: is given the run directory, this rank's place, where to put the job once it is assembled, and whom to tell
-            what is timed; returns who asked it to stop, empty if it is over.
+        work: takes the run directory, the environment of this rank, a list for the assembled job, and the heartbeat
+            that reports the current phase. It returns who asked the run to stop, or an empty text if the run is over.
     """
     die_with_parent()
     import_from_here()
@@ -48,7 +48,7 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
                 exit_code=failure.exit_code, needed_bytes=failure.needed_bytes,
                 available_bytes=failure.available_bytes,
             )
-        # A rank whose peers wait in a collective would hang in the process group's clean-up: leave at once.
+        # Leave at once: if peers wait in a collective call, the clean-up of the process group would hang.
         sys.stderr.flush()
         os._exit(failure.exit_code)
     try:
@@ -59,7 +59,7 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
 
 
 def _failed_in(job: list[Job]) -> str:
-    """The stage of the run in which it failed; in training, the phase."""
+    """The stage in which the run failed, or the phase if it failed in training."""
     if not job:
         return "start"
     timer = job[0].timer

@@ -1,4 +1,4 @@
-"""What the ranks of a run write of it as a whole: where they ran, which code they executed, and `result.json`."""
+"""The files that ranks write about the whole run: where they ran, which code they executed, and `result.json`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from gnnexp.training.checkpoint import checkpoint_folders
 
 
 def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
-    """Note on which machines the ranks of this attempt run, and which code they execute.
+    """Note the machines on which the ranks of this attempt run, and the code that they execute.
 
-    Seconds belong to a kind of machine. Code may have been edited since the run was submitted, and a node of a cluster
-    may see the edit later than another one: each code has a line, and a result of several is the result of none.
+    Measured seconds are valid for one kind of machine. Code may have been edited after the run was submitted, and
+    nodes of a cluster may see the edit at different times. Each version of the code gets a line. A result of several
+    versions is not a result of any of them.
     """
     ranks: Any = job.comm.gather_objects((this_node(), code.to_json()))
     if job.comm.rank == 0:
@@ -34,7 +35,7 @@ def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
 
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, trainer: Trainer[Any]) -> None:
-    """`result.json` of a finished run."""
+    """Write `result.json` of a finished run."""
     epochs, attempts = read_epochs(run_dir), read_attempts(run_dir)
     summary = summarize(epochs, job.task.primary_metric)
     provenance = as_executed(request.get("provenance", {}), codes_of(attempts))
@@ -61,7 +62,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, trainer: T
 
 
 def _draws(job: Job) -> str:
-    """Whether the global batch of one worker is that of N."""
+    """What random draws depend on: whether one rank and N ranks draw the same global batch."""
     if not job.sampler.exact_key:
         return "by the sampler's own generator: another number of ranks draws other neighbours"
     if job.sampler.key == "micro":

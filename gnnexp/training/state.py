@@ -1,4 +1,4 @@
-"""What a run's checkpoints hold, and how a run takes it back."""
+"""The state of a run: saves it in checkpoints, and restores it."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PartialEpoch:
-    """What this rank has of an epoch that was stopped and is gone on with.
+    """This rank's record of the finished segments of an epoch. An epoch has several segments if it was stopped.
 
     Attributes:
-        record: of the segments so far; None before the first.
-        resumed: for every stop: the step, the number of ranks before it, and whether their figures are in `record`
-            (`same_ranks`; of other ranks only the losses are).
+        record: joined record of the segments; None before the first.
+        resumed: one entry for each stop, with the step, the number of ranks before it, and `same_ranks`: whether this
+            number stayed the same. If it changed, `record` has only the losses of earlier segments.
     """
 
     record: RankRecord | None = None
     resumed: tuple[Mapping[str, int], ...] = field(default_factory=tuple)
 
     def then(self, segment: RankRecord) -> PartialEpoch:
-        """With the next segment."""
+        """The record after one more segment."""
         return PartialEpoch(segment if self.record is None else self.record.joined(segment), self.resumed)
 
 
 class RunState:
-    """Everything that changes during a run: model, optimizer, schedule, the trainer's own state, the epoch's record.
+    """All state that changes during a run: model, optimizer, schedule, trainer state, record of the epoch.
 
     Args:
-        job, trainer, optimization: of this rank.
+        job, trainer, optimization: objects of this rank.
     """
 
     def __init__(self, job: Job, trainer: Trainer[Any], optimization: Optimization) -> None:
@@ -62,7 +62,7 @@ class RunState:
     def save_if(
         self, request: StopRequest, position: Position, partial: PartialEpoch, best: Best, *, last: bool
     ) -> None:
-        """Write a checkpoint where one is due by `train.checkpoint_every`, is the best or the last, or is asked for."""
+        """Write a checkpoint if one is due: by `train.checkpoint_every`, for the best or last epoch, or on request."""
         every = self._train.checkpoint_every
         is_best = position == best.position
         due = position.step == 0 and every > 0 and (last or is_best or position.epoch % every == 0)
@@ -86,23 +86,23 @@ class RunState:
             logger.warning("no checkpoint at epoch %d, step %d: %s", position.epoch, position.step, error)
 
     def restore(self, log: EpochLog) -> tuple[Position, PartialEpoch, Best]:
-        """Take back the latest whole checkpoint of the run directory; without one, training begins at the start.
+        """Restore the latest complete checkpoint of the run directory. Without one, training begins at the start.
 
         Returns:
-            Where training goes on, what there is of that epoch, and the best epoch before it.
+            The position where training resumes, the record of that epoch so far, and the best epoch before it.
 
         Raises:
-            DataError: the checkpoint is another model's, it needs as many ranks as wrote it, or records are missing.
+            DataError: the checkpoint does not fit the model or the number of ranks, or records are missing.
         """
         found, problems = self._find(log)
         for problem in problems:
-            logger.warning("a checkpoint that cannot be used: %s", problem)
+            logger.warning("a checkpoint cannot be used: %s", problem)
         if found is None:
             return Position(), PartialEpoch(), Best()
         self._restore_parameters(found)
         best = Best(**found.shared().get("best", {}))
         if self._job.comm.rank == 0 and found.position == best.position:
-            point_best_or_say(self._job.directory, best.position)  # the ranks may have been killed before that
+            point_best_or_say(self._job.directory, best.position)  # ranks may have been killed before the link was made
         return found.position, self._restore_own(found), best
 
     def _restore_parameters(self, found: Checkpoint) -> None:
@@ -115,7 +115,8 @@ class RunState:
             put(self._trainer.module, self._optimization.optimizer, entries)
             self._optimization.load_state_dict(found.shared().get("optimization", {}))
             if self._job.trained_rows is not None:
-                comm = self._job.comm  # placed as before on as many ranks; else any rank may have had what is here now
+                # With the same number of ranks, rows are placed as before. Else any rank may have written this rank's.
+                comm = self._job.comm
                 writers = [comm.rank] if found.num_ranks == comm.size else range(found.num_ranks)
                 self._job.trained_rows.load_pieces(found.of_rank(rank)["rows"] for rank in writers)
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
@@ -124,7 +125,7 @@ class RunState:
             raise DataError(Problem(str(found.folder), "parameters", why, fix)) from None
 
     def _find(self, log: EpochLog) -> tuple[Checkpoint | None, list[Problem]]:
-        """Rank 0 looks, or has the reason why nobody can go on."""
+        """Rank 0 looks for the checkpoint, and all ranks get its answer or its error."""
         comm = self._job.comm
         answer: object = None
         if comm.rank == 0:
@@ -135,7 +136,7 @@ class RunState:
             if log.num_epochs < position.epoch:
                 answer = DataError(Problem(
                     str(self._job.directory / "epochs.jsonl"), log.num_epochs,
-                    f"must hold the {position.epoch} epochs before the checkpoint", "start the run anew"))
+                    f"must hold the {position.epoch} epochs before the checkpoint", "start a new run"))
         answer = comm.gather_objects(answer)[0]
         if isinstance(answer, GnnexpError):
             raise answer
@@ -149,7 +150,7 @@ class RunState:
         if same:
             self._trainer.load_state_dict(own["paradigm"])
         elif own["paradigm"]:
-            why = f"ranks of this paradigm have state of their own: the run can go on with {found.num_ranks} ranks only"
+            why = f"each rank of this paradigm has its own state: the run can resume with {found.num_ranks} ranks only"
             raise DataError(Problem("hardware.workers", comm.size, why, "resume without changing workers"))
         if own["record"] is None:
             return PartialEpoch()

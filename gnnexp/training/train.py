@@ -1,4 +1,4 @@
-"""The training loop: explicit, because order and synchronisation points are what is being published."""
+"""The training loop. It is explicit, because we publish the times of its phases: order and waiting must be visible."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from gnnexp.training.state import PartialEpoch, RunState
 
 
 def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, int]) -> str:
-    """Train from where the run directory's last checkpoint ends, until the run `is_over`; rank 0 writes the records.
+    """Train from the last checkpoint of the run directory until the run `is_over`. Rank 0 writes the records.
 
     Args:
-        job: of the rank.
-        trainer: new.
-        log: of the run's records.
-        probed: bytes that were measured before (`probe_memory`).
+        job: job of this rank.
+        trainer: a new trainer, which has not seen a batch.
+        log: the log of the run's records.
+        probed: bytes that `probe_memory` measured.
 
     Returns:
-        Empty if the run is over; else who asked it to stop, and it has written a checkpoint to go on from.
+        Empty if the run is over. If it was asked to stop: who asked. It then has written a checkpoint.
 
     Raises:
         DivergedError: the loss is not finite.
@@ -43,7 +43,7 @@ def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, i
     optimization = Optimization(job, trainer)
     evaluation = Evaluation(job, trainer)
     memory = {**trainer.memory(), **probed}
-    job.comm.ledger.take()  # what was exchanged before belongs to no epoch
+    job.comm.ledger.take()  # earlier traffic belongs to no epoch
     state, interruption = RunState(job, trainer, optimization), Interruption(job.comm)
     position, partial, best = state.restore(log)
     with interruption.listening(), job.timer.activity.during("train"):
@@ -65,7 +65,7 @@ def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, i
 
 
 def is_over(train: TrainConfig, position: Position, best: Best) -> bool:
-    """Whether `train.epochs` epochs are done, or `train.patience` epochs since the best validation metric."""
+    """Whether `train.epochs` epochs are done, or `train.patience` epochs have passed since the best epoch."""
     waited = position.epoch - best.position.epoch if best.epoch >= 0 else 0
     return position.epoch >= train.epochs or (train.patience is not None and waited >= train.patience)
 
@@ -74,29 +74,29 @@ def finish_epoch(
     job: Job, epoch: int, whole: PartialEpoch, optimization: Optimization, evaluation: Evaluation, log: EpochLog,
     request: StopRequest, best: Best,
 ) -> tuple[StopRequest, Best]:
-    """Evaluate and record an epoch; returns what any rank was asked to do, and the best epoch so far."""
-    told: Any = job.comm.gather_objects((whole.record, request, log.recorded(epoch)))
-    ranks = [rank for rank, _, _ in told]
+    """Evaluate and record an epoch. Returns the largest request of all ranks, and the best epoch so far."""
+    gathered: Any = job.comm.gather_objects((whole.record, request, log.recorded(epoch)))
+    ranks = [rank for rank, _, _ in gathered]
     with job.timer.activity.during("evaluate"):
         metrics = {**reduce_epoch(ranks), **optimization.learning_rates, **evaluation.after(epoch)}
     optimization.end_epoch(metrics)
     log.append(epoch, metrics, ranks, step_losses(ranks), whole.resumed)
     if not torch.isfinite(torch.tensor(metrics["loss/train"])):
         raise DivergedError(f"loss is {metrics['loss/train']} in epoch {epoch}: try a smaller optimizer.lr")
-    recorded = told[0][2]  # before, where the epoch is done again
+    recorded = gathered[0][2]  # metrics of an earlier attempt, if this epoch is repeated
     best = best.after(epoch, recorded or metrics, job.task.primary_metric, metrics if recorded else None)
-    return StopRequest(max(request for _, request, _ in told)), best
+    return StopRequest(max(request for _, request, _ in gathered)), best
 
 
 @dataclass(frozen=True)
 class EpochSegment:
-    """A stretch of an epoch, most often the whole of it.
+    """The steps of an epoch that run without interruption, usually all.
 
     Attributes:
-        record: this rank's.
-        next_step: the step after its last one.
+        record: measurements of this rank.
+        next_step: the step after the last step of the segment.
         ended: whether the epoch is over.
-        request: what the ranks were asked to do; the same on all of them if the epoch is not over.
+        request: what this rank was asked to do. If the epoch is not over, it is the same on all ranks.
     """
 
     record: RankRecord
@@ -109,14 +109,14 @@ def run_epoch(
     job: Job, trainer: Trainer[Any], optimization: Optimization, start: Position, memory: dict[str, int],
     interruption: Interruption,
 ) -> EpochSegment:
-    """An epoch of this rank from step `start.step` on, timed, to its end or to where the ranks are asked to stop."""
+    """Run and time an epoch from step `start.step`, to its end or until the ranks handle a request."""
     trainer.module.train()
     reset_host_peak()
     if job.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(job.device)
     losses: list[tuple[Tensor, int]] = []
     timer, step, request = job.timer, start.step, StopRequest.NOTHING
-    job.comm.barrier()  # what ranks did before it (starting, evaluation, the log) is not this epoch's waiting
+    job.comm.barrier()  # waiting for slower starts, evaluation or the log is not part of the epoch
     timer.start_epoch()
     with closing(trainer.batches(start.epoch, start.step)) as batches:
         for batch in batches:
@@ -139,10 +139,10 @@ def run_epoch(
 
 
 def probe_memory(job: Job) -> dict[str, int]:
-    """Bytes by kind, from one untimed pass over the first batch, of which every tensor is counted; nothing on a GPU.
+    """Peak bytes by kind, from one untimed pass over the first batch that counts every tensor. Empty on a GPU.
 
-    On CPU this is the emulated device tier: batch, activations and gradients, beside the held parts. The pass is that
-    of a trainer that is thrown away: the one that trains has seen no batch.
+    On CPU these are the bytes of the emulated device tier: batch, activations and gradients, plus parameters and
+    buffers. A separate trainer makes the pass, so that the trainer of the run has not seen a batch.
     """
     if job.device.type == "cuda":
         return {}
@@ -157,7 +157,7 @@ def probe_memory(job: Job) -> dict[str, int]:
     batches.close()
     trainer.clear_gradients()
     trainer.end_epoch()
-    if job.tier.peak_bytes:  # work in chunks: what is outside of them is in the host tier
+    if job.tier.peak_bytes:  # chunked work: tensors outside of chunks are in the host tier
         return {"intermediate_bytes": meter.peak_bytes, "device_peak_bytes": job.tier.peak_bytes}
     parameters = sum(p.numel() * p.element_size() for p in module.parameters())
     return {

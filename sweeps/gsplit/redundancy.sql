@@ -1,6 +1,6 @@
--- Redundant work of data parallelism: what its micro-batches compute and load against one mini-batch (GSplit, Table 1).
--- Micro is data parallelism with a neighbour sample per rank (`sampler.key=micro`); what owners have of a batch is no even micro-batch. Mini is split parallelism on as many
--- ranks, in one group; where there is none, a run of one rank, whose batch is the mini-batch for any number of ranks.
+-- Redundant work of data parallelism: what its micro-batches compute and load, compared with one mini-batch (GSplit, Table 1).
+-- Micro is data parallelism with a neighbour sample per rank (`sampler.key=micro`). The owners' shares of a batch are no even micro-batches, so they do not count. Mini is split
+-- parallelism on as many ranks, in one group. If there is none, Mini is a run of one rank, whose batch is the mini-batch for any number of ranks.
 
 /* views */
 CREATE OR REPLACE VIEW roles AS
@@ -28,7 +28,7 @@ CREATE OR REPLACE MACRO paper(graph, wanted, side) AS (SELECT any_value(number) 
 CREATE OR REPLACE MACRO paper_ratio(graph, wanted) AS coalesce((SELECT any_value(value) FROM published WHERE source = 'Table 1' AND quantity = 'redundancy_ratio' AND setting['of'] = wanted AND dataset = graph), '-');
 
 /* runs */
--- Those on micro-batches that have a mini-batch beside them.
+-- Settings on micro-batches that have a matching mini-batch.
 SELECT run FROM roles JOIN pairs USING (setting) WHERE role = 'micro' AND mini_role IS NOT NULL ORDER BY run
 
 /* table */
@@ -44,11 +44,11 @@ FROM pairs JOIN (SELECT runs.setting AS setting, any_value(head) AS head FROM he
 /* caption */
 WITH unused AS (FROM sides WHERE role IN ('split', 'alone') AND (role, setting) NOT IN (SELECT (mini_role, mini_setting) FROM pairs WHERE mini_role IS NOT NULL)),
 others AS (SELECT config['system'] AS system, count(*) AS num_runs, min(run) AS place FROM roles WHERE role = 'other' GROUP BY 1)
-SELECT 'Edges computed and features loaded in an epoch, over all ranks, mean over epochs and runs. Micro: data parallelism with a sample per rank; mini: one mini-batch for all ranks. Paper: GSplit, Table 1, 4 GPUs.',
+SELECT 'Edges computed and features loaded in an epoch, summed over all ranks, mean over epochs and runs. Micro: data parallelism, where each rank samples its own micro-batch. Mini: one mini-batch for all ranks. Paper: GSplit, Table 1, 4 GPUs.',
        (SELECT string_agg(format('Mini of {} is a run of one rank.', setting_name), ' ' ORDER BY setting) FROM pairs WHERE mini_role IS NOT NULL AND (mini_role <> 'split' OR mini_setting <> setting)),
        (SELECT string_agg(format('Micro without its mini: {}.', setting_name), ' ' ORDER BY setting) FROM pairs WHERE mini_role IS NULL),
        (SELECT string_agg(format('Mini without its micro: {}.', setting_name), ' ' ORDER BY role, setting) FROM unused),
        CASE WHEN EXISTS (FROM pairs WHERE graph_like <> '') OR EXISTS (FROM unused WHERE graph_like <> '') THEN
-           'Full size: counts times the size and the steps of the published graph over ours; where they are more than 1.5 times off, our graph decides no claim (docs/reports.md).' END,
+           'Full size: counts, multiplied by the size and the steps of the published graph over ours. If they are more than 1.5 times off the paper''s, our graph decides no claim (docs/reports.md).' END,
        (SELECT 'Neither micro nor mini: ' || string_agg(format('{} of {}', num_runs, system), ', ' ORDER BY place) || '.' FROM others),
        (SELECT CASE WHEN count(*) > 0 THEN format('Failed: {} runs.', count(*)) END FROM runs WHERE status <> 'finished')

@@ -1,8 +1,8 @@
--- What partitioners make of a mini-batch's split: load balance and cross edges by layer (GSplit, Figure 5).
+-- Mini-batches split by each partitioner: load balance and cross edges by layer (GSplit, Figure 5).
 
 /* runs */
--- All ranks share a mini-batch: in groups of ranks only those of a group do. The last run of a seed counts. GSplit's names (section 6.3); metis and metis_edge balance
--- edges and targets, metis vertices too: beside the other it keeps its own name.
+-- All ranks share a mini-batch. With groups of ranks, only the ranks of a group do, so such runs are left out. The last run of a seed counts. GSplit's names (section 6.3); metis and metis_edge
+-- balance edges and targets, and metis also vertices. If both were run, metis keeps its own name.
 SELECT max(run) FROM runs
 WHERE status = 'finished' AND config['paradigm'] = 'split_parallel' AND coalesce(config['paradigm.group_size'], 'null') IN ('null', setting.ranks::VARCHAR)
 GROUP BY setting, config['partitioner'], config['seed'] ORDER BY 1
@@ -20,7 +20,7 @@ WITH counts AS (
            coalesce(sum(value) FILTER (metric LIKE 'work/cross%'), 0) AS crossing
     FROM splits JOIN epochs USING (run) WHERE regexp_matches(metric, '^work/(cross_)?edges_layer\d+$') GROUP BY ALL)
 FROM counts UNION ALL SELECT setting, partitioner, 0, sum(edges), sum(crossing) FROM counts GROUP BY ALL;
--- Of every batch with edges: the fullest rank's over the ranks' mean.
+-- For every batch with edges: the edges of the most loaded rank over the mean of the ranks.
 CREATE OR REPLACE VIEW loads AS
 WITH counts AS (SELECT setting, partitioner, seed, epoch, step, layer + 1 AS layer, rank, edges FROM splits JOIN batches USING (run))
 SELECT setting, partitioner, seed, epoch, step, layer, max(edges) * count(*) / sum(edges) AS load
@@ -46,7 +46,7 @@ WITH counts AS (
     SELECT count(*) AS total, count(*) FILTER (status <> 'finished') AS failed,
            count(*) FILTER (status = 'finished' AND NOT (config['paradigm'] = 'split_parallel' AND coalesce(config['paradigm.group_size'], 'null') IN ('null', setting.ranks::VARCHAR))) AS others
     FROM runs)
-SELECT 'Layer 1 reads the features. Cross edges: their source is another rank''s. Load: the fullest rank''s edges of a batch over the ranks'' mean, mean and maximum over batches. Below Edge: batches in which GSplit''s load is.',
+SELECT 'Layer 1 reads the features. Cross edges: edges whose source belongs to another rank. Load: edges of the most loaded rank in a batch over the mean of the ranks; mean and maximum over batches. Below Edge: batches in which GSplit''s load is below Edge''s.',
        (SELECT string_agg(format('No counts by layer: {}, {}.', partitioner, setting_name), ' ' ORDER BY setting, place, partitioner)
         FROM (SELECT DISTINCT splits.setting, setting_name, place, partitioner FROM splits JOIN runs USING (run) WHERE NOT EXISTS (FROM layers WHERE layers.setting = splits.setting AND layers.partitioner = splits.partitioner))),
        left_out(failed, 'failed'), left_out(others, 'of other kinds'), left_out(total - failed - others - (SELECT count(*) FROM labelled), 'repeated later with the same seed')

@@ -1,4 +1,4 @@
--- What every rank computes and sends in full-graph training (NeutronTP, Figures 3, 4, 5, 8 and 10, Table 2).
+-- Edges computed and bytes sent by every rank in full-graph training (NeutronTP, Figures 3, 4, 5, 8 and 10, Table 2).
 
 /* runs */
 SELECT run FROM runs WHERE status = 'finished' AND run IN (FROM full_graph) AND run IN (SELECT run FROM warm_ranks) ORDER BY run
@@ -33,7 +33,7 @@ FROM settings() JOIN totals USING (run) ORDER BY place
 WITH counts AS (
     SELECT count(*) FILTER (status <> 'finished') AS failed, count(*) FILTER (status = 'finished') AS finished,
            count(*) FILTER (status = 'finished' AND run IN (FROM full_graph)) AS full_graph_runs FROM runs)
-SELECT 'A rank''s epoch: mean over those that read no features. Computation: forward + backward + update - time inside collectives of vertex data that the loop was in or waited for. Communication: all time inside collectives, hidden too, so both together may exceed the epoch; waiting for slower ranks is in neither. Edges: of a forward pass; of tensor parallelism by its share of the columns. Bytes: to other ranks, but for gradients. Redundant: into another rank''s vertices; % of the necessary edges. VD (vertex dependency) edges: redundant + those whose source was fetched, now or (stale) before; an edge that is both counts twice. VD time: communication but for gradients + computation x redundant edges / edges (an estimate), of the epoch. –: no rank lacks a vertex. Collectives: payload exchanges but for gradients, every chunk''s.',
+SELECT 'A rank''s epoch is the mean over epochs that read no features. Computation: forward + backward + update, less the time in which the loop was inside collectives of vertex data or waited for them. Communication: all time inside collectives, including hidden time, so both together may exceed the epoch. Neither includes waiting for slower ranks. Edges: of a forward pass; with tensor parallelism, multiplied by the rank''s share of the columns. Bytes: to other ranks, without gradients. Redundant: edges into another rank''s vertices, in % of the necessary edges. VD (vertex dependency) edges: redundant edges, and edges whose source was fetched, now or (stale) before; an edge that is both counts twice. VD time: communication without gradients + computation x redundant edges / edges (an estimate), as a share of the epoch. –: no rank lacks a vertex. Collectives: exchanges of payload without gradients, summed over all chunks.',
        left_out(failed, 'failed'), left_out(finished - full_graph_runs, 'without counts of full-graph training'),
        left_out(full_graph_runs - (SELECT count(*) FROM labelled), 'without an epoch that reads no features'),
        left_out((SELECT count(*) FROM labelled) - (SELECT count(*) FROM settings()), 'repeated later')

@@ -1,4 +1,4 @@
--- Epochs on graphs of several relations by system, each beside a sampling one's (NeutronTP, Table 3).
+-- Epochs on graphs of several relations by system, each compared with a system that samples (NeutronTP, Table 3).
 
 /* runs */
 SELECT run FROM runs WHERE status = 'finished' ORDER BY run
@@ -22,7 +22,7 @@ FROM found LEFT JOIN (SELECT DISTINCT ON (dataset, ranks) * FROM found WHERE sys
 ORDER BY found.place
 
 /* caption */
-SELECT 'Epoch: wall time, median of the epochs after the first, which warms up, slowest rank. x distdgl: how many times as fast on the same graph and ranks. Edges computed: by the layers of an epoch''s forward passes, over all ranks; by columns, each rank''s share of them. MB: 10^6 bytes to other ranks in an epoch. Paper: DistDGLv2 and NeutronTP on ogbn-mag (mag_like) and MAG240M (mag_lsc_like), 16 nodes with a GPU each: another machine and other sizes, so that only who is ahead compares. neutrontp trains the model''s decoupled twin.',
+SELECT 'Epoch: wall time of the slowest rank, median of the epochs after the first, which warms up. x distdgl: how many times as fast as distdgl on the same graph and ranks. Edges computed: in an epoch''s forward passes, summed over layers and ranks; if ranks own columns, multiplied by their share of the columns. MB: 10^6 bytes to other ranks in an epoch. Paper: DistDGLv2 and NeutronTP on ogbn-mag (mag_like) and MAG240M (mag_lsc_like), 16 nodes with a GPU each. Machine and sizes differ, so only the order of systems can be compared. neutrontp trains the model''s decoupled twin.',
        left_out(count(*) FILTER (status <> 'finished'), 'failed'),
        left_out(count(*) FILTER (status = 'finished') - (SELECT count(*) FROM settings()), 'repeated later')
 FROM runs

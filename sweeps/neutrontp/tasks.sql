@@ -1,7 +1,7 @@
--- What an epoch is spent on, by task and system: negatives, GNN, decoder, loss (NeutronTP, Table 4).
+-- Seconds of an epoch by task and system: negatives, GNN, decoder, loss (NeutronTP, Table 4).
 
 /* runs */
--- That time the task apart: earlier versions had it in `forward`; DGL's own loops and offloaded classification have it still.
+-- Runs that time the task separately. Earlier versions counted the task in `forward`, and DGL's own loops and offloaded classification still do.
 SELECT run FROM runs WHERE status = 'finished' AND run IN (SELECT run FROM typical WHERE metric = 'time/loss_s_mean' AND value > 0) ORDER BY run
 
 /* table */
@@ -25,9 +25,9 @@ SELECT config['task'] AS task, unnest(label), seconds(nullif(negatives, 0)) AS "
 FROM settings() JOIN runs USING (run) JOIN spent USING (run) LEFT JOIN papers ON papers.task = config['task'] AND papers.system = config['system'] ORDER BY place
 
 /* caption */
-SELECT 'Seconds of an epoch: mean over the ranks, median of the epochs after the first, which warms up; phases are exclusive. Negatives: drawing them, and asking the owners of the ends of links for their rows. GNN: forward + backward, with the exchanges inside them (vertex data; rows of the ends of links, and their gradients back), + waiting for slower ranks, wherever they meet (wait s: that share of it). Decoder: scores, both ways; vertex classification has none, the last layer''s outputs are its scores. Loss: its value and the scores'' gradients. %: of the sum of the four. Paper: the same four, GCN on Reddit, 16 nodes with a GPU each. Rest, in no %: sampling, loading, the gradients'' sum (sync), update. neutrontp trains the model''s decoupled twin.',
+SELECT 'Seconds of an epoch: mean over the ranks, median of the epochs after the first, which warms up. Phases are exclusive. Negatives: drawing negatives, and asking the owners of the ends of links for rows. GNN: forward + backward + all waiting for slower ranks (wait s: the waiting alone). It includes the exchanges of vertex data, of the rows of links'' ends, and of their gradients. Decoder: scores, forward and backward. Vertex classification has no decoder, since the last layer''s outputs are its scores. Loss: its value, and the gradients of the scores. %: of the sum of the four. Paper: the same four, GCN on Reddit, 16 nodes with a GPU each. Rest (in no %): sampling, loading, the gradients'' sum (sync), update. neutrontp trains the model''s decoupled twin.',
        left_out(count(*) FILTER (status <> 'finished'), 'failed'),
-       left_out(count(*) FILTER (status = 'finished') - (SELECT count(*) FROM labelled), 'that do not time the task apart'),
+       left_out(count(*) FILTER (status = 'finished') - (SELECT count(*) FROM labelled), 'that do not time the task separately'),
        left_out((SELECT count(*) FROM labelled) - (SELECT count(*) FROM settings()), 'repeated later')
 FROM runs
 

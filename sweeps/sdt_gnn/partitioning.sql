@@ -1,4 +1,4 @@
--- What partitions are worth and what they cost (SDT-GNN, Figures 6, 7 and 9, Tables I and II).
+-- Quality and cost of partitions (SDT-GNN, Figures 6, 7 and 9, Tables I and II).
 
 /* views */
 -- Every partition that some run made or took from the cache, once; graphs in order of first appearance, with rising numbers of parts.
@@ -14,8 +14,8 @@ telling AS (SELECT * FROM options JOIN kinds USING (method) WHERE len(list_disti
 SELECT run, config['partitioner'] AS method, concat_ws(' ', config['partitioner'], (
     SELECT string_agg(regexp_replace(key, '^partitioner\.', '') || '=' || value, ' ' ORDER BY place) FROM telling WHERE telling.run = known.run)) AS partitioner
 FROM known JOIN runs USING (run);
--- Copies are the same in all definitions where an edge-cut was made. Collapsed: a part has more than twice the mean, of vertices or in a vertex-cut of edges: it is not compared.
--- Data: every edge of the raw graph as two int32. Added: peak memory beyond what the process had before; NULL in older partitions, whose seconds have the loading of kernels.
+-- Copies are the same in all definitions for an edge-cut. Collapsed: a part has more than twice the mean of the vertices, or, in a vertex-cut, of the edges. Such a partition is not compared.
+-- Data: every edge of the raw graph as two int32. Added: peak memory beyond what the process had before; NULL in older partitions, whose seconds include the loading of kernels.
 CREATE OR REPLACE VIEW found AS
 SELECT run, min(place) OVER (PARTITION BY provenance->>'dataset_key') AS graph_place, place, coalesce(provenance->>'dataset_key', '') AS graph_key, graph, setting.dataset AS dataset,
        method, partitioner, coalesce(config['partitioner.order'], 'null') AS edge_order, quality, quality['parts']::INT AS parts, quality['replication_cut'] <> quality['replication_full'] AS cuts_vertices,
@@ -23,7 +23,7 @@ SELECT run, min(place) OVER (PARTITION BY provenance->>'dataset_key') AS graph_p
        8 * list_sum([one.value FOR one IN map_entries(quality) IF regexp_matches(one.key, '^part\d+/edges$')]) AS data_bytes,
        CASE WHEN quality['rss_before_bytes'] IS NOT NULL THEN greatest(0, quality['peak_rss_bytes'] - quality['rss_before_bytes']) END AS added_bytes
 FROM known JOIN runs USING (run) JOIN methods USING (run);
--- Beside SPRING's partition of the same graph into as many parts, in the same order of edges if there is such a one; NULL where either has collapsed.
+-- Compared with SPRING's partition of the same graph into as many parts, in the same order of edges if such a partition exists. NULL if either has collapsed.
 CREATE OR REPLACE VIEW beside AS
 SELECT DISTINCT ON (one.run) one.*, CASE WHEN NOT spring.collapsed AND NOT one.collapsed THEN spring.quality['replication_full'] / one.quality['replication_full'] END AS ratio_full,
        CASE WHEN NOT spring.collapsed AND NOT one.collapsed THEN spring.quality['replication_artifact'] / one.quality['replication_artifact'] END AS ratio_artifact,
@@ -58,7 +58,7 @@ FROM beside JOIN papers USING (run), more ORDER BY graph_place, parts, place
 WITH means AS (
     SELECT format('{} {:.3f}, {:.3f} ({} partitions)', partitioner, geomean(ratio_full), geomean(ratio_artifact), count(*)) AS text, min((graph_place, parts, place)) AS first_place
     FROM beside WHERE ratio_full IS NOT NULL AND method <> 'spring' GROUP BY partitioner)
-SELECT 'Copies: vertices that parts hold, per vertex. Full: one home per vertex, all its in-neighbours there. Artifact: a part has these and both ends of its edges, as SDT-GNN''s published code counts (whose homes are those of partitioner.home=last). Cut: a part has its vertices and both ends of its edges; –: an edge-cut, where all three are one. SPRING / it: SPRING''s copies in units of this partitioner''s (below 1: SPRING copies less). SPRING faster: this partitioner''s seconds in units of SPRING''s. Both for the same graph and parts, and the same order of edges where there is one. Balance: the largest part over the mean; of edges in an edge-cut: in-edges. Collapsed: a part has more than twice the mean of vertices, or in a vertex-cut of edges; never compared. Added: peak memory of the process less what it had before, the mapped graph included; –: not recorded, and seconds include loading kernels. Data: the directed edges as pairs of int32. MB: 10^6 bytes. Clusters: before and after merging, mean size ± deviation.',
+SELECT 'Copies: vertices that all parts hold, over the vertices of the graph. Full: each vertex has one home, which also holds all its in-neighbours. Artifact: a part holds these and both ends of its edges, as the published code of SDT-GNN counts (its homes are those of partitioner.home=last). Cut: a part holds its vertices and both ends of its edges; –: an edge-cut, where all three numbers are equal. SPRING / it: SPRING''s copies over this partitioner''s (below 1: SPRING copies less). SPRING faster: this partitioner''s seconds over SPRING''s. Both are for the same graph and parts, and for the same order of edges if there is one. Balance: the largest part over the mean; edges of an edge-cut are in-edges. Collapsed: a part has more than twice the mean of the vertices, or, in a vertex-cut, of the edges; it is never compared. Added: peak memory of the process less its memory before, including the mapped graph; –: not recorded, and seconds include the loading of kernels. Data: the directed edges as pairs of int32. MB: 10^6 bytes. Clusters: before and after merging, mean size ± deviation.',
        (SELECT 'SPRING / it, geometric mean, full and artifact: ' || string_agg(text, '; ' ORDER BY first_place) || '.' FROM means),
        left_out(count(*) FILTER (cardinality(quality) = 0), 'without a recorded partition'),
        left_out(count(*) FILTER (cardinality(quality) > 0) - (SELECT count(*) FROM known), 'of a partition that is shown already')

@@ -23,7 +23,7 @@ from benchmarks.gpu.stage import Stage, rate
 from gnnexp.config.compose import compose
 from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backend_torch import TorchBackend
-from gnnexp.planning.steps import OVERRIDES
+from gnnexp.planning.probes import OVERRIDES
 from gnnexp.testing.blocks import awkward_blocks
 
 CPU = torch.device("cpu")

@@ -71,7 +71,7 @@ def test_nobody_is_signalled_who_may_be_somebody_else(
 
 
 def test_a_run_that_nobody_holds(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["cancel", str(run)]) == 2 and "nobody on this machine" in capsys.readouterr().err
+    assert run_command(["cancel", str(run)]) == 2 and "no process of this machine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["status", "cancel", "resume"])

@@ -51,7 +51,7 @@ def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"b\xff")
     folder.mkdir()
     done = gnnexp(folder, *RUN[:3])
-    assert done.returncode == 2 and "is no text in UTF-8" in done.stderr and not list(folder.iterdir())
+    assert done.returncode == 2 and "is not valid UTF-8" in done.stderr and not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("variable", ["GNNEXP_CACHE", "GNNEXP_DATA"])

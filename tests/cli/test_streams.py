@@ -23,4 +23,4 @@ def test_a_folder_that_was_removed_is_named(tmp_path: Path) -> None:
     command = f"cd gone && rmdir ../gone && PYTHONPATH={HERE} {sys.executable} -m gnnexp status {tmp_path}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr == (
-        "gnnexp: the current folder was removed: go to one that is there\n")
+        "gnnexp: the current folder was removed: go to an existing folder\n")

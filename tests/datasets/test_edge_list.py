@@ -135,7 +135,7 @@ def test_how_a_text_is_read_is_the_fix_where_that_would_help(
 def test_what_may_be_a_misunderstanding_is_noted(tmp_path: Path) -> None:
     write(tmp_path / "labels.txt", "0\n9\n2\n")
     graph = EdgeList(path=write(tmp_path / "e.tsv", "0 1 7\n1 2 4\n"), labels="labels.txt", split="random").load()
-    assert "the third column of the edges is taken for their types: 8 relations" in graph.notes
+    assert "the third column of the edges is used as their types: 8 relations" in graph.notes
     assert "no vertex has the classes 1, 3, 4, 5, 6 and 2 more" in graph.notes
     both = EdgeList(path=str(tmp_path / "e.tsv"), inverse_relations=True).load()
     assert any("8 relations" in note for note in both.notes), "of the file"

@@ -20,7 +20,7 @@ from torch import Tensor
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.optimization import DEFAULT, optimizer_of
-from gnnexp.experiment.seen import as_seen
+from gnnexp.experiment.plan import as_seen
 from gnnexp.feature_stores.embedding import EmbeddingStore, SlicedEmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard

@@ -2,6 +2,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ def test_typed_edges_with_features_match_a_plain_sort(
 ) -> None:
     num_nodes, src, dst, types = case
     features = np.arange(src.size, dtype=np.float32)
-    indptr, indices, kinds, values = build_graph(
+    indptr, indices, kinds, values, _ = build_graph(
         src,
         dst,
         num_nodes,
@@ -137,3 +138,20 @@ def test_lengths_must_agree() -> None:
 def test_loops_cannot_be_added_where_they_would_have_no_type() -> None:
     with pytest.raises(ConfigError, match="self_loops"):
         build_graph(np.array([0]), np.array([1]), 2, types=np.array([0]), self_loops="add")
+
+
+def test_weights_go_with_their_edges() -> None:
+    """Reverses have that of their edge, merged edges that of the first."""
+    src, dst, weights = np.array([2, 0, 2, 1]), np.array([0, 1, 0, 1]), np.array([1.5, 2, 3, 4])
+    kept = build_graph(src, dst, 3, duplicates="keep", weights=weights)
+    assert kept.indices.tolist() == [2, 2, 0, 1] and kept.weights is not None
+    assert kept.weights.dtype == torch.float32 and kept.weights.tolist() == [1.5, 3, 2, 4]
+    both = build_graph(src, dst, 3, symmetrize=True, weights=weights)
+    assert both.indices.tolist() == [1, 2, 0, 1, 0] and both.weights is not None
+    assert both.weights.tolist() == [2, 1.5, 2, 4, 1.5]
+    inverse = build_graph(src, dst, 3, symmetrize=True, num_relations=1, types=np.zeros(4, np.int64), weights=weights)
+    assert inverse.weights is not None and sorted(inverse.weights.tolist()) == [1.5, 1.5, 2, 2, 4, 4]
+    with pytest.raises(ConfigError, match="weighted"):
+        build_graph(src, dst, 3, self_loops="add", weights=weights)
+    with pytest.raises(DataError, match="one length"):
+        build_graph(src, dst, 3, weights=weights[1:])

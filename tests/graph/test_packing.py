@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.samplers.fused import FusedSampler
 
 NEEDS = st.builds(BlockNeeds, st.booleans(), st.booleans(), st.booleans())
-ARRAYS = ("indptr", "sources", "src_ids", "occurrence", "edge_types")
+ARRAYS = ("indptr", "sources", "src_ids", "occurrence", "edge_types", "weight", "scale")
 
 
 def block_of(graph: Graph, seeds: list[int], needs: BlockNeeds, step: int = 0) -> Block:
@@ -67,6 +69,22 @@ def test_packets_side_by_side_are_told_apart_by_their_sizes(
     found = [unpack_block(part, size, blocks[0]) for part, size in zip(parts, sizes, strict=True)]
     for block, expected in zip(found, blocks, strict=True):
         same(block, expected)
+
+
+@pytest.mark.parametrize("names", [("weight",), ("scale",), ("weight", "scale")])
+@settings(max_examples=20)
+@given(st.sampled_from([0, 3]).flatmap(graphs), st.booleans(), st.booleans(), st.data())
+def test_weights_and_scales_travel_to_the_bit(
+    names: tuple[str, ...], graph: Graph, loops: bool, identity: bool, data: st.DataObject
+) -> None:
+    vertices, needs = st.lists(st.integers(0, graph.num_nodes - 1), unique=True), BlockNeeds(loops, identity)
+    block, like = (
+        replace(plain, **{name: torch.randn(plain.num_edges) for name in names})
+        for plain in (block_of(graph, data.draw(vertices), needs, step) for step in (0, 1))
+    )
+    sizes, packet = pack_block(block)
+    assert sizes.numel() == 5 + len(names)
+    same(unpack_block(packet, sizes, like), block)
 
 
 @pytest.mark.parametrize("field", ["in_degree", "dst_positions"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from gnnexp.graph.parts import Part, Parts, in_memory, open_parts, write_parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import GraphStream
 from gnnexp.preparation.artifacts import prepare_parts
-from gnnexp.testing.graphs import edge_list
+from gnnexp.testing.graphs import edge_list, nasty_graph, typed_graph
 from gnnexp.testing.strategies import graphs
 
 
@@ -163,3 +164,20 @@ def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path, monkeypa
     with pytest.raises(DataError, match="GiB are free"):
         written(graph, partition, tmp_path, full=True)
     assert not list((tmp_path / "parts").glob("edges_*"))
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_every_edge_keeps_its_weight(tmp_path: Path, full: bool, typed: bool) -> None:
+    plain = typed_graph() if typed else nasty_graph()
+    graph = replace(plain, edge_weights=torch.arange(plain.num_edges).float())
+    parts = written(graph, Partition(torch.arange(graph.num_nodes).remainder(3).short(), 3), tmp_path, full=full)
+    edges = typed_edges(graph)
+    for number in range(3):
+        part = in_memory(parts.open(number))
+        assert part.graph.edge_weights is not None
+        weights = part.graph.edge_weights.int().tolist()
+        assert original_edges(part) == [edges[weight] for weight in weights]
+        assert len(set(weights)) == len(weights) and part.nbytes > 4 * part.graph.num_edges
+    assert (tmp_path / "parts" / "part_0" / "graph" / "edge_weights.npy").is_file()
+    assert not list((tmp_path / "parts").glob("*.bin"))

@@ -73,7 +73,7 @@ def test_rows_cut_apart_and_put_together_are_the_same_rows(sizes: list[int], num
     backwards = SparseRows.concatenated(parts[::-1])
     assert torch.equal(backwards.to_dense(), torch.cat([dense[ids] for ids in places[::-1]]))
     if len(parts) > 1:
-        joined = parts[0].followed_by(parts[1])
+        joined = SparseRows.concatenated(parts[:2])
         assert torch.equal(joined.to_dense(), torch.cat([dense[ids] for ids in places[:2]]))
 
 
@@ -88,6 +88,6 @@ def test_putting_together_changes_no_part() -> None:
 def test_dtype_and_bytes() -> None:
     rows = SparseRows(torch.tensor([0, 2, 2]), torch.tensor([0, 3], dtype=torch.int32), torch.tensor([1.0, 2.0]), 5)
     assert rows.dtype == torch.float32
-    assert rows.nbytes() == 3 * 8 + 2 * 4 + 2 * 4
+    assert rows.nbytes == 3 * 8 + 2 * 4 + 2 * 4
     assert rows.to(torch.float64).dtype == torch.float64
     assert torch.equal(rows.to(torch.float64).to_dense(), rows.to_dense().double())

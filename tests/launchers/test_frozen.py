@@ -39,7 +39,7 @@ def launch(
 def test_a_starter_that_is_frozen_before_it_starts_a_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = launch(tmp_path, ["finish"], monkeypatch, "freezing_worker")
     assert (outcome.status, outcome.kind, outcome.may_be_repeated) == ("failed", "hang", True)
-    assert "the process that starts the ranks gives no sign of life" in outcome.reason
+    assert "the process that starts the ranks has given no sign of life" in outcome.reason
 
 
 def test_a_frozen_starter_and_a_killed_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_frozen_rank_was_last_seen_somewhere(
     outcome = launch(tmp_path, [behaviour], monkeypatch)
     phase = "forward" if behaviour == "freeze" else "start"
     assert outcome.kind == "hang" and outcome.reason.endswith(f"s; last seen in phase {phase}")
-    assert "rank 0" in outcome.reason and "gives no sign of life for " in outcome.reason
+    assert "rank 0" in outcome.reason and "has given no sign of life for " in outcome.reason
 
 
 def test_a_frozen_starter_that_is_kept_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_a_rank_that_says_nothing_and_one_that_does_nothing_are_told_apart() -> 
     silent = Status(1, "running", time=100.0, host="here", phase="sync", since=99.9)
     assert hanging([silent], 109.0, 10.0) is None
     assert hanging([silent], 112.0, 10.0) == Hang(silent, 12.0)
-    assert Hang(silent, 12.0).describe() == "rank 1 on here gives no sign of life for 12 s; last seen in phase sync"
+    assert Hang(silent, 12.0).describe() == "rank 1 on here has given no sign of life for 12 s; last seen in phase sync"
     waits = Status(0, "failed", time=112.0, reason="timed out")
     assert hanging([replace(waits, time=106.0), silent], 106.0, 10.0) == Hang(silent, 6.0)
     assert hanging([replace(waits, time=106.0, reason="KeyError"), silent], 106.0, 10.0) is None

@@ -15,8 +15,7 @@ from launching import HERE, gone, pids, prepare, wait_until
 
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.ranks import Ranks
 

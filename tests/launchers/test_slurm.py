@@ -221,10 +221,10 @@ def test_a_job_leaves_a_run_that_is_no_longer_its_own(commands: Path, tmp_path: 
     assert submission is not None and (submission.job_id, job_id) == ("4711", "4711")
     assert is_of_run(run_dir, submission.token) and is_of_run(run_dir, ""), "jobs of earlier versions have no token"
     write_submission(run_dir, Submission("4712", "another"))
-    with pytest.raises(SystemExit, match="no longer this job's"):
+    with pytest.raises(SystemExit, match="this job no longer works on"):
         Task(str(run_dir), {}, 1, submission.token)()
     (run_dir / "slurm.json").unlink()
-    with pytest.raises(SystemExit, match="no longer this job's"):
+    with pytest.raises(SystemExit, match="this job no longer works on"):
         Task(str(run_dir), {}, 1, submission.token)()
 
 

@@ -121,7 +121,7 @@ def test_a_frozen_rank_is_the_cause_though_the_launcher_was_frozen_too_and_a_ran
         clock.passes(2.0, 2.0)
         watchdog._look()
         assert watchdog.hung is not None and watchdog.hung.status.rank == 0
-        assert watchdog.hung.describe().startswith("rank 0 on n1 gives no sign of life for ")
+        assert watchdog.hung.describe().startswith("rank 0 on n1 has given no sign of life for ")
     finally:
         frozen.kill()
         frozen.wait(5)

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gnnexp.measure.ledger import Ledger, Traffic
-from gnnexp.measure.tally import Counts
+from gnnexp.measure.ledger import Counts, Ledger, Traffic
 
 
 def test_sums_start_afresh_when_they_are_taken():

@@ -22,8 +22,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.models import local
 from gnnexp.models.layer import Degrees
 from gnnexp.models.local import mixed_rows
-from gnnexp.models.relational import BasisLayer, BlockDiagonalLayer, RelationalLayer
-from gnnexp.models.rgcn import RGCN
+from gnnexp.models.rgcn import RGCN, BasisLayer, BlockDiagonalLayer, RelationalLayer
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 

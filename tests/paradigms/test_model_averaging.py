@@ -42,8 +42,10 @@ RGCN = {
 
 
 @cache
-def graph_of(typed: bool = False) -> Graph:
-    return nasty_graph(num_nodes=120, num_edges=900, typed=typed)
+def graph_of(typed: bool = False, weighted: bool = False) -> Graph:
+    graph = nasty_graph(num_nodes=120, num_edges=900, typed=typed)
+    weights = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(1))
+    return replace(graph, edge_weights=weights if weighted else None)
 
 
 def owners(parts: int) -> torch.Tensor:
@@ -74,9 +76,9 @@ class Run:
     exact: bool
 
 
-def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True) -> Run:
+def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True, weighted: bool = False) -> Run:
     """On this rank."""
-    graph, run = graph_of("RGCN" in config["model"]["_target_"]), Run([], [], [], [], [], False)
+    graph, run = graph_of("RGCN" in config["model"]["_target_"], weighted), Run([], [], [], [], [], False)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "parts"
         write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=full)
@@ -105,6 +107,18 @@ def test_one_part_is_training_on_one_worker(model):
     assert [count for _, count in steps] == [count for _, count in serial.losses]
     assert [loss for loss, _ in steps] == pytest.approx([loss for loss, _ in serial.losses], rel=1e-13)
     assert found.exact
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+def test_parts_have_weights(ranks, model):
+    config = averaging(model)
+    serial = run_steps(small_config(config["model"], train={"batch_size": 40}), graph_of(weighted=True), 8)
+    steps = [step for epoch in trained(config, 1, 4, weighted=True).losses for step in epoch]
+    assert [loss for loss, _ in steps] == pytest.approx([loss for loss, _ in serial.losses], rel=1e-12)
+    alone = trained(config, PARTS, 2, weighted=True)
+    assert alone.losses != trained(config, PARTS, 2).losses
+    for run in ranks(2).run(trained, config, PARTS, 2, True, True):
+        assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
 
 
 @pytest.mark.parametrize(
@@ -254,7 +268,7 @@ def test_bytes_of_sparse_features_are_those_of_their_rows(tmp_path):
     config["partitioner"] = {"_target_": "gnnexp.partitioners.random.RandomPartitioner"}
     job, trainer = assembled(config, Artifacts(graph, parts=tmp_path / "parts"), tmp_path, read_environment())
     assert isinstance(trainer, AveragingTrainer)
-    held = [parts.open(number).graph.features.nbytes() for number in range(2)]
+    held = [parts.open(number).graph.features.nbytes for number in range(2)]
     assert trainer.memory()["vertex_bytes"] == max(held) < 20 * count
     assert feature_bytes(GraphFacts.of(graph), parts.sizes[0]) == 16 * parts.sizes[0].vertices == held[0] - 8
     experiment = experiment_in(config)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from combinations import combinations
 from experiments import assembled, experiment_in, planned
 from full_graph import FULL_MODELS, full_config
@@ -208,13 +210,14 @@ def test_vertices_with_one_reader_cross_once():
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
-def larger_graph(features: int = 13) -> Graph:
-    return nasty_graph(600, 6000, features, 4)
+def larger_graph(features: int = 13, *, weighted: bool = False) -> Graph:
+    graph = nasty_graph(600, 6000, features, 4)
+    return replace(graph, edge_weights=torch.ones(graph.num_edges)) if weighted else graph
 
 
-def _probed(config: dict[str, Any], size: int, features: int = 13) -> tuple[int, int, int]:
+def _probed(config: dict[str, Any], size: int, features: int = 13, weighted: bool = False) -> tuple[int, int, int]:
     """Peak bytes of the device tier on this rank, what was promised, and the number of chunks."""
-    graph = larger_graph(features)
+    graph = larger_graph(features, weighted=weighted)
     with tempfile.TemporaryDirectory() as folder:
         job, trainer = assembled(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
         peak = probe_memory(job)["device_peak_bytes"]
@@ -246,6 +249,17 @@ def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
             assert 0 < peak <= bound <= budget
             numbers.append(count)
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > numbers[-1], "more memory, fewer chunks"
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+@pytest.mark.parametrize("way", ["both", "both_raw", "base_outputs"])
+def test_weights_are_a_part_of_the_budget(ranks, model, way):
+    config, bounds = _config(model, way, 20, "float32"), []
+    for weighted in (False, True):
+        ((peak, bound, _),) = ranks(1).run(_probed, config, 1, 13, weighted)
+        assert 0 < peak <= bound
+        bounds.append(bound)
+    assert bounds[0] < bounds[1]
 
 
 @pytest.mark.parametrize("factor", [1, 3])

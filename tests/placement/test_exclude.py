@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,7 +66,17 @@ def test_what_is_left_is_what_was_not_named(
 def test_a_block_without_them_is_handed_on_and_weights_are_not() -> None:
     graph = Graph(torch.tensor([0, 2, 3, 3]), torch.tensor([1, 2, 0], dtype=torch.int32))
     block = block_of(graph, [0, 1, 2], -1, loops=True, types=False)
-    block.static_weights["kept"] = (None, None)
     assert without(block, excluded(torch.tensor([[2, 2]]), 0, 0)) is block  # the loops that a model adds stay
     left = without(block, excluded(torch.tensor([[0, 1]]), 0, 0))
-    assert left.static_weights == {} and [edge[:2] for edge in edges(left) if not edge[-1]] == [(0, 2)]
+    assert [edge[:2] for edge in edges(left) if not edge[-1]] == [(0, 2)]
+
+
+def test_weights_of_the_edges_that_are_left_stay() -> None:
+    graph = Graph(torch.tensor([0, 2, 3, 3]), torch.tensor([1, 2, 0], dtype=torch.int32),
+                  edge_weights=torch.tensor([1.0, 2.0, 4.0]))
+    block = block_of(graph, [0, 1, 2], -1, loops=True, types=False)
+    assert block.weight is not None and block.weight.tolist() == [1, 2, 1, 4, 1, 1]  # added loops weigh 1
+    left = without(replace(block, scale=torch.arange(6).float()), excluded(torch.tensor([[0, 1]]), 0, 0))
+    assert left.weight is not None and left.weight.tolist() == [2, 1, 1, 1]
+    assert left.scale is not None and left.scale.tolist() == [1, 2, 4, 5]
+    assert left.total_weight is not None and left.total_weight.tolist() == [3, 1, 1]

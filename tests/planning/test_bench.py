@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gnnexp.planning.bench import GPU_TABLE_BYTES, Extent, on_gpu, timed
-from gnnexp.planning.probes import random_rows
+from gnnexp.planning.probes import GPU_TABLE_BYTES, Extent, on_gpu, random_rows, timed
 
 
 def test_tables_are_4_gib_where_memory_allows() -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import hardware_of
 from gnnexp.planning.estimate import estimate
-from gnnexp.planning.machine import Machine, machine_of
-from gnnexp.planning.profiles import all_machines, machine_named, machines_named
+from gnnexp.planning.machine import Machine, all_machines, machine_named, machine_of, machines_named
 from gnnexp.planning.work import Workload
 
 WORK = Workload(ranks=4, sampled_edges=640, loaded_bytes={"host": 1000}, gathered_bytes=2000, flops=6000,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gnnexp.planning.full_size import full_factor, full_size, full_steps
-from gnnexp.planning.work import work_of
+from gnnexp.planning.work import full_factor, full_size, full_steps, work_of
 from gnnexp.record.runs import Run
 
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.planning.figures import LINKS, UNITS, figures_of
+from gnnexp.planning.figures import LINKS, UNITS, figures_of, profile_text
 from gnnexp.planning.probes import uneven
-from gnnexp.planning.profile_file import profile_text
 
 
 def test_medians_and_quartiles_over_the_repetitions_of_all_ranks() -> None:

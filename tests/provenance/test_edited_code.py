@@ -81,7 +81,7 @@ def test_runs_of_another_kind_of_machine_are_found_and_not_taken(
     capsys.readouterr()
     assert sweep("--dry-run") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "0 finished before" in said and "1 there from another kind of machine (--accept-foreign takes them)" in said
+    assert "0 finished before" in said and "1 made on another kind of machine (--accept-foreign takes them)" in said
     assert sweep("--dry-run", "--accept-foreign") == 0 and "1 finished before" in capsys.readouterr().out
     assert sweep() == 0 and len(runs(workplace)) == 2
     _elsewhere(run, host="another name only")
@@ -123,7 +123,7 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
     from gnnexp.cli.console import make_console
     from gnnexp.cli.running.execute import carry_out, start_run
     from gnnexp.cli.running.prepare import checked
-    from gnnexp.launchers.kept import Launchers
+    from gnnexp.launchers.base import Launchers
 
     words = ["dataset=digits", "tracker=none", "model=mine", "model.hidden=8", "model.layers=1", "sampler.fanouts=[3]",
              "train.epochs=1", "hardware.threads=1", "hydra.run.dir=run"]

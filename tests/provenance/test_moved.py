@@ -11,7 +11,7 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.experiment.build import build
 from gnnexp.experiment.locate import locate
-from gnnexp.provenance import moved
+from gnnexp.provenance import older
 from gnnexp.provenance.code import Code, modules_of
 from gnnexp.provenance.run_key import run_key
 
@@ -21,7 +21,7 @@ FORMER = "gnnexp.once.here.Rmat"
 
 @pytest.fixture(autouse=True)
 def _moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moved, "MOVED", {FORMER: RMAT})
+    monkeypatch.setattr(older, "MOVED", {FORMER: RMAT})
 
 
 def test_an_old_name_leads_to_the_class() -> None:
@@ -35,12 +35,12 @@ def test_a_move_changes_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_key(now, "k", Code({}, {})) == run_key(old, "k", Code({}, {}))
     before = build(now["dataset"], Dataset).key()
     assert build(old["dataset"], Dataset).key() == before
-    monkeypatch.setattr(moved, "MOVED", {})
+    monkeypatch.setattr(older, "MOVED", {})
     assert run_key(now, "k", Code({}, {})) != run_key(old, "k", Code({}, {})), "the class is a part of the key"
     assert build(now["dataset"], Dataset).key() != before
 
 
 def test_nested_components_have_their_first_names() -> None:
     node = {"a": [{"_target_": RMAT, "b": {"_target_": RMAT}}], "_target_": Path("no text")}
-    found = moved.with_first_names(node)
+    found = older.with_first_names(node)
     assert found["a"] == [{"_target_": FORMER, "b": {"_target_": FORMER}}] and found["_target_"] == Path("no text")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gnnexp.datasets.gnnexp_format import GnnexpFormat
 from gnnexp.provenance import code as code_module
 from gnnexp.provenance.code import Code
 from gnnexp.provenance.run_key import as_executed, recorded_key, run_key
@@ -83,3 +84,12 @@ def test_a_change_that_is_found_to_give_the_same_results_gives_the_old_key(monke
     monkeypatch.setattr(code_module, "known_results", lambda: {("gnnexp.training.train", "3" * 16): "2"})
     assert recorded_key(CONFIG, recorded) == run_key(CONFIG, "k", MINE)
     assert recorded_key(CONFIG, {**recorded, "run_key": ""}) == "", "a result of several codes stays nobody's"
+
+
+def test_a_dataset_option_that_came_later_changes_no_key_where_it_changes_nothing() -> None:
+    before = {"_target_": "gnnexp.datasets.gnnexp_format.GnnexpFormat", "path": "/a", "name": None}
+    keys = [run_key({**CONFIG, "dataset": dataset}, "k", NO_CODE)
+            for dataset in (before, {**before, "weights": True}, {**before, "weights": False})]
+    assert keys[0] == keys[1] != keys[2]
+    kept, dropped = (GnnexpFormat(path="a", weights=weights).options() for weights in (True, False))
+    assert "weights" not in kept and "weights" in dropped

@@ -48,4 +48,4 @@ def test_a_run_does_not_go_on_with_another_partition(workplace: Path, capsys: py
     (workplace / "runs" / "one" / "result.json").unlink()
     _store(1)
     assert run_command(["resume", "runs/one"]) == 2
-    assert "partitioner.path='parts': holds something else than when the run began" in capsys.readouterr().err
+    assert "partitioner.path='parts': has changed since the run began" in capsys.readouterr().err

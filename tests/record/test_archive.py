@@ -97,7 +97,7 @@ def test_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert run_command(["export", "some", "--out", "kept/some.tar.xz"]) == 0
     assert "2 runs" in capsys.readouterr().out
     assert run_command(["import", "kept/some.tar.xz"]) == 0
-    assert "0 new runs, 2 were here" in capsys.readouterr().out
+    assert "0 new runs, 2 were already here" in capsys.readouterr().out
     assert run_command(["export", "nothing"]) == 2
     assert "gnnexp sweep nothing" in capsys.readouterr().err
     assert run_command(["import", "absent.tar.xz"]) == 2

@@ -66,7 +66,7 @@ def test_cancel_of_another_users_run(run: Path, disown: Disown, capsys: pytest.C
     assert run_command(["cancel", "run"]) == 2
     assert "belongs to" in capsys.readouterr().err
     assert run_command(["cancel", "--trust", "run"]) == 2
-    assert "nobody on this machine is working on it" in capsys.readouterr().err
+    assert "no process of this machine works on it" in capsys.readouterr().err
 
 
 def test_a_run_of_ones_own_and_none_at_all(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

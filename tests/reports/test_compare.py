@@ -74,8 +74,8 @@ def test_the_sentence_names_what_explains_the_difference() -> None:
     worse = {**SECOND, "time/epoch_s_mean": 6.0, "time/forward_s_mean": 4.0}
     assert compare(make_run("a", FIRST), make_run("b", worse)).heading.endswith(", against forward +2 s.")
     assert compare(make_run("a", FIRST), make_run("b", {**FIRST, "time/epoch_s_mean": 10.1})).heading == (
-        "Both take as long: 10 s an epoch and 10.1 s.")
-    assert compare(make_run("a", {}), make_run("b", {})).heading == "One of the runs has no time of an epoch."
+        "Both take equally long: 10 s an epoch and 10.1 s.")
+    assert compare(make_run("a", {}), make_run("b", {})).heading == "One of the runs has no epoch time."
     assert table.markdown().startswith(table.heading)
 
 

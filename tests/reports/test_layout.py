@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gnnexp.errors import ConfigError
-from gnnexp.reports.figures.description import DRAWINGS, Figure
+from gnnexp.reports.figures.panels import DRAWINGS, Figure
 from gnnexp.reports.layout import Layout, check_named, layout_of, read_layout
 
 PUBLISHED = {"paper": "gsplit", "source": "Table 3", "columns": {"epoch_s": "time/epoch_s"}}
@@ -69,7 +69,7 @@ def test_every_mistake_at_once_with_what_was_meant() -> None:
         "report.rows": "a list", "report.query": "balance", "report.columns.epoch s": "time",
         "report.columns.MB": "bytes", "report.published.paper": "gsplit", "report.published.over": "a text",
         "report.estimate (--hardware)": "p3_8xlarge", "report.figuers": "figures",
-        "report.figures[0].draw": "lines", "report.figures[1].name": "file's name", "report.figures[1].x": "required",
+        "report.figures[0].draw": "lines", "report.figures[1].name": "file name", "report.figures[1].x": "required",
         "report.figures[1].by": "allowed",
     }.items() if word not in found.get(key, "")} == {}
     assert "report.columns" in found, "a paper's table has columns of its own"

@@ -15,9 +15,8 @@ from gnnexp.provenance.machine import Node
 from gnnexp.record.runs import MACHINE, Run, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw
-from gnnexp.reports.figures.panels import cut
+from gnnexp.reports.figures.panels import Figure, cut
 from gnnexp.reports.queries import answer
 from gnnexp.reports.queries.query import query_names
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, stack

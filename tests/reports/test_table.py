@@ -18,7 +18,8 @@ from gnnexp.errors import DataError
 from gnnexp.record.runs import Run, find_runs, read_run
 from gnnexp.reports.figures.drawing import Part, empty_figure, stack
 from gnnexp.reports.figures.stacked import draw_breakdown
-from gnnexp.reports.table import Table, accuracy_cell, group_runs, make_table, row_keys
+from gnnexp.reports.table import Table, group_runs, make_table, row_keys
+from gnnexp.reports.values.metrics import interval_cell
 
 
 def make_run(folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished") -> Run:
@@ -123,13 +124,13 @@ def test_rows_say_that_their_runs_executed_different_code(tmp_path: Path) -> Non
     for run, digest in zip(runs, ("1", "2"), strict=True):
         run.provenance["code"] = {"changed": {}, "own": {"mymodel": digest, "myparts": "3"}}
     table = make_table(group_runs(runs, ("system",)), ("system",))
-    assert "Rows take runs together that differ in the code of mymodel." in table.caption
+    assert "Some rows combine runs that differ in the code of mymodel." in table.caption
 
 
 def test_a_run_that_was_made_again_is_named(tmp_path: Path) -> None:
     """`--rerun` keeps the earlier run: the same seed twice is no second draw of the test metric."""
     runs = [make_run(tmp_path / f"{place}", seed=seed) for place, seed in enumerate((0, 1, 1))]
-    said = "1 of the runs repeats another one of its row, seed included"
+    said = "1 of the runs repeats another run of the same row, seed included"
     assert said in make_table(group_runs(runs, ("system",)), ("system",)).caption
     assert "repeat" not in make_table(group_runs(runs[:2], ("system",)), ("system",)).caption
 
@@ -144,9 +145,9 @@ def test_texts_of_records_are_no_markup_in_markdown() -> None:
 
 
 def test_accuracy_of_several_runs() -> None:
-    assert accuracy_cell([0.5]) == "50.00"
-    assert accuracy_cell([0.5, 0.6]) == "55.00 ± 63.53", "12.706 x 7.07 / sqrt(2)"
-    assert accuracy_cell([math.nan]) == "–"
+    assert interval_cell([50], ".2f") == "50.00"
+    assert interval_cell([50, 60], ".2f") == "55.00 ± 63.53", "12.706 x 7.07 / sqrt(2)"
+    assert interval_cell([math.nan], ".2f") == "–"
 
 
 def test_finding_runs(tmp_path: Path) -> None:

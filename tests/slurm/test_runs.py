@@ -244,7 +244,7 @@ def test_a_job_whose_run_was_resumed_without_it_leaves_the_run(cluster, place):
     subprocess.run(["scontrol", "release", held], check=True)
     until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
     assert {str(path): path.read_bytes() for path in Path("run").rglob("*.json*")} == before
-    assert "no longer this job's" in Path(f"run/slurm/{held}_0_log.err").read_text()
+    assert "this job no longer works on" in Path(f"run/slurm/{held}_0_log.err").read_text()
 
 
 def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):

@@ -11,8 +11,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
-from gnnexp.experiment.seen import facts_of
+from gnnexp.experiment.plan import GraphFacts, Plan, Sizes, facts_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job

@@ -18,10 +18,10 @@ class ItemLayer(SAGELayer):
             raise ValueError("too large")
         return super().mix(dst, aggregated, self_)
 
-    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
+    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
         if aggregated.abs().max().item() > 1e6:  # waits
             raise ValueError("too large")
-        return super().mixed_and_biased(degree, aggregated, own)
+        return super().mixed_and_biased(dst, aggregated, own)
 
 
 class HostLayer(SAGELayer):
@@ -30,8 +30,8 @@ class HostLayer(SAGELayer):
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         return super().mix(dst, aggregated.cpu().to(aggregated.device), self_)  # crosses
 
-    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
-        return super().mixed_and_biased(degree, aggregated.cpu().to(aggregated.device), own)  # crosses
+    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+        return super().mixed_and_biased(dst, aggregated.cpu().to(aggregated.device), own)  # crosses
 
 
 class MixedLayer(SAGELayer):
@@ -41,8 +41,8 @@ class MixedLayer(SAGELayer):
         projected = super().project(h, dims)
         return projected * torch.ones(projected.shape[1])  # mixes
 
-    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
-        return super().mixed_and_biased(degree, aggregated * torch.ones(aggregated.shape[1]), own)  # mixes
+    def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
+        return super().mixed_and_biased(dst, aggregated * torch.ones(aggregated.shape[1]), own)  # mixes
 
 
 class _Hasty(SAGE):

@@ -29,6 +29,7 @@ def full_graph(num_nodes: int = 40, num_edges: int = 150, seed: int = 0, *, spar
         edge_types=plain.edge_types,
         node_types=torch.from_numpy(draws.integers(0, 2, num_nodes).astype(np.int32)),
         edge_features=torch.from_numpy(draws.random((num_edges, 3), np.float32)),
+        edge_weights=torch.from_numpy(draws.random(num_edges, np.float32)),
         links={"train": torch.tensor([[0, 0, 1], [2, 1, 3]]), "test_neg": torch.tensor([[1, 1, 2]])},
         name="every/kind of data", notes=("made up", "ümlaut"),
     )

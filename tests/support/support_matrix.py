@@ -24,7 +24,7 @@ from gnnexp.testing.graphs import nasty_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "support.md"
 SYSTEMS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "system").glob("*.yaml"))
-MODELS = ("gcn", "sage", "gat", "gin", "rgcn", "mlp", "sage_pool")
+MODELS = ("gcn", "sage", "gat", "gin", "rgcn", "mlp", "sage_pool", "pyg")
 TASKS = {"vertices": "node_classification", "links": "link_prediction"}
 ROWS = ("features", "trained rows")
 HEAD = """# Systems, tasks and models

@@ -1,6 +1,6 @@
 """What of docs/systems/*.md is made: which choices a page's presets are, and what papers claim of its systems.
 
-`PYTHONPATH=tests/support python tests/support/system_pages.py` writes both anew, between their markers.
+`PYTHONPATH=tests/support python tests/support/system_pages.py` writes both again, between their markers.
 """
 
 from __future__ import annotations

@@ -13,8 +13,10 @@ from linked_graphs import linked_graph, linked_graphs, of_links
 from torch import Tensor
 
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
+from gnnexp.tasks.base import Task
 from gnnexp.tasks.decoders import MLP, Decoder, DistMult, Dot
 from gnnexp.tasks.link_prediction import LinkPrediction
 from gnnexp.tasks.node_classification import NodeClassification
@@ -189,12 +191,15 @@ def test_metrics_of_ranks() -> None:
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as error:
-        LinkPrediction(dim=0, negatives=0, sampling="uniform", corrupt="head", weighting="none",  # type: ignore[arg-type]
-                       l2=-1.0, metric="hits@0", decoder="dot")  # type: ignore[arg-type]
+        LinkPrediction(dim=0, negatives=0, sampling="uniform", corrupt="head", l2=-1.0, metric="hits@0")
     assert {problem.key for problem in error.value.problems} == {
-        "task.dim", "task.negatives", "task.corrupt", "task.weighting", "task.l2", "task.metric", "task.decoder"}
-    with pytest.raises(ConfigError, match=r"task.sampling='all'"):
-        LinkPrediction(sampling="all")  # type: ignore[arg-type]
+        "task.dim", "task.negatives", "task.corrupt", "task.l2", "task.metric"}
+    node = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
+    wrong = {"sampling": "all", "corrupt": "none", "weighting": "none", "decoder": {"_target_": "torch.nn.Linear"}}
+    with pytest.raises(ConfigError) as error:
+        build({**node, **wrong}, Task, "task")
+    assert {problem.key for problem in error.value.problems} == {
+        "task.sampling", "task.corrupt", "task.weighting", "task.decoder._target_"}
 
 
 def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:

@@ -14,8 +14,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
 from gnnexp.kernels.samplers.negatives import TRIES
-from gnnexp.tasks.known import KnownLinks
-from gnnexp.tasks.negatives import Negatives
+from gnnexp.tasks.negatives import KnownLinks, Negatives
 
 KEY = BatchKey(seed=3, epoch=1, step=4)
 CASES = st.builds(

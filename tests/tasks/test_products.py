@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gnnexp.tasks.products import products
+from gnnexp.tasks.decoders import products
 
 
 def drawn(m: int, width: int, pairs: int, relations: int, dtype: torch.dtype, seed: int = 0) -> tuple[Tensor, ...]:

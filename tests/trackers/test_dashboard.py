@@ -11,11 +11,10 @@ import pytest
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.trackers.base import TrackingError
-from gnnexp.trackers.delivery import DELIVERY_FILE
+from gnnexp.trackers.delivery import DELIVERY_FILE, ReportRecord, undelivered_reports
 from gnnexp.trackers.description import VIEW_KEY
 from gnnexp.trackers.follow import follow
 from gnnexp.trackers.mlflow import MlflowTracker
-from gnnexp.trackers.report_record import ReportRecord, undelivered_reports
 
 RANKS = 2
 GRAPH = {"num_nodes": 1797, "num_edges": 24678}

@@ -28,7 +28,7 @@ _ROOM_KB = 256_000
 _FULL = ("space", "room", "disk", "quota")
 _READ_ONLY = ("read-only", "rights", "written", "write")
 # What commands say that have nothing to do for a run that was killed and has no result.
-_NOTHING_TO_DO = ("nobody on this machine", "of a run that has ended")
+_NOTHING_TO_DO = ("no process of this machine", "of a run that has ended")
 
 
 def run(storm: Storm) -> None:

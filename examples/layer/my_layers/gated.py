@@ -55,12 +55,11 @@ class GatedLayer(Layer):
     # --- score, weight: one for every edge, from the keys of its two ends
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """The sum of the keys of both ends."""
-        assert self.backend is not None
         return self.backend.edge_score(block, src_key, dst_key)
 
     def edge_weight(self, block: Block, score: Tensor | None, peak: Tensor | None) -> tuple[Tensor, Tensor]:
         """The gate of every edge, and the sum of gates of every destination."""
-        assert self.backend is not None and score is not None
+        assert score is not None
         weight = torch.sigmoid(score)
         return weight, self.backend.edge_sum(block, weight)
 

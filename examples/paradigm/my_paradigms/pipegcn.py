@@ -1,8 +1,8 @@
 """PipeGCN (Wan et al., ICLR 2022): full-graph training that overlaps exchanges with the computation of the next rows.
 
-    before every layer but the first:  start the exchange of this epoch's rows of boundary vertices;
-                                       compute with the rows of `late` epochs before.
-    in the backward pass:              the same with the gradients of boundary rows.
+    before every layer but the first:  Start the exchange of this epoch's rows of boundary vertices.
+                                       Compute with the rows of `late` epochs before.
+    in the backward pass:              Do the same with the gradients of boundary rows.
 
 Features do not change, so the rows of the first layer are always fresh. At the end of an epoch, every rank waits for
 the exchanges that are not finished. With `late=0` it equals NeutronStar's exchange of dependencies to the bit.
@@ -54,6 +54,6 @@ class PipeGCN(Paradigm):
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """A trainer whose late exchanges have their own thread and communicator."""
-        beside = job.once.of(
-            "beside", lambda: (Background(job.timer, job.device), job.comm.clone_for_thread(job.device)))
-        return EdgeCutTrainer(job, arrival=Arrival("late", self.late), beside=beside)
+        background = job.once.of(
+            "background", lambda: (Background(job.timer, job.device), job.comm.clone_for_thread(job.device)))
+        return EdgeCutTrainer(job, arrival=Arrival("late", self.late), background=background)

@@ -1,4 +1,4 @@
-"""`gnnexp export` and `gnnexp import`: records of sweeps as one file, to be kept or given away."""
+"""`gnnexp export` and `gnnexp import`: records of sweeps as one file, to be kept or given to others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUFFIX = ".tar.xz"
 
 
 def export(options: argparse.Namespace) -> int:
-    """One file for all the sweeps named."""
+    """Write the records of all named sweeps to one file."""
     file = Path(options.out or f"{options.names[0]}{_SUFFIX}")
     problems = check_new_file("--out", file)
     if not file.name.endswith(_SUFFIX):
@@ -32,14 +32,14 @@ def export(options: argparse.Namespace) -> int:
 
 
 def bring_kept(file: Path) -> tuple[int, int]:
-    """As `unpack`, of the records that a paper's folder keeps; their sweeps are shown as their files say today."""
+    """Import the records that a paper's folder keeps (see `unpack`). Their reports use the sweep files of today."""
     records = read_records(file)
     states = {name: {**state, "report": dict(load_sweep(name).report)} for name, state in records.states.items()}
     return restore(Records(states, records.results), file)
 
 
 def bring(options: argparse.Namespace) -> int:
-    """The runs of some files, or of papers, below `runs/`."""
+    """Make runs below `runs/` from exported files, or from the records that papers' folders keep."""
     kept = papers_with(RECORDS_FILE)
     wrong = [Problem("import", name, f"must be a file of `gnnexp export`, or one of {', '.join(kept)}: {why}",
                      "correct the path")
@@ -47,5 +47,5 @@ def bring(options: argparse.Namespace) -> int:
     ConfigError.raise_all(wrong)
     for name in options.files:
         new, known = bring_kept(kept[name]) if name in kept else unpack(Path(name))
-        make_console().print(f"{name}: {new} new runs, {known} were here", soft_wrap=True)
+        make_console().print(f"{name}: {new} new runs, {known} were already here", soft_wrap=True)
     return 0

@@ -29,21 +29,19 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.local import LocalLauncher
-from gnnexp.planning.bench import QUICK, Extent
-from gnnexp.planning.figures import UNITS, Figure, figures_of
-from gnnexp.planning.profile_file import profile_text, write_profile
-from gnnexp.planning.steps import OVERRIDES
+from gnnexp.planning.figures import UNITS, Figure, figures_of, profile_text, write_profile
+from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
 from gnnexp.provenance.machine import hardware as this_machine
 from gnnexp.record.records import write_json
 
 _WORKER = "gnnexp.calibration"
 _VERSIONS = ("torch", "numpy", "numba")
-_BUSY = 0.5  # processes that ran, on average of a minute, before the first rank was started
+_BUSY = 0.5  # running processes, average over the minute before the first rank was started
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure, print the figures, write the profile."""
+    """Measure this machine, print the figures, and write the profile."""
     experiment = checked_experiment(options.overrides, options.config_dir)
     path = profile_path(options.out, experiment.hardware, Path(options.config_dir or "conf"))
     if options.json and (problems := check_new_file("--json", Path(options.json))):
@@ -64,32 +62,32 @@ def main(options: argparse.Namespace) -> int:
 
 
 def checked_experiment(overrides: Sequence[str], config_dir: str | None) -> Experiment:
-    """The experiment of the tiny runs, on the hardware that was asked for.
+    """The experiment of the tiny runs, on the requested hardware.
 
     Raises:
-        ConfigError: an override is not of `hardware`, or ranks are not started by this machine.
+        ConfigError: an override is not about `hardware`, or this machine does not start the ranks.
     """
     foreign = [Problem(line, line, "only hardware is calibrated", "hardware.workers=2, hardware.threads=1, …")
                for line in overrides if not re.match(r"\+{0,2}hardware[.=]", line)]
     ConfigError.raise_all(foreign)
-    # Nothing runs in the run directory: any that is not there will do.
+    # Nothing runs in the run directory, so its name does not matter.
     experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir).config)
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
         problems.append(Problem("hardware.launcher", target_of(experiment.launcher), "calibrated ranks "
                                 "are started on this machine", "hardware=local, in a job on one of its nodes"))
     if experiment.hardware.throttle:
-        problems.append(Problem("hardware.throttle", "emulated", "what is emulated is not measured",
+        problems.append(Problem("hardware.throttle", "emulated", "an emulated speed cannot be measured",
                                 "hardware=local"))
     ConfigError.raise_all(problems)
     return experiment
 
 
 def profile_path(out: str | None, hardware: HardwareConfig, folder: Path) -> Path:
-    """Where the profile goes: `--out`, else `hardware/<host>_<ranks>x<threads>.yaml` of the user's folder.
+    """The file for the profile: `--out`, else `hardware/<host>_<ranks>x<threads>.yaml` in the user's folder.
 
     Raises:
-        ConfigError: it is no place for a profile.
+        ConfigError: no profile can be written there.
     """
     host = re.sub(r"\W+", "_", str(this_machine()["host"])).strip("_").lower() or "this_machine"
     threads = f"x{hardware.threads}" if hardware.threads else ""
@@ -102,10 +100,10 @@ def profile_path(out: str | None, hardware: HardwareConfig, folder: Path) -> Pat
 
 
 def measure(experiment: Experiment, extent: Extent, *, quick: bool) -> dict[str, Any]:
-    """Start the ranks and wait for what they measured.
+    """Start the ranks, wait for them, and return what they measured.
 
     Raises:
-        RunError: a rank failed; nothing is written.
+        RunError: a rank failed; no profile is written.
     """
     with tempfile.TemporaryDirectory(prefix="gnnexp-calibrate-") as place:
         folder = Path(place)
@@ -124,7 +122,7 @@ def measure(experiment: Experiment, extent: Extent, *, quick: bool) -> dict[str,
 
 
 def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
-    """The profile's `source`."""
+    """The text of the profile's `source`: machine, date, ranks and versions."""
     machine, versions = this_machine(), library_versions()
     ranks = len(measured["ranks"])
     words = [f"gnnexp calibrate on {machine['host']}: {machine['cpu']}, {machine['cores']} cores",
@@ -132,13 +130,13 @@ def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
              f"{ranks} ranks of {measured['threads']} threads at once, exchanges by {measured['backend']}",
              f"load average {measured['load_average']:.1f} before",
              f"gnnexp {code_version()}", *(f"{name} {versions[name]}" for name in _VERSIONS if name in versions)]
-    return ", ".join(words) + ("; QUICK: sizes that fit the caches, not to estimate with" if quick else "")
+    return ", ".join(words) + ("; QUICK: sizes that fit into the caches, not for estimates" if quick else "")
 
 
 def record_of(
     hardware: HardwareConfig, measured: Mapping[str, Any], figures: Sequence[Figure], command: str
 ) -> dict[str, Any]:
-    """Every repetition, with machine and versions."""
+    """All repetitions, with the machine and the versions of libraries."""
     return {
         "machine": {**this_machine(), "versions": library_versions(), "gnnexp": code_version(),
                     "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
@@ -148,17 +146,17 @@ def record_of(
 
 
 def table_of(figures: Sequence[Figure]) -> Table:
-    """Median and quartiles of every figure."""
+    """A table with median and quartiles of every figure."""
     return made_table(("figure", "median", "quartiles", "spread", "what"), (
         (one.name, f"{one.median:.4g}", f"{one.low:.3g} to {one.high:.3g}", f"{100 * one.spread:.0f} %",
          UNITS[one.name]) for one in figures), "this machine, per rank, all ranks at once")
 
 
 def _tell(console: Console, path: Path, load: float) -> None:
-    """The file, how to use it, and whether others had a share of the machine."""
+    """Print the profile and how to use it, with a warning if other programs used the machine."""
     if load > _BUSY:
         console.print(marked("warning", "yellow", f" the load average was {load:.1f} before: other programs ran at the "
-                             "same time, and these figures are what they left; repeat it when they have ended"),
+                             "same time and lower these figures; repeat the command when they have ended"),
                       soft_wrap=True)
     console.print(f"profile: {path}", soft_wrap=True)
     console.print(path.read_text(encoding="utf-8"), soft_wrap=True)

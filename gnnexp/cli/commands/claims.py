@@ -1,4 +1,4 @@
-"""`gnnexp claims`: what the papers claim, beside what the runs made here say of it."""
+"""`gnnexp claims`: the papers' claims, compared with the runs that were made here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from gnnexp.cli.commands.report import REPORTS
 from gnnexp.cli.console import make_console
+from gnnexp.cli.page import REPORTS
 from gnnexp.cli.running.prepare import check_folder
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.signature import unknown
@@ -16,12 +16,12 @@ from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of
 from gnnexp.reports.sweep_runs import sweeps_run
 from gnnexp.reports.table import save_table
 
-# What a terminal has room for; the files have all columns.
+# Number of columns that fit on a terminal; the files have all columns.
 _SHOWN = 8
 
 
 def main(options: argparse.Namespace) -> int:
-    """A table per paper, on the terminal and as files."""
+    """Show and save one table per paper."""
     papers = options.papers or list(claiming_papers())
     wrong = [unknown("claims", paper, paper, claiming_papers()) for paper in papers if paper not in claiming_papers()]
     out = Path(options.out) if options.out else REPORTS / "claims"

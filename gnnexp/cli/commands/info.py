@@ -48,7 +48,7 @@ def _libraries() -> Table:
 
 
 def _systems() -> Table:
-    """Every system, checked in its default configuration."""
+    """A table of all systems, each checked in its default configuration."""
     rows = []
     for system in sorted(find_folders(None).choices("system")):
         try:

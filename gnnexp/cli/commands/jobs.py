@@ -1,4 +1,4 @@
-"""`gnnexp status | cancel | logs RUN_DIR`: what becomes of a run, wherever its ranks are."""
+"""`gnnexp status | cancel | logs RUN_DIR`: the state of a run, on this machine or in a cluster."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.training.checkpoint import checkpoint_folders
 
-# Clocks of one machine agree on when a process started to about this.
+# Start times of a process, as this machine reports them, agree within this.
 _SAME_PROCESS_S = 1.0
 
 
 def status(options: argparse.Namespace) -> int:
-    """Show how a run stands; 0 while it goes on or when it has finished, 1 if it has failed."""
+    """Show the state of a run. Return 0 while it goes on or if it has finished, 1 if it has failed."""
     run_dir, console = Path(options.run), make_console()
     job = read_job(run_dir)
     state = _state(run_dir, hardware_of(job["config"]).num_ranks)
@@ -59,7 +59,7 @@ def status(options: argparse.Namespace) -> int:
 
 
 def _state(run_dir: Path, num_ranks: int) -> str:
-    """In words; a job that nobody waited for is finalized here."""
+    """The state in words. If the run's job has ended without a waiting launcher, the run is finalized here."""
     if not os.path.lexists(run_dir / RESULT_FILE):
         job = ask(run_dir)
         if isinstance(job, Alive | Unknown):
@@ -68,7 +68,7 @@ def _state(run_dir: Path, num_ranks: int) -> str:
             outcome = outcome_of(run_dir, job, num_ranks)
             try:
                 finalize(run_dir, outcome)
-            except OSError as error:  # who only looks may have no right to write
+            except OSError as error:  # this user may have no right to write
                 if refusal(error) is None:
                     raise
                 return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
@@ -82,20 +82,20 @@ def _launcher(run_dir: Path) -> int:
     """The process of this machine that works on the run.
 
     Raises:
-        ConfigError: there is none, or nobody knows which.
+        ConfigError: there is none, or it is not known which.
     """
     if not is_held(run_dir):
-        raise ConfigError(Problem("run", str(run_dir), "nobody on this machine is working on it",
+        raise ConfigError(Problem("run", str(run_dir), "no process of this machine works on it",
                                   "gnnexp status shows how it ended"))
     found = holder(run_dir)
     if found is None:
-        raise ConfigError(Problem("run", str(run_dir), "a process works on it, and its lock file does not say which",
+        raise ConfigError(Problem("run", str(run_dir), "a process works on it, but the lock file does not name it",
                                   "end that process yourself: it is a `gnnexp run`, `resume` or `sweep`"))
     if found.host != platform.node():
         raise ConfigError(Problem("run", str(run_dir), f"process {found.pid} of {found.host} works on it",
                                   f"gnnexp cancel {run_dir} on {found.host}"))
     with suppress(psutil.NoSuchProcess):
-        seen = found.table in ("", process_table())  # else its number is another process's here
+        seen = found.table in ("", process_table())  # otherwise this number belongs to another process here
         if seen and abs(psutil.Process(found.pid).create_time() - found.started) < _SAME_PROCESS_S:
             return found.pid
     raise ConfigError(Problem("run", str(run_dir), f"process {found.pid}, which works on it, cannot be seen from here",
@@ -103,12 +103,12 @@ def _launcher(run_dir: Path) -> int:
 
 
 def cancel(options: argparse.Namespace) -> int:
-    """Ask a run to end: its ranks write a checkpoint first, as far as they are given the time."""
+    """Ask a run to end. Its ranks first write a checkpoint, if the time suffices."""
     run_dir = Path(options.run)
     read_job(run_dir)
     if not options.trust:
-        check_own(run_dir, "would stop the process or the job that it names",
-                  "its owner can cancel it; if you know what it names: gnnexp cancel --trust")
+        check_own(run_dir, "would stop the process or the job that the record names",
+                  "its owner can cancel it; if you know that process or job: gnnexp cancel --trust")
     job_id = read_job_id(run_dir)
     if job_id is not None:
         job = ask(run_dir)
@@ -130,14 +130,14 @@ def cancel(options: argparse.Namespace) -> int:
 
 
 def logs(options: argparse.Namespace) -> int:
-    """Print the last lines of the ranks' logs, and go on printing what is added with `--follow`."""
+    """Print the last lines of the ranks' logs. With `--follow`, also print what is added."""
     run_dir = Path(options.run)
     read_job(run_dir)
     names = [path.stem.partition("_")[2] for path in (run_dir / "logs").glob("rank_*.log") if is_file(path)]
     ranks = sorted(int(name) for name in names if name.isdecimal())
     chosen = ranks if options.rank is None else [options.rank]
     if missing := [rank for rank in chosen if rank not in ranks]:
-        raise ConfigError(Problem("--rank", missing[0], f"has no log; there are those of {ranks}", "--rank 0"))
+        raise ConfigError(Problem("--rank", missing[0], f"has no log; there are logs of {ranks}", "--rank 0"))
     for rank in chosen:
         print(log_tail(run_dir, rank).lstrip("\n") or f"rank {rank} has written nothing: no warning, no error")
     if options.follow:

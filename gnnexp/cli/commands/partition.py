@@ -1,4 +1,4 @@
-"""`gnnexp partition`: make a partition, keep it, and show how good it is."""
+"""`gnnexp partition`: make a partition, keep it, and show its quality."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, describe_presample, made_table, make_console
-from gnnexp.cli.running.prepare import checked, prepare_owners, told
-from gnnexp.cli.running.progress import WatchedStream
+from gnnexp.cli.running.prepare import WatchedStream, checked, prepare_owners, told
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.locate import missing_module
-from gnnexp.experiment.seen import facts_of
+from gnnexp.experiment.plan import facts_of
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import QUALITY, cache_root, prepare_graph, prepare_stream_partition, read_quality
@@ -37,12 +36,12 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _from_graph(experiment: Experiment, console: Console) -> tuple[Partition, Path]:
-    """Of the prepared graph."""
+    """A partition of the prepared graph, and its folder."""
     dataset = experiment.dataset
     graph, _ = prepare_graph(dataset, cache_root())
     console.print(describe_graph(graph), soft_wrap=True)
     if experiment.partitioner.presampled_epochs and (problems := experiment.task.options.check(graph)):
-        raise ConfigError(problems)  # batches are sampled, so there must be something to train on
+        raise ConfigError(problems)  # batches are sampled, so there must be training targets
     plan = experiment.paradigm.plan(experiment, facts_of(experiment, graph))
     folder, sampled = prepare_owners(
         experiment, graph, dataset.key(), plan.num_parts or experiment.num_ranks, console)
@@ -52,7 +51,7 @@ def _from_graph(experiment: Experiment, console: Console) -> tuple[Partition, Pa
 
 
 def _from_stream(experiment: Experiment, console: Console) -> tuple[Partition, Path] | None:
-    """Of the dataset's stream of edges, without any graph; None where dataset or partitioner is of another kind."""
+    """A partition of the dataset's edge stream, without a graph. None if the dataset or partitioner does not stream."""
     dataset, partitioner = experiment.dataset, experiment.partitioner
     edges = dataset.stream()
     if edges is None or not isinstance(partitioner, StreamPartitioner):

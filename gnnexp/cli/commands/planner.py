@@ -1,22 +1,22 @@
-"""`gnnexp plan`: systems ranked by what an epoch would take on described hardware, from the counts of runs."""
+"""`gnnexp plan`: systems ranked by their estimated epoch on described hardware, from the counts of runs."""
 
 from __future__ import annotations
 
 import argparse
 import math
 
-from gnnexp.cli.commands.report import REPORTS, choose
+from gnnexp.cli.commands.report import choose
 from gnnexp.cli.console import make_console
+from gnnexp.cli.page import REPORTS
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.planning.machine import Machine
-from gnnexp.planning.profiles import ALL, all_machines, machines_named
+from gnnexp.planning.machine import ALL, Machine, all_machines, machines_named
 from gnnexp.reports.estimates.planned import Scale
 from gnnexp.reports.estimates.ranking import make_table
 from gnnexp.reports.table import save_table
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the table, and save it beside the reports."""
+    """Print the table, and save it with the reports."""
     scale = _scale(options.scale)
     machines, untold = _machines(options.hardware, options.config_dir)
     choice = choose(options.names, "plan")

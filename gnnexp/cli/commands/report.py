@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,16 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.page import Subject, publish
+from gnnexp.cli.page import REPORTS, STATES, Choice, publish, tracker_node
 from gnnexp.cli.running.prepare import check_folder
 from gnnexp.cli.sweeping.definition import load_sweep
-from gnnexp.cli.tracking import tracker_node
 from gnnexp.config.compose import default_of
 from gnnexp.config.folders import product_sweeps
-from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
+from gnnexp.errors import ConfigError, DataError, Findings, Problem, ProblemsError, unique
 from gnnexp.experiment.build import build
 from gnnexp.experiment.signature import unknown
-from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_folder
-from gnnexp.planning.profiles import machine_named
+from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
 from gnnexp.record.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
@@ -40,17 +38,14 @@ from gnnexp.reports.sweep_runs import Ran, sweeps_run
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
 from gnnexp.reports.values.metrics import unrecorded
 from gnnexp.trackers.base import Tracker, TrackingError
+from gnnexp.trackers.delivery import REPORT_FILE, read_report, undelivered, undelivered_reports
 from gnnexp.trackers.delivery import read_run as read_record
-from gnnexp.trackers.delivery import undelivered
-from gnnexp.trackers.report_record import REPORT_FILE, read_report, undelivered_reports
 
-REPORTS = Path("reports")
-STATES = RUNS / "sweeps"
 COMPARE = "compare"
 
 
 def main(options: argparse.Namespace) -> int:
-    """List runs, show or compare some of them, or deliver what is not delivered."""
+    """List runs, show or compare some of them, or deliver records that are not delivered yet."""
     console = make_console()
     if options.sync:
         return sync(console, [Path(name) for name in options.names] or [RUNS, REPORTS])
@@ -69,14 +64,14 @@ def main(options: argparse.Namespace) -> int:
     if options.rows and is_query(options.names[0]):
         raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
     choice = choose(options.names)
-    if options.rows:  # asks for the comparison table
+    if options.rows:  # row keys are for the comparison table
         choice = replace(choice, layout=Layout(tuple(options.rows.split(","))))
     show(console, choice, out, formats)
     return 0
 
 
 def list_runs(sort: str | None) -> Table:
-    """Every run below `runs/` that has ended."""
+    """A table of all runs below `runs/` that have ended."""
     if sort is not None and sort not in ORDERS:
         raise ConfigError(unknown("--sort", sort, sort, ORDERS))
     runs = find_runs()
@@ -86,7 +81,7 @@ def list_runs(sort: str | None) -> Table:
 
 
 def compare_runs(names: Sequence[str]) -> Table:
-    """Two run directories, explained."""
+    """The comparison of two run directories."""
     wrong = [Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
              for name in names if not is_folder(Path(name))]
     if len(names) != 2:
@@ -100,7 +95,7 @@ def compare_runs(names: Sequence[str]) -> Table:
 
 
 def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> None:
-    """Print a table that is no sweep's, and save it where it is asked for."""
+    """Print a table that belongs to no sweep, and save it if formats are given."""
     if table.heading:
         console.print(table.heading, soft_wrap=True)
     console.print(table.rich(console.width, name))
@@ -108,39 +103,18 @@ def tell(console: Console, table: Table, name: str, out: Path | None, formats: S
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What a report is about.
-
-    Attributes:
-        name: of its folder.
-        runs: that have ended.
-        layout: what it shows.
-        sweep: whose own report this is; empty for any other.
-        going_on: how many runs of it have not ended.
-        state: what the sweep's last call left.
-    """
-
-    name: str
-    runs: Sequence[Run]
-    layout: Layout = field(default_factory=Layout)
-    sweep: str = ""
-    going_on: int = 0
-    state: Mapping[str, Any] = field(default_factory=dict)
-
-
 def of_sweep(name: str, ran: Ran) -> Choice:
-    """The runs of a sweep that have ended, be it well or not; kept ones as the sweep's file shows them today."""
+    """The runs of a sweep that have ended or failed. Kept records are shown as the sweep's file says today."""
     layout = layout_of(ran.state) if ran.here else read_layout(load_sweep(name).report)
     begun = {case["run_dir"] for case in ran.state["cases"] if case["run_dir"]}
     return Choice(name, ran.runs, layout, name, len(begun) - len(ran.runs), ran.state)
 
 
 def choose(names: Sequence[str], command: str = "report") -> Choice:
-    """A sweep by its name, or run directories; after a query several of them, or every run.
+    """The runs of a sweep, or of run directories. After a query: of several of these, or all runs.
 
     Raises:
-        ConfigError: there is none of this name; the problem is one of `command`.
+        ConfigError: there is nothing of this name; the problem's key is `command`.
     """
     if not is_query(names[0]):
         return _choose(names, command)
@@ -149,7 +123,7 @@ def choose(names: Sequence[str], command: str = "report") -> Choice:
 
 
 def _each_once(runs: Iterable[Run]) -> list[Run]:
-    """Without those that another name leads to: a run and a folder that holds it, for example."""
+    """The runs, each once, although several names may lead to one: its directory and a folder that contains it."""
     return list({run.path.resolve(): run for run in runs}.values())
 
 
@@ -162,7 +136,7 @@ def _choose(names: Sequence[str], command: str) -> Choice:
     paths = [Path(name) for name in names]
     ConfigError.raise_all([Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
                            for path in paths if not is_folder(path)])
-    # A folder of runs stands for all of them.
+    # A folder that contains runs stands for all of them.
     found = [run for path in paths
              for run in ([read_run(path)] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
     return Choice(paths[0].resolve().name, _each_once(found))
@@ -176,7 +150,7 @@ def _below(folder: Path, command: str) -> list[Run]:
 
 
 def show(console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv")) -> None:
-    """Print the table and save it with the figure in `reports/<name>`."""
+    """Print the tables, and save them and the figures in `reports/<name>`."""
     runs = choice.runs
     if choice.going_on:
         console.print(f"without {choice.going_on} runs that have not ended")
@@ -202,16 +176,14 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
         console.print(tables[name].rich(console.width, f"report {choice.name}"))
     files = [*figures, *drawn]
     files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
-    subject = Subject(choice.name, query.name if query else "", choice.sweep, folder, delivered=out is None,
-                      state=choice.state)
-    files.append(publish(subject, runs, tables, data, files, console))
+    files.append(publish(choice, out, tables, data, files, console))
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
 
 
 def side_by_side(runs: Sequence[Run]) -> list[str]:
-    """How runs shared their machine, which their times depend on; empty where each had it alone."""
+    """How runs shared their machine, since their times depend on it; empty if each had the machine alone."""
     nodes = {(int(node.get("num_cases", 1)), int(node["cores"])) for run in runs for node in run.nodes}
     return [f"Cases ran {count} side by side, each on {cores} core{'s' if cores > 1 else ''} of its own."
             for count, cores in sorted(nodes) if count > 1]
@@ -232,7 +204,7 @@ def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
 
 
 def sync(console: Console, folders: Sequence[Path]) -> int:
-    """Deliver what is not delivered, each record once; 1 if the store is away.
+    """Deliver all records that are not delivered, each once. Return 1 if the store is unavailable.
 
     Raises:
         ProblemsError: some records are damaged, or name a tracker that cannot be built or lacks a package; all others
@@ -262,9 +234,9 @@ def sync(console: Console, folders: Sequence[Path]) -> int:
 
 
 def _run_waits(run: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
-    """What delivers a run, None where nothing is left to do.
+    """A function that delivers the run, or None if there is nothing to deliver.
 
-    Without a result it is still running, or its launcher was killed: nobody knows its end.
+    A run without a result is still running, or its launcher was killed: its end is not known.
     """
     job = read_record(run).job
     tracker = build(tracker_node(job["config"], job["provenance"], default), Tracker)
@@ -273,17 +245,17 @@ def _run_waits(run: Path, default: Mapping[str, Any]) -> Callable[[], bool] | No
 
 
 def _report_waits(folder: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
-    """As `_run_waits`, of a sweep's report."""
+    """The same as `_run_waits`, for a sweep's report."""
     tracker = build(read_report(folder).tracker, Tracker)
     due = tracker.where() and undelivered_reports(folder, tracker.where())
     return _delivery(tracker, partial(tracker.deliver_report, folder)) if due else None
 
 
 def _delivery(tracker: Tracker, deliver: Callable[[], bool]) -> Callable[[], bool]:
-    """`deliver`, if this Python has what it needs.
+    """`deliver`, if this Python has the packages that it needs.
 
     Raises:
-        ConfigError: a package is missing without which nothing can be delivered.
+        ConfigError: a package is missing.
     """
     ConfigError.raise_all(tracker.check_here())
     return deliver

@@ -1,4 +1,4 @@
-"""`gnnexp resume`: go on with a run that was stopped, killed or failed, from its last checkpoint."""
+"""`gnnexp resume`: continue a run that was stopped, killed or failed, from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from rich.console import Console
 from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
-from gnnexp.config.changes import CHANGEABLE, changed
+from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read, tracker_of
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
 from gnnexp.provenance.code import Code, as_known_today, code_of_config
-from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.run_key import recorded_inputs, recorded_key, run_key
+from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, read_epochs
@@ -37,11 +36,11 @@ from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
 
 
 def main(options: argparse.Namespace) -> int:
-    """Resume and show what came out."""
+    """Resume a run and show its result."""
     run_dir, console = Path(options.run), make_console()
     if not options.trust:
         mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
-        check_own(run_dir, "would execute what its configuration says",
+        check_own(run_dir, "would execute the code that its configuration names",
                   f"read its config.yaml; then gnnexp resume --trust, or work on a copy: {mine}")
     outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code,
                      job_ended=options.job_ended)
@@ -52,24 +51,24 @@ def main(options: argparse.Namespace) -> int:
 
 def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,
            job_ended: bool = False) -> Outcome:
-    """Go on with the run in `run_dir`; one that has finished stays as it is.
+    """Continue the run in `run_dir`; a finished run stays as it is.
 
     Args:
-        run_dir: of the run.
-        overrides: changes that leave it the same experiment.
-        console: to say how it goes.
-        changed_code: go on although the code is not that of the run's beginning.
-        job_ended: take the user's word that its SLURM job has ended, where SLURM cannot be asked.
+        run_dir: the run directory.
+        overrides: changes that leave the run the same experiment.
+        console: where progress is shown.
+        changed_code: whether to continue although the code was edited since the run began.
+        job_ended: whether to trust the user that the run's SLURM job has ended, if SLURM cannot be asked.
 
     Raises:
-        ConfigError, DataError: it is no run, the changes are not possible, or the data is not the run's any more.
+        ConfigError, DataError: it is no run, the changes are not possible, or the data has changed.
     """
     job = read_job(run_dir)
     refuse_imported(run_dir, job)
     if is_finished(run_dir):
         if overrides:
-            raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: nothing of it changes",
-                                      "gnnexp run with all overrides and these: another run"))
+            raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: it cannot be changed",
+                                      "start another run: gnnexp run with all overrides and these"))
         console.print(f"{run_dir} has finished before", soft_wrap=True)
         complete(run_dir, tracker_of(job["config"]))
         return Outcome(0, "finished")
@@ -79,7 +78,7 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
     if problems := problems_of(reading):
         if not all(one.key.startswith(CHANGEABLE) for one in reading.problems):
             problems.append(Problem("resume", str(run_dir), "a run keeps the options that it began with, and this "
-                                    "version of gnnexp does not take them", "start a new run"))
+                                    "version of gnnexp does not accept them", "start a new run"))
         raise ConfigError(problems)
     experiment = experiment_of(config)
     reopen_run(run_dir, experiment, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
@@ -89,22 +88,22 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
 
 def reopen_run(run_dir: Path, experiment: Experiment, console: Console, *, changed_code: bool = False,
                job_ended: bool = False, controller: Controller | None = None) -> None:
-    """Have the run in `run_dir` ready to be carried out again.
+    """Prepare the run in `run_dir` to be carried out again.
 
     Raises:
-        ConfigError, DataError: another process is working on it, or the data is not the run's any more.
+        ConfigError, DataError: another process works on the run, or the data has changed.
     """
     refuse_imported(run_dir, read_job(run_dir))
     with alone(run_dir):
-        check_job(run_dir, controller, job_ended=job_ended)  # here: nobody else can submit it now
+        check_job(run_dir, controller, job_ended=job_ended)  # with the lock held: no other process can submit it
         _reopen(run_dir, experiment, console, changed_code=changed_code)
 
 
 def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended: bool = False) -> None:
-    """No SLURM job works on the run.
+    """Check that no SLURM job works on the run.
 
     Raises:
-        ConfigError: one does, or one may.
+        ConfigError: a job works on it, or may work on it.
     """
     job = ask(run_dir, controller)
     if isinstance(job, Alive):
@@ -114,7 +113,7 @@ def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended:
         return
     silent_s = time.time() - last_sign(run_dir)
     if job_ended and silent_s < SILENT_S:
-        raise ConfigError(Problem("--job-ended", str(run_dir), f"its SLURM job was heard {silent_s:.0f} s ago",
+        raise ConfigError(Problem("--job-ended", str(run_dir), f"its SLURM job was active {silent_s:.0f} s ago",
                                   f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}"))
     if not job_ended:
         raise ConfigError(Problem(
@@ -137,7 +136,7 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
-    for leftover in run_dir.glob(".*.tmp"):  # of a process that was killed while it wrote
+    for leftover in run_dir.glob(".*.tmp"):  # files of a process that was killed while it wrote
         if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
             leftover.unlink(missing_ok=True)
     write_job(run_dir, experiment.config, prepared, provenance)
@@ -147,28 +146,28 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
 
 
 def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None:
-    """What components read from files is what the run began with.
+    """Check that the files that components read have not changed since the run began.
 
     Raises:
-        DataError: it is not.
+        DataError: a file has changed.
     """
     began, now = recorded_inputs(provenance), inputs_of(experiment)
     if began is not None and began != now:
         names = [key for key in {**began, **now} if began.get(key) != now.get(key)]
         file = experiment.partitioner.reads_file
-        raise DataError(Problem(f"{names[0]}.path", file, "holds something else than when the run began",
-                                "bring that back, or start a new run"))
+        raise DataError(Problem(f"{names[0]}.path", file, "has changed since the run began",
+                                "restore the file, or start a new run"))
 
 
 def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,
              ) -> Mapping[str, Any]:
-    """The provenance of a run that goes on with `config` and `code`.
+    """The provenance of a run that continues with `config` and `code`.
 
-    A result of several codes, or of several numbers of ranks, is no case's result: such a run loses its key and is
-    never "finished before". A run without a record begins at its start, and is what it is now.
+    Results of several codes, or of several numbers of ranks, belong to no case. A run with such results loses its key,
+    and no sweep takes it as "finished before". A run without a record begins at its start, with its code of today.
 
     Raises:
-        ConfigError: the code is not that of the run's beginning, and nobody said that this is right.
+        ConfigError: the code was edited since the run began, and the user did not allow that.
     """
     provenance = job["provenance"]
     key, now = run_key(config, str(provenance["dataset_key"]), code, recorded_inputs(provenance)), code.to_json()
@@ -183,16 +182,16 @@ def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_
         names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
                         if before[part].get(name) != now[part].get(name)})
         raise ConfigError(Problem("code", ", ".join(names), f"was edited since the run in {run_dir} began",
-                                  "bring that code back, start a new run, or say that this is right: gnnexp resume "
+                                  "restore that code, start a new run, or say that this is right: gnnexp resume "
                                   f"--changed-code {run_dir}"))
     return {**provenance, "code": now, "run_key": ""}
 
 
 def read_job(run_dir: Path) -> dict[str, Any]:
-    """What a run was asked to do.
+    """The contents of `job.json`: what the run should do.
 
     Raises:
-        ConfigError: `run_dir` is no run's.
+        ConfigError: `run_dir` is no run directory.
     """
     try:
         return load_job(run_dir)
@@ -204,7 +203,7 @@ def read_job(run_dir: Path) -> dict[str, Any]:
 
 
 def refuse_imported(run_dir: Path, job: Mapping[str, Any]) -> None:
-    """A run that was made elsewhere is not carried out here: what its record names was never checked on this machine.
+    """Refuse to carry out a run that was made elsewhere: what its record names was never checked on this machine.
 
     Raises:
         ConfigError: the run was imported.
@@ -215,7 +214,7 @@ def refuse_imported(run_dir: Path, job: Mapping[str, Any]) -> None:
 
 
 def is_finished(run_dir: Path) -> bool:
-    """Whether the run has its result."""
+    """Whether the run has finished."""
     try:
         return read_run(run_dir).status == "finished"
     except DataError:

@@ -9,7 +9,7 @@ from gnnexp.errors import ConfigError, Problem
 
 
 def main(options: argparse.Namespace) -> int:
-    """Check, run, and show what came out; with `--cfg` only show the configuration, with `-m` run several."""
+    """Check, run, and show the result; with `--cfg` only show the configuration, with `-m` run several."""
     asked = {"--jobs": options.jobs != 1, "--dry-run": options.dry_run, "--out": options.out is not None,
              "--accept-foreign": options.accept_foreign}
     if not options.multirun and any(asked.values()):
@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
     from gnnexp.cli.running.execute import execute, tell_result
     from gnnexp.cli.running.prepare import checked
     from gnnexp.cli.running.set_aside import made_again
-    from gnnexp.launchers.kept import Launchers
+    from gnnexp.launchers.base import Launchers
 
     console = make_console()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""`gnnexp sweep`: every case checked first, finished ones skipped, begun ones gone on with, failures kept."""
+"""`gnnexp sweep`: checks all cases first, skips finished ones, continues begun ones, and records failures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS
 from gnnexp.reports.layout import check_named, read_layout
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run what has not finished; 0 only if everything has."""
+    """Run the cases that have not finished. Return 0 only if all have finished."""
     check_options(options)
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]
@@ -57,7 +57,7 @@ def compose_all(sweep: Sweep, config_dir: str | None) -> list[Composed]:
 
 
 def _of_cases(found: Sequence[tuple[Case, Problem]], num_cases: int) -> Problem:
-    """One problem that some cases have in common, named by them."""
+    """One problem that some cases share, with these cases in its key."""
     (first, problem), count = found[0], len(found)
     where = "all cases" if count == num_cases > 1 else first.label
     more = f", and {count - 1} more" if 1 < count < num_cases else ""
@@ -65,7 +65,7 @@ def _of_cases(found: Sequence[tuple[Case, Problem]], num_cases: int) -> Problem:
 
 
 def known_keys(composed: Composed) -> set[str]:
-    """What a report may call a row by: keys of the configuration, groups of keys, and groups of choices."""
+    """The names by which a report may label rows: configuration keys, groups of keys, and groups of choices."""
     known = {"system", *composed.choices}
     nodes: list[tuple[str, object]] = [("", composed.config)]
     while nodes:
@@ -78,7 +78,7 @@ def known_keys(composed: Composed) -> set[str]:
 
 
 def _run_dir(sweep: Sweep, case: Case, number: int) -> Path:
-    """A folder of its own for every case, under a name without characters that Hydra's grammar gives a meaning."""
+    """A folder for the case, with a name that has no special characters of Hydra's grammar."""
     now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
     label = re.sub(r"[^A-Za-z0-9_.-]+", "_", case.label)[:80].strip("_.")
     return RUNS / re.sub(r"[^A-Za-z0-9_.-]+", "_", sweep.name) / f"{now}-{number:03d}-{label}"

@@ -1,4 +1,4 @@
-"""`gnnexp ui`: MLflow's dashboard on 127.0.0.1, with as few processes as it can do with."""
+"""`gnnexp ui`: MLflow's dashboard on 127.0.0.1, with as few processes as possible."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gnnexp.experiment.packages import is_installed, missing_package
 if TYPE_CHECKING:
     from gnnexp.trackers.mlflow import MlflowTracker
 
-# slurm/README.md: up in 4 s with 2 processes and 0.4 GB; its defaults take 8 s, 15 processes and 2.4 GB.
+# slurm/README.md: it starts in 4 s with 2 processes and 0.4 GB. MLflow's defaults take 8 s, 15 processes and 2.4 GB.
 _LEAN = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 _GRACE_S = 5.0
 
 
 def main(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C.
+    """Serve the dashboard until Ctrl-C.
 
     Raises:
-        ConfigError: MLflow is not installed, or the port cannot be had.
+        ConfigError: MLflow is not installed, or the port is not free.
     """
     if not is_installed("mlflow"):
         raise ConfigError(missing_package("gnnexp ui", "mlflow", "mlflow"))
@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _page(tracker: MlflowTracker, address: str) -> str:
-    """The runs' page with its columns chosen; where the store does not answer yet, the server's first page."""
+    """The page of the runs with chosen columns. If the store does not answer yet, it is the server's first page."""
     from gnnexp.trackers.base import TrackingError
 
     try:
@@ -61,26 +61,26 @@ def _page(tracker: MlflowTracker, address: str) -> str:
 
 
 def check_port(port: int) -> None:
-    """Whether a server can listen on `port` of 127.0.0.1.
+    """Check that a server can listen on `port` of 127.0.0.1.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: no server can listen there.
     """
     if not 1 <= port <= 65535:
         raise ConfigError(Problem("--port", port, "must be 1 to 65535", "--port 5000"))
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: not stopped by old connections
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, in spite of old connections
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ConfigError(Problem("--port", port, f"cannot be listened on: {error.strerror}",
+            raise ConfigError(Problem("--port", port, f"cannot be used: {error.strerror}",
                                       f"--port {port + 1 if port < 65535 else 5000}")) from None
 
 
 def serve(command: list[str]) -> int:
-    """Run the server until it ends or a signal comes; returns the exit code.
+    """Run the server until it ends or a signal comes, and return the exit code.
 
-    It is in a process group of its own, so that Ctrl-C reaches this process only: uvicorn prints a traceback for it.
+    The server has its own process group, so that Ctrl-C reaches only this process: uvicorn would print a traceback.
     """
     before = signal.signal(signal.SIGHUP, signal.getsignal(signal.SIGTERM))  # a closed terminal ends the server too
     server = subprocess.Popen(command, env={**os.environ, **_LEAN}, process_group=0)
@@ -88,7 +88,7 @@ def serve(command: list[str]) -> int:
         return server.wait()
     except KeyboardInterrupt as request:
         if type(request) is not KeyboardInterrupt:
-            raise  # SIGTERM: the command line names it
+            raise  # SIGTERM: `gnnexp.cli.main` reports it
         return 128 + signal.SIGINT
     finally:
         _end(server)
@@ -96,13 +96,13 @@ def serve(command: list[str]) -> int:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """The server and its own children, gently first."""
+    """End the server and its child processes, first with SIGTERM, then with SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _GRACE_S
         try:
             os.killpg(server.pid, number)
             while time.monotonic() < deadline:
-                server.poll()  # as long as it is not reaped, its group is there
+                server.poll()  # its group exists until it is reaped
                 os.killpg(server.pid, 0)
                 time.sleep(0.02)
         except ProcessLookupError:

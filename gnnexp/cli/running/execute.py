@@ -1,4 +1,4 @@
-"""One run from a checked configuration to its result: prepare, launch, deliver. The run directory is the truth."""
+"""One run from a checked configuration to its result: prepare, launch, deliver. The run directory is the record."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.files.disk import appearing, one_line, refusal, subfolder
-from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.base import Launcher, Launchers, Outcome
 from gnnexp.launchers.interrupts import noted
-from gnnexp.launchers.kept import Launchers
 from gnnexp.preparation.artifacts import read_quality
 from gnnexp.preparation.preflight import summary
 from gnnexp.provenance.code import modules_of, refuse_edited
@@ -47,10 +46,10 @@ FIGURE = Path("figures") / "breakdown.png"
 
 
 def execute(composed: Composed, console: Console, launchers: Launchers) -> Outcome:
-    """Run a checked configuration to its end, whatever end that is.
+    """Run a checked configuration until it finishes or fails.
 
     Raises:
-        ConfigError, DataError: before the run directory exists.
+        ConfigError, DataError: a problem that was found before the run directory exists.
     """
     experiment = experiment_of(composed.config)
     return carry_out(start_run(composed, experiment, console, None), experiment, console, launchers)
@@ -60,7 +59,7 @@ def start_run(composed: Composed, experiment: Experiment, console: Console, swee
     """Prepare graph and partition, and make the run directory.
 
     Raises:
-        ConfigError, DataError: before the run directory exists.
+        ConfigError, DataError: a problem that was found before the run directory exists.
     """
     started = time.perf_counter()
     prepared = prepare(experiment, composed.run_dir)
@@ -69,8 +68,8 @@ def start_run(composed: Composed, experiment: Experiment, console: Console, swee
                   soft_wrap=True)
     for line in prepared.graph.notes:
         console.print(f"  note: {line}", soft_wrap=True)
-    for told in prepared.presampled:
-        console.print(f"  {describe_presample(told)}", soft_wrap=True)
+    for presampled in prepared.presampled:
+        console.print(f"  {describe_presample(presampled)}", soft_wrap=True)
     tell_preflight(prepared, console)
     run_dir = create_run(composed, experiment, prepared, sweep)
     console.print(f"run directory {run_dir}", soft_wrap=True)
@@ -78,7 +77,7 @@ def start_run(composed: Composed, experiment: Experiment, console: Console, swee
 
 
 def tell_preflight(prepared: Prepared, console: Console) -> None:
-    """One line on the memory that is needed; what is short, line by line, where it is tried all the same."""
+    """Print the needed memory in one line. If a run is tried in spite of shortages, print these as warnings."""
     if prepared.estimate is not None:
         console.print(summary(prepared.estimate), soft_wrap=True)
     for shortage in prepared.shortages:
@@ -86,10 +85,10 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
 
 
 def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers: Launchers) -> Outcome:
-    """Have the ranks work on what `run_dir` holds, follow them, and finalize the run.
+    """Let ranks carry out the run in `run_dir`, follow them, and finalize the run.
 
     Raises:
-        ConfigError: another process is working on this run.
+        ConfigError: another process works on this run.
     """
     with alone(run_dir):
         follower = _followed(run_dir, experiment.tracker, console)
@@ -101,7 +100,7 @@ def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers
         if outcome.status == "finished":
             draw_or_say(run_dir)
         elif outcome.status != "submitted":
-            remove_unfinished(run_dir)  # no rank goes on with it, and the disk may be full
+            remove_unfinished(run_dir)  # no rank needs it, and the disk may be full
         deliver_rest(follower, min(experiment.tracker.timeout_s, experiment.hardware.timeout_s), console)
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
@@ -117,9 +116,9 @@ def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers
 def _launched(
     run_dir: Path, hardware: HardwareConfig, console: Console, launcher: Launcher, printer: EpochPrinter
 ) -> Outcome:
-    """Launch, again from the last checkpoint where that may help, `hardware.max_restarts` times, and finalize the run.
+    """Launch the ranks and finalize the run. A launch that fails is repeated, up to `hardware.max_restarts` times.
 
-    How it ended is written down, whatever is asked meanwhile: `Outcome.asked`.
+    The end is recorded even if a stop signal arrives in the meantime: `Outcome.asked` passes the signal on.
     """
     spent = 0
     while True:
@@ -132,7 +131,7 @@ def _launched(
         except OSError as error:
             outcome = refused_by_disk(run_dir, error)
         with noted() as asked:
-            spent = restarts_spent(run_dir)  # a job script may have restarted it too
+            spent = restarts_spent(run_dir)  # a job script may also have restarted the run
             try:
                 note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
             except OSError as error:
@@ -148,13 +147,13 @@ def _launched(
 
 
 def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, sweep: str | None) -> Path:
-    """Make the run directory with `config.yaml` and `job.json`, all that the ranks need.
+    """Make the run directory with `config.yaml` and `job.json`, which contain all that the ranks need.
 
     Raises:
-        ConfigError: if the directory is there already or cannot be made.
+        ConfigError: the directory exists already or cannot be made.
     """
     run_dir = composed.run_dir
-    refuse_edited(modules_of(composed.config))  # what is prepared was made by the code that this process has imported
+    refuse_edited(modules_of(composed.config))  # prepared files were made by the imported code
     partition = None if prepared.partition is None else str(prepared.partition)
     provenance = make_provenance(composed, experiment, prepared.key, partition, sweep)
     try:
@@ -171,7 +170,7 @@ def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, s
 
 
 def write_job(run_dir: Path, config: Resolved, prepared: Prepared, provenance: Mapping[str, Any]) -> None:
-    """`config.yaml` for readers, `job.json` for the ranks."""
+    """Write `config.yaml` for readers and `job.json` for the ranks."""
     partition, parts, presample = (None if folder is None else str(folder)
                                    for folder in (prepared.partition, prepared.parts, prepared.presample))
     found = {} if prepared.partition is None else read_quality(prepared.partition)
@@ -185,13 +184,13 @@ def write_job(run_dir: Path, config: Resolved, prepared: Prepared, provenance: M
 
 
 def draw(run_dir: Path) -> None:
-    """The run's own breakdown figure."""
+    """Draw the run's own breakdown figure."""
     run = read_run(run_dir)
     draw_breakdown(group_runs([run], row_keys([run])), [subfolder(run_dir, FIGURE.parent.name) / FIGURE.name])
 
 
 def draw_or_say(run_dir: Path) -> None:
-    """The run's own figure; a disk that has no room for it takes nothing from a run that has finished."""
+    """Draw the run's own figure. A full disk is only reported: the run has finished in any case."""
     try:
         draw(run_dir)
     except OSError as error:
@@ -201,9 +200,9 @@ def draw_or_say(run_dir: Path) -> None:
 
 
 def complete(run_dir: Path, tracker: Tracker) -> None:
-    """What a launcher that was killed after `result.json` has left to do: the run's figure and its delivery.
+    """Do what a launcher killed after `result.json` left undone: draw the run's figure and deliver the run.
 
-    A run that was not launched here, but imported, has no attempts, and no figure.
+    An imported run was not launched here, so it has no attempts and gets no figure.
     """
     if read_attempts(run_dir) and not (run_dir / FIGURE).exists():
         draw_or_say(run_dir)
@@ -211,7 +210,7 @@ def complete(run_dir: Path, tracker: Tracker) -> None:
 
 
 def lost_model(run_dir: Path, train: TrainConfig) -> str:
-    """What a finished run lacks whose last checkpoint could not be written; empty where nothing is missing."""
+    """What is missing if the last checkpoint of a finished run could not be written; empty if nothing is missing."""
     latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
     if not train.checkpoint_every or latest == Position(train.epochs).folder:
         return ""
@@ -220,7 +219,7 @@ def lost_model(run_dir: Path, train: TrainConfig) -> str:
 
 
 def tell_result(run_dir: Path, console: Console) -> None:
-    """What came out of a run that has finished, and where to look at it."""
+    """Show the result of a finished run, and where its files are."""
     run = read_run(run_dir)
     if lost := lost_model(run_dir, train_of(run.config)):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
@@ -232,7 +231,7 @@ def tell_result(run_dir: Path, console: Console) -> None:
 
 
 def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:
-    """The delivery of a run that begins, if it is delivered anywhere."""
+    """Start the delivery of a run, if its tracker delivers anywhere."""
     if not tracker.where():
         return None
     try:
@@ -246,10 +245,10 @@ def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | N
 
 
 def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) -> None:
-    """Wait `timeout_s` at most until the tracker has everything; say so once if it has not."""
+    """Wait at most `timeout_s` until the tracker has everything, and print a warning if it does not."""
     if follower is None:
         return
-    if not follower.run_dir.is_dir():  # moved: whoever resumes the run delivers the rest from its new place
+    if not follower.run_dir.is_dir():  # moved: when the run is resumed, the rest is delivered from its new place
         follower.stop()
         return
     reason = follower.finish(timeout_s)

@@ -1,31 +1,34 @@
-"""What the launching process makes before anything is launched: checked configuration, graph, partition."""
+"""Everything that the launching process makes before the launch: checked configuration, graph, partition."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-from gnnexp.cli.running.progress import WatchedStream
 from gnnexp.config.compose import Composed, draft
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.locate import missing_module
-from gnnexp.experiment.plan import GraphFacts, Plan
-from gnnexp.experiment.seen import facts_of
+from gnnexp.experiment.plan import GraphFacts, Plan, facts_of
 from gnnexp.files.regular import what_is
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import open_parts
 from gnnexp.graph.storage.presample import Presample
+from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
     cache_root,
@@ -37,25 +40,72 @@ from gnnexp.preparation.artifacts import (
 )
 from gnnexp.preparation.preflight import Estimate, estimate, judge
 
+
+class _Rate(ProgressColumn):
+    """A column with the number of edges so far, and per second."""
+
+    def render(self, task: Task) -> Text:
+        """The column's text."""
+        rate = "–" if task.speed is None else f"{task.speed / 1e6:.1f}"
+        return Text(f"{task.completed / 1e6:.1f} M edges, {rate} M/s")
+
+
+class WatchedStream(EdgeStream):
+    """A stream that shows the progress of its passes. Without a terminal, it prints a line after each pass.
+
+    Args:
+        edges: the stream of edges.
+        console: where progress is shown.
+        passes: numbers for the passes.
+    """
+
+    def __init__(self, edges: EdgeStream, console: Console, passes: Iterator[int] | None = None) -> None:
+        self.name, self._edges, self._console = edges.name, edges, console
+        self._passes = count(1) if passes is None else passes
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of vertices V."""
+        return self._edges.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges E."""
+        return self._edges.num_edges
+
+    def sequential(self) -> EdgeStream:
+        """The same edges in the order that is fastest to read."""
+        return WatchedStream(self._edges.sequential(), self._console, self._passes)
+
+    def chunks(self) -> Iterator[EdgeChunk]:
+        """The chunks of one pass."""
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), _Rate(), TimeRemainingColumn())
+        with Progress(*columns, console=self._console) as progress:
+            task = progress.add_task(f"pass {next(self._passes)} over {self.name}", total=self.num_edges)
+            for chunk in self._edges.chunks():
+                yield chunk
+                progress.advance(task, int(np.size(chunk.sources)))
+
+
 _MOST_NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run needs of the artifact cache.
+    """The artifacts that a run needs.
 
     Attributes:
-        graph: validated and mapped.
-        facts: of the graph.
-        plan: of the paradigm, with the parts that were cut.
-        folder: of the graph.
+        graph: the graph, validated and memory-mapped.
+        facts: sizes and other facts of the graph.
+        plan: plan of the paradigm, with the parts that were cut.
+        folder: folder of the graph.
         key: content key of the dataset.
-        partition: folder of the partition, None where nothing is placed by owner.
-        parts: folder of its parts, None where ranks work on the graph.
-        presample: folder of the pre-sampled epochs that the feature cache asks for, None where nothing does.
-        presampled: what was pre-sampled, for the cache or the partition: folder, epochs, seconds, convergence.
-        estimate: of the memory that the run needs, None where nobody asked (`preflight=off`).
-        shortages: what there is not enough of, where the run may be tried all the same (`preflight=warn`).
+        partition: folder of the partition; None if nothing is placed by owner.
+        parts: folder of its parts; None if ranks work on the graph.
+        presample: folder of the presampled epochs that the feature cache needs; None if it needs none.
+        presampled: presampled epochs for the cache or the partition: folder, epochs, seconds, convergence.
+        estimate: the memory that the run needs; None with `preflight=off`.
+        shortages: memories that are too small, if the run is tried in spite of them (`preflight=warn`).
     """
 
     graph: Graph
@@ -72,10 +122,10 @@ class Prepared:
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
-    """Compose and check; where something is wrong, look for the files of the dataset too.
+    """Compose and check the configuration. If it has mistakes, also check the dataset's files.
 
     Raises:
-        ConfigError: with every problem.
+        ConfigError: the configuration has mistakes; all of them are reported.
     """
     made = draft(overrides, config_dir)
     problems = list(made.problems)
@@ -90,18 +140,18 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
 
 
 def problems_of(reading: Reading) -> list[Problem]:
-    """Everything wrong with a configuration that is resolved already."""
+    """All problems of a configuration that is already resolved."""
     return [*reading.problems] or _machine_problems(reading)
 
 
 def _machine_problems(reading: Reading) -> list[Problem]:
-    """What this machine cannot do, or lacks, for the launcher and the tracker."""
+    """Parts of the launcher and the tracker that this machine does not support or does not have."""
     problems = [] if reading.launcher is None else reading.launcher.check_here(reading.hardware)
     return problems if reading.tracker is None else [*problems, *reading.tracker.check_here()]
 
 
 def _data_problems(reading: Reading, problems: Sequence[Problem]) -> list[Problem]:
-    """What is wrong with the data of a configuration that has mistakes elsewhere, as far as that can be judged."""
+    """Problems of the data for a configuration with other mistakes, if these do not prevent the check."""
     wrong = reading.wrong | {problem.key.partition(".")[0] for problem in problems}
     if reading.dataset is None or "dataset" in wrong:
         return []
@@ -112,7 +162,7 @@ def _data_problems(reading: Reading, problems: Sequence[Problem]) -> list[Proble
         if graph_folder(dataset, cache_root()).exists():
             graph, _ = prepare_graph(dataset, cache_root())
         elif dataset.at_hand:
-            graph = dataset.load()  # and not kept: nothing is written for a run that cannot start
+            graph = dataset.load()  # not kept: a run that cannot start writes no files
         else:
             return []
     except DataError as error:
@@ -124,16 +174,16 @@ def _data_problems(reading: Reading, problems: Sequence[Problem]) -> list[Proble
 
 
 def check_run_dir(run_dir: Path) -> list[Problem]:
-    """Whether the run directory is there already, or cannot be made."""
+    """Problems if the run directory exists already or cannot be made."""
     if os.path.lexists(run_dir):
         return [Problem("hydra.run.dir", str(run_dir), "a run never writes into a folder that exists",
-                        "name a new one, or remove it; gnnexp run --rerun keeps the run that is there under another "
-                        "name and runs it again")]
+                        "name a new folder, or remove this one; gnnexp run --rerun keeps the run that exists under "
+                        "another name and runs it again")]
     return check_folder("hydra.run.dir", run_dir)
 
 
 def check_folder(key: str, folder: Path) -> list[Problem]:
-    """Whether files can be written into `folder`, which is made where it is missing."""
+    """Problems if files cannot be written into `folder`; a missing folder is made later."""
     if too_long := _check_names(key, folder):
         return too_long
     above = next((one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one)), Path("/"))
@@ -149,23 +199,23 @@ def _no_folder(path: Path) -> str:
 
 
 def check_new_file(key: str, file: Path) -> list[Problem]:
-    """Whether a file can be written there: nothing else may have its name; a file that is there will be replaced."""
+    """Problems if a file cannot be written there. An existing file will be replaced; nothing else may have its name."""
     if os.path.lexists(file) and (why := what_is(file)):
-        return [Problem(key, str(file), f"cannot be written: {why}", f"{key}=<a file that is not there>")]
+        return [Problem(key, str(file), f"cannot be written: {why}", f"{key}=<a new file>")]
     return _check_names(key, file) or check_folder(key, file.parent)
 
 
 def _check_names(key: str, path: Path) -> list[Problem]:
     if all(len(os.fsencode(part)) <= _MOST_NAME_BYTES for part in path.parts):
         return []
-    return [Problem(key, f"{str(path)[:40]}…", f"a name has at most {_MOST_NAME_BYTES} bytes", "take a shorter name")]
+    return [Problem(key, f"{str(path)[:40]}…", f"a name has at most {_MOST_NAME_BYTES} bytes", "choose a shorter name")]
 
 
 def inputs_of(experiment: Experiment) -> dict[str, str]:
-    """Digests of what components other than the dataset read from files, by config key: of a stored partition.
+    """Digests of input files of components other than the dataset, by config key: a stored partition.
 
     Raises:
-        ConfigError, DataError: it is not there, or damaged.
+        ConfigError, DataError: the file is missing or damaged.
     """
     if not experiment.partitioner.reads_file:
         return {}
@@ -174,7 +224,7 @@ def inputs_of(experiment: Experiment) -> dict[str, str]:
 
 
 def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
-    """Graph and, if the paradigm wants one, partition, from the cache or made now.
+    """Load or make the graph and, if the paradigm needs one, the partition.
 
     Raises:
         ConfigError: the experiment does not fit the data or the memory, or needs a package that is not installed.
@@ -186,7 +236,7 @@ def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
         ConfigError.raise_all(check_data(experiment, graph, facts))
         prepared = Prepared(graph, facts, experiment.paradigm.plan(experiment, facts), folder, experiment.dataset.key())
         prepared = _placed(experiment, _fit(experiment, prepared, run_dir))
-        while prepared.parts is not None:  # now it is known how large they are
+        while prepared.parts is not None:  # now the sizes of the parts are known
             sizes = open_parts(prepared.parts).sizes
             prepared = replace(prepared, plan=experiment.paradigm.plan(experiment, facts, sizes))
             ConfigError.raise_all(prepared.plan.problems)
@@ -199,10 +249,10 @@ def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
 
 
 def _fit(experiment: Experiment, prepared: Prepared, run_dir: Path) -> Prepared:
-    """With what the run needs of memories, and what of it is not there.
+    """`prepared` with an estimate of the memory that the run needs, and with shortages.
 
     Raises:
-        ConfigError: something is not there, and `preflight=refuse`.
+        ConfigError: there is a shortage, and `preflight=refuse`.
     """
     if experiment.preflight == "off":
         return prepared
@@ -215,7 +265,7 @@ def _fit(experiment: Experiment, prepared: Prepared, run_dir: Path) -> Prepared:
 
 
 def _placed(experiment: Experiment, prepared: Prepared) -> Prepared:
-    """With pre-sampled epochs, the partition and its parts, where they are wanted."""
+    """`prepared` with presampled epochs, the partition and its parts, as far as the plan needs them."""
     store, graph, key, plan = experiment.feature_store.options, prepared.graph, prepared.key, prepared.plan
     presample = partition = parts = None
     found: dict[Path, Presample] = {}
@@ -235,9 +285,9 @@ def _placed(experiment: Experiment, prepared: Prepared) -> Prepared:
 def prepare_owners(
     experiment: Experiment, graph: Graph, key: str, num_ranks: int, console: Console | None = None
 ) -> tuple[Path, dict[Path, Presample]]:
-    """The folder of the partition for `num_ranks` ranks (of a group), and what was pre-sampled for it.
+    """The folder of the partition for `num_ranks` ranks (of a group), and the presampled epochs that it used.
 
-    Passes over a stream are shown on the `console`, if there is one.
+    Passes over a stream are shown on `console`, if one is given.
     """
     partitioner = experiment.partitioner
     num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
@@ -250,6 +300,6 @@ def prepare_owners(
 
 
 def told(folder: Path, counts: Presample) -> dict[str, Any]:
-    """What a record says of pre-sampled epochs."""
+    """The description of presampled epochs in a record."""
     return {"folder": str(folder), "epochs": counts.epochs, "seconds": counts.seconds,
             "convergence": [dict(line) for line in counts.convergence]}

@@ -1,4 +1,4 @@
-"""Where a run's result comes from: code, data, machine, libraries, and the one command that makes it again."""
+"""The provenance of a run's result: code, data, machine, libraries, and the command that reproduces it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import shlex
 import sys
 import uuid
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,14 @@ LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf
 def make_provenance(
     composed: Composed, experiment: Experiment, dataset_key: str, partition: str | None, sweep: str | None
 ) -> dict[str, Any]:
-    """Everything but the configuration itself."""
+    """The provenance of a run: everything except the configuration itself."""
     code, inputs = code_of_config(composed.config), inputs_of(experiment)
     return {
         "uid": uuid.uuid4().hex,
         "run_key": run_key(composed.config, dataset_key, code, inputs),
         "code": code.to_json(),
         "inputs": inputs,
-        "repositories": [one.to_json() for one in repositories(_own_places(composed))],
+        "repositories": [asdict(one) for one in repositories(_own_places(composed))],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "code_version": code_version(),
         "argv": sys.argv,
@@ -57,13 +58,13 @@ def make_provenance(
 
 
 def _own_places(composed: Composed) -> list[Path]:
-    """Files of the user's own code and configuration: their repositories are recorded."""
+    """Files of the user's own code and configuration, whose repositories are recorded."""
     files = [] if composed.config_dir is None else files_of(Path(composed.config_dir).expanduser())
     return [*own_files(composed.config), *files]
 
 
 def graph_sizes(graph: Graph) -> dict[str, int]:
-    """What reports and estimates need of the data."""
+    """The sizes of the data that reports and estimates need."""
     return {
         "num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "num_features": graph.num_features,
         "num_classes": graph.num_classes, "num_relations": graph.num_relations,
@@ -73,7 +74,7 @@ def graph_sizes(graph: Graph) -> dict[str, int]:
 
 
 def reproduce_command(overrides: Sequence[str], config_dir: str | None) -> str:
-    """The one command, to be typed in the same folder with the same code."""
+    """The command that reproduces the run, in the same folder with the same code."""
     words = ["gnnexp", "run", *(line for line in overrides if not line.startswith("hydra."))]
     if config_dir:
         words += ["--config-dir", config_dir]
@@ -81,13 +82,13 @@ def reproduce_command(overrides: Sequence[str], config_dir: str | None) -> str:
 
 
 def with_root(command: str) -> str:
-    """`command` with the folder of the data that it reads."""
+    """`command` with the variable that names the data's folder, if it is set."""
     root = os.environ.get(ROOT_VARIABLE)
     return (f"{ROOT_VARIABLE}={shlex.quote(root)} " if root else "") + command
 
 
 def code_version() -> str:
-    """The package's version and, in a checkout, the commit and whether files differ from it; `docs` do not count."""
+    """The package's version. In a checkout, also the commit, and whether files differ from it (except `docs`)."""
     version = importlib.metadata.version("gnnexp")
     checkout = Path(gnnexp.__file__).resolve().parent.parent
     if not (checkout / ".git").exists():
@@ -98,7 +99,7 @@ def code_version() -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of the libraries that are installed, Python's included."""
+    """Versions of Python and of the installed libraries."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:

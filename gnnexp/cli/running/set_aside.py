@@ -1,4 +1,4 @@
-"""`gnnexp run --rerun`: a run is made again in its directory, and the earlier one keeps another name."""
+"""`gnnexp run --rerun`: a run is made again in its directory, and the earlier run gets another name."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _RUN_DIR = "hydra.run.dir"
 
 @contextmanager
 def made_again(options: argparse.Namespace) -> Iterator[Composed]:
-    """The checked configuration of a run whose directory may be there; inside of this context that is set aside.
+    """The checked configuration of a run whose directory may exist. Inside of this context, that directory is renamed.
 
-    Nothing is moved unless the rest of the configuration is right. If no run comes into its place, because the data is
-    not what the configuration needs, for example, it gets its name back.
+    Nothing is renamed if the configuration has other mistakes. If no new run appears, for example because the data does
+    not fit the configuration, the directory gets its name back.
 
     Raises:
-        ConfigError: something is wrong, what is there is no run, or another process works on it.
+        ConfigError: the configuration has mistakes, the directory holds no run, or another process works on it.
     """
     try:
         composed = checked(options.overrides, options.config_dir)
@@ -47,15 +47,15 @@ def made_again(options: argparse.Namespace) -> Iterator[Composed]:
 
 
 def set_aside(run_dir: Path) -> Path:
-    """Rename a run's directory to the first free `<name>.before-<n>`; its new name.
+    """Rename a run's directory to the first free `<name>.before-<n>`, and return the new path.
 
     Raises:
-        ConfigError: another process or a SLURM job works on the run, or may; or this command was typed inside of it.
+        ConfigError: a process or a SLURM job works on the run, or may; or the run is the current folder or above it.
     """
     if Path.cwd().is_relative_to(run_dir.resolve()):
         raise ConfigError(Problem(_RUN_DIR, str(run_dir), "is the current folder, or one above it: it cannot get "
                                   "another name", "go to another folder"))
     check_job(run_dir)
-    with alone(run_dir), undisturbed(run_dir, REOPEN_S):  # whoever delivers it would write into the new run
+    with alone(run_dir), undisturbed(run_dir, REOPEN_S):  # a process that delivers it would write into the new run
         number = next(n for n in range(1, sys.maxsize) if not os.path.lexists(f"{run_dir}.before-{n}"))
         return run_dir.rename(f"{run_dir}.before-{number}")

@@ -1,4 +1,4 @@
-"""One case of a sweep: where it stands, and running it, from its start or from where an earlier call left it."""
+"""One case of a sweep: its state, and how it is run, from its start or from where an earlier call left it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, appearing, in_words, refusal
-from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, finalize
 from gnnexp.record.failure import describe
@@ -34,14 +33,14 @@ Status = Literal["waiting", "finished before", "finished", "failed", "interrupte
 
 @dataclass(frozen=True)
 class State:
-    """Where a case stands.
+    """The state of a case.
 
     Attributes:
-        label: of the case.
-        key: of its configuration and data.
-        dataset_key: of its data.
-        run_dir: of its run, empty before it has one.
-        status: `waiting` (with a run directory: begun by an earlier call) or how it ended.
+        label: label of the case.
+        key: content key of its configuration and data.
+        dataset_key: content key of its data.
+        run_dir: directory of its run, empty before it has one.
+        status: `waiting` (with a run directory: an earlier call began it) or how it ended.
         reason: why it failed.
     """
 
@@ -59,9 +58,9 @@ class QueuedCase:
 
     Attributes:
         sweep: name of the sweep.
-        command: that makes the sweep again.
-        composed: the configuration.
-        state: where the case stands.
+        command: the command that runs the sweep again.
+        composed: the configuration of the case.
+        state: the state of the case.
     """
 
     sweep: str
@@ -71,15 +70,15 @@ class QueuedCase:
 
     @property
     def experiment(self) -> Experiment:
-        """What is run."""
+        """The experiment of the case."""
         return experiment_of(self.composed.config)
 
 
 def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> QueuedCase:
-    """The case with its run directory, made or reopened, with all that its ranks need.
+    """The case with a new or reopened run directory that contains all that its ranks need.
 
     Raises:
-        ConfigError, DataError: its data or memory is not there, or another process works on it.
+        ConfigError, DataError: data is missing, memory is too small, or another process works on the run.
     """
     with in_words(case.command):
         if case.state.run_dir:
@@ -90,12 +89,12 @@ def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> Queu
 
 
 def run_case(case: QueuedCase, console: Console, launchers: Launchers) -> State:
-    """Run it to its end, whatever end that is."""
+    """Run the case until it finishes or fails, and return its state."""
     try:
         case = made_ready(case, console, launchers)
         with in_words(case.command):
             outcome = carry_out(Path(case.state.run_dir), case.experiment, console, launchers)
-    except Exception as error:  # memory ran out, or a dataset of the user's own is wrong
+    except Exception as error:  # for example memory ran out, or a user's own dataset has a mistake
         return failed(case, error)
     return ended(case, outcome, console)
 
@@ -103,24 +102,24 @@ def run_case(case: QueuedCase, console: Console, launchers: Launchers) -> State:
 def ended(case: QueuedCase, outcome: Outcome, console: Console) -> State:
     """The state of a case after its launch.
 
-    A finished run is the case's only if its ranks executed the code of the plan: code may have been edited while data
-    was prepared, or while a job waited. One that has finished may lack its last checkpoint.
+    A finished run counts for the case only if its ranks executed the planned code. The code may have been edited while
+    data was prepared, or while a job waited. A finished run may lack its last checkpoint, which is reported.
     """
     now, run_dir = replace(case.state, status=outcome.status, reason=outcome.reason), Path(case.state.run_dir)
     if outcome.status != "finished":
         return now
     if read_run(run_dir).key != case.state.key:
         return replace(now, status="failed", reason="its ranks executed other code than the sweep planned (it was "
-                       f"edited meanwhile): start the sweep again; the run is {run_dir}")
+                       f"edited in the meantime): start the sweep again; the run is {run_dir}")
     if lost := lost_model(run_dir, case.experiment.train):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     return replace(now, reason=lost)
 
 
 def failed(case: QueuedCase, error: Exception) -> State:
-    """A case that could not be started is a result too: it is recorded as a failed run, and the others go on.
+    """The state of a case that could not be started: it is recorded as a failed run, and the other cases go on.
 
-    Called while the error is handled. It may be one in a component of the user's own, or in ours.
+    Called while the error is handled. The cause may be a user's own component, or our code.
     """
     problems, failure = error.problems if isinstance(error, ProblemsError) else (), describe(error)
     print(f"gnnexp: {error}" if problems else failure.trace, file=sys.stderr)
@@ -134,28 +133,28 @@ def failed(case: QueuedCase, error: Exception) -> State:
 
 
 def _recorded(case: QueuedCase, outcome: Outcome) -> State:
-    """The state of a case that failed as `outcome` says, with a record if there can be one."""
+    """The state of a case that failed with `outcome`, with a record if one can be written."""
     run_dir = Path(case.state.run_dir or case.composed.run_dir)
     now = replace(case.state, status="failed", reason=outcome.reason)
-    if not case.state.run_dir and os.path.lexists(run_dir):  # another run's, which came first
+    if not case.state.run_dir and os.path.lexists(run_dir):  # the directory belongs to an earlier run
         return now
     try:
         if not case.state.run_dir:
             _record(run_dir, case)
-        if not is_finished(run_dir):  # else it has its result: what came later failed
+        if not is_finished(run_dir):  # a finished run keeps its result: a later step failed
             finalize(run_dir, outcome)
-    except ProblemsError:  # the user's code cannot be read, for example: without a record
+    except ProblemsError:  # for example the user's code cannot be read: no record
         return now
     except OSError as full:
         if refusal(full) is None and run_dir.is_dir():
             raise
-        return now  # without a record: there is no room for one
+        return now  # no record, since the disk has no room for it
     deliver(run_dir, case.experiment.tracker)
     return replace(now, run_dir=str(run_dir))
 
 
 def _record(run_dir: Path, case: QueuedCase) -> None:
-    """A run directory without anything prepared."""
+    """Make a run directory without prepared artifacts."""
     config = case.composed.config
     provenance: Mapping[str, Any] = make_provenance(
         case.composed, case.experiment, case.state.dataset_key, None, case.sweep)

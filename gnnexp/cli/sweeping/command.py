@@ -1,4 +1,4 @@
-"""What `gnnexp sweep` and `gnnexp run -m` have in common: options, the way cases are run, the report at the end."""
+"""Shared parts of `gnnexp sweep` and `gnnexp run -m`: options, the way cases are run, the report at the end."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from gnnexp.cli.running.provenance import with_root
 from gnnexp.cli.sweeping.case import QueuedCase, State
 from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
 from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, content_of
-from gnnexp.cli.sweeping.side_by_side import SideBySide
-from gnnexp.cli.sweeping.slots import make_slots
+from gnnexp.cli.sweeping.side_by_side import SideBySide, make_slots
 from gnnexp.cli.sweeping.submitted import Submitted, submits
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.experiment.check import check_data
-from gnnexp.experiment.seen import facts_of
+from gnnexp.experiment.plan import facts_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers
 from gnnexp.preparation.artifacts import cache_root, graph_folder
 from gnnexp.preparation.preflight import as_text, estimate
 from gnnexp.provenance.machine import this_node
@@ -34,29 +33,29 @@ from gnnexp.reports.sweep_runs import ran_here
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """What can be wrong with the options themselves.
+    """Check the options themselves.
 
     Raises:
-        ConfigError: something is.
+        ConfigError: an option is wrong.
     """
     problems = [] if options.jobs >= 1 else [Problem("--jobs", options.jobs, "must be at least 1", "--jobs 2")]
     ConfigError.raise_all(problems + (check_folder("--out", Path(options.out)) if options.out else []))
 
 
 def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
-    """That makes the same sweep again, whatever has been done of it."""
+    """The command that makes the same sweep again, whatever its state is."""
     more = ["--config-dir", options.config_dir] if options.config_dir else []
     return with_root(shlex.join(["gnnexp", *words, *more]))
 
 
 def looking_of(options: argparse.Namespace) -> Looking:
-    """Which runs count."""
+    """Which existing runs count for the sweep."""
     return Looking(options.accept_foreign, all_there() if options.rerun else frozenset())
 
 
 def add_and_work(queue: Queue, labelled: Sequence[tuple[str, Composed | ProblemsError]], options: argparse.Namespace,
                  launchers: Launchers) -> None:
-    """Plan some more cases, show the plan, and run those of them that are left; one that is wrong has failed."""
+    """Plan more cases, show the plan, and run the remaining ones. A case with mistakes has failed."""
     sweep, first = queue.sweep, len(queue.states)
     cases = [QueuedCase(sweep.name, sweep.command, one, State(label))
              for label, one in labelled if isinstance(one, Composed)]
@@ -75,7 +74,7 @@ def add_and_work(queue: Queue, labelled: Sequence[tuple[str, Composed | Problems
 
 
 def _with_room(case: QueuedCase) -> QueuedCase:
-    """The case; it has failed if it would begin in a directory that is there or cannot be made."""
+    """The case, marked as failed if it would begin in a directory that exists or cannot be made."""
     begins = case.state.status == "waiting" and not case.state.run_dir
     problems = check_run_dir(case.composed.run_dir) if begins else []
     return replace(case, state=_wrong(case.state, ConfigError(problems))) if problems else case
@@ -87,10 +86,10 @@ def _wrong(state: State, error: ProblemsError) -> State:
 
 
 def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: Launchers) -> Executor:
-    """In a cluster's queue, side by side, or one by one.
+    """The executor for the cases: in a cluster's queue, side by side, or one by one.
 
     Raises:
-        ConfigError: the machine is too small for so many cases at a time.
+        ConfigError: the machine is too small for this number of cases at a time.
     """
     experiments = [case.experiment for case in cases]
     queue.looking = replace(queue.looking, node=this_node())
@@ -104,7 +103,7 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
 
 
 def finish(queue: Queue, options: argparse.Namespace) -> int:
-    """Show how the cases stand and the report; the exit code: 0 only if everything has finished."""
+    """Show the states of the cases and the report. Return the exit code, which is 0 only if all cases finished."""
     console, sweep, states = queue.console, queue.sweep, queue.states
     rows = [(state.label, _standing(state), state.reason or state.run_dir) for state in states]
     console.print(made_table(("run", "state", "directory or reason"), rows, f"sweep {sweep.name}"))
@@ -113,7 +112,7 @@ def finish(queue: Queue, options: argparse.Namespace) -> int:
     counted = Counter(state.status for state in states)
     console.print(", ".join(f"{count} {status}" for status, count in counted.items()))
     if counted["submitted"]:
-        console.print(f"when the jobs have ended: {sweep.command}, which runs what is left, and reports")
+        console.print(f"when the jobs have ended: {sweep.command}, runs the remaining cases, and makes the report")
         return 0
     show(console, of_sweep(sweep.name, ran_here(content_of(sweep, states))),
          Path(options.out) if options.out else None)
@@ -123,23 +122,23 @@ def finish(queue: Queue, options: argparse.Namespace) -> int:
 
 
 def _standing(state: State) -> str:
-    return "to go on with" if state.status == "waiting" and state.run_dir else state.status
+    return "to be continued" if state.status == "waiting" and state.run_dir else state.status
 
 
 def _tell_plan(queue: Queue, cases: Sequence[QueuedCase]) -> None:
-    """Runs, skipped ones, disk."""
+    """Print how many cases there are, how many are done, and how much disk they need."""
     waiting = [case for case in cases if case.state.status == "waiting"]
     begun = sum(bool(case.state.run_dir) for case in waiting)
     total, unknown = _disk_of(waiting)
     written = f"about {as_text(total)} on disk" + (f" and {unknown} runs whose data is not prepared" if unknown else "")
     foreign = sum("--accept-foreign" in case.state.reason for case in waiting)
-    runs = f"{len(cases)} runs, {len(cases) - len(waiting)} finished before, {begun} to go on with"
-    runs += f", {foreign} there from another kind of machine (--accept-foreign takes them)" if foreign else ""
+    runs = f"{len(cases)} runs, {len(cases) - len(waiting)} finished before, {begun} to be continued"
+    runs += f", {foreign} made on another kind of machine (--accept-foreign takes them)" if foreign else ""
     queue.console.print(f"sweep {queue.sweep.name}: {runs}; {written}. {queue.sweep.description}", soft_wrap=True)
 
 
 def _disk_of(cases: Sequence[QueuedCase]) -> tuple[int, int]:
-    """Bytes that these runs will write about, and of how many nobody knows: their data is not prepared yet."""
+    """Estimated bytes that these runs will write, and how many runs have no estimate since their data is missing."""
     graphs: dict[str, Graph | None] = {}
     total = unknown = 0
     for experiment in (case.experiment for case in cases):

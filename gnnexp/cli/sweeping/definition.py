@@ -1,4 +1,4 @@
-"""Sweeps: files of `sweeps/` expanded into cases."""
+"""Reads the files of `sweeps/` and expands them into cases."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.config.compose import expand_values
-from gnnexp.config.folders import product_sweeps
-from gnnexp.config.yaml_limits import check_yaml
+from gnnexp.config.folders import check_yaml, product_sweeps
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import unknown
 from gnnexp.files.regular import what_is
@@ -28,8 +27,8 @@ class Case:
     """One run of a sweep.
 
     Attributes:
-        label: what sets it apart from the other cases.
-        overrides: all of them, one per key.
+        label: the overrides that distinguish the case from the others.
+        overrides: all overrides of the case, one per key.
     """
 
     label: str
@@ -38,14 +37,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep, expanded.
+    """A sweep with its cases.
 
     Attributes:
-        name: of its file.
-        description: one sentence.
-        cases: in the file's order, but all of a seed before those of the next; without repetition.
-        report: how to show it, as its file says: what `read_layout` reads.
-        command: that was typed for it.
+        name: name of its file.
+        description: one sentence about the sweep.
+        cases: the cases without repetition, in the file's order, but all of one seed before those of the next.
+        report: the `report:` block of its file, which `read_layout` reads.
+        command: the command that was typed for it.
     """
 
     name: str
@@ -56,16 +55,16 @@ class Sweep:
 
 
 def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:
-    """Read and expand a sweep of `sweeps/`, or the file `name`; `overrides` win, and `key=a,b` makes a further axis.
+    """Read and expand a sweep of `sweeps/`, or the file `name`. `overrides` win; `key=a,b` adds an axis.
 
     Args:
-        name: of the sweep.
-        overrides: typed ones.
-        full: in the size of the paper, for a cluster: with the file's `full` overrides, and its `full_cases` instead
-            of its `cases` where it has some; a sweep of its own.
+        name: name of the sweep, or its file.
+        overrides: the overrides of the command line.
+        full: whether to use the paper's size, for a cluster. It adds the file's `full` overrides, and replaces its
+            `cases` by `full_cases`, if there are any. The full sweep has a name of its own.
 
     Raises:
-        ConfigError: the sweep does not exist, or its file or the overrides are wrong.
+        ConfigError: the sweep does not exist, or its file or the overrides have mistakes.
     """
     name, file = _find(name)
     content = _read(file)
@@ -92,15 +91,18 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
 
 
 def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """All cases of the first seed, then of the next: what is compared runs close together, whatever else the machine
-    does meanwhile; how it drifts is in the spread over seeds."""
+    """All cases of the first seed, then all of the next.
+
+    Runs that are compared are then made at about the same time, so other load on the machine affects them alike. A
+    drift of the machine's speed appears in the spread over seeds.
+    """
     seeds = [next((line for line in case if key_of(line) == "seed"), "") for case in cases]
     order = list(dict.fromkeys(seeds))
     return [case for _, case in sorted(zip(seeds, cases, strict=True), key=lambda pair: order.index(pair[0]))]
 
 
 def _find(name: str) -> tuple[str, Path]:
-    """Name and file of a sweep, by its name or by its file."""
+    """Name and file of a sweep, found by its name or by its file."""
     known = product_sweeps()
     if name in known:
         return name, known[name]
@@ -121,7 +123,7 @@ def _read(file: Path) -> dict[str, Any]:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise ConfigError(Problem(str(file), "yaml", " ".join(str(error).split()), "correct the file")) from None
-    except (ValueError, OSError) as error:  # no UTF-8, a number of thousands of digits
+    except (ValueError, OSError) as error:  # not UTF-8, or a number with thousands of digits
         raise ConfigError(Problem(str(file), "text", str(error), "save it as UTF-8, readable by you")) from None
     if not isinstance(content, dict):
         raise ConfigError(Problem(str(file), content, f"must hold some of {', '.join(_KEYS)}", "see sweeps/*.yaml"))
@@ -137,11 +139,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     problems = [
-        Problem(f"{file}: axes.{key}", values, "must be a list of values, at least one", f"{key}: [{_text(values)}]")
+        Problem(f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{_text(values)}]")
         for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
     ]
     if "full_cases" in content and "full" not in content:
-        problems.append(Problem(f"{file}: full_cases", "without full", "is the other size of `full`",
+        problems.append(Problem(f"{file}: full_cases", "without full", "needs `full`, the overrides of the same size",
                                 "add `full: [hardware=…]`"))
     for case in [*content.get("cases", []), *content.get("full_cases", [])]:
         if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
@@ -165,16 +167,16 @@ def _text(value: object) -> str:
 
 
 def key_of(line: str) -> str:
-    """The key of an override (`+a.b=c` has `a.b`)."""
+    """The key of an override, for example `a.b` of `+a.b=c`."""
     return line.partition("=")[0].lstrip("+~")
 
 
 def last_of_each_key(lines: Sequence[str]) -> tuple[str, ...]:
-    """One override per key, the last one; in order of first appearance."""
+    """The last override of each key, in order of the keys' first appearance."""
     return tuple({key_of(line): line for line in lines}.values())
 
 
 def label_cases(cases: Sequence[tuple[str, ...]]) -> list[Case]:
-    """Each case named by the overrides that not all of them share."""
+    """The cases with labels: the overrides that not all cases share."""
     shared = set.intersection(*(set(case) for case in cases)) if cases else set()
     return [Case(" ".join(line for line in case if line not in shared) or "run", case) for case in cases]

@@ -1,4 +1,4 @@
-"""Runs that are there already: which case of a sweep has finished, was begun, or has finished on another machine."""
+"""Finds existing runs of a sweep's cases: finished ones, begun ones, and ones from another machine."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gnnexp.experiment.locate import missing_module
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.provenance.code import as_known_today, code_of_config
-from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.machine import UNKNOWN, Node, node_of_launch, this_node
 from gnnexp.provenance.run_key import recorded_key, run_key
+from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.records import JOB_FILE, load_job, run_dirs
 from gnnexp.record.runs import RUNS, read_run
 
-# Options of launchers that change neither where a job runs nor what it has there.
+# Options of launchers that change neither where a job runs nor which resources it has.
 _ANYWHERE = ("time_min", "account", "signal_delay_s", "max_requeues")
 
 
 @dataclass(frozen=True)
 class Looking:
-    """How a sweep looks for runs that are there.
+    """Which existing runs count for a sweep.
 
     Attributes:
-        accept_foreign: take runs of other kinds of machines for one's own.
-        passed_over: run directories that do not count: with `--rerun`, those that were there when the sweep began.
-        folders: below which runs are.
+        accept_foreign: whether runs of other kinds of machines count.
+        passed_over: run directories that do not count: with `--rerun`, those that existed when the sweep began.
+        folders: folders that contain runs.
         node: what a case has of this machine: all of it, or a share (`--jobs`).
     """
 
@@ -46,14 +46,14 @@ class Looking:
 
 @dataclass(frozen=True)
 class Known:
-    """A run that is there.
+    """An existing run.
 
     Attributes:
         path: its directory.
-        launcher: its class, and what it asks of a cluster (`_launcher`).
-        launched_on: kind of the machine that it was started from.
+        launcher: class of its launcher, and the options that it gives to a cluster (`_launcher`).
+        launched_on: kind of the machine that started it.
         machine: kind of the machines that its ranks ran on.
-        finished: whether it has a result.
+        finished: whether it has finished.
         imported: name of the file that it was imported from; empty for a run that was made here.
     """
 
@@ -65,10 +65,10 @@ class Known:
     imported: str = ""
 
     def is_own(self, experiment: Experiment, here: str) -> bool:
-        """Whether a run of this experiment would be made on the same kind of machine, started from the kind `here`.
+        """Whether a run of this experiment, started from a machine of the kind `here`, would use this kind of machine.
 
-        Nobody knows on which nodes a job will run: such a run is one's own if the same was asked of the cluster from a
-        machine of this kind. An imported run is nobody's own, whatever its record says of machines.
+        The nodes of a future job are not known. Such a run counts if the same launcher with the same options was used
+        from a machine of this kind. An imported run never counts as own, whatever machines its record names.
         """
         if self.imported:
             return False
@@ -78,7 +78,7 @@ class Known:
 
 
 def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
-    """The state of a case with its run directory, if there is one of its `runs` to take or to go on with."""
+    """The state of a case, with the run directory of the one of `runs` that it takes or continues, if there is one."""
     state = replace(case.state, status="waiting", run_dir="", reason="")
     mine = [run for run in runs if run.is_own(case.experiment, looking.node.kind)]
     others = [run for run in runs if run not in mine] if looking.accept_foreign else []
@@ -94,7 +94,7 @@ def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
 
 
 def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
-    """The cases as they stand: with their keys, and the runs that are done or were begun; each dataset is read once."""
+    """The cases with their keys and states, from runs that finished or were begun; each dataset's key is read once."""
     datasets: dict[str, str] = {}
     keyed = []
     for case in cases:
@@ -111,7 +111,7 @@ def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
 
 
 def key_now(case: QueuedCase, dataset_key: str) -> str:
-    """The key of a case with its code and its stored partition as they are now."""
+    """The key of a case, with its code and its stored partition in their present form."""
     config = case.composed.config
     return run_key(config, dataset_key, code_of_config(config), inputs_of(case.experiment))
 
@@ -122,7 +122,7 @@ def all_there(*folders: Path) -> frozenset[str]:
 
 
 def known_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]]:
-    """Runs that have one of these keys, the latest last; results of others are not read."""
+    """Runs with one of these keys, the latest last; results of other runs are not read."""
     found: dict[str, list[Known]] = {}
     for path, job in _jobs(looking):
         key = recorded_key(job["config"], job["provenance"])
@@ -135,15 +135,15 @@ def _jobs(looking: Looking) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Directory and `job.json` of the runs that count, the latest last."""
     ages: list[tuple[float, str]] = []
     for run_dir in all_there(*looking.folders) - looking.passed_over:
-        with suppress(OSError):  # renamed or removed a moment ago
+        with suppress(OSError):  # renamed or removed in the meantime
             ages.append((Path(run_dir, JOB_FILE).stat().st_mtime, run_dir))
     for _, run_dir in sorted(ages):
-        with suppress(OSError, ValueError):  # no run of ours, or damaged: nobody goes on with it
+        with suppress(OSError, ValueError):  # not a run of gnnexp, or damaged: it cannot be continued
             yield Path(run_dir), load_job(Path(run_dir))
 
 
 def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
-    """The run if it can be a case's: not if its ranks executed other code than was asked for."""
+    """The run, or None if its ranks executed other code than planned, so that it cannot belong to a case."""
     node, imported = node_of_launch(job["provenance"]), imported_from(job["provenance"])
     kind = UNKNOWN if node is None else node.kind
     known = Known(path, _launcher(Resolved(job["config"])), kind, kind, finished=False, imported=imported)
@@ -151,7 +151,7 @@ def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
         run = read_run(path)
         if run.status == "finished":
             return replace(known, machine=run.machine, finished=True) if run.key == key else None
-    with suppress(DataError):  # whoever goes on with it names the damage
+    with suppress(DataError):  # continuing the run reports the damage
         planned = as_known_today(job["provenance"].get("code"))
         if any(as_known_today(code) != planned for code in codes_of(read_attempts(path))):
             return None
@@ -159,5 +159,5 @@ def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
 
 
 def _launcher(config: Resolved) -> str:
-    """The class of the launcher, and its options but for those that choose no nodes and nothing on them."""
+    """The class of the launcher and its options, without those that choose neither nodes nor resources."""
     return config.group("hardware.launcher").text(without=_ANYWHERE)

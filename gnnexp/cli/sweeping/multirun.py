@@ -1,4 +1,4 @@
-"""`gnnexp run -m`: a sweep whose cases come from a sweeper of Hydra's; those that it asks for at a time are queued."""
+"""`gnnexp run -m`: a sweep whose cases come from a sweeper of Hydra's. The jobs of each request are queued."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from gnnexp.config.composition import register_resolvers
 from gnnexp.config.folders import find_folders
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS, read_run
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-# The name under which Hydra's sweepers find their launcher: Hydra makes no class of another package.
+# The name under which Hydra's sweepers find their launcher: Hydra loads no class from another package.
 _LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
 
 
 class QueueLauncher(Launcher):
-    """What Hydra's sweepers hand their jobs to: all that are asked for at a time, with the folder of each."""
+    """The launcher that Hydra's sweepers give their jobs to: all jobs of a request, each with its folder."""
 
     def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:  # noqa: ANN401
         """See Hydra."""
         self._loader, self._run, self._config = hydra_context.config_loader, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
-        """See Hydra; a job's value is the metric of its task on the validation split."""
+        """See Hydra. A job's value is the task's metric on the validation split."""
         jobs = [(list(lines), self._folder(lines, initial_job_idx + n)) for n, lines in enumerate(job_overrides)]
         values = self._run((jobs, Path(str(self._config.hydra.sweep.dir))))
         return [JobReturn(overrides=lines, status=JobStatus.COMPLETED, _return_value=value)
@@ -67,12 +67,12 @@ class QueueLauncher(Launcher):
 
 @dataclass
 class Jobs:
-    """Jobs of a sweeper as cases of a queue.
+    """The jobs of a sweeper as cases of a queue.
 
     Attributes:
-        queue: of all jobs.
-        options: of the command.
-        launchers: of all jobs.
+        queue: queue of all jobs.
+        options: options of the command.
+        launchers: launchers of all jobs.
         fixed: keys that have the same value in all jobs.
     """
 
@@ -82,15 +82,15 @@ class Jobs:
     fixed: frozenset[str]
 
     def run(self, batch: tuple[Sequence[tuple[Sequence[str], Path]], Path]) -> list[float]:
-        """Run what is left of these jobs; the value of each by which a sweeper may search, NaN where there is none.
+        """Run the remaining ones of these jobs. Return each job's value for the sweeper's search; NaN if it has none.
 
-        A job that is wrong has failed, and the others run: a sweeper may have chosen it.
+        A job with mistakes has failed, and the others run: the sweeper may have chosen the mistake.
 
         Args:
-            batch: overrides and run directory of each job, and the folder in which the directories are.
+            batch: overrides and run directory of each job, and the folder that contains these directories.
         """
         (jobs, folder), queue, first = batch, self.queue, len(self.queue.states)
-        if not any(folder.is_relative_to(known) for known in queue.looking.folders):  # `hydra.sweep.dir` is anywhere
+        if not any(folder.is_relative_to(known) for known in queue.looking.folders):  # `hydra.sweep.dir` is free
             over = queue.looking.passed_over | (all_there(folder) if self.options.rerun else frozenset())
             queue.looking = replace(queue.looking, folders=(*queue.looking.folders, folder), passed_over=over)
         own = [[line for line in lines if key_of(line) not in self.fixed] for lines, _ in jobs]
@@ -116,17 +116,17 @@ def _composed(lines: Sequence[str], run_dir: Path, config_dir: str | None) -> Co
 
 
 def main(options: argparse.Namespace) -> int:
-    """Hand the overrides to Hydra's sweeper; 0 only if every job has finished.
+    """Give the overrides to Hydra's sweeper. Return 0 only if every job has finished.
 
     Raises:
-        ConfigError: something is wrong, as Hydra says it or as we do.
+        ConfigError: something is wrong, found by Hydra or by gnnexp.
     """
     check_options(options)
     parsed = _check(options.overrides, options.config_dir, dry_run=options.dry_run)
     queue = Queue(_sweep_of(parsed, options), looking_of(options), make_console())
     words = [*options.overrides, "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none"]
     with Launchers() as launchers, tempfile.TemporaryDirectory() as nowhere:
-        if options.dry_run:  # Hydra notes what it was asked for
+        if options.dry_run:  # Hydra writes its configuration there
             words.append(f"hydra.sweep.dir={nowhere}")
         try:
             _sweep(words, options.config_dir, Jobs(queue, options, launchers, frozenset(
@@ -141,7 +141,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _sweep(words: Sequence[str], config_dir: str | None, jobs: Jobs) -> None:
-    """Have Hydra's sweeper choose jobs until it has enough."""
+    """Let Hydra's sweeper choose jobs until it has enough."""
     own, *more = find_folders(config_dir).folders
     search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in more)}]"] if more else []
     register_resolvers()
@@ -154,7 +154,7 @@ def _sweep(words: Sequence[str], config_dir: str | None, jobs: Jobs) -> None:
 
 
 def _sweep_of(parsed: Sequence[Override], options: argparse.Namespace) -> Sweep:
-    """The multirun as a sweep: called by its `name`, or the same whenever the same is typed."""
+    """The multirun as a sweep. Its name is the run's `name`, or depends only on the overrides."""
     named = [str(override.value()) for override in parsed
              if override.key_or_group == "name" and override.value() and not override.is_sweep_override()]
     digest = hashlib.sha256("\n".join(options.overrides).encode()).hexdigest()[:8]
@@ -163,12 +163,12 @@ def _sweep_of(parsed: Sequence[Override], options: argparse.Namespace) -> Sweep:
 
 
 def _check(words: Sequence[str], config_dir: str | None, *, dry_run: bool) -> list[Override]:
-    """Overrides as a single run's, with the first value of each; what a sweeper will choose is not known yet.
+    """Parse the overrides, and check them with the first value of each; values that a sweeper chooses are unknown.
 
     Other launchers of Hydra's are refused, since they would hide failures: the submitit plugin looks at rank 0 only.
 
     Raises:
-        ConfigError: another launcher is asked for, or an override is wrong.
+        ConfigError: another launcher is chosen, or an override is wrong.
     """
     parsed, problems = parse(words)
     problems += [problem for override in parsed for problem in _of_hydra(override, dry_run=dry_run)]
@@ -182,7 +182,7 @@ def _check(words: Sequence[str], config_dir: str | None, *, dry_run: bool) -> li
 
 
 def _of_hydra(override: Override, *, dry_run: bool) -> list[Problem]:
-    """What is wrong with an override of Hydra's own."""
+    """Problems of an override of Hydra's own options."""
     key, value = str(override.key_or_group), override.value()
     if key == "hydra.job.chdir" and value:
         return [Problem(key, value, "every job runs in the folder of the command: paths are relative to it",
@@ -193,13 +193,13 @@ def _of_hydra(override: Override, *, dry_run: bool) -> list[Problem]:
         return [Problem(key, value, "gnnexp starts the ranks of every job itself (the submitit plugin calls failed "
                         "jobs COMPLETED)", "leave it out, and use --jobs N or hardware=slurm_cpu")]
     if key == "hydra/sweeper" and value != "basic" and dry_run:
-        return [Problem("--dry-run", value, "this sweeper chooses jobs by what earlier ones have reached",
+        return [Problem("--dry-run", value, "this sweeper chooses jobs by the results of earlier ones",
                         "leave --dry-run out")]
     return []
 
 
 def _first_value(override: Override) -> list[str]:
-    """The override with one value; none where only a sweeper knows any (`lr=interval(0, 1)`)."""
+    """The override with one value; empty if only the sweeper knows its values (`lr=interval(0, 1)`)."""
     if not override.is_sweep_override():
         return [str(override.input_line)]
     if override.is_discrete_sweep():

@@ -1,7 +1,7 @@
-"""The queue of a sweep's cases: take the next one, skip it, resume it or start it, and note how it ended.
+"""The queue of a sweep's cases: take the next one, skip it, resume it or start it, and record how it ended.
 
-Several sweeps may work in one folder at once. A case is made once, however many of them have it: who takes it holds its
-lock, and looks for its run before.
+Several sweeps may work in one folder at once, and may share cases. Each case is run only once: a sweep holds the case's
+lock while it runs the case, and first looks for an existing run.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from gnnexp.cli.sweeping.known_runs import Looking, key_now, known_runs, stand
 from gnnexp.config.compose import Composed
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.files.disk import DiskError, in_words, locked, refusal, remove_unfinished, shortened, try_lock
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.record.records import write_json
 from gnnexp.record.runs import RUNS
 
 STATES = RUNS / "sweeps"
-_PATIENCE_S = 10.0  # for a lock that is held for milliseconds
+_PATIENCE_S = 10.0  # seconds to wait for a lock that is held for milliseconds
 
 
 class Executor(ABC):
-    """A way to run cases; entered once for a queue.
+    """A way to run cases; it is entered once for a queue.
 
     Attributes:
         running: positions of the cases that were started and have not ended.
@@ -50,29 +50,29 @@ class Executor(ABC):
 
     @abstractmethod
     def start(self, position: int, case: QueuedCase) -> State:
-        """Start a case; how it stands then, which may be that it has ended."""
+        """Start a case, and return its state, which may be that it has ended."""
 
     def ended(self) -> dict[int, State]:
-        """Wait for a moment; the cases that have ended or were submitted meanwhile, by position."""
+        """Wait for a moment. Return the states of cases that have ended or were submitted, by position."""
         return {}
 
     def stop(self) -> dict[int, State]:
-        """After Ctrl-C: what became of those that were running; empty where the command ends by it."""
+        """Return the states of running cases after Ctrl-C; empty if Ctrl-C should end the command."""
         return {}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:  # noqa: B027  most keep nothing
-        """End what is kept between cases."""
+    def __exit__(self, *error: object) -> None:  # noqa: B027  most executors keep nothing
+        """End the processes that are kept between cases."""
 
 
 class OneByOne(Executor):
-    """In this process: a case has ended when it was started, and one that was interrupted is the last.
+    """Runs cases in this process: `start` returns when the case has ended. After an interrupted case no other starts.
 
     Args:
-        launchers: of all cases.
-        console: where runs show themselves.
+        launchers: launchers of all cases.
+        console: where progress is shown.
     """
 
     def __init__(self, launchers: Launchers, console: Console) -> None:
@@ -94,11 +94,11 @@ class Queue:
     """The cases of a sweep, in the order in which they are taken.
 
     Attributes:
-        sweep: whose they are.
-        looking: which runs that are there count.
-        console: where runs show themselves.
-        states: of all cases.
-        composed: configurations by position; a case that has none could not be composed, and has failed.
+        sweep: the sweep of the cases.
+        looking: which existing runs count.
+        console: where progress is shown.
+        states: states of all cases.
+        composed: configurations by position. A case without one could not be composed, and has failed.
     """
 
     sweep: Sweep
@@ -109,7 +109,7 @@ class Queue:
     _turns: dict[int, ExitStack] = field(default_factory=dict)
 
     def case(self, position: int) -> QueuedCase:
-        """As it stands now."""
+        """The case at a position, with its present state."""
         return QueuedCase(self.sweep.name, self.sweep.command, self.composed[position], self.states[position])
 
     def add(self, case: QueuedCase) -> None:
@@ -119,7 +119,7 @@ class Queue:
 
     def work(self, executor: Executor, first: int = 0) -> None:
         """Run the waiting cases from the position `first` on; one that fails does not stop the others."""
-        save_states(self.sweep, self.states)  # where this cannot be written, nothing is started
+        save_states(self.sweep, self.states)  # if this cannot be written, no case is started
         new = [position for position in self.composed if position >= first]
         for position in new:
             if self.states[position].status == "finished before":  # an earlier call may have been killed before
@@ -135,14 +135,14 @@ class Queue:
         finally:
             for turn in self._turns.values():
                 turn.close()
-        for position in new:  # what ran elsewhere may have finished meanwhile
+        for position in new:  # cases that ran elsewhere may have finished in the meantime
             if (state := self.states[position]).status == "running elsewhere":
                 now = look_again(self.case(position), self.looking)
                 self.states[position] = now if now.status == "finished before" else replace(state, run_dir=now.run_dir)
         keep_states(self.sweep, self.states)
 
     def _take(self, position: int, executor: Executor) -> None:
-        """The turn of a case: skip it, or have the executor resume or start it."""
+        """Take the turn of a case: skip it, or let the executor resume or start it."""
         turn = self._turns[position] = ExitStack()
         try:
             with in_words():
@@ -165,7 +165,7 @@ class Queue:
             self._note(position, state)
 
     def _note(self, position: int, state: State) -> None:
-        """Its turn is over when the case has ended, or it is known which job works on it."""
+        """Record the state of a case. Its turn is over when it has ended, or when the job that works on it is known."""
         self.states[position] = state
         if state.status != "waiting":
             self._turns.pop(position, ExitStack()).close()
@@ -175,11 +175,10 @@ class Queue:
 
 @contextmanager
 def turn_of(case: QueuedCase, looking: Looking) -> Iterator[State]:
-    """How a case stands now; where it is `waiting`, no other process starts it before this context is left.
+    """The present state of a case. If it is `waiting`, no other process starts it inside of this context.
 
-    A sweep plans at its beginning. What other sweeps of this folder, of the same name or another, have made of the
-    case since then counts. A case whose code was edited since then is not the planned one: beside the others it would
-    mix two codes in one table.
+    A sweep plans at its beginning. Runs that other sweeps of this folder have made of the case since then count. If the
+    code of a case was edited since then, it is not the planned case: one table would mix two codes.
     """
     with _locked(STATES / ".cases" / f"{case.state.key}.lock") as mine:
         now = look_again(case, looking)
@@ -193,20 +192,20 @@ def turn_of(case: QueuedCase, looking: Looking) -> Iterator[State]:
 
 
 def look_again(case: QueuedCase, looking: Looking) -> State:
-    """How a case stands by what is on disk now."""
+    """The state of a case by the files that exist now."""
     return stand(case, known_runs({case.state.key}, looking).get(case.state.key, []), looking)
 
 
 def _as_planned(case: QueuedCase) -> bool:
-    """Whether nobody has edited its code or its stored partition since the sweep was planned."""
-    with suppress(ProblemsError):  # it is not there any more
+    """Whether neither the code of a case nor its stored partition was edited since the sweep was planned."""
+    with suppress(ProblemsError):  # a file is missing
         return key_now(case, case.state.dataset_key) == case.state.key
     return False
 
 
 @contextmanager
 def _locked(file: Path) -> Iterator[bool]:
-    """Whether this process holds the lock of `file`, which is removed afterwards; the system releases it at its end."""
+    """Whether this process got the lock `file`, which is removed at the end. If the process dies, the lock is free."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = try_lock(file)
     try:
@@ -218,20 +217,21 @@ def _locked(file: Path) -> Iterator[bool]:
 
 
 def begun_jobs(cases: Sequence[QueuedCase]) -> list[str]:
-    """The SLURM jobs of runs that an earlier call has begun: SLURM is asked for all of them at once."""
+    """The SLURM jobs of runs that an earlier call began, so that SLURM is asked about all of them at once."""
     found = []
     for state in (case.state for case in cases):
         if state.status == "waiting" and state.run_dir:
-            with suppress(DataError):  # a damaged note: `made_ready` names it when the turn of this case comes
+            with suppress(DataError):  # a damaged note, which `made_ready` reports later
                 job_id = read_job_id(Path(state.run_dir))
                 found += [] if job_id is None else [job_id]
     return found
 
 
 def save_states(sweep: Sweep, states: Sequence[State]) -> None:
-    """Write what `gnnexp report NAME` reads, one process at a time; remove what killed processes left half written.
+    """Write the state file that `gnnexp report NAME` reads, and remove unfinished files of killed processes.
 
-    A process that holds the lock for too long is frozen. The state is written all the same then; nothing is removed.
+    One process does this at a time. If a process holds the lock for too long, it is frozen. Then the state is written
+    without the lock, and nothing is removed.
     """
     locks, file = STATES / ".cases", STATES / f"{sweep.name}.json"
     locks.mkdir(parents=True, exist_ok=True)
@@ -243,13 +243,13 @@ def save_states(sweep: Sweep, states: Sequence[State]) -> None:
 
 
 def content_of(sweep: Sweep, states: Sequence[State]) -> dict[str, Any]:
-    """What `gnnexp.record.records.read_state` reads."""
+    """The content of a state file, for `gnnexp.record.records.read_state`."""
     return {"schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
             "report": dict(sweep.report), "cases": [asdict(state) for state in states]}
 
 
 def keep_states(sweep: Sweep, states: Sequence[State]) -> None:
-    """As `save_states`; a disk that is full now ends no sweep: the next case is saved with those before it."""
+    """The same as `save_states`, but a full disk does not end the sweep: the next call saves all states again."""
     try:
         save_states(sweep, states)
     except OSError as error:

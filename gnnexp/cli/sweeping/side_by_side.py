@@ -1,4 +1,4 @@
-"""`--jobs N`: cases in processes of their own, N at a time, each on cores of its own with its output in a file."""
+"""`--jobs N`: N cases at a time in separate processes, each on its own cores and with its output in a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -17,30 +18,106 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
 from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
 from gnnexp.cli.sweeping.queue import STATES, Executor
-from gnnexp.cli.sweeping.slots import Slot
 from gnnexp.config.compose import Composed
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words, remove_unfinished
 from gnnexp.files.pulse import Pulse, kill
+from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.interrupts import noted
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE, die_with_parent
+from gnnexp.provenance.machine import CASES_VARIABLE, Node, cores_by_threads, this_node
 from gnnexp.record.records import write_json
 
+
+@dataclass(frozen=True)
+class Slot:
+    """The share of the machine that a case has.
+
+    Attributes:
+        cores: the cores, each as the numbers of its hardware threads.
+        gpus: the GPUs, named as in `CUDA_VISIBLE_DEVICES`.
+        num_cases: number of slots.
+    """
+
+    cores: tuple[tuple[int, ...], ...]
+    gpus: tuple[str, ...]
+    num_cases: int
+
+    @property
+    def node(self) -> Node:
+        """The machine in the form in which a record of the case describes it."""
+        return replace(this_node(), cores=len(self.cores), num_cases=self.num_cases)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of the case's process and its child processes."""
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(self.gpus)} if this_node().gpus else {}
+        return os.environ | gpus | {CASES_VARIABLE: str(self.num_cases)}
+
+    @contextmanager
+    def inherited(self) -> Iterator[None]:
+        """Inside of this context, processes that this thread starts run on the cores of the slot."""
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {number for core in self.cores for number in core})
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, before)
+
+
+def make_slots(num_cases: int, experiments: Sequence[Experiment]) -> list[Slot]:
+    """Slots of equal size for `num_cases` cases at a time.
+
+    Raises:
+        ConfigError: the ranks of that many of the `experiments` need more cores or GPUs than the machine has.
+    """
+    cores, gpus = cores_by_threads()[:this_node().cores], visible_gpus()
+    local = [one.hardware for one in experiments if isinstance(one.launcher, LocalLauncher)]
+    ranks = max((one.workers for one in local), default=1)
+    on_gpus = max((one.workers for one in local if gpus and one.device != "cpu"), default=0)
+    ConfigError.raise_all(_short(num_cases, ranks, len(cores), "cores") + _short(num_cases, on_gpus, len(gpus), "GPUs"))
+    each, cards = len(cores) // num_cases, len(gpus) // num_cases
+    return [Slot(tuple(map(tuple, cores[n * each:(n + 1) * each])), tuple(gpus[n * cards:(n + 1) * cards]), num_cases)
+            for n in range(num_cases)]
+
+
+def _short(num_cases: int, ranks: int, there: int, what: str) -> list[Problem]:
+    """A problem if there are fewer of `what` than ranks."""
+    if (needed := num_cases * ranks) <= there:
+        return []
+    fewer = f", or hardware.workers={there // num_cases}" if there >= num_cases else ""
+    return [Problem("--jobs", num_cases, f"{num_cases} cases with {ranks} rank{'s' if ranks > 1 else ''} each need "
+                    f"{needed} {what} of their own, and this machine has {there}",
+                    f"--jobs {max(1, there // ranks)}{fewer}")]
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, by the names that `CUDA_VISIBLE_DEVICES` takes."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    named, count = os.environ.get("CUDA_VISIBLE_DEVICES"), torch.cuda.device_count()
+    return named.split(",")[:count] if named else [str(number) for number in range(count)]
+
+
 _POLL_S = 0.2
-# What a process ends with that was asked to stop while it started, or prepared the case's data.
+# Exit codes of a process that was asked to stop while it started or prepared the case's data.
 _ASKED = frozenset({128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM})
 
 
 @dataclass(frozen=True)
 class _Child:
-    """A case that runs.
+    """A running case.
 
     Attributes:
-        case: as it was started.
+        case: the case as it was started.
         slot: its cores and GPUs.
-        file: the case goes in, its state comes out.
-        process: `python -m gnnexp.cli.sweeping.side_by_side FILE`, whose output is beside the file.
-        pulse: of the process.
+        file: file that passes the case to the process, and its state back.
+        process: `python -m gnnexp.cli.sweeping.side_by_side FILE`, whose output is in a log next to the file.
+        pulse: signs of life of the process.
     """
 
     case: QueuedCase
@@ -50,12 +127,12 @@ class _Child:
     pulse: Pulse
 
     def is_over(self) -> bool:
-        """Whether it has ended, or was killed because it was frozen; not even that ends every process."""
+        """Whether the process has ended or was frozen and killed. SIGKILL may fail; then the case is over, too."""
         frozen = self.pulse.silent_s() > self.case.experiment.hardware.timeout_s
         return (frozen and not kill(self.process)) or self.process.poll() is not None
 
     def state(self) -> State:
-        """How the case stands after its process."""
+        """The state of the case after its process is over."""
         found, code = json.loads(self.file.read_text(encoding="utf-8")), self.process.returncode
         self.file.unlink()
         remove_unfinished(self.file)
@@ -63,7 +140,7 @@ class _Child:
             return State(**found)
         if code in _ASKED:
             return replace(self.case.state, status="interrupted", reason="interrupted before its ranks were started")
-        how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and is killed now"
+        how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and then killed"
         if code is None:
             how = f"({self.process.pid}) is frozen, and SIGKILL does not end it"
         return replace(self.case.state, status="failed",
@@ -71,13 +148,13 @@ class _Child:
 
 
 class SideBySide(Executor):
-    """A process for each case, in a free slot; Ctrl-C reaches all of them, and nothing is started after it.
+    """Runs each case in a process of its own, in a free slot. After Ctrl-C, which all processes get, no case starts.
 
-    Another sweep of the same name may run at the same time with other cases: files are named by the cases' keys.
+    Another sweep of the same name may run other cases at the same time, so files are named by the cases' keys.
 
     Args:
-        sweep: its name.
-        slots: of the machine.
+        sweep: name of the sweep.
+        slots: the slots of the machine.
     """
 
     def __init__(self, sweep: str, slots: Sequence[Slot]) -> None:
@@ -102,7 +179,7 @@ class SideBySide(Executor):
         file = self._folder / f"{position:03d}-{case.state.key[:8]}.json"
         try:
             with in_words():
-                remove_unfinished(file)  # of a sweep that was killed while it wrote
+                remove_unfinished(file)  # files of a sweep that was killed while it wrote
                 write_json(file, asdict(case))
                 self.running[position] = _started(case, self._free[-1], file)
         except DiskError as error:
@@ -113,7 +190,7 @@ class SideBySide(Executor):
     def ended(self) -> dict[int, State]:
         """See `Executor.ended`."""
         time.sleep(_POLL_S)
-        if self._asked.count > self._passed_on:  # each once: a second one is from somebody who does not want to wait
+        if self._asked.count > self._passed_on:  # each is passed on once; a second one means "do not wait"
             self._passed_on = self._asked.count
             for child in self.running.values():
                 child.process.send_signal(signal.SIGINT)
@@ -126,7 +203,7 @@ class SideBySide(Executor):
 
 def _started(case: QueuedCase, slot: Slot, file: Path) -> _Child:
     command = [sys.executable, "-m", "gnnexp.cli.sweeping.side_by_side", str(file)]
-    # A group of its own: Ctrl-C on a terminal reaches it once, from the sweep.
+    # The process has its own group: Ctrl-C on a terminal reaches it once, from the sweep.
     with file.with_suffix(".log").open("wb") as log, slot.inherited():
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
                                    env=slot.environment | {LAUNCHER_VARIABLE: str(os.getpid())})
@@ -134,7 +211,7 @@ def _started(case: QueuedCase, slot: Slot, file: Path) -> _Child:
 
 
 def main(file: Path) -> int:
-    """Run the case that is described in `file`; it dies with the sweep, as ranks do."""
+    """Run the case that `file` describes. This process dies with the sweep, as ranks do."""
     die_with_parent()
     found = json.loads(file.read_text(encoding="utf-8"))
     composed = Composed(**found["composed"] | {"run_dir": Path(found["composed"]["run_dir"])})

@@ -1,4 +1,4 @@
-"""Cases on a cluster: all of them prepared, submitted as job arrays, and followed together."""
+"""Cases on a cluster: they are prepared, submitted as job arrays, and followed together."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from gnnexp.cli.sweeping.queue import Executor
 from gnnexp.errors import RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words
-from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.queue.slurm_jobs import cancel
 from gnnexp.launchers.slurm import SlurmLauncher, following
 from gnnexp.record.attempts import note
@@ -29,16 +28,16 @@ _POLL_S = 2.0
 
 
 def submits(experiment: Experiment) -> bool:
-    """Whether it is for a cluster's queue."""
+    """Whether the experiment runs in a cluster's queue."""
     return isinstance(experiment.launcher, SlurmLauncher)
 
 
 class Submitted(Executor):
-    """Makes cases ready; when none is left, submits an array for each kind of job, and follows the jobs.
+    """Prepares cases. When no case is left to prepare, submits an array for each kind of job, and follows the jobs.
 
     Args:
-        launchers: with what SLURM says of jobs.
-        console: where runs show themselves.
+        launchers: the launchers, which also know what SLURM says about jobs.
+        console: where progress is shown.
     """
 
     def __init__(self, launchers: Launchers, console: Console) -> None:
@@ -69,19 +68,19 @@ class Submitted(Executor):
                 if (outcome := next(coming)) is not None}
 
     def stop(self) -> dict[int, State]:
-        """Cancel the jobs; those whose cancellation SLURM does not take stay submitted."""
+        """Cancel the jobs. Jobs that SLURM does not cancel stay submitted."""
         status: Status = "interrupted"
         try:
             if self._jobs:
                 cancel(*(job_id for job_id, _ in self._jobs.values()))
         except RunError as error:
-            print(f"gnnexp: {error}: these jobs may go on; gnnexp cancel RUN_DIR ends one", file=sys.stderr)
+            print(f"gnnexp: {error}: these jobs may continue; gnnexp cancel RUN_DIR ends one", file=sys.stderr)
             status = "submitted"
         stopped, self.running = self.running, {}
         return {position: replace(stopped[position].state, status=status) for position in self._jobs}
 
     def _submit(self) -> dict[int, State]:
-        """Submit an array for each kind of job, and follow them but for those with `hardware.detach`."""
+        """Submit an array for each kind of job, and follow the jobs that do not have `hardware.detach`."""
         alike: dict[str, list[int]] = {}
         for position, case in self.running.items():
             alike.setdefault(case.experiment.config.group("hardware").text(), []).append(position)
@@ -99,7 +98,7 @@ class Submitted(Executor):
             self._console.print(f"submitted {', '.join(ids)}", soft_wrap=True)
             self._launchers.controller.submitted(ids)
             for position, run_dir, job_id in zip(positions, run_dirs, ids, strict=True):
-                with suppress(OSError):  # the job runs; a disk that is full is named when it ends
+                with suppress(OSError):  # the job runs; a full disk is reported when the job ends
                     note(run_dir, "start", job=job_id)
                 states[position] = replace(self.running[position].state, status="submitted")
                 if experiment.hardware.detach:
@@ -110,7 +109,7 @@ class Submitted(Executor):
         return states
 
     def _final_state(self, position: int, outcome: Outcome) -> State:
-        """The state of a case whose job has ended, and whose record is delivered."""
+        """Finalize and deliver the record of a case whose job has ended, and return its state."""
         case, (job_id, _) = self.running.pop(position), self._jobs.pop(position)
         self._launchers.controller.forget(job_id)
         run_dir = Path(case.state.run_dir)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, check_ids, local_window
+from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, local_window
 from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.kernels.graph.generate import dcsbm_pairs
@@ -17,17 +17,17 @@ from gnnexp.kernels.graph.generate import dcsbm_pairs
 
 @dataclass(kw_only=True, eq=False)
 class Dcsbm(Synthetic):
-    """Communities with power-law degrees; the class of a vertex is its community (modulo C).
+    """Communities with power-law degrees. The class of a vertex is its community modulo C.
 
-    A share `locality` of the edges joins vertices that are near each other on a ring inside their community (these
-    close triangles), the rest joins vertices by degree: inside one community with probability `homophily`, else
-    anywhere. Features are the class centroid plus noise, too weak for one vertex alone and strong in a neighbourhood.
+    A share `locality` of the edges joins vertices that are near each other on a ring inside their community: these
+    edges close triangles. Other edges join vertices by degree: inside one community with probability `homophily`, else
+    anywhere. Features are class centroids plus noise: weak for one vertex, and strong for a neighbourhood.
 
     Attributes:
-        communities: how many; null = one per class.
+        communities: number of communities; null = one per class.
         homophily: share of the degree-driven edges that stay in their community.
-        skew: degrees follow a power law with exponent 1 + skew / (skew - 1): 2 gives 3.0, 3 gives 2.5; 1 = no skew.
-        max_degree_ratio: cap of the expected degree, in mean degrees.
+        skew: degrees follow a power law with exponent 1 + skew / (skew - 1): 3.0 for 2, 2.5 for 3; 1 = no skew.
+        max_degree_ratio: largest expected degree, divided by the mean degree.
     """
 
     name: str = "dcsbm"
@@ -53,15 +53,15 @@ class Dcsbm(Synthetic):
             Problem(f"dataset.{name}", value, f"must be {low} to {high}", f"set dataset.{name} within these bounds")
             for name, value, low, high in rules
             if not low <= value <= high
-        ] + check_ids(self.ids))
+        ])
 
     @property
     def num_communities(self) -> int:
-        """As many as classes, or as asked for."""
+        """`communities`, or the number of classes."""
         return self.sizes.num_classes if self.communities is None else self.communities
 
     def model(self) -> EdgeModel:
-        """Where edges go."""
+        """The block model with its tables."""
         window = local_window(self.sizes, self.locality)
         ends, steps = _tables(self.sizes.num_nodes, self.num_communities, self.skew, self.max_degree_ratio)
         return DcsbmModel(self.sizes.num_nodes, ends, steps, self.skew, self.locality, self.homophily, window)
@@ -69,15 +69,15 @@ class Dcsbm(Synthetic):
 
 @dataclass(frozen=True)
 class DcsbmModel(EdgeModel):
-    """Tables of the block model; the arguments of `dcsbm_pairs`.
+    """Tables of the block model: the arguments of `dcsbm_pairs`. Here C is the number of communities.
 
     Attributes:
-        num_nodes: V.
-        ends: `[C, 3]` low, high and shift of the inverse distribution function of each community.
-        steps: `[C]` step that spreads ranks over the ring.
-        power: of that function.
+        num_nodes: V, number of vertices.
+        ends: `[C, 3]` low, high and shift of the inverse distribution function of each community (`_ends`).
+        steps: `[C]` step that spreads degree ranks over the ring of each community.
+        power: power of the inverse distribution function.
         locality: share of local edges.
-        homophily: share of the others that stay in a community.
+        homophily: share of the other edges that stay in a community.
         window: reach of local edges.
     """
 
@@ -110,7 +110,7 @@ class DcsbmModel(EdgeModel):
         return np.where(p == q, 0.0, rates)
 
     def _weights(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Start and size of each position's community, and its share of its edges in units of 1/size (mean 1)."""
+        """Start and size of each position's community, and the position's share of its edges, times size (mean 1)."""
         V, C = self.num_nodes, self.steps.size
         community = ((positions.astype(np.int64) + 1) * C - 1) // V
         start = community * V // C
@@ -128,7 +128,7 @@ def _sizes(num_nodes: int, num_communities: int) -> list[int]:
 
 
 def _tables(num_nodes: int, num_communities: int, power: int, ratio: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends `[C, 3]` and steps `[C]` of all communities."""
+    """Tables `ends` `[C, 3]` and `steps` `[C]` of all communities, see `DcsbmModel`."""
     sizes = _sizes(num_nodes, num_communities)
     rows = {size: (_ends(size, power, ratio), _step(size)) for size in set(sizes)}
     ends = np.array([rows[size][0] for size in sizes])
@@ -137,7 +137,7 @@ def _tables(num_nodes: int, num_communities: int, power: int, ratio: float) -> t
 
 
 def _step(size: int) -> int:
-    """The step next to the golden section of `size` that is coprime to it."""
+    """The first step from the golden section of `size` on that is coprime to `size`."""
     step = max(1, int(size * 0.6180339887))
     while math.gcd(step, size) != 1:
         step += 1
@@ -145,9 +145,10 @@ def _step(size: int) -> int:
 
 
 def _ends(size: int, power: int, ratio: float) -> tuple[float, float, float]:
-    """Low, high and shift s of `rank = (low + u (high - low))^power - s` on a community of `size`.
+    """Low, high and shift s of `rank = (low + u (high - low))^power - s`, for a community of `size` and uniform u.
 
-    The weight of rank r falls as (r + s)^(1/power - 1); s is as small as the cap of the first rank's weight allows.
+    The weight of rank r decreases as (r + s)^(1/power - 1). The shift s is the smallest with which the weight of the
+    first rank is at most `ratio`.
     """
     low, high = 0.0, float(size)
 
@@ -164,7 +165,7 @@ def _ends(size: int, power: int, ratio: float) -> tuple[float, float, float]:
 
 
 def _root(value: float, power: int) -> float:
-    """The `power`-th root by Newton's method: IEEE arithmetic only, the same on every machine (libm's pow is not)."""
+    """The `power`-th root by Newton's method: only IEEE arithmetic, so it is equal on all machines (pow is not)."""
     if value == 0 or power == 1:
         return value
     root = max(value, 1.0)

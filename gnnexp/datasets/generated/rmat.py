@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, check_ids, local_window
+from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, local_window
 from gnnexp.datasets.splits.held_out import SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
@@ -18,19 +18,21 @@ from gnnexp.kernels.graph.generate import rmat_pairs
 
 @dataclass(kw_only=True, eq=False)
 class Rmat(Synthetic):
-    """Recursive quadrants; the class of a vertex is which of C equal stretches of the latent order it lies in.
+    """Recursive quadrants. The latent order is divided into C equal ranges, and the range of a vertex is its class.
 
-    R-MAT itself prefers edges inside a stretch only a little; a share `locality` of the edges joins vertices that are
-    near each other in the latent order, which makes classes homophilous and closes triangles. Features are the class
-    centroid plus noise. With `locality=0` it is plain R-MAT, whose classes are learnt from features almost alone.
+    R-MAT itself has only few more edges inside a range than between ranges. A share `locality` of the edges joins
+    vertices that are near each other in the latent order: these edges make classes homophilous and close triangles.
+    Features are class centroids plus noise. With `locality=0` the graph is plain R-MAT, and classes are learnt almost
+    from features alone.
 
     Attributes:
         a: probability of the first quadrant.
-        b: of the second (source in the first half, destination in the second).
-        c: of the third; the fourth has the rest. Graph500: 0.57, 0.19, 0.19.
-        relations: R types of edges, drawn for every pair of vertices, each rarer than the one before; null = none.
-        inverse_relations: the reverse of an edge of type r has type R + r, so there are 2R.
-        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null; with
+        b: probability of the second quadrant (source in the first half, destination in the second).
+        c: probability of the third quadrant; the fourth has the rest. Graph500: 0.57, 0.19, 0.19.
+        relations: R, number of edge types, which are drawn for each pair of vertices. Each type is rarer than the one
+            before; null = no types.
+        inverse_relations: the reverse of an edge of type r has type R + r, so there are 2R types.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null. With
             it, the graph is made in memory.
     """
 
@@ -54,7 +56,6 @@ class Rmat(Synthetic):
             for key, share in shares.items()
             if not 0 <= share <= 1
         ]
-        problems += check_ids(self.ids)
         if self.a + self.b + self.c > 1:
             allowed = "must add up to 1 at most"
             problems.append(Problem("dataset.a, b, c", [self.a, self.b, self.c], allowed, "use 0.57, 0.19, 0.19"))
@@ -62,11 +63,11 @@ class Rmat(Synthetic):
             problems.append(Problem("dataset.relations", self.relations, "must be 1 to 1048576, or null",
                                     "set dataset.relations=null"))
         ConfigError.raise_all(problems)
-        self.model()  # it needs sizes that can be
+        self.model()  # checks the sizes
 
     @property
     def types(self) -> tuple[int, bool]:
-        """As asked for."""
+        """`relations`, and whether reverses have their own types."""
         return self.relations or 0, self.inverse_relations
 
     def load(self) -> Graph:
@@ -79,7 +80,7 @@ class Rmat(Synthetic):
         return super().generate(folder) if self.link_split is None else None
 
     def model(self) -> EdgeModel:
-        """Where edges go."""
+        """The model of recursive quadrants."""
         sizes = self.sizes
         ends = np.rint(np.cumsum([self.a, self.b, self.c]) * 65536).astype(np.int64)
         return RmatModel(sizes.num_nodes, ends, self.locality, local_window(sizes, self.locality))
@@ -87,11 +88,11 @@ class Rmat(Synthetic):
 
 @dataclass(frozen=True)
 class RmatModel(EdgeModel):
-    """Arguments of `rmat_pairs`.
+    """The arguments of `rmat_pairs`.
 
     Attributes:
-        num_nodes: V.
-        quadrants: `[3]` cumulated probabilities in 1/65536.
+        num_nodes: V, number of vertices.
+        quadrants: `[3]` cumulative probabilities of quadrants, in units of 1/65536.
         locality: share of local edges.
         window: reach of local edges.
     """
@@ -127,7 +128,7 @@ class RmatModel(EdgeModel):
         return np.where(p == q, 0.0, rates)
 
     def _quadrants(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
-        """Probability of the ordered pair in one draw of all levels."""
+        """Probability of each ordered pair (p, q) in one draw of all levels."""
         cells = np.diff(np.concatenate([[0], self.quadrants, [65536]])) / 65536
         product = np.ones(p.size)
         for level in range((self.num_nodes - 1).bit_length()):

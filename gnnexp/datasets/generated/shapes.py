@@ -18,10 +18,10 @@ class Sizes:
     """Sizes of a graph.
 
     Attributes:
-        num_nodes: V.
-        num_edges: directed edges (both directions of every undirected one).
-        num_features: D.
-        num_classes: C.
+        num_nodes: V, number of vertices.
+        num_edges: number of directed edges (two for each undirected edge).
+        num_features: D, number of feature columns.
+        num_classes: C, number of classes.
         train: share of training vertices.
         val: share of validation vertices.
         test: share of test vertices; None = the rest.
@@ -36,11 +36,12 @@ class Sizes:
     test: float | None = None
 
 
-# Sizes and splits of OGB (Hu et al. 2020, 2021) and Reddit (Hamilton et al. 2017); orkut and friendster as in GSplit's
-# Table 2, and as there without labels of their own: 64 classes and the split of HongTu (section 7.1) instead.
-# it-2004 as HongTu's Table 4 rounds it, which made its features, labels and split up as friendster's.
-# Flickr, Yelp and Amazon as in SDT-GNN's Table III; Yelp and Amazon have several labels per vertex there, one here.
-# Of ogbn-mag and MAG240M only papers have labels; shares are of the vertices of all types. `relations` types the edges.
+# Sources of sizes and splits:
+# - OGB (Hu et al. 2020, 2021) and Reddit (Hamilton et al. 2017).
+# - Orkut and Friendster: GSplit, Table 2. They have no labels, so classes (64) and split are those of HongTu (7.1).
+# - It-2004: HongTu, Table 4, rounded. HongTu generated its features, labels and split as for Friendster.
+# - Flickr, Yelp and Amazon: SDT-GNN, Table III. There Yelp and Amazon have several labels per vertex, here one.
+# - In ogbn-mag and MAG240M only papers have labels. Shares count vertices of all types. `relations` adds edge types.
 _SHAPES: dict[str, Sizes] = {
     "small": Sizes(10_000, 200_000, 64, 8, 0.6, 0.2),
     "arxiv_like": Sizes(169_343, 2_315_598, 128, 40, 0.537, 0.176),
@@ -59,7 +60,7 @@ _SHAPES: dict[str, Sizes] = {
 
 
 def sizes_of(shape: str) -> Sizes:
-    """Of the published graph that `shape` is like."""
+    """Sizes of the published graph that `shape` imitates."""
     return _SHAPES[shape]
 
 
@@ -67,10 +68,10 @@ def resolve_sizes(
     shape: str | None, scale: float, *, num_nodes: int | None, num_edges: int | None, num_features: int | None,
     num_classes: int | None, train: float | None, val: float | None, test: float | None,
 ) -> Sizes:
-    """The sizes of `shape` (None = `small`), vertices and edges times `scale`, with whatever is given explicitly.
+    """The sizes of `shape` (None = `small`), with vertices and edges times `scale`. Explicit sizes replace them.
 
     Raises:
-        ConfigError: sizes that no simple graph can have.
+        ConfigError: no simple graph can have these sizes.
     """
     if not 0 < scale < float("inf"):
         raise ConfigError(Problem("dataset.scale", scale, "must be above 0 and finite", "set dataset.scale=1"))
@@ -82,7 +83,7 @@ def resolve_sizes(
         num_classes=base.num_classes if num_classes is None else num_classes,
         train=base.train if train is None else train,
         val=base.val if val is None else val,
-        # A test share that belongs to the shape's own split says nothing about another one.
+        # The test share of the shape belongs to its own split, and does not fit another split.
         test=base.test if (train, val, test) == (None, None, None) else test,
     )
     ConfigError.raise_all(_problems(sizes))

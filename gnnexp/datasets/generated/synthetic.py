@@ -1,6 +1,6 @@
-"""What synthetic datasets share: from candidate edges to a stored graph with features, labels and splits.
+"""The base of synthetic datasets: makes a graph with features, labels and splits from candidate edges.
 
-Candidates are drawn by number, so any chunk can be drawn at any time: they are a stream
+A candidate depends only on its index, so any chunk can be drawn at any time. Candidates therefore are a stream
 (`gnnexp.graph.storage.external`).
 """
 
@@ -33,52 +33,51 @@ from gnnexp.kernels.graph.generate import (
     unit_rows,
 )
 
-# Words that keep the streams of one seed apart.
+# Numbers of the random streams of one seed.
 _PAIRS, _PILOT, _ORDER, _CENTROIDS, _NOISE, _LABELS, _RELATIONS = range(7)
 _CHUNK = 1 << 22
 RULES = EdgeRules(symmetrize=True, drop_loops=True, merge=True)
-# Standard error of the estimated number of distinct edges: below 0.3 %.
+# With this number of pairs, the standard error of the estimated number of distinct edges is below 0.3 %.
 _PILOT_PAIRS = 1 << 16
 _FEATURE_BYTES = 64 << 20
 Ids = Literal["scrambled", "latent"]
-_IDS = ("scrambled", "latent")
 
 
 class EdgeModel(ABC):
-    """Draws candidate edges, undirected, by number."""
+    """Draws undirected candidate edges by index."""
 
     @abstractmethod
     def fill(self, key: int, first: int, order: np.ndarray, src: np.ndarray, dst: np.ndarray) -> None:
-        """Candidates `first, first + 1, ...` as vertex ids into `src` and `dst` `[n]` int32; see `dcsbm_pairs`."""
+        """Write candidates `first, first + 1, …` as vertex ids to `src` and `dst` `[n]` int32; see `dcsbm_pairs`."""
 
     @abstractmethod
     def pair_rates(self, key: int, count: int) -> np.ndarray:
-        """Probability that a candidate is the same pair as candidate i; 0 for self-loops, `[count]`."""
+        """`[count]`: probability that a candidate is the same pair as candidate i; 0 for self loops."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Synthetic(Dataset):
-    """A dataset that is drawn from sizes, parameters and a model of its edges.
+    """A random graph with given sizes and parameters, and a model of its edges.
 
     Attributes:
-        name: of the graph.
-        shape: sizes of a known dataset; null = `small`.
-        scale: factor on its vertices and edges.
-        num_nodes: V, instead of the shape's; need not be a power of two.
-        num_edges: directed edges, instead of the shape's; what is drawn meets it within about 1 %.
-        num_features: D, instead of the shape's.
-        num_classes: C, instead of the shape's.
-        locality: share of the edges that are local, 0 to 1.
-        ids: `scrambled`, or `latent`: vertices with near ids are near in the graph, as pages of a crawl sorted by
-            address; ranges of ids then have locality.
+        name: name of the graph.
+        shape: known dataset whose sizes are used; null = `small`.
+        scale: factor for the numbers of vertices and edges of the shape.
+        num_nodes: V, number of vertices, instead of the shape's. It need not be a power of two.
+        num_edges: number of directed edges, instead of the shape's. The graph has this number within about 1 %.
+        num_features: D, number of feature columns, instead of the shape's.
+        num_classes: C, number of classes, instead of the shape's.
+        locality: share of local edges, 0 to 1.
+        ids: `scrambled`, or `latent`. With `latent`, vertices with near ids are near in the graph, like pages of a
+            crawl that are sorted by address. Ranges of ids then have locality.
         signal: length of the class centroids, in standard deviations of the noise.
-        label_noise: share of labels that are drawn at random.
+        label_noise: share of labels that are random.
         train: share of training vertices, instead of the shape's.
         val: share of validation vertices, instead of the shape's.
         test: share of test vertices; null = the rest, or the shape's.
-        seed: of everything.
-        buffer_bytes: memory for edges while it is written to disk; never changes the graph.
-        notes: what the generator has to say.
+        seed: seed of all random draws.
+        buffer_bytes: memory for edges while the graph is written to disk. It never changes the graph.
+        notes: remarks about the generator, for reports.
     """
 
     name: str
@@ -102,7 +101,7 @@ class Synthetic(Dataset):
 
     @cached_property
     def sizes(self) -> Sizes:
-        """Of the shape, with whatever is given."""
+        """Sizes of the shape, with the given sizes in place of some."""
         return resolve_sizes(
             self.shape, self.scale, num_nodes=self.num_nodes, num_edges=self.num_edges, num_features=self.num_features,
             num_classes=self.num_classes, train=self.train, val=self.val, test=self.test,
@@ -110,25 +109,25 @@ class Synthetic(Dataset):
 
     @property
     def at_hand(self) -> bool:
-        """Drawing it may take long."""
+        """False: generating the graph may take long."""
         return False
 
     @property
     def num_communities(self) -> int:
-        """Blocks of latent positions; class = block modulo C."""
+        """Number of blocks of latent positions. The class of a vertex is its block modulo C."""
         return self.sizes.num_classes
 
     @property
     def types(self) -> tuple[int, bool]:
-        """Types of edges, drawn for every pair (0 for none), and whether the reverse of an edge has one of its own."""
+        """Number of edge types (0 for none), and whether reverses have their own types. Types are drawn per pair."""
         return 0, False
 
     def stream_key(self, word: int) -> int:
-        """The key of one of the streams."""
+        """The key of the random stream `word`."""
         return stream(self.seed, Purpose.GENERATE, word)
 
     def order(self) -> np.ndarray:
-        """`[V]` int32, the vertex id of each latent position."""
+        """`[V]` int32 vertex id of each latent position."""
         if self.ids == "latent":
             return np.arange(self.sizes.num_nodes, dtype=np.int32)
         mixed: np.ndarray = scrambled(np.uint64(self.stream_key(_ORDER)), self.sizes.num_nodes)
@@ -136,14 +135,14 @@ class Synthetic(Dataset):
 
     @abstractmethod
     def model(self) -> EdgeModel:
-        """Where edges go."""
+        """The model that draws candidate edges."""
 
     def load(self) -> Graph:
         """The graph in memory.
 
         Raises:
-            DataError: it does not fit.
-            ConfigError: the edges do not fit between the vertices.
+            DataError: the graph does not fit in memory.
+            ConfigError: the vertices cannot have so many distinct edges.
         """
         sizes = self.sizes
         needed = (16 if self.types[0] else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
@@ -162,11 +161,11 @@ class Synthetic(Dataset):
         )
 
     def generate(self, folder: Path) -> Graph | None:
-        """The same graph written to `folder` piece by piece, opened as memory maps.
+        """Write the same graph to `folder` piece by piece, and open it as memory maps.
 
         Raises:
-            DataError: the disk has no room for it.
-            ConfigError: the edges do not fit between the vertices.
+            DataError: the disk has no room for the graph.
+            ConfigError: the vertices cannot have so many distinct edges.
         """
         sizes = self.sizes
         check_memory(24 * sizes.num_nodes + self.buffer_bytes, f"dataset={self.name}")
@@ -188,7 +187,7 @@ class Synthetic(Dataset):
 
 
 def passes_of(data: Synthetic, model: EdgeModel, order: np.ndarray) -> Chunks:
-    """What begins a pass over all candidates."""
+    """A function that begins a pass over all candidates."""
     total = num_candidates(data, model)
     return lambda: _chunks(data, model, order, total)
 
@@ -196,7 +195,7 @@ def passes_of(data: Synthetic, model: EdgeModel, order: np.ndarray) -> Chunks:
 def _chunks(
     data: Synthetic, model: EdgeModel, order: np.ndarray, total: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """All candidates as vertex ids, a chunk at a time, in the same two arrays."""
+    """All candidates as vertex ids, chunk by chunk. Each chunk reuses the same two arrays."""
     src, dst = np.empty(min(_CHUNK, total), np.int32), np.empty(min(_CHUNK, total), np.int32)
     key = data.stream_key(_PAIRS)
     for first in range(0, total, _CHUNK):
@@ -206,13 +205,13 @@ def _chunks(
 
 
 def num_candidates(data: Synthetic, model: EdgeModel) -> int:
-    """How many candidates leave about `num_edges / 2` distinct pairs.
+    """The number of candidates that gives about `num_edges / 2` distinct pairs.
 
-    M candidates with pair probabilities r leave M * E[(1 - exp(-M r)) / (M r)] distinct pairs, the mean taken over
-    candidates: it is estimated on a pilot, and solved for M.
+    M candidates with pair probabilities r give M * E[(1 - exp(-M r)) / (M r)] distinct pairs, where E is the mean over
+    candidates. The mean is estimated on a pilot of candidates, and the equation is solved for M.
 
     Raises:
-        ConfigError: so many are not to be had at this skew and locality.
+        ConfigError: this number of pairs is not possible with this skew and locality.
     """
     rates = model.pair_rates(data.stream_key(_PILOT), _PILOT_PAIRS)
     target = data.sizes.num_edges / 2
@@ -229,13 +228,13 @@ def num_candidates(data: Synthetic, model: EdgeModel) -> int:
     while high - low > 1e-4 * low:
         middle = (low + high) / 2
         low, high = (low, middle) if distinct(middle) >= target else (middle, high)
-    # Rounded, so that the last bit of a machine's expm1 does not decide how many edges there are.
+    # Rounded, so that the last bit of a machine's expm1 does not change the number of edges.
     step = max(1, round(high) >> 11)
     return -(-round(high) // step) * step
 
 
 def _vertices(data: Synthetic, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, Splits]:
-    """Class (which features and edges follow) and label of each vertex, and the splits."""
+    """`[V]` classes (on which features and edges depend), `[V]` labels, and the splits."""
     sizes = data.sizes
     classes = latent_classes(order, data.num_communities, sizes.num_classes)
     labels = noisy_labels(np.uint64(data.stream_key(_LABELS)), classes, sizes.num_classes, data.label_noise)
@@ -243,7 +242,7 @@ def _vertices(data: Synthetic, order: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _relations(data: Synthetic, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> torch.Tensor:
-    """`types` `[E]` int32, filled."""
+    """Fill `types` `[E]` int32, and return them as a tensor."""
     edge_relations(np.uint64(data.stream_key(_RELATIONS)), indptr, indices, *data.types, types)
     return torch.from_numpy(types)
 
@@ -257,16 +256,10 @@ def _fill_features(data: Synthetic, classes: np.ndarray, features: np.ndarray) -
         class_features(key, first, classes, centroids, features[first : first + rows])
 
 
-def check_ids(ids: str) -> list[Problem]:
-    """Whether it is one of `Ids`."""
-    if ids in _IDS:
-        return []
-    return [Problem("dataset.ids", ids, f"must be one of: {', '.join(_IDS)}", "set dataset.ids=scrambled")]
-
-
 def local_window(sizes: Sizes, locality: float) -> int:
-    """Reach of local edges: as many vertices either way as a vertex has local edges, so about 4 in 10 pairs are joined.
+    """Reach of local edges in each direction: the mean number of local edges of a vertex.
 
-    The clustering coefficient among local edges is then near 0.3, as on a ring lattice with that share of its edges.
+    About 4 in 10 pairs within this reach are then joined. The clustering coefficient of local edges is near 0.3, as in
+    a ring lattice with this share of its edges.
     """
     return max(1, round(locality * sizes.num_edges / sizes.num_nodes))

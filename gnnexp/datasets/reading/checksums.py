@@ -1,7 +1,7 @@
-"""SHA-256 of published files whose format has no checksum of its own (`checksums.csv`).
+"""SHA-256 of published files whose format has no checksum (`checksums.csv`).
 
-kimiyoung/planetoid @ af6abf4, EdisonLeeeee/GraphData @ f8022c2 for NELL, liun-online/HeCo @ 20e8ca2 for AMiner. What
-is not listed is not compared.
+Sources: kimiyoung/planetoid @ af6abf4; EdisonLeeeee/GraphData @ f8022c2 for NELL; liun-online/HeCo @ 20e8ca2 for
+AMiner. Files that are not listed are not compared.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gnnexp.errors import DataError, Problem
 
 
 def check_sha256(paths: Iterable[Path]) -> None:
-    """Compare files with their published digests, by name; files that are not listed are not judged.
+    """Compare files with their published digests, by name. Files that are not listed are ignored.
 
     Raises:
-        DataError: all files that differ.
+        DataError: names all files that differ.
     """
     with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as table:
         published = {row["file"]: row["sha256"] for row in csv.DictReader(table)}

@@ -1,7 +1,7 @@
-"""Edges in files as streams: bounded memory, as many passes as are asked for.
+"""Streams of edges in files: memory is bounded, and any number of passes is possible.
 
-`.npy` and `.bin` files are read, not mapped: pages of a mapped file count as memory of the process. Text is parsed in
-every pass (some million edges a second; the others stream at the disk's speed).
+`.npy` and `.bin` files are read and not mapped, because pages of a mapped file count as memory of the process. Text is
+parsed in every pass, at some million edges per second. Other files are read at the speed of the disk.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from gnnexp.graph.stream import (
 
 PairType = Literal["int32", "int64"]
 TEXT = (".tsv", ".csv", ".txt", ".edges")
-# Lines that are parsed at once: 2^18 take some 30 MB while numpy reads them.
+# Lines that are parsed at once: numpy needs about 30 MB for 2^18 lines.
 _CHUNK_LINES = 1 << 18
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 
 
 class TextFormat(NamedTuple):
-    """How a text file holds edges.
+    """The format of edges in a text file.
 
     Attributes:
-        delimiter: between columns; None: a comma in `.csv`, else any white space.
-        header: whether it starts with a line of names.
-        comments: what starts a comment.
+        delimiter: separator of columns; None: a comma in `.csv`, else any white space.
+        header: whether the file starts with a line of names.
+        comments: text that starts a comment.
     """
 
     delimiter: str | None = None
@@ -54,15 +54,15 @@ class TextFormat(NamedTuple):
 
 
 class FileStream(PairStream):
-    """Numbers in a file, as they are.
+    """Edges as binary integers in a file.
 
     Args:
-        path: of the file.
-        dtype: of its numbers.
-        offset: bytes before the first.
-        shape: `(E, 2)`, or `(2, E)` for a row of sources and one of destinations.
-        num_nodes: V; None = the largest id + 1, found by a pass.
-        chunk_edges: of a chunk.
+        path: path of the file.
+        dtype: data type of the integers.
+        offset: bytes before the first integer.
+        shape: `(E, 2)`, or `(2, E)` for a row of sources and a row of destinations.
+        num_nodes: V, number of vertices; None = the largest id + 1, found by a pass.
+        chunk_edges: edges of a chunk.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class FileStream(PairStream):
         chunk_edges: int = CHUNK_EDGES,
     ) -> None:
         if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
-            raise DataError(Problem(str(path), f"{dtype} {list(shape)}", "edges are whole numbers [E, 2] or [2, E]",
-                                    "save them as such"))
+            raise DataError(Problem(str(path), f"{dtype} {list(shape)}", "edges must be whole numbers [E, 2] or [2, E]",
+                                    "save them in this form"))
         self._path, self._dtype, self._offset, self._by_edge = path, dtype, offset, shape[1] == 2
         super().__init__(shape[0] if self._by_edge else shape[1], num_nodes, str(path), chunk_edges)
 
     def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Read them now."""
+        """Sources and destinations of the edges `start:stop`, read from the file."""
         if self._by_edge:
             sources, destinations = self._numbers(2 * start, 2 * (stop - start)).reshape(-1, 2).T
         else:
@@ -96,13 +96,13 @@ class FileStream(PairStream):
 
 
 class TextStream(EdgeStream):
-    """Rows of source and destination; further columns are not read.
+    """Edges as rows of source and destination in a text file. Further columns are ignored.
 
     Args:
-        path: text, also `.gz`.
-        text: its format.
-        num_nodes: V; None: the largest id + 1, found by a pass.
-        chunk_lines: that are parsed at once.
+        path: text file, also `.gz`.
+        text: format of the file.
+        num_nodes: V, number of vertices; None: the largest id + 1, found by a pass.
+        chunk_lines: number of lines that are parsed at once.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class TextStream(EdgeStream):
 
     @cached_property
     def _survey(self) -> tuple[int, int]:
-        """Largest id and number of edges, by a pass.
+        """Largest id and number of edges, found by a pass.
 
         Raises:
             DataError: there are no edges.
@@ -130,16 +130,16 @@ class TextStream(EdgeStream):
 
     @property
     def num_nodes(self) -> int:
-        """V."""
+        """V, number of vertices."""
         return self._survey[0] + 1 if self._given is None else self._given
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """E, number of edges."""
         return self._survey[1]
 
     def chunks(self) -> Iterator[EdgeChunk]:
-        """One pass."""
+        """All edges in one pass, chunk by chunk."""
         position = 0
         dtype = np.int32 if self.num_nodes < 1 << 31 else np.int64
         for rows in self._rows():
@@ -151,7 +151,7 @@ class TextStream(EdgeStream):
         for rows in self._table.chunks(self._lines):
             if rows.shape[1] < 2:
                 raise DataError(Problem(self.name, f"{rows.shape[1]} column", "two columns: source and destination",
-                                        "set dataset.delimiter to what is between them"))
+                                        "set dataset.delimiter to the separator of the columns"))
             yield rows[:, :2]
 
 
@@ -161,14 +161,14 @@ def open_edges(
     """The edges of a file or folder.
 
     Args:
-        path: `.npy` (`[E, 2]` or `[2, E]`), `.bin` (pairs, little-endian), text (also `.gz`), a graph in gnnexp's
-            format, or a raw folder of OGB.
-        num_nodes: V; None: what the file says, or the largest id + 1.
-        pairs: numbers of a `.bin` file.
-        text: how text holds edges.
+        path: a `.npy` file (`[E, 2]` or `[2, E]`), a `.bin` file (little-endian pairs), a text file (also `.gz`), a
+            graph in gnnexp's format, or a raw folder of OGB.
+        num_nodes: V, number of vertices; None: the number in the file, or the largest id + 1.
+        pairs: type of the integers in a `.bin` file.
+        text: format of a text file.
 
     Raises:
-        DataError: it is missing, truncated, empty or of an unknown kind.
+        DataError: the file or folder is missing, truncated, empty or of an unknown kind.
     """
     if path.is_dir():
         return _open_folder(path, num_nodes)
@@ -185,9 +185,9 @@ def open_edges(
 
 
 def note_types(edges: np.ndarray | None) -> tuple[str, ...]:
-    """What a reader of the graph's description must know of `[E, 3]`: a column of weights or times has many types."""
+    """A note for reports if edges `[E, 3]` have types: a column of weights or times would give many types."""
     count = 0 if edges is None or edges.shape[1] != 3 else int(edges[:, 2].max()) + 1
-    return (f"the third column of the edges is taken for their types: {count} relations",) if count else ()
+    return (f"the third column of the edges is used as their types: {count} relations",) if count else ()
 
 
 def files_of(path: Path) -> list[Path]:
@@ -195,7 +195,7 @@ def files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     if (path / META).is_file():
-        return [path / META]  # it has checksums of the arrays
+        return [path / META]  # it has checksums of all arrays
     raw = path / "raw" if (path / "raw").is_dir() else path
     return [raw / name for name in ("edge.csv.gz", "num-node-list.csv.gz", "data.npz") if (raw / name).is_file()]
 
@@ -224,8 +224,8 @@ def _ogb_nodes(raw: Path) -> int | None:
 
 
 def _stream_of(path: Path, header: NpyHeader, num_nodes: int | None, start: int = 0) -> FileStream:
-    """The numbers after a header that was read from byte `start` on."""
-    # Columns of a Fortran array are rows of the file.
+    """The integers after a header that starts at byte `start`."""
+    # The columns of a Fortran array are the rows in the file.
     shape = header.shape[::-1] if header.fortran else header.shape
     return FileStream(path, header.dtype, start + header.offset, shape, num_nodes)
 
@@ -240,12 +240,12 @@ def _stream_pairs(path: Path, pairs: PairType, num_nodes: int | None) -> FileStr
 
 
 def _stream_npz(path: Path, num_nodes: int | None) -> FileStream:
-    """`edge_index` of an archive that was not compressed (as OGB's are), where it lies in the file."""
+    """`edge_index` of an uncompressed archive (like OGB's), read at its place in the file."""
     try:
         with zipfile.ZipFile(path) as archive:
             info = archive.getinfo("edge_index.npy")
             if info.compress_type != zipfile.ZIP_STORED:
-                raise DataError(Problem(str(path), "edge_index is compressed", "only what is stored as it is can be "
+                raise DataError(Problem(str(path), "edge_index is compressed", "only uncompressed arrays can be "
                                         "streamed", "save it with numpy.save as .npy"))
             with path.open("rb") as file:
                 file.seek(info.header_offset)

@@ -1,7 +1,8 @@
-"""Feature matrices as the files have them, turned into dense tensors or `SparseRows`."""
+"""Makes features (dense tensors or `SparseRows`) and labels of vertices from the matrices and tables of files."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from gnnexp.graph.sparse import SparseRows
 
 Sparse = Literal["auto", True, False]
 
-# `auto` keeps what is small dense, where dense kernels are faster; coauthor-physics would take 1.1 GiB.
+# `auto` makes smaller matrices dense, because dense kernels are faster. Coauthor-physics would need 1.1 GiB.
 _DENSE_BYTES = 256 << 20
 
 
@@ -23,9 +24,9 @@ def feature_rows(matrix: scipy.sparse.csr_array, sparse: Sparse, *, normalize: b
     """`[V, D]` float32 features.
 
     Args:
-        matrix: sorted, unique columns in each row.
-        sparse: keep them as sparse rows; `auto` = if they would take more than 256 MiB otherwise.
-        normalize: divide each row by its sum (rows that sum to 0 stay as they are).
+        matrix: `[V, D]`, with sorted, unique columns in each row.
+        sparse: keep features as sparse rows; `auto` = if they would need more than 256 MiB as a dense matrix.
+        normalize: divide each row by its sum (rows with the sum 0 do not change).
     """
     matrix = matrix.astype(np.float32)
     if normalize:
@@ -44,7 +45,7 @@ def feature_rows(matrix: scipy.sparse.csr_array, sparse: Sparse, *, normalize: b
 
 
 def row_normalized(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
-    """Every row divided by its sum, as Kipf & Welling (ICLR 2017) do."""
+    """The matrix with each row divided by its sum, as in Kipf & Welling (ICLR 2017)."""
     sums = np.asarray(matrix.sum(axis=1)).ravel()
     scale = np.divide(1.0, sums, out=np.ones_like(sums), where=sums != 0)
     return scipy.sparse.csr_array(
@@ -53,7 +54,7 @@ def row_normalized(matrix: scipy.sparse.csr_array) -> scipy.sparse.csr_array:
 
 
 def one_hot_columns(columns: np.ndarray) -> scipy.sparse.csr_array:
-    """One-hot code of each column of `[V, k]` integers, side by side, one dimension per distinct value."""
+    """One-hot codes of `[V, k]` integers, concatenated over columns: one dimension per distinct value of a column."""
     num_rows, num_columns = columns.shape
     codes, offset = np.empty(columns.shape, np.int64), 0
     for column in range(num_columns):
@@ -66,7 +67,7 @@ def one_hot_columns(columns: np.ndarray) -> scipy.sparse.csr_array:
 
 
 def typed_rows(features: np.ndarray | None, types: np.ndarray | None, sparse: Sparse) -> Tensor | SparseRows:
-    """`features_by_type` as `feature_rows` has them.
+    """The result of `features_by_type` as dense or sparse rows.
 
     Raises:
         DataError: vertices have no types.
@@ -78,13 +79,13 @@ def typed_rows(features: np.ndarray | None, types: np.ndarray | None, sparse: Sp
 
 
 def features_by_type(features: np.ndarray | None, types: np.ndarray) -> scipy.sparse.csr_array:
-    """`[V, T + F * D]`: every vertex's type in one-hot code, and its features in the columns of its type.
+    """`[V, T + F * D]`: the one-hot code of each vertex's type, and its features in the columns of its type.
 
-    So any linear layer of them is a projection with a bias for each type (docs/rooms.md, "Node types").
+    A linear layer of these features is therefore a projection with a bias for each type (docs/rooms.md, "Node types").
 
     Args:
-        features: `[V, D]`, zero in types without any; F types have some. None = of no type.
-        types: `[V]` type of each vertex; T of them occur.
+        features: `[V, D]`, zero for types without features; F types have features. None = no type has features.
+        types: `[V]` type of each vertex; T types occur.
     """
     codes = one_hot_columns(types[:, None])
     if features is None:
@@ -96,3 +97,60 @@ def features_by_type(features: np.ndarray | None, types: np.ndarray) -> scipy.sp
     shape = types.size, featured.size * features.shape[1]
     placed = scipy.sparse.csr_array((rows.data, rows.indices + np.repeat(first, sizes), rows.indptr), shape=shape)
     return scipy.sparse.csr_array(scipy.sparse.hstack([codes, placed], format="csr"))
+
+
+_NAMED = 5
+# The same limit as in `class_count`, which other datasets use.
+_MAX_CLASS = 1 << 31
+
+
+def as_labels(rows: np.ndarray | None, path: Path) -> np.ndarray | None:
+    """`[V]` int64 labels from one column (NaN = -1), or `[V, C]` float32 from several.
+
+    Args:
+        rows: `[V, k]` numbers. Text is read as float64, which represents each class exactly.
+        path: file that errors name.
+
+    Raises:
+        DataError: a single column has fractions, or classes of 2^31 or more.
+    """
+    if rows is None:
+        return None
+    if rows.shape[1] != 1:
+        return np.array(rows, np.float32)
+    values = rows[:, 0]
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), -1, values)
+        if (np.isfinite(values) & (values != np.floor(values))).any():
+            fix = "number the classes from 0 on"
+            raise DataError(Problem(f"labels of {path}", "fractions", "classes must be whole numbers", fix))
+    smallest, largest = values.min(initial=0).item(), values.max(initial=0).item()
+    if largest >= _MAX_CLASS or smallest < -_MAX_CLASS:
+        raise DataError(Problem(f"labels of {path}", f"{smallest}..{largest}", "classes must be below 2^31",
+                                "number the classes from 0 on"))
+    return values.astype(np.int64)
+
+
+def count_classes(labels: np.ndarray | None) -> int:
+    """Number of classes, 0 without labels."""
+    if labels is None:
+        return 0
+    return int(labels.shape[1]) if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
+
+
+def empty_classes(labels: np.ndarray | None) -> str:
+    """Classes below the largest that no vertex has, as text. Labels that were never renumbered have many of them.
+
+    Time and memory depend on the number of vertices, and not on the largest class.
+    """
+    if labels is None or labels.ndim == 2:
+        return ""
+    present = np.unique(labels[labels >= 0])
+    absent = count_classes(labels) - present.size
+    # `below`: number of absent classes below each present class. The k-th absent class is k plus the number of present
+    # classes that have at most k absent classes below them.
+    below = present - np.arange(present.size)
+    named = np.arange(min(absent, _NAMED))
+    named += np.searchsorted(below, named, side="right")
+    more = f" and {absent - _NAMED} more" if absent > _NAMED else ""
+    return ", ".join(map(str, named.tolist())) + more

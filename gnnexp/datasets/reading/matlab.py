@@ -1,4 +1,4 @@
-"""Matrices of MATLAB v5 files, read without trusting a size: scipy's own reader crashes on some damaged files."""
+"""Reads matrices of MATLAB v5 files without trusting their sizes: scipy's reader crashes on some damaged files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Types of elements, by MathWorks' "MAT-File Format"; a matrix of any class is stored in the smallest that holds it.
+# Types of elements, from MathWorks' "MAT-File Format". A matrix of any class is stored in the smallest type that fits.
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _MATRIX, _COMPRESSED = 14, 15
 _SPARSE, _NUMERIC, _COMPLEX = 5, range(6, 16), 0x800
 _HEADER = 128
-# The published files unpack to 5 times their size; what exceeds both of these is a bomb.
+# Published files unpack to 5 times their size. A file that exceeds both limits is refused as a decompression bomb.
 _MAX_RATIO, _ALWAYS_UNPACKED = 20, 1 << 26
 _MAX_BYTES = 1 << 30
 
 
 class SparseColumns(NamedTuple):
-    """A sparse matrix by columns, as it stands in the file: nothing of it has been checked."""
+    """A sparse matrix in CSC form, as it is in the file. It is not checked."""
 
     data: np.ndarray
     rows: np.ndarray
@@ -34,10 +34,10 @@ Variable = np.ndarray | SparseColumns
 
 
 def read_matlab(path: Path, names: Collection[str]) -> dict[str, Variable]:
-    """The variables `names` of a file, those that are there.
+    """The variables `names` of a file, without those that are missing.
 
     Raises:
-        ValueError, struct.error, zlib.error: the file is damaged, too large, or holds something else under such a name.
+        ValueError, struct.error, zlib.error: the file is damaged or too large, or such a variable is not a matrix.
     """
     size = path.stat().st_size
     if size > _MAX_BYTES:
@@ -56,7 +56,7 @@ def read_matlab(path: Path, names: Collection[str]) -> dict[str, Variable]:
 
 
 def _matrices(content: bytes, order: str, limit: int) -> Iterator[bytes]:
-    """The contents of all matrices, unpacked."""
+    """The unpacked bytes of each matrix."""
     position = 0
     while position + 8 <= len(content):
         kind, size = struct.unpack_from(f"{order}II", content, position)
@@ -80,7 +80,7 @@ def _elements(body: bytes, order: str) -> Iterator[tuple[int, bytes]]:
     position = 0
     while True:
         (kind,) = struct.unpack_from(f"{order}I", body, position)
-        if kind >> 16:  # four bytes or fewer stand in the tag itself
+        if kind >> 16:  # up to four bytes are in the tag itself
             size, start = kind >> 16, position + 4
             position += 8
         else:
@@ -105,7 +105,7 @@ def _variable(elements: Iterator[tuple[int, bytes]], flags: int, shape: tuple[in
         raise ValueError(f"a variable of class {kind} and shape {shape}")
     if kind == _SPARSE:
         rows, starts, data = (_native(_numbers(elements, order)) for _ in range(3))
-        count = int(starts[-1]) if starts.size else 0  # there may be room for more
+        count = int(starts[-1]) if starts.size else 0  # arrays may be longer
         return SparseColumns(data[:count], rows[:count], starts, shape)
     values = _native(_numbers(elements, order))
     if values.size != math.prod(shape):

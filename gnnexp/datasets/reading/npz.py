@@ -1,4 +1,4 @@
-"""Reading `.npy` and `.npz` files: sizes checked before memory is taken, no unrestricted pickle."""
+"""Reads `.npy` and `.npz` files. Sizes are checked before memory is allocated, and pickles are restricted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gnnexp.datasets.reading.unpickle import MAX_PICKLE_BYTES, Pickles, as_objec
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.storage.npy import file_header, map_array, read_header
 
-# Deflate cannot do better than 1032:1, so a member that claims more is a lie.
+# Deflate compresses at most 1032:1, so a member that claims more is false.
 _MAX_RATIO = 1032
-# What damaged bytes raise in zipfile and numpy; a RuntimeError is an archive that calls itself encrypted.
+# Errors of zipfile and numpy for damaged bytes. RuntimeError: the archive claims to be encrypted.
 DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError,
           RuntimeError, MemoryError, OverflowError, tokenize.TokenError)  # fmt: skip
 
@@ -28,7 +28,7 @@ def open_npy(path: Path) -> np.ndarray:
     """A `.npy` array of numbers as a memory map.
 
     Raises:
-        DataError: it is missing, truncated, no `.npy` file, or holds anything but numbers.
+        DataError: the file is missing or truncated, is not a `.npy` file, or has other values than numbers.
     """
     return map_array(path, file_header(path))
 
@@ -37,10 +37,10 @@ class NpzFile:
     """The members of a `.npz` archive.
 
     Args:
-        path: of the archive.
+        path: path of the archive.
 
     Raises:
-        DataError: it is missing or no zip archive.
+        DataError: the file is missing, or is not a zip archive.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,10 +52,10 @@ class NpzFile:
             raise _damaged(str(path), error) from None
 
     def require(self, *names: str) -> None:
-        """Check that all these members are there.
+        """Check that the archive has all these members.
 
         Raises:
-            DataError: those that are not.
+            DataError: names all missing members.
         """
         found = ", ".join(sorted(self._members))[:200]
         DataError.raise_all([
@@ -71,7 +71,7 @@ class NpzFile:
         """A numeric member.
 
         Raises:
-            DataError: it is missing, damaged, or its declared shape is not that of its bytes.
+            DataError: the member is missing or damaged, or its declared shape does not fit its bytes.
         """
         array: np.ndarray = self._read(name, objects=False)
         return array
@@ -80,7 +80,7 @@ class NpzFile:
         """The object in a pickled 0-d member, by the restricted unpickler.
 
         Raises:
-            DataError: it is missing, damaged, or holds anything that the unpickler does not allow.
+            DataError: the member is missing or damaged, or uses anything that the unpickler does not allow.
         """
         return as_object(self._read(name, objects=True), f"{self.path}: {name}")
 
@@ -88,7 +88,7 @@ class NpzFile:
         self.require(name)
         key, info = f"{self.path}: {name}", self._members[name]
         try:
-            # Other methods are not numpy's, and zipfile unpacks them without a limit.
+            # numpy does not use other methods, and zipfile would unpack them without a limit.
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"compression method {info.compress_type}")
             if info.file_size > _MAX_RATIO * info.compress_size + 1024:
@@ -120,11 +120,11 @@ def _fill(file: IO[bytes], target: np.ndarray) -> None:
     while position < target.size:
         piece = file.read(min(1 << 24, target.size - position))
         if not piece:
-            raise EOFError("ends early")
+            raise EOFError("is truncated")
         target[position : position + len(piece)] = np.frombuffer(piece, np.uint8)
         position += len(piece)
     if file.read(1):
-        raise ValueError("goes on after its array")
+        raise ValueError("has more bytes after its array")
 
 
 def _damaged(key: str, error: Exception) -> DataError:

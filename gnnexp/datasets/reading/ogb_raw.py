@@ -1,8 +1,11 @@
-"""What is under `raw/` in OGB's folder layout, of datasets with one kind of vertices and edges."""
+"""Reads `raw/` of OGB's folder layout, for one type of vertices and edges or several (ogbn-mag)."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -11,23 +14,23 @@ import numpy as np
 from gnnexp.datasets.base import believable, check_memory, require
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.tables import Table
-from gnnexp.errors import DataError, Problem
-from gnnexp.files.findings import Findings
+from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.files.regular import is_file
 
 FORMAT_FIX = "check that it is the folder of an ogbn-* or ogbl-* dataset"
 
 
 @dataclass(frozen=True)
 class OgbTypes:
-    """What a dataset with several kinds of vertices and edges has more.
+    """Types of vertices and edges of a dataset with several.
 
     Attributes:
-        nodes: `[V]` int32 type of every vertex.
-        edges: `[E]` int32 relation of every edge.
-        num_relations: R.
+        nodes: `[V]` int32 type of each vertex.
+        edges: `[E]` int32 relation of each edge.
+        num_relations: R, number of relations.
         labelled: name of the type that has labels and splits.
-        members: its vertices.
-        notes: which vertices and relations are which.
+        members: vertices of this type.
+        notes: names of types and relations in their order, for reports.
     """
 
     nodes: np.ndarray
@@ -40,11 +43,16 @@ class OgbTypes:
 
 @dataclass(frozen=True)
 class OgbRaw:
-    """Edges `[E, 2]`, V, and what else there is.
+    """The content of `raw/`.
 
     Attributes:
-        key: the file that messages name.
-        types: None for one kind of vertices and edges.
+        edges: `[E, 2]` sources and destinations.
+        num_nodes: V, number of vertices.
+        features: `[V, D]`, or None.
+        labels: `[V, c]`, or None.
+        edge_features: `[E, D]`, or None.
+        key: name of the file in messages.
+        types: types of vertices and edges; None if there is one of each.
     """
 
     edges: np.ndarray
@@ -57,15 +65,15 @@ class OgbRaw:
 
 
 def read_table(path: Path, dtype: Literal["int64", "float32", "float64"], high: int | None = None) -> np.ndarray:
-    """`[n, k]` of a file; whole numbers must be from 0 to below `high`."""
+    """`[n, k]` numbers of a file. Integers must be from 0 to below `high`."""
     return Table(path, dtype, low=0 if dtype == "int64" else None, high=high).read()
 
 
 def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Findings) -> None:
-    """Check that the vertices are not far more than the edges, before arrays of their number are made.
+    """Check that there are not far more vertices than edges, before arrays of size V are made.
 
     Raises:
-        DataError: they are, or nobody can tell because the edges could not be read; with what was found before.
+        DataError: there are far more, or edges could not be read; with the findings so far.
     """
     if believable(num_nodes, 0 if edges is None else edges.shape[0]):
         return
@@ -76,7 +84,7 @@ def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Fi
 
 
 def read_text(folder: Path, findings: Findings) -> OgbRaw:
-    """The layout of most: text files. Problems of all but V are found by `findings`."""
+    """Read the layout of most datasets: text files. `findings` collects all problems except those of V."""
     raw = folder / "raw"
     needed = [raw / "edge.csv.gz", raw / "num-node-list.csv.gz"]
     require(needed, FORMAT_FIX)
@@ -113,7 +121,7 @@ def read_text(folder: Path, findings: Findings) -> OgbRaw:
 
 
 def read_binary(folder: Path) -> OgbRaw:
-    """The layout of ogbn-papers100M: `raw/data.npz` and `raw/node-label.npz`."""
+    """Read the layout of ogbn-papers100M: `raw/data.npz` and `raw/node-label.npz`."""
     path = folder / "raw" / "data.npz"
     file, labels = NpzFile(path), NpzFile(folder / "raw" / "node-label.npz")
     file.require("edge_index", "num_nodes_list")
@@ -131,3 +139,119 @@ def read_binary(folder: Path) -> OgbRaw:
         key = f"{labels.path}: node_label"
         raise DataError(Problem(key, values.shape, f"must have {num_nodes} rows", FORMAT_FIX))
     return OgbRaw(edges.T, num_nodes, features, values.reshape(num_nodes, -1), None, str(path))
+
+
+TYPES, _TRIPLETS = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
+# Names are parts of paths.
+_NAME = re.compile(r"\w[\w-]*")
+
+
+def read_typed(folder: Path) -> OgbRaw:
+    """The content of `raw/`. Types and relations have the order of their lists; vertices are ordered by type.
+
+    Raises:
+        DataError: names all missing and wrong files.
+    """
+    raw = folder / "raw"
+    require([raw / TYPES, raw / _TRIPLETS], FORMAT_FIX)
+    nodes = _node_types(raw / TYPES)
+    triplets = _triplets(raw / _TRIPLETS, nodes)
+    findings = Findings()
+    edges = [findings.attempt(_edges, raw, triplet, nodes) for triplet in triplets]
+    found = [pairs for pairs in edges if pairs is not None]
+    together = np.concatenate(found) if len(found) == len(edges) else None
+    check_count(sum(map(len, nodes.values())), together, str(raw / TYPES), findings)
+    features = findings.attempt(_features, raw, nodes)
+    labelled = findings.attempt(_labels, raw, nodes)
+    findings.raise_all()
+    assert labelled is not None and together is not None
+    sizes = [len(members) for members in nodes.values()]
+    labels, of_type = labelled
+    types = OgbTypes(
+        nodes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
+        edges=np.repeat(np.arange(len(found), dtype=np.int32), [len(pairs) for pairs in found]),
+        num_relations=len(found),
+        labelled=of_type,
+        members=nodes[of_type],
+        notes=(f"types of vertices, in this order: {', '.join(nodes)}",
+               f"relations, in this order: {', '.join('-'.join(triplet) for triplet in triplets)}"),
+    )
+    return OgbRaw(together, sum(sizes), features, labels, None, str(raw / _TRIPLETS), types)
+
+
+def _node_types(path: Path) -> dict[str, range]:
+    """The range of vertices of each type, by name of the type. The file has a line of names and a line of counts."""
+    rows = Table(path).words()
+    names, counts = rows if len(rows) == 2 else ([], [])
+    sound = len(names) == len(counts) == len(set(names)) > 0 and all(map(_NAME.fullmatch, names))
+    if not sound or not all(count.isdecimal() and len(count) < 16 for count in counts):
+        raise DataError(Problem(str(path), str(rows)[:80], "must be a line of names and one of counts", FORMAT_FIX))
+    sizes = [int(count) for count in counts]
+    check_memory(24 * sum(sizes), f"{path}: {sum(sizes)} vertices")
+    starts = np.cumsum([0, *sizes]).tolist()
+    return {name: range(*ends) for name, ends in zip(names, pairwise(starts), strict=True)}
+
+
+def _triplets(path: Path, nodes: Mapping[str, range]) -> list[list[str]]:
+    """For each relation: type of heads, name of the relation, type of tails."""
+    rows = Table(path).words()
+    wrong = [row for row in rows
+             if len(row) != 3 or not {row[0], row[2]} <= set(nodes) or not _NAME.fullmatch(row[1])]
+    if wrong or not rows or len(set(map(tuple, rows))) < len(rows):
+        allowed = f"must be head, relation and tail, each once, of the types {', '.join(nodes)}"
+        raise DataError(Problem(str(path), str(wrong or rows)[:80], allowed, FORMAT_FIX))
+    return rows
+
+
+def _edges(raw: Path, triplet: list[str], nodes: Mapping[str, range]) -> np.ndarray:
+    """`[n, 2]` edges of one relation, as ids among all vertices."""
+    path = raw / "relations" / "___".join(triplet) / "edge.csv.gz"
+    require([path], FORMAT_FIX)
+    head, tail = nodes[triplet[0]], nodes[triplet[2]]
+    pairs = read_table(path, "int64", high=max(len(head), len(tail)))
+    if pairs.size == 0:
+        return np.empty((0, 2), np.int64)
+    if pairs.shape[1] != 2 or (pairs.max(axis=0) >= (len(head), len(tail))).any():
+        found = f"{pairs.shape[1]} columns up to {pairs.max(axis=0).tolist()}"
+        allowed = f"must be two columns, below {len(head)} and {len(tail)}"
+        raise DataError(Problem(str(path), found, allowed, FORMAT_FIX))
+    pairs += (head.start, tail.start)
+    return pairs
+
+
+def _features(raw: Path, nodes: Mapping[str, range]) -> np.ndarray | None:
+    """`[V, D]` features, zeros for types without features. D is the largest width of a type."""
+    found = dict(_tables(raw, "node-feat", nodes, "float32"))
+    if not found:
+        return None
+    num_nodes, width = sum(map(len, nodes.values())), max(table.shape[1] for table in found.values())
+    check_memory(4 * num_nodes * width, f"features {num_nodes} x {width} of {raw}")
+    rows = np.zeros((num_nodes, width), np.float32)
+    for name, table in found.items():
+        rows[nodes[name].start : nodes[name].stop, : table.shape[1]] = table
+    return rows
+
+
+def _labels(raw: Path, nodes: Mapping[str, range]) -> tuple[np.ndarray, str]:
+    """`[V, c]` labels, and the name of the only type that has labels. Other vertices have NaN."""
+    found = dict(_tables(raw, "node-label", nodes, "float64"))
+    if len(found) != 1:
+        allowed = "must have the folder of one type of vertices, with its labels"
+        raise DataError(Problem(str(raw / "node-label"), sorted(found), allowed, FORMAT_FIX))
+    (name, table), = found.items()
+    labels = np.full((sum(map(len, nodes.values())), table.shape[1]), np.nan)
+    labels[nodes[name].start : nodes[name].stop] = table
+    return labels, name
+
+
+def _tables(
+    raw: Path, kind: str, nodes: Mapping[str, range], dtype: Literal["float32", "float64"]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Name and table of each type that has a table."""
+    for name, members in nodes.items():
+        path = raw / kind / name / f"{kind}.csv.gz"
+        if is_file(path):
+            table = read_table(path, dtype)
+            if table.shape[0] != len(members):
+                raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {len(members)}", FORMAT_FIX))
+            yield name, table

@@ -1,62 +1,64 @@
-"""The opcodes of pickles that hold data: what each does, and the inert stand-ins that take the place of classes.
+"""Reads pickles that hold data. Harmless classes of this module replace those in the pickle.
 
-Python's own unpickler never sees a pickle from a file. `Machine` knows only the opcodes that data is made of, and looks
-up only the globals that numpy, scipy and torch write into such files. Nothing is imported, called or hashed on the word
-of a file. What comes out is plain Python data, `PickledDict`, `PickledArray` and `PickledCsr`.
+`Unpickler` knows only the opcodes of data, and only the globals that numpy, scipy and torch write into such files.
+Nothing is imported, called or hashed because a file asks for it. The result is plain Python data, `PickledDict`,
+`PickledArray` and `PickledCsr`.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Sequence
+from typing import IO, Any, ClassVar, Self
 
 
 class _Inert:
-    """A stand-in of a class; it takes a state only where it says so."""
+    """A harmless replacement of a class. Only subclasses that override `take` accept a state."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
 
     def take(self, state: Any) -> None:  # noqa: ANN401
-        """What BUILD hands over.
+        """Set the state that the opcode BUILD passes.
 
         Raises:
-            UnpicklingError: this class has no such state.
+            UnpicklingError: this class does not accept the state.
         """
         raise pickle.UnpicklingError(f"{type(self).__name__} takes no state")
 
 
 class PickledDict(_Inert):
-    """A dictionary as its pairs, in their order.
+    """A dictionary as a list of its pairs, in their order.
 
-    Nothing is hashed, because whoever writes a file may choose keys that collide: 40,000 such integers would take a
-    Python dictionary ten seconds.
+    Keys are not hashed, because the author of a file can choose keys that collide: a Python dictionary of 40,000 such
+    integers would take ten seconds.
     """
 
     __slots__ = ("pairs",)
     pairs: list[tuple[object, object]]
 
     def __new__(cls, *_: object) -> Self:
-        """An empty one; a defaultdict names its factory, which is of no use here."""
+        """An empty dictionary. The factory of a defaultdict is ignored."""
         mapping = super().__new__(cls)
         mapping.pairs = []
         return mapping
 
+    def __setitem__(self, key: object, value: object) -> None:
+        self.pairs.append((key, value))
+
     def named(self) -> dict[str, object]:
-        """The values whose keys are text (which Python hashes with a secret of the process), the last of each."""
+        """The values by key, for keys that are texts: Python hashes texts with a secret, so they cannot collide."""
         return {key: value for key, value in self.pairs if isinstance(key, str)}
 
 
 class PickledDtype(_Inert):
-    """`numpy.dtype(text)` with its byte order."""
+    """The state of `numpy.dtype(text)`: type name and byte order."""
 
     __slots__ = ("order", "text")
     text: str
     order: str
 
     def __new__(cls, text: object, *_: object) -> Self:
-        """Of a type name such as `f4`; lists that share their items would be endless as text."""
+        """A dtype of a type name such as `f4`. Only texts are allowed: nested lists could be endless as text."""
         if not isinstance(text, str):
             raise pickle.UnpicklingError("malformed dtype")
         dtype = super().__new__(cls)
@@ -64,13 +66,13 @@ class PickledDtype(_Inert):
         return dtype
 
     def take(self, state: object) -> None:
-        """Take the byte order out of numpy's state tuple."""
+        """Set the byte order from numpy's state tuple."""
         if isinstance(state, tuple) and len(state) > 1 and isinstance(state[1], str):
             self.order = state[1]
 
 
 class PickledArray(_Inert):
-    """The state of a `numpy.ndarray`, as it stands in the pickle."""
+    """The state of a `numpy.ndarray`, as it is in the pickle."""
 
     __slots__ = ("data", "dtype", "fortran", "shape")
     shape: tuple[int, ...]
@@ -79,13 +81,13 @@ class PickledArray(_Inert):
     data: bytes | str | list[object]
 
     def __new__(cls, *_: object) -> Self:
-        """An empty one, which BUILD fills."""
+        """An empty array, whose state BUILD sets."""
         array = super().__new__(cls)
         array.shape, array.dtype, array.fortran, array.data = (0,), PickledDtype("u1"), False, b""
         return array
 
     def take(self, state: Any) -> None:  # noqa: ANN401
-        """Take numpy's `(version, shape, dtype, is_fortran, data)`."""
+        """Set the state from numpy's `(version, shape, dtype, is_fortran, data)`."""
         _, shape, dtype, fortran, data = state
         sizes_ok = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
         if not sizes_ok or not isinstance(dtype, PickledDtype) or not isinstance(data, bytes | str | list):
@@ -94,183 +96,116 @@ class PickledArray(_Inert):
 
 
 class PickledCsr(_Inert):
-    """The attributes of a `scipy.sparse.csr_matrix`, as they stand in the pickle."""
+    """The attributes of a `scipy.sparse.csr_matrix`, as they are in the pickle."""
 
     __slots__ = ("state",)
     state: dict[str, object]
 
     def __new__(cls, *_: object) -> Self:
-        """An empty one."""
+        """An empty matrix, whose state BUILD sets."""
         matrix = super().__new__(cls)
         matrix.state = {}
         return matrix
 
     def take(self, state: object) -> None:
-        """Take the attribute dictionary."""
+        """Set the attributes from their dictionary."""
         if not isinstance(state, PickledDict):
             raise pickle.UnpicklingError("malformed sparse matrix")
         self.state = state.named()
 
 
 def _encode(text: object, encoding: object) -> bytes:
-    """`_codecs.encode`, of text to latin-1 bytes only."""
+    """`_codecs.encode`, only for text to latin-1 bytes."""
     if not isinstance(text, str) or not isinstance(encoding, str) or encoding not in ("latin1", "latin-1"):
         raise pickle.UnpicklingError("_codecs.encode of something else than text to latin-1")
     return text.encode("latin-1")
 
 
 class _List(_Inert):
-    """`list`, named as the factory of a defaultdict; never made."""
+    """`list`, which a pickle names as the factory of a defaultdict. It cannot be called."""
 
     def __new__(cls, *_: object) -> Self:
         raise pickle.UnpicklingError("it calls list")
 
 
-@dataclass(frozen=True)
-class _Global:
-    """What a pickle may name, and what it gets when it calls it."""
-
-    make: Callable[..., object]
-
-
-_GLOBALS: dict[tuple[str, str], _Global] = {
-    ("numpy", "ndarray"): _Global(PickledArray),
-    ("numpy", "dtype"): _Global(PickledDtype),
-    ("numpy.core.multiarray", "_reconstruct"): _Global(PickledArray),
-    ("numpy._core.multiarray", "_reconstruct"): _Global(PickledArray),
-    ("scipy.sparse.csr", "csr_matrix"): _Global(PickledCsr),
-    ("scipy.sparse._csr", "csr_matrix"): _Global(PickledCsr),
-    ("collections", "defaultdict"): _Global(PickledDict),
-    ("__builtin__", "list"): _Global(_List),
-    ("builtins", "list"): _Global(_List),
-    ("_codecs", "encode"): _Global(_encode),
+_GLOBALS: dict[tuple[str, str], Callable[..., object]] = {
+    ("numpy", "ndarray"): PickledArray,
+    ("numpy", "dtype"): PickledDtype,
+    ("numpy.core.multiarray", "_reconstruct"): PickledArray,
+    ("numpy._core.multiarray", "_reconstruct"): PickledArray,
+    ("scipy.sparse.csr", "csr_matrix"): PickledCsr,
+    ("scipy.sparse._csr", "csr_matrix"): PickledCsr,
+    ("collections", "defaultdict"): PickledDict,
+    ("__builtin__", "list"): _List,
+    ("builtins", "list"): _List,
+    ("_codecs", "encode"): _encode,
 }
 
-_LITERALS = frozenset({
-    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "FLOAT", "BINFLOAT", "STRING", "BINSTRING",
-    "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES",
-    "BINBYTES8",
-})
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_UNSET = object()
-_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+# Opcodes of data that Python's unpickler may execute as they are. Others that gnnexp allows are methods of `Unpickler`.
+_OPCODES = (
+    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG",
+    "LONG1", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
+    "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "TUPLE",
+    "LIST", "EMPTY_LIST", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET",
+    "BINGET", "LONG_BINGET", "GLOBAL", "STACK_GLOBAL",
+)
 
 
-class Machine:
-    """Works through the opcodes of one pickle; every step takes time and memory of the opcode's own bytes.
-
-    Args:
-        size: bytes of the pickle.
-    """
+class _Memo(dict[int, object]):
+    """Values by index. Writers count from 0 or 1, so an index is never larger than the pickle: no two collide."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._stack: list[object] = []
-        self._below_marks: list[list[object]] = []
-        self._memo: list[object] = []
 
-    def step(self, name: str, argument: Any) -> None:  # noqa: ANN401
-        """Do the next opcode.
-
-        Raises:
-            UnpicklingError: it is not allowed, or not of what lies on the stack.
-            IndexError: nothing lies there.
-        """
-        stack = self._stack
-        if name in _LITERALS:
-            stack.append(argument)
-        elif name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name in _TUPLES:
-            stack.append(tuple(self._pop(_TUPLES[name])))
-        elif name in ("PROTO", "FRAME", "STOP"):
-            pass
-        elif name == "MARK":
-            self._below_marks.append(stack)
-            self._stack = []
-        elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            self._store(len(self._memo) if name == "MEMOIZE" else argument, stack[-1])
-        elif name in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(self._stored(argument))
-        elif name in ("GLOBAL", "STACK_GLOBAL"):
-            stack.append(_named(*(self._pop(2) if name == "STACK_GLOBAL" else argument.split(" ", 1))))
-        elif name in ("REDUCE", "NEWOBJ"):
-            called, arguments = self._pop(2)
-            stack.append(_call(called, arguments))
-        elif name == "BUILD":
-            target, state = self._pop(2)
-            if not isinstance(target, _Inert):
-                raise pickle.UnpicklingError(f"{type(target).__name__} takes no state")
-            target.take(state)
-            stack.append(target)
-        else:
-            self._collect(name)
-
-    def result(self) -> object:
-        """What STOP leaves."""
-        (value,) = self._pop(1)
-        return value
-
-    def _collect(self, name: str) -> None:
-        """The opcodes of lists, dictionaries and longer tuples."""
-        if name in ("LIST", "TUPLE"):
-            items = self._marked()
-            self._stack.append(items if name == "LIST" else tuple(items))
-        elif name in ("EMPTY_LIST", "EMPTY_DICT"):
-            self._stack.append([] if name == "EMPTY_LIST" else PickledDict())
-        elif name in ("APPEND", "APPENDS"):
-            items = self._pop(1) if name == "APPEND" else self._marked()
-            if not isinstance(self._stack[-1], list):
-                raise pickle.UnpicklingError(f"{name} to {type(self._stack[-1]).__name__}")
-            self._stack[-1].extend(items)
-        elif name in ("SETITEM", "SETITEMS", "DICT"):
-            items = self._pop(2) if name == "SETITEM" else self._marked()
-            if name == "DICT":
-                self._stack.append(PickledDict())
-            target = self._stack[-1]
-            if not isinstance(target, PickledDict):
-                raise pickle.UnpicklingError(f"{name} of {type(target).__name__}")
-            target.pairs.extend(zip(items[::2], items[1::2], strict=True))
-        else:
-            raise pickle.UnpicklingError(f"it uses the opcode {name}")
-
-    def _store(self, index: int, value: object) -> None:
-        # A list, for the same reason as `PickledDict`; writers number from 0 or 1 on, so it is never longer than this.
-        if not 0 <= index <= self._size:
+    def __setitem__(self, index: int, value: object) -> None:
+        if index > self._size:
             raise pickle.UnpicklingError(f"memo index {index}")
-        self._memo += [_UNSET] * (index + 1 - len(self._memo))
-        self._memo[index] = value
-
-    def _stored(self, index: int) -> object:
-        if not 0 <= index < len(self._memo) or self._memo[index] is _UNSET:
-            raise pickle.UnpicklingError(f"nothing has the memo index {index}")
-        return self._memo[index]
-
-    def _pop(self, count: int) -> list[Any]:
-        """The last `count` values above the last mark."""
-        if count > len(self._stack):
-            raise IndexError("it takes more values than there are")
-        values = self._stack[len(self._stack) - count :]
-        del self._stack[len(self._stack) - count :]
-        return values
-
-    def _marked(self) -> list[object]:
-        """The values above the last mark, which goes with them."""
-        values, self._stack = self._stack, self._below_marks.pop()
-        return values
+        super().__setitem__(index, value)
 
 
-def _named(module: object, name: object) -> _Global:
-    if not isinstance(module, str) or not isinstance(name, str) or (module, name) not in _GLOBALS:
-        raise pickle.UnpicklingError(f"it refers to {_text(module)}.{_text(name)}")
-    return _GLOBALS[module, name]
+class Unpickler(pickle._Unpickler):
+    """Python's own unpickler, in its form in Python, with the opcodes of data only.
 
+    Time and memory of a step are limited by the bytes of its opcode.
 
-def _text(value: object) -> str:
-    return value[:80] if isinstance(value, str) else type(value).__name__
+    Args:
+        stream: the pickle.
+        size: its bytes.
+    """
 
+    stack: list[Any]
+    append: Callable[[object], None]
+    pop_mark: Callable[[], list[object]]
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES}
 
-def _call(called: object, arguments: object) -> object:
-    if not isinstance(called, _Global) or not isinstance(arguments, tuple):
-        raise pickle.UnpicklingError(f"it calls {_text(called)}")
-    return called.make(*arguments)
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        super().__init__(stream, encoding="latin1")
+        self.memo = _Memo(size)
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
+        """What is called in place of a global that a pickle names."""
+        if (module, name) not in _GLOBALS:
+            raise pickle.UnpicklingError(f"it refers to {module[:80]}.{name[:80]}")
+        return _GLOBALS[module, name]
+
+    def _reduce(self) -> None:
+        arguments, called = self.stack.pop(), self.stack.pop()
+        if called not in _GLOBALS.values() or not isinstance(arguments, tuple):
+            raise pickle.UnpicklingError(f"it calls {type(called).__name__}")
+        self.append(called(*arguments))
+
+    def _build(self) -> None:
+        state = self.stack.pop()
+        if not isinstance(self.stack[-1], _Inert):
+            raise pickle.UnpicklingError(f"{type(self.stack[-1]).__name__} takes no state")
+        self.stack[-1].take(state)
+
+    def _dict(self, items: Sequence[object] = ()) -> None:
+        self.append(PickledDict())
+        self.stack[-1].pairs.extend(zip(items[::2], items[1::2], strict=True))
+
+    dispatch |= {
+        pickle.REDUCE[0]: _reduce, pickle.NEWOBJ[0]: _reduce, pickle.BUILD[0]: _build,
+        pickle.EMPTY_DICT[0]: _dict, pickle.DICT[0]: lambda self: self._dict(self.pop_mark()),
+    }

@@ -1,4 +1,4 @@
-"""Text tables of numbers (`.tsv`, `.csv`, `.txt`, each also `.gz`), read fast, with errors that name the line."""
+"""Reads text tables of numbers (`.tsv`, `.csv`, `.txt`, each also `.gz`) fast, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ import numpy as np
 from gnnexp.errors import DataError, Problem
 
 _MAX_SHOWN = 5
-# Longer lines are not searched for what is wrong with them.
+# In longer lines, the wrong number is not searched.
 _MAX_LINE = 1 << 20
-# Numbers as text are packed to a third or a tenth; what unpacks to more than both of these is taken for a bomb.
+# Numbers as text are compressed to a third or a tenth. A file that exceeds both limits is refused as a bomb.
 _MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 24
 
 
-_SEPARATORS = (",", ";", "|")  # but white space, which is read without being asked for
+_SEPARATORS = (",", ";", "|")  # white space needs no option
 
 
 def _numbers_between(line: str, separator: str) -> bool:
-    """Whether cutting the line there leaves numbers alone."""
+    """Whether the line consists of several numbers with this separator."""
     try:
         return len([float(cell) for cell in line.split(separator)]) > 1
     except ValueError:
@@ -37,19 +37,19 @@ def _numbers_between(line: str, separator: str) -> bool:
 
 
 def unpacked_limit(path: Path) -> int:
-    """Bytes that a packed text may have unpacked."""
+    """Largest number of bytes that a compressed text may have after unpacking."""
     return max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
 
 
 class _Unpacked(gzip.GzipFile):
-    """A `.gz` file that ends with an error where it would unpack to far more than a table can."""
+    """A `.gz` file that raises an error if it unpacks to far more bytes than a table can have."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._limit = unpacked_limit(path)
 
     def read1(self, size: int = -1) -> bytes:
-        """What `io.TextIOWrapper` reads with."""
+        """Read some bytes; `io.TextIOWrapper` calls this."""
         data = super().read1(size)
         if self.tell() > self._limit:
             raise OSError(f"it unpacks to more than {self._limit} bytes; unpack it yourself if that is right")
@@ -58,17 +58,17 @@ class _Unpacked(gzip.GzipFile):
 
 @dataclass(frozen=True)
 class Table:
-    """How a text file holds numbers.
+    """A text file of numbers, and its format.
 
     Attributes:
-        path: `.gz` files are unpacked on the fly.
-        dtype: of the numbers.
-        delimiter: between columns; None = any white space.
-        header: whether the first line is no data.
-        comments: lines (and ends of lines) from this on are skipped; empty = none.
-        low: smallest number allowed, or None.
-        high: first number that is too large, or None.
-        settable: whether the user says how it is to be read (`dataset.header`, `dataset.delimiter`).
+        path: the file; `.gz` files are unpacked while they are read.
+        dtype: data type of the numbers.
+        delimiter: separator of columns; None = any white space.
+        header: whether the first line has no data.
+        comments: text that starts a comment, up to the end of the line; empty = there are no comments.
+        low: smallest allowed number, or None.
+        high: smallest number that is too large, or None.
+        settable: whether the user can set the format (`dataset.header`, `dataset.delimiter`), for fixes in messages.
     """
 
     path: Path
@@ -81,19 +81,19 @@ class Table:
     settable: bool = False
 
     def read(self) -> np.ndarray:
-        """`[n, k]`, every row with the same number of columns.
+        """`[n, k]` numbers. All rows have the same number of columns.
 
         Raises:
-            DataError: the file is damaged or has lines that are not such rows, each named with number and content.
+            DataError: the file is damaged, or has wrong lines. Names the first of these with number and content.
         """
         with self._open() as file:
             return self._numbers(itertools.islice(file, int(self.header), None))
 
     def chunks(self, rows: int) -> Iterator[np.ndarray]:
-        """The same rows, at most `rows` at a time, `[n, k]` each; nothing more is held.
+        """The same rows in chunks `[n, k]` of at most `rows` rows. Only one chunk is in memory.
 
         Raises:
-            DataError: as `read`, once the chunk with the mistake is met.
+            DataError: as `read`, at the chunk with the mistake.
         """
         width = 0
         with self._open() as file:
@@ -106,7 +106,7 @@ class Table:
                     yield found
 
     def words(self) -> list[list[str]]:
-        """The cells of every line that is not blank, as text.
+        """The cells of each line that is not blank, as text.
 
         Raises:
             DataError: the file is damaged.
@@ -115,20 +115,20 @@ class Table:
             return [line.strip().split(self.delimiter) for line in self._lines(file) if line.strip()]
 
     def _lines(self, file: IO[str]) -> Iterator[str]:
-        """One by one; a file without line breaks is not taken into memory."""
+        """The lines one by one. Lines that are too long raise, so that a file without line breaks is not in memory."""
         while line := file.readline(_MAX_LINE + 1):
             if len(line) > _MAX_LINE:
                 raise DataError(self._bad_lines())
             yield line
 
     def _ascii(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines, if their numbers are ASCII.
+        """The lines, after a check that their numbers are ASCII.
 
-        numpy looks up other characters of a whole number beyond the end of a table of digits: it takes what lies there
-        for a digit (`1\u01fe` is 472), or dies of SIGSEGV.
+        For other characters in an integer, numpy reads beyond the end of its table of digits. It then uses the bytes
+        there as a digit (`1\u01fe` is 472), or crashes with SIGSEGV.
 
         Raises:
-            ValueError: they are not.
+            ValueError: a line has a number that is not ASCII.
         """
         for line in lines:
             if not line.isascii() and not self._without_marks(line).isascii():
@@ -136,15 +136,15 @@ class Table:
             yield line
 
     def _without_marks(self, line: str) -> str:
-        """The line without comment and delimiters, which may be any characters."""
+        """The line without its comment and delimiters, which may have any characters."""
         text = line.split(self.comments, maxsplit=1)[0] if self.comments else line
         return text.replace(self.delimiter, "") if self.delimiter else text
 
     def _numbers(self, lines: Iterable[str]) -> np.ndarray:
-        """`[n, k]` of some lines; none of comments and blank ones only."""
+        """`[n, k]` numbers of some lines. Comments and blank lines have no rows."""
         try:
             with warnings.catch_warnings():
-                # numpy only warns where it reads 1.5 as the integer 1, or finds no rows.
+                # numpy only warns if it reads 1.5 as the integer 1, or finds no rows.
                 warnings.simplefilter("error", DeprecationWarning)
                 warnings.filterwarnings("ignore", message=".*input contained no data")
                 found = np.loadtxt(self._ascii(lines), dtype=self.dtype, delimiter=self.delimiter,
@@ -178,14 +178,14 @@ class Table:
         return Problem(str(self.path), found, "must be a whole text file of numbers", "get it again")
 
     def _bad_lines(self) -> list[Problem]:
-        """The first lines that are wrong, found by a slow second reading."""
+        """Problems of the first wrong lines. They are found in a second, slow pass."""
         problems: list[Problem] = []
         width = 0
         with self._open() as file:
             for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE + 1), ""), start=1):
                 if len(line) > _MAX_LINE:
                     return [*problems, Problem(f"{self.path}, line {number}", line[:80], "is far too long for a row of "
-                                               "numbers, one of which is wrong", "correct or remove this line")]
+                                               "numbers, or has a wrong number", "correct or remove this line")]
                 text = line.split(self.comments)[0] if self.comments else line
                 if (number == 1 and self.header) or not text.strip():
                     continue
@@ -202,7 +202,7 @@ class Table:
         return problems
 
     def _fix(self, line: str, *, first: bool) -> str:
-        """Of a line that is wrong; what is `first` may hold the columns' names."""
+        """The fix of a wrong line. If `first`, the line may be the names of columns."""
         if not self.settable:
             return "correct or remove this line"
         other = next((mark for mark in _SEPARATORS if mark in line.strip() and mark != self.delimiter), None)
@@ -213,7 +213,7 @@ class Table:
         return "correct or remove this line"
 
     def _wrong(self, cells: list[str], width: int) -> str:
-        """What is wrong with a line, or nothing."""
+        """What the line must be, if it is wrong; else empty."""
         kind = int if self.dtype == "int64" else float
         bounds = "" if self.low is None else f" from {self.low} on"
         bounds += "" if self.high is None else f" below {self.high}"
@@ -224,7 +224,7 @@ class Table:
             return f"must be {allowed}"
         ends = (-(2**63), 2**63) if kind is int else (-math.inf, math.inf)
         low, high = ends[0] if self.low is None else self.low, ends[1] if self.high is None else self.high
-        # Nothing is converted: a whole number of 310 digits has no float. NaN is within any bounds.
+        # Values are compared without conversion, because an integer of 310 digits has no float. NaN is in any bounds.
         if any(value < low or value >= high for value in values):
             return f"must be {allowed}"
         return "" if len(cells) == width else f"must have {width} columns like the first line"

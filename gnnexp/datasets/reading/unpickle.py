@@ -1,14 +1,13 @@
-"""Reading the pickles of published datasets without executing anything in them.
+"""Reads the pickles of published datasets, without executing their code.
 
-A pickle is a program; `gnnexp.datasets.reading.pickled` works through it by itself and makes plain data of it.
-`as_array`, `as_object` and `as_csr` turn that data into arrays after checking sizes.
+A pickle is a program. `gnnexp.datasets.reading.pickled` makes plain data of it. `as_array`, `as_object` and
+`as_csr` check the sizes of these data, and make arrays.
 """
 
 from __future__ import annotations
 
 import io
 import math
-import pickletools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.reading.pickled import Machine, PickledArray, PickledCsr
+from gnnexp.datasets.reading.pickled import PickledArray, PickledCsr, Unpickler
 from gnnexp.errors import DataError, Problem
 
-# The largest published one has 4 MiB; everything in a pickle is held in memory several times.
+# The largest published pickle has 4 MiB. The content of a pickle is in memory several times.
 MAX_PICKLE_BYTES = 1 << 31
 
 _NUMBERS = frozenset(f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)) - {"f1"} | {"b1"}
@@ -31,7 +30,7 @@ class Pickles:
 
     Attributes:
         content: the bytes.
-        key: the file that errors name.
+        key: name of the file in errors.
     """
 
     content: bytes
@@ -39,10 +38,10 @@ class Pickles:
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
-        """The content of a file, if it is not too large to be held in memory.
+        """The content of a file.
 
         Raises:
-            DataError: it is.
+            DataError: the file is larger than `MAX_PICKLE_BYTES`.
         """
         size = path.stat().st_size
         if size > MAX_PICKLE_BYTES:
@@ -50,29 +49,23 @@ class Pickles:
         return cls(path.read_bytes(), str(path))
 
     def load(self) -> Any:  # noqa: ANN401
-        """The first one."""
+        """The object of the first pickle."""
         return self.load_all(1)[0]
 
     def load_all(self, count: int) -> list[Any]:
-        """The first `count` ones (legacy torch files have several in a row).
+        """The objects of the first `count` pickles (legacy torch files have several in sequence).
 
         Raises:
-            DataError: it is not a pickle, is truncated, or wants anything that is not on the allow-list.
+            DataError: the content is not a pickle, is truncated, or uses anything that is not on the allow-list.
         """
         if len(self.content) > MAX_PICKLE_BYTES:
             raise self._refused(f"{len(self.content)} bytes")
         stream = io.BytesIO(self.content)
         try:
-            return [self._load_next(stream) for _ in range(count)]
+            return [Unpickler(stream, len(self.content)).load() for _ in range(count)]
         except Exception as error:
-            # Damaged bytes can raise anything at all in the unpickler; none of it is our bug.
+            # Damaged bytes can raise any exception in the unpickler. None of them is our bug.
             raise self._refused(str(error)[:200] or type(error).__name__) from None
-
-    def _load_next(self, stream: io.BytesIO) -> object:
-        machine = Machine(len(self.content))
-        for opcode, argument, _ in pickletools.genops(stream):
-            machine.step(opcode.name, argument)
-        return machine.result()
 
     def _refused(self, why: str) -> DataError:
         fix = "get the file again from its publisher; nothing in it was executed"
@@ -80,10 +73,10 @@ class Pickles:
 
 
 def as_array(value: object, key: str) -> np.ndarray:
-    """The numeric array that `value` describes, its declared shape checked against its bytes first.
+    """The numeric array that `value` describes. Its declared shape must fit its bytes.
 
     Raises:
-        DataError: it is none, or its sizes contradict each other.
+        DataError: the value is not a numeric array, or its sizes contradict each other.
     """
     if not isinstance(value, PickledArray):
         raise _malformed(key, type(value).__name__, "a numeric array")
@@ -98,10 +91,10 @@ def as_array(value: object, key: str) -> np.ndarray:
 
 
 def as_object(value: object, key: str) -> object:
-    """The one object in a 0-d object array.
+    """The object in a 0-d object array.
 
     Raises:
-        DataError: it is something else.
+        DataError: the value is not a 0-d object array with one object.
     """
     if not isinstance(value, PickledArray) or value.shape != () or not isinstance(value.data, list):
         raise _malformed(key, type(value).__name__, "a 0-d object array")
@@ -114,7 +107,7 @@ def as_csr(value: object, key: str) -> scipy.sparse.csr_array:
     """The sparse matrix that `value` describes, with sorted, unique columns per row.
 
     Raises:
-        DataError: it is none, or row pointers, columns and shape contradict each other.
+        DataError: the value is not a sparse matrix, or row pointers, columns and shape contradict each other.
     """
     if not isinstance(value, PickledCsr):
         raise _malformed(key, type(value).__name__, "a sparse matrix")
@@ -128,7 +121,7 @@ def as_csr(value: object, key: str) -> scipy.sparse.csr_array:
 def csr_matrix(
     data: np.ndarray, columns: np.ndarray, starts: np.ndarray, shape: tuple[int, int], key: str
 ) -> scipy.sparse.csr_array:
-    """A checked CSR matrix.
+    """A CSR matrix from its arrays, which are checked.
 
     Raises:
         DataError: row pointers, columns and shape contradict each other.

@@ -1,4 +1,4 @@
-"""Links held out of any graph for link prediction, as a pure function of (seed, link): of no order and no machine."""
+"""Holds out links of a graph for link prediction. The draw depends on seed and link only, not on order or machine."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, absorb, stream
 
 LinkSplit = Mapping[str, float] | None
-# How an edge relates to its reverse: there is none, one of the same type, or (as a number above 0) one of type R + r.
+# Whether edges have reverses: no (-1); yes, of the same type (0); or yes, of type R + r for type r (R > 0).
 NO_REVERSES, SAME_TYPE = -1, 0
 _SHARES = ("val", "test")
-# Keeps the draw of links apart from that of vertices.
+# Separates the random draw of links from that of vertices.
 _LINKS = 1
 
 
 def check_link_split(link_split: LinkSplit) -> None:
-    """Check `dataset.link_split`: shares of validation and test links, with some left to train on.
+    """Check `dataset.link_split`: shares of validation and test links, which must leave training links.
 
     Raises:
-        ConfigError: all that is wrong with them.
+        ConfigError: names all problems.
     """
     if link_split is None:
         return
@@ -39,17 +39,17 @@ def check_link_split(link_split: LinkSplit) -> None:
 
 
 def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -> Graph:
-    """`graph` without the edges of held-out links, and all its links, each once, as `train`, `valid` and `test`.
+    """`graph` without the edges of held-out links. Its `links` have each link once, as `train`, `valid` and `test`.
 
-    A link is an edge with its reverse and its parallels: all of them are held out, or none. Which ones depends on the
-    seed and the link alone; the numbers are the shares, rounded. Links are in order of their edges.
+    A link is an edge together with its reverse and its parallel edges: either all of them are held out, or none. The
+    choice depends on seed and link only. The numbers of links are the rounded shares. Links are in the order of edges.
 
     Args:
-        graph: in memory.
-        link_split: shares `val` and `test` of the links; None leaves the graph as it is.
-        seed: of the draw.
-        reverses: `NO_REVERSES`; `SAME_TYPE`, where a link's head is the end with the lower id; or R, where the reverse
-            of an edge of type r has type R + r, and the link is the edge.
+        graph: a graph in memory.
+        link_split: shares `val` and `test` of the links; None does not change the graph.
+        seed: seed of the draw.
+        reverses: which edges are reverses. `NO_REVERSES`: none. `SAME_TYPE`: reverses have the same type, and a link's
+            head is the end with the lower id. R: the reverse of an edge of type r has type R + r.
 
     Raises:
         DataError: there are too few links for the shares, or none of the last relation.
@@ -57,19 +57,19 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
     if link_split is None:
         return graph
     if reverses == NO_REVERSES and graph.edge_types is None:
-        # Its reverse may be an edge too, and would tell of the pair from the training links.
-        raise DataError(Problem("dataset.symmetrize", False, "a pair without a type is one link, whichever end comes "
-                                "first", "set dataset.symmetrize=true, or give edges types"))
+        # The reverse of a held-out pair may be a training link, and would give the answer away.
+        raise DataError(Problem("dataset.symmetrize", False, "a pair without a type is one link, in either "
+                                "direction", "set dataset.symmetrize=true, or give edges types"))
     types = np.empty(0, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
     indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
     words, stands = _link_words(np.uint64(stream(seed, Purpose.SPLIT, _LINKS)), indptr, indices, types, reverses)
     edges = np.flatnonzero(stands)
     ends = np.cumsum([round(link_split[name] * edges.size) for name in _SHARES])
     if not 0 < ends[1] < edges.size:
-        raise DataError(Problem("dataset.link_split", dict(link_split), f"is nothing, or all, of {edges.size} links",
+        raise DataError(Problem("dataset.link_split", dict(link_split), f"selects none or all of {edges.size} links",
                                 "choose other shares, or a larger graph"))
     if reverses > 0 and int(types[edges].max()) + 1 < reverses:
-        # Who reads the links counts their relations, and takes edges of all further types for reverses.
+        # Readers of the links count their relations, and treat edges of all further types as reverses.
         raise DataError(Problem("dataset.link_split", dict(link_split), f"relation {reverses - 1}, the last of "
                                 f"{reverses}, has no edges", "choose fewer relations, or a larger graph"))
     val, test = rank_bounds(words[edges], ends)
@@ -97,7 +97,7 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
 def _link_words(
     key: np.uint64, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, reverses: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`[E]` random words of the link that each edge is of, and whether the edge stands for it."""
+    """`[E]` random word of each edge's link, and `[E]` whether the edge represents its link."""
     words, stands = np.empty(indices.size, np.uint64), np.empty(indices.size, np.bool_)
     typed = types.size > 0
     for dst in range(indptr.size - 1):

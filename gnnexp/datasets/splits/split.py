@@ -1,4 +1,4 @@
-"""Random splits as a pure function of (seed, vertex): independent of order, file format and machine."""
+"""Random splits. They depend on seed and vertex only, and not on order, file format or machine."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def _vertex_words(key: np.uint64, num_nodes: int) -> np.ndarray:
 
 
 def vertex_words(seed: int, num_nodes: int) -> np.ndarray:
-    """`[V]` uint64 random words; who has the smallest is drawn first."""
+    """`[V]` uint64 random word of each vertex. Vertices with the smallest words are drawn first."""
     words: np.ndarray = _vertex_words(np.uint64(stream(seed, Purpose.SPLIT)), num_nodes)
     return words
 
 
 def check_fractions(**shares: float | None) -> None:
-    """Check that shares of a split, by config key, lie in [0, 1] and do not add up to more than 1.
+    """Check that the shares of a split, by config key, are in [0, 1] and do not add up to more than 1.
 
     Raises:
-        ConfigError: all that is wrong with them.
+        ConfigError: names all problems.
     """
     given = {name: share for name, share in shares.items() if share is not None}
     problems = [
@@ -39,7 +39,7 @@ def check_fractions(**shares: float | None) -> None:
     ]
     if not problems and sum(given.values()) > 1 + 1e-9:
         keys = ", ".join(f"dataset.{name}" for name in given)
-        problems.append(Problem(keys, list(given.values()), "must not add up to more than 1", "lower one of them"))
+        problems.append(Problem(keys, list(given.values()), "must not add up to more than 1", "reduce one of them"))
     ConfigError.raise_all(problems)
 
 
@@ -52,15 +52,15 @@ def random_split(
     test: float | None = None,
     among: np.ndarray | None = None,
 ) -> Splits:
-    """Disjoint random vertices in the given shares of `among`, sizes rounded to the nearest.
+    """Disjoint random sets of vertices, with the given shares of `among`. Sizes are rounded.
 
     Args:
-        num_nodes: V.
+        num_nodes: V, number of vertices.
         train: share of training vertices.
         val: share of validation vertices.
-        seed: of the draw.
-        test: share of test vertices, None for all the others.
-        among: `[V]` bool, who may be drawn (the labelled ones), None for all.
+        seed: seed of the draw.
+        test: share of test vertices; None: all others.
+        among: `[V]` bool, vertices that may be drawn (the labelled ones); None: all.
     """
     words = vertex_words(seed, num_nodes)
     ids = np.arange(num_nodes) if among is None else np.flatnonzero(among)
@@ -71,7 +71,7 @@ def random_split(
 
 
 def rank_bounds(words: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """`[k]` uint64: the `ends[i]` smallest words are those below the i-th bound; without sorting them."""
+    """`[k]` uint64 bounds: exactly `ends[i]` words are below the i-th bound. Does not sort all words."""
     ranked = np.concatenate([words, np.full(1, np.iinfo(np.uint64).max, np.uint64)])
     ranked.partition(np.unique(ends))
     bounds: np.ndarray = ranked[ends]
@@ -79,7 +79,7 @@ def rank_bounds(words: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _by_rank(words: np.ndarray, ids: np.ndarray, ends: np.ndarray) -> list[torch.Tensor]:
-    """`ids` whose words rank in `[0, e0)`, `[e0, e1)`, `[e1, e2)`, each sorted."""
+    """Three sorted lists of `ids`: those whose words have ranks in `[0, e0)`, `[e0, e1)`, `[e1, e2)`."""
     parts, low = [], np.uint64(0)
     for high in rank_bounds(words, ends):
         parts.append(torch.from_numpy(ids[(words >= low) & (words < high)].astype(np.int64)))
@@ -88,14 +88,14 @@ def _by_rank(words: np.ndarray, ids: np.ndarray, ends: np.ndarray) -> list[torch
 
 
 def per_class_split(labels: np.ndarray, num_train: int, num_val: int, *, seed: int, among: np.ndarray) -> Splits:
-    """Shchur et al. 2018: the same number of training and of validation vertices per class, the rest is test.
+    """The split of Shchur et al. 2018: fixed numbers of training and validation vertices per class; the rest is test.
 
     Args:
         labels: `[V]` int64, negative = unlabelled.
         num_train: training vertices per class.
         num_val: validation vertices per class.
-        seed: of the draw.
-        among: `[V]` bool, who may be drawn.
+        seed: seed of the draw.
+        among: `[V]` bool, vertices that may be drawn.
 
     Raises:
         DataError: a class has too few vertices.
@@ -117,6 +117,6 @@ def per_class_split(labels: np.ndarray, num_train: int, num_val: int, *, seed: i
 
 
 def given_split(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> Splits:
-    """A published split as sorted int64 ids; masks `[V]` bool are turned into ids."""
+    """A published split as sorted int64 ids. Each part is given as ids or as a mask `[V]` bool."""
     ids = [np.flatnonzero(part) if part.dtype == bool else np.sort(part) for part in (train, val, test)]
     return Splits(*(torch.from_numpy(part.astype(np.int64, copy=False)) for part in ids))

@@ -1,7 +1,7 @@
-"""Reading a folder of named arrays: `meta.json` says what there is, one `.npy` each holds it.
+"""Read a folder of named arrays: `meta.json` lists the arrays, and one `.npy` file holds each of them.
 
-What a folder says is never trusted: names cannot leave it, and no memory is mapped or allocated before the size of the
-file has been compared with what the sizes say. Problems of all its arrays are reported at once.
+The content of a folder is never trusted. Names cannot point outside of the folder. Memory is mapped or allocated only
+after the size of the file was compared with the sizes in its header. Problems of all arrays are reported at once.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Verify = Literal["none", "sizes", "checksums"]
 
 META = "meta.json"
 DTYPES = ("|b1", "|i1", "|u1", "<i2", "<i4", "<i8", "<f2", "<f4", "<f8")
-# A graph's meta.json has about 4 KiB; what is far larger is not one.
+# A graph's meta.json has about 4 KiB; a much larger file is something else.
 MAX_META_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """What `meta.json` says of one array.
+    """The entry of one array in `meta.json`.
 
     Attributes:
-        dtype: numpy's name of it, byte order included (`<i8`).
-        shape: its sizes.
-        sha256: of the whole `.npy` file, hexadecimal.
+        dtype: numpy's name of the data type, with the byte order (`<i8`).
+        shape: size of each dimension.
+        sha256: checksum of the whole `.npy` file, hexadecimal.
     """
 
     dtype: str
@@ -49,12 +49,12 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class ArrayFolder:
-    """A folder whose `meta.json` has been read and is well formed.
+    """A folder with a `meta.json` that was read and is well formed.
 
     Attributes:
-        folder: where it is.
-        meta: everything that `meta.json` says, `arrays` apart.
-        specs: its arrays by name.
+        folder: path of the folder.
+        meta: the content of `meta.json` without `arrays`.
+        specs: entries of the arrays by name.
     """
 
     folder: Path
@@ -62,10 +62,10 @@ class ArrayFolder:
     specs: Mapping[str, ArraySpec]
 
     def tensors(self, *, mmap: bool = True, verify: Verify = "sizes") -> dict[str, Tensor]:
-        """All arrays by name; memory-mapped ones must never be written to (the process would die of it).
+        """All arrays by name. Never write to a memory-mapped array: the process would be killed.
 
         Raises:
-            DataError: every array that is missing, or not what `meta.json` says.
+            DataError: arrays are missing, or differ from their entries in `meta.json`.
         """
         found: dict[str, Tensor] = {}
         problems: list[Problem] = []
@@ -74,21 +74,20 @@ class ArrayFolder:
                 found[name] = _load(self.folder / f"{name}.npy", spec, mmap=mmap, verify=verify)
             except DataError as error:
                 problems += error.problems
-        if problems:
-            raise DataError(problems)
+        DataError.raise_all(problems)
         return found
 
 
 def fix(folder: Path) -> str:
-    """What helps against every damage of a stored folder."""
+    """The fix for every damage of a stored folder."""
     return f"delete {folder} and let it be written again"
 
 
 def read_folder(folder: Path, kind: str, schema: int) -> ArrayFolder:
-    """Read `meta.json` of a folder that holds a `kind` (`graph`, `partition`) in a schema up to `schema`.
+    """Read `meta.json` of a folder that holds a `kind` (`graph`, `partition`) in a schema from 1 to `schema`.
 
     Raises:
-        DataError: if there is none, it is not well formed, or it is of another kind or a later schema.
+        DataError: the file is missing or not well formed, or has another kind or a later schema.
     """
     path = folder / META
     meta = _read_json(path, kind)
@@ -110,8 +109,7 @@ def read_folder(folder: Path, kind: str, schema: int) -> ArrayFolder:
             specs[name] = spec
         else:
             problems.append(Problem(f"{path}: {name[:80]}", str(entry)[:80], spec, fix(folder)))
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(problems)
     return ArrayFolder(folder, meta, specs)
 
 
@@ -134,7 +132,7 @@ def _read_json(path: Path, kind: str) -> dict[str, Any]:
 
 
 def _parse_spec(name: str, entry: object) -> ArraySpec | str:
-    """One entry of `arrays`, or what it should have been."""
+    """One entry of `arrays`, or the rule that it breaks."""
     if not _NAME.fullmatch(name):
         return "names of arrays are lower case words without any path"
     if not isinstance(entry, dict):
@@ -165,8 +163,7 @@ def _load(path: Path, spec: ArraySpec, *, mmap: bool, verify: Verify) -> Tensor:
     elif verify == "checksums" and (digest := file_sha256(path)) != spec.sha256:
         problems.append(Problem(str(path), f"sha256 {digest[:16]}…", f"must be {spec.sha256[:16]}…: bytes have changed",
                                 fix(path.parent)))
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(problems)
     return _tensor(path, header, mmap=mmap)
 
 
@@ -176,7 +173,7 @@ def _tensor(path: Path, header: NpyHeader, *, mmap: bool) -> Tensor:
         flat = np.fromfile(path, header.dtype, count, offset=header.offset)
         return torch.from_numpy(flat.reshape(header.shape))
     with warnings.catch_warnings():
-        # torch has no read-only tensors; that nobody writes into a graph is our contract.
+        # torch has no read-only tensors. All code of gnnexp may read a graph, and none may write to it.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(map_array(path, header))
 

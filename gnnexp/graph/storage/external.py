@@ -1,7 +1,8 @@
-"""From a stream of edges to CSC arrays on disk, with O(V) state and one buffer in memory.
+"""Build CSC arrays on disk from a stream of edges, with O(V) state and one buffer in memory.
 
-One pass counts the edges of every destination; then every bucket of destinations that fits in the buffer is filled in
-another pass, sorted and merged. Edges that fit in the buffer take two passes in all.
+The first pass counts the edges of every destination. Then consecutive destinations form buckets that fit in the buffer.
+One more pass per bucket collects its edges, which are sorted and merged. If all edges fit in the buffer, two passes
+suffice.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ import numpy as np
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import index_dtype
 from gnnexp.graph.storage.writer import ArrayWriter
-from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, scatter_sources, sort_rows
+from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, scatter, sort_rows
 
-# Of what is copied from file to file at a time.
+# Number of edges that are copied from file to file at a time.
 _COPY_EDGES = 1 << 22
+
 
 class Bucket(NamedTuple):
     """Rows of consecutive destinations.
 
     Attributes:
-        first: the first one.
-        starts: `[n + 1]` int64 where each one's edges start in `indices`.
-        indices: their sources, in canonical order.
+        first: the first destination.
+        starts: `[n + 1]` int64 bounds of the edges of each destination in `indices`.
+        indices: sources of the edges, in canonical order.
     """
 
     first: int
@@ -40,12 +42,12 @@ Chunks = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 @dataclass(frozen=True)
 class EdgeRules:
-    """What becomes of the edges that are streamed.
+    """Changes to the edges of the stream.
 
     Attributes:
-        symmetrize: add the reverse of every edge.
-        drop_loops: leave self loops out.
-        merge: of parallel edges keep one.
+        symmetrize: whether to add the reverse of every edge.
+        drop_loops: whether to remove self loops.
+        merge: whether to keep only one of parallel edges.
     """
 
     symmetrize: bool = False
@@ -56,13 +58,13 @@ class EdgeRules:
 def csc_buckets(
     chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_edges: int
 ) -> tuple[np.ndarray, Iterator[Bucket]]:
-    """`indptr [V + 1]`, complete once the iterator has yielded every bucket, in order.
+    """`indptr [V + 1]` and the buckets in order; `indptr` is complete after the last bucket.
 
     Args:
-        chunks: begins a pass: `(sources [n], destinations [n])`, the same ones in every pass.
+        chunks: function that begins a pass and yields `(sources [n], destinations [n])`, the same in every pass.
         num_nodes: V.
-        rules: what becomes of them.
-        buffer_edges: of a bucket; a single vertex with more has a bucket of its own.
+        rules: changes to the edges.
+        buffer_edges: most edges of a bucket; a vertex with more edges gets a bucket of its own.
     """
     indptr = np.zeros(num_nodes + 1, np.int64)
     everyone = row_ranges(0, num_nodes)
@@ -81,7 +83,7 @@ def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges:
         indices = np.empty(int(starts[-1]), index_dtype(num_nodes))
         ranges, cursor = row_ranges(low, high), starts[:-1].copy()
         for src, dst in chunks():
-            scatter_sources(src, dst, rules.symmetrize, rules.drop_loops, ranges, cursor, indices)
+            scatter(src, dst, rules.symmetrize, rules.drop_loops, ranges, cursor, False, indices)
         sort_rows(starts, indices)
         if rules.merge:
             indices.resize(merge_rows(starts, indices), refcheck=False)
@@ -93,14 +95,14 @@ def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges:
 def write_csc(
     chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: int, writer: ArrayWriter
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`indptr` and (mapped) `indices` of the edges, written into the writer's folder; see `csc_buckets`.
+    """`indptr` and the mapped `indices` of the edges, written to the writer's folder; arguments as in `csc_buckets`.
 
     Raises:
-        DataError: the disk has no room for them.
+        DataError: the disk has no room for the arrays.
     """
     dtype = index_dtype(num_nodes)
     indptr, buckets = csc_buckets(chunks, num_nodes, rules, max(1, buffer_bytes // dtype.itemsize))
-    # How many edges merging leaves is only known at the end, so they wait in a nameless file.
+    # The number of edges after merging is known only at the end, so edges first go to a file without a name.
     with tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0) as spool:
         for bucket in buckets:
             _append(spool, bucket.indices, writer)
@@ -115,7 +117,7 @@ def write_csc(
 
 def _append(spool: IO[bytes], indices: np.ndarray, writer: ArrayWriter) -> None:
     try:
-        # Not `tofile`: what its buffer cannot write when it closes, it drops without a word.
+        # Not `tofile`: it reports no error if its buffer cannot be written when the file is closed.
         rest = indices.view(np.uint8).data
         while rest:
             rest = rest[spool.write(rest) :]

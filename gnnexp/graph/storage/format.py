@@ -1,7 +1,7 @@
 """A graph on disk: one folder with `meta.json` and one `.npy` per array, opened as memory maps in milliseconds.
 
-Arrays are named as the fields of `Graph`; sparse features are `features_indptr`, `features_columns` and
-`features_values`, splits are `train`, `val` and `test`, pairs of link prediction are `links_<name>`.
+Arrays have the names of the fields of `Graph`. Sparse features are `features_indptr`, `features_columns` and
+`features_values`. Splits are `train`, `val` and `test`. Pairs of link prediction are `links_<name>`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ KIND, SCHEMA = "graph", 1
 
 
 class GraphWriter(ArrayWriter):
-    """Writes a graph array by array, for generators whose graph need not fit in memory.
+    """Writes a graph array by array, for generators of graphs that may not fit in memory.
 
-    `with GraphWriter(folder) as writer:` make `indptr`, `indices` and what else there is with `array` (a zeroed memory
-    map to fill) or `put`, then call `finish_graph`. Leaving the `with` without it removes everything.
+    Inside `with GraphWriter(folder) as writer:`, write `indptr`, `indices` and further arrays with `put`, or fill the
+    memory map of zeros that `array` returns. Then call `finish_graph`. Without this call the arrays are removed.
     """
 
     def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any] | type | str) -> np.ndarray:
@@ -38,13 +38,13 @@ class GraphWriter(ArrayWriter):
     def finish_graph(
         self, *, name: str, num_classes: int = 0, notes: Sequence[str] = (), num_features: int | None = None
     ) -> None:
-        """Write `meta.json` and move the folder into place; missing splits are empty.
+        """Write `meta.json`, and move the folder into place; missing splits become empty.
 
         Args:
-            name: what the dataset is called.
-            num_classes: C, 0 without labels.
-            notes: what a user must know about this data.
-            num_features: D; needed with sparse features only.
+            name: name of the dataset.
+            num_classes: C, or 0 without labels.
+            notes: facts that a user must know about this data.
+            num_features: D; needed only with sparse features.
         """
         for split in SPLITS:
             if split not in self.shapes:
@@ -60,10 +60,10 @@ class GraphWriter(ArrayWriter):
 
 
 def save_graph(graph: Graph, folder: Path) -> None:
-    """Write `graph` to `folder`, atomically; a stored graph that is there already is replaced.
+    """Write `graph` to `folder`, atomically; replaces a stored graph.
 
     Raises:
-        DataError: if the disk has no room, or `folder` holds something else.
+        DataError: the disk has no room, or `folder` holds something else.
     """
     with GraphWriter(folder) as writer:
         for name, tensor in arrays_of(graph).items():
@@ -77,23 +77,19 @@ def open_graph(folder: Path, *, mmap: bool = True, verify: Verify = "sizes") -> 
     """The graph stored in `folder`.
 
     Args:
-        folder: as written by `save_graph` or `GraphWriter`.
-        mmap: map the arrays, so that only what is touched is read; mapped tensors must never be written to.
-        verify: `none` trusts the headers of the `.npy` files, `sizes` compares dtype and shape of every array with
-            `meta.json` too, `checksums` reads every byte. What gnnexp prepared has been through `validate_graph`;
-            call that on a graph from elsewhere.
+        folder: folder that `save_graph` or `GraphWriter` wrote.
+        mmap: whether to map the arrays, so that only used pages are read; mapped tensors must never be written to.
+        verify: `none` trusts the headers of the `.npy` files. `sizes` also compares dtype and shape of every array with
+            `meta.json`. `checksums` reads every byte. Graphs that gnnexp prepared have passed `validate_graph`; call it
+            for graphs of other origin.
 
     Raises:
-        DataError: all that is missing, damaged or inconsistent, each with the file, what was found, and the fix.
+        DataError: arrays are missing, damaged or inconsistent; each problem names the file, its content and the fix.
     """
     stored = read_folder(folder, KIND, SCHEMA)
-    problems = _check_meta(stored)
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(_check_meta(stored))
     arrays = stored.tensors(mmap=mmap, verify=verify)
-    problems = _check_arrays(stored, arrays)
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(_check_arrays(stored, arrays))
     return _graph_of(stored.meta, arrays)
 
 
@@ -112,6 +108,7 @@ def _graph_of(meta: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Graph:
         edge_types=arrays.get("edge_types"),
         node_types=arrays.get("node_types"),
         edge_features=arrays.get("edge_features"),
+        edge_weights=arrays.get("edge_weights"),
         links={name: arrays[f"links_{name}"] for name in LINKS if f"links_{name}" in arrays},
         name=meta["name"],
         notes=tuple(meta["notes"]),
@@ -135,7 +132,7 @@ def _check_meta(stored: ArrayFolder) -> list[Problem]:
 
 
 def _check_arrays(stored: ArrayFolder, arrays: Mapping[str, Tensor]) -> list[Problem]:
-    """What can be told without reading the arrays: their layout, and both ends of `indptr`."""
+    """Problems that are visible without reading the arrays: their layout, and both ends of `indptr`."""
     def key(name: str) -> str:
         return str(stored.folder / f"{name}.npy")
 

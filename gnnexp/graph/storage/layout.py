@@ -1,4 +1,4 @@
-"""What arrays a graph is made of: names on disk, dtypes, dimensions and lengths, for the format and for validation."""
+"""The arrays of a graph: names on disk, dtypes, dimensions and lengths, for the format and for validation."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Field:
     """One array of a graph.
 
     Attributes:
-        dtypes: allowed ones.
+        dtypes: allowed data types.
         dims: allowed numbers of dimensions.
-        rows: what its length follows from, None where any will do.
+        rows: required length, None if any length is allowed.
     """
 
     dtypes: tuple[torch.dtype, ...]
@@ -46,19 +46,21 @@ FIELDS: Mapping[str, Field] = {
     "edge_types": Field(_INT32, rows="E"),
     "node_types": Field(_INT32, rows="V"),
     "edge_features": Field(_FLOAT32, (2,), "E"),
+    "edge_weights": Field(_FLOAT32, rows="E"),
     **{f"links_{name}": Field(_INT64, (2,)) for name in LINKS},
 }
 
 
 def arrays_of(graph: Graph) -> dict[str, Tensor]:
-    """The arrays that `graph` has, by their names on disk."""
+    """The arrays of `graph` by their names on disk."""
     features = graph.features
     arrays: dict[str, Tensor | None] = {"indptr": graph.indptr, "indices": graph.indices}
     if isinstance(features, SparseRows):
         arrays |= dict(zip(SPARSE, (features.indptr, features.columns, features.values), strict=True))
     else:
         arrays["features"] = features
-    arrays |= {name: getattr(graph, name) for name in ("labels", "edge_types", "node_types", "edge_features")}
+    arrays |= {name: getattr(graph, name)
+               for name in ("labels", "edge_types", "node_types", "edge_features", "edge_weights")}
     arrays |= {split: getattr(graph.splits, split) for split in SPLITS}
     arrays |= {f"links_{name}": pairs for name, pairs in graph.links.items()}
     return {name: tensor for name, tensor in arrays.items() if tensor is not None}
@@ -67,14 +69,14 @@ def arrays_of(graph: Graph) -> dict[str, Tensor]:
 def check_layout(
     arrays: Mapping[str, Tensor], num_nodes: int, num_edges: int, key: Callable[[str], str], fix: str
 ) -> list[Problem]:
-    """Every array whose name, dtype, dimensions or length is wrong; reads none of their values.
+    """Problems of arrays with a wrong name, dtype, dimension or length; reads no values.
 
     Args:
-        arrays: by name on disk.
+        arrays: arrays by their names on disk.
         num_nodes: V.
         num_edges: E.
-        key: what an array is called in a message.
-        fix: what a user can do about it.
+        key: function from the name of an array to its name in messages.
+        fix: fix that the problems name.
     """
     lengths = {"V + 1": num_nodes + 1, "V": num_nodes, "E": num_edges}
     problems = []

@@ -1,7 +1,7 @@
 """The header of a `.npy` file, checked before any of its data is mapped, read or allocated.
 
-This is the only reader of such headers here: numpy's own `load` trusts them, and divides by zero where one says that
-its items have no bytes.
+No other code of gnnexp reads such headers. `numpy.load` trusts them: it divides by zero if a header declares items
+without bytes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gnnexp.errors import DataError, Problem
 
 # numpy's own limit is 64; the arrays of graphs have at most three.
 _MAX_DIMENSIONS = 32
-# What numpy raises where a header is no Python literal, no dtype, or does not end.
+# Exceptions of numpy for a header that is no Python literal, has no dtype, or does not end.
 _DAMAGE = (ValueError, TypeError, SyntaxError, KeyError, RecursionError, MemoryError, OverflowError, EOFError,
            TokenError)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What a `.npy` file says of its array.
+    """The header of a `.npy` file.
 
     Attributes:
-        dtype: of its numbers.
-        shape: its sizes, all from 0 on.
+        dtype: data type of the numbers.
+        shape: size of each dimension, at least 0.
         fortran: whether the first index varies fastest.
-        offset: bytes before the data.
+        offset: number of bytes before the data.
     """
 
     dtype: np.dtype[Any]
@@ -41,25 +41,25 @@ class NpyHeader:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes that the data must have."""
+        """Number of bytes that the data must have."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def is_size(value: object) -> bool:
-    """Whether it can be the size of a dimension."""
+    """Whether `value` can be the size of a dimension."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
 def read_header(file: IO[bytes], *, objects: bool = False) -> NpyHeader:
-    """The header at the start of `file`, of which 64 KiB at most are read (format 1.0 only).
+    """The header at the start of `file`, in format 1.0; reads 64 KiB at most.
 
     Args:
-        file: at the start of the `.npy` content.
-        objects: whether it must hold a pickled object; otherwise it must hold numbers.
+        file: open file, positioned at the start of the `.npy` content.
+        objects: whether the file must hold a pickled object; otherwise it must hold numbers.
 
     Raises:
-        ValueError: it is no such header, or describes something else; the text says what.
-        OSError: it cannot be read.
+        ValueError: there is no such header, or it describes other content, which the text names.
+        OSError: the file cannot be read.
     """
     start = file.tell()
     try:
@@ -67,7 +67,7 @@ def read_header(file: IO[bytes], *, objects: bool = False) -> NpyHeader:
         if first[:6] != b"\x93NUMPY":
             raise ValueError("an archive (.npz)" if first[:2] == b"PK" else f"starts with {first[:6]!r}")
         version = tuple(first[6:])
-        if version != (1, 0):  # later ones may announce a header of 4 GiB, which numpy reads before it refuses it
+        if version != (1, 0):  # a later version may announce a header of 4 GiB, and numpy would read all of it
             raise ValueError(f".npy format {version}")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     except _DAMAGE as error:
@@ -80,10 +80,10 @@ def read_header(file: IO[bytes], *, objects: bool = False) -> NpyHeader:
 
 
 def file_header(path: Path) -> NpyHeader:
-    """The header of a file of numbers that is exactly as long as its header says.
+    """The header of a file of numbers, whose length must be as the header says.
 
     Raises:
-        DataError: it cannot be read, is no `.npy` file of numbers, is truncated, or goes on after its array.
+        DataError: the file cannot be read, is no `.npy` file of numbers, is truncated, or continues after its array.
     """
     try:
         with path.open("rb") as file:
@@ -101,10 +101,10 @@ def file_header(path: Path) -> NpyHeader:
 
 
 def map_array(path: Path, header: NpyHeader) -> np.ndarray:
-    """The array of a file whose header was checked, as a read-only memory map; an empty one is no map.
+    """The array of a file with a checked header, as a read-only memory map; an empty array is not mapped.
 
     Raises:
-        DataError: the system cannot map it.
+        DataError: the system cannot map the file.
     """
     order: Any = "F" if header.fortran else "C"
     try:
@@ -113,4 +113,4 @@ def map_array(path: Path, header: NpyHeader) -> np.ndarray:
         return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
     except (OSError, ValueError, MemoryError) as error:
         raise DataError(Problem(str(path), str(error)[:200], "must be a file that can be mapped",
-                                "use a file on a local disk, of an array that has no sizes beyond memory")) from None
+                                "use a file on a local disk, with an array that fits in the address space")) from None

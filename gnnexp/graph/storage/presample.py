@@ -1,4 +1,4 @@
-"""How often vertices and edges take part in sampled batches: the weights of GSplit's partitioning (section 4)."""
+"""How often vertices and edges occur in sampled batches: the weights of GSplit's partitioning (section 4)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class Presample:
     Attributes:
         destinations: `[V]` int64, how often each vertex was a destination, over all hops.
         inputs: `[V]` int64, in how many batches each vertex's features were read.
-        edges: `[E]` int32, how often each edge was sampled (parallel edges: the first of them counts for all where the
-            sampler does not tell them apart).
+        edges: `[E]` int32, how often each edge was sampled. If the sampler does not distinguish parallel edges, the
+            first of them counts for all.
         epochs: number of epochs.
         seconds: wall time.
-        convergence: after each epoch from the second on, by how much the mean weights moved (L1, relative): of vertices
-            and of edges.
+        convergence: relative L1 change of the mean weights of vertices and of edges, after each epoch from the second.
     """
 
     destinations: Tensor
@@ -40,7 +39,7 @@ class Presample:
     convergence: Sequence[Mapping[str, float]]
 
     def save(self, folder: Path) -> None:
-        """Write to `folder`, atomically."""
+        """Write the counts to `folder`, atomically."""
         with ArrayWriter(folder) as writer:
             for name in ("destinations", "inputs", "edges"):
                 writer.put(name, getattr(self, name))
@@ -51,18 +50,18 @@ class Presample:
 
 
 def open_presample(folder: Path, graph: Graph) -> Presample:
-    """The counts stored in `folder`, mapped.
+    """The counts stored in `folder`, memory-mapped.
 
     Raises:
-        DataError: if they are damaged, or of another graph.
+        DataError: the counts are damaged, or belong to another graph.
     """
     stored = read_folder(folder, KIND, SCHEMA)
     meta: Mapping[str, Any] = stored.meta
     vertices, edges = ("<i8", (graph.num_nodes,)), ("<i4", (graph.num_edges,))
     found = {name: (spec.dtype, spec.shape) for name, spec in stored.specs.items()}
     wrong = found != {"destinations": vertices, "inputs": vertices, "edges": edges}
-    told = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
-    if wrong or not (isinstance(told[0], int) and isinstance(told[1], int | float) and isinstance(told[2], list)):
+    kept = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
+    if wrong or not (isinstance(kept[0], int) and isinstance(kept[1], int | float) and isinstance(kept[2], list)):
         raise DataError(Problem(str(folder), str(found)[:80], f"must be counts of a graph with {graph.num_nodes} "
                                 f"vertices and {graph.num_edges} edges", fix(folder)))
     arrays = stored.tensors(verify="sizes")

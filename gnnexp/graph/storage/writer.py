@@ -1,7 +1,7 @@
-"""Writing a folder of named arrays so that it is there whole or not at all.
+"""Write a folder of named arrays atomically: afterwards the folder is complete, or it does not exist.
 
-Everything goes into a hidden sibling folder, is flushed to the disk, and is renamed into place as the last step: a
-process that dies half-way leaves a `.<name>.tmp-*` folder that nothing ever takes for the real one.
+All files are written to a hidden folder next to the target, and flushed to the disk. Renaming the hidden folder is the
+last step. A process that dies before it leaves a folder `.<name>.tmp-*`, which no code reads.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.files.disk import shortened
 from gnnexp.graph.storage.arrays import DTYPES, META, file_sha256
 
-# Copying through a memory map in pieces keeps the page cache, not the process, in charge of the memory.
+# Bytes that are copied through a memory map at a time, so that the page cache holds them and not the process.
 _COPY_BYTES = 64 << 20
 
 
 def staging_prefix(folder: Path) -> str:
-    """How the names of the temporary siblings of `folder` start."""
+    """The prefix of the names of temporary folders for `folder`."""
     return f".{shortened(folder.name)}.tmp-"
 
 
 def make_staging(folder: Path) -> Path:
-    """A new temporary sibling of `folder`, as public as the user's umask and the folder above let it be."""
+    """Make a temporary folder next to `folder`, with the permissions that umask and the parent folder give."""
     while True:
         staging = folder.with_name(staging_prefix(folder) + secrets.token_hex(4))
         try:
-            staging.mkdir()  # `tempfile.mkdtemp` would make it private, and `chmod` ask nobody's umask
+            staging.mkdir()  # `tempfile.mkdtemp` would make it private, and `chmod` would ignore the umask
         except FileExistsError:
             continue
         return staging
 
 
 class ArrayWriter:
-    """Context manager: `array` and `put` fill the arrays, `finish` puts the folder in place; without it all is removed.
+    """Context manager: `array` and `put` fill arrays, `finish` moves the folder into place. Without it all is removed.
 
     Args:
-        folder: where the folder is to be; what stands there is replaced if it was written by an `ArrayWriter`.
+        folder: path of the folder; an existing folder is replaced if an `ArrayWriter` wrote it.
 
     Raises:
-        DataError: if `folder` exists and holds something else.
+        DataError: `folder` exists and holds something else.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,14 +78,14 @@ class ArrayWriter:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays made so far, by name."""
+        """Shapes of the arrays that exist so far, by name."""
         return {name: array.shape for name, array in self._maps.items()}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any] | type | str) -> np.ndarray:
-        """A new array of zeros on the disk, to be filled; its space is reserved now.
+        """Make an array of zeros on the disk for the caller to fill; reserves its space.
 
         Raises:
-            DataError: if the disk has no room for it.
+            DataError: the disk has no room for the array.
         """
         assert self._staging is not None, "an ArrayWriter is used inside its `with`, before `finish`"
         assert name not in self._maps, f"{name} is written twice"
@@ -104,7 +104,7 @@ class ArrayWriter:
             target[start : start + rows] = source[start : start + rows]
 
     def finish(self, meta: Mapping[str, Any]) -> None:
-        """Flush everything, write `meta.json`, move the folder into place; no array may be written to after it."""
+        """Flush all arrays, write `meta.json`, and move the folder into place. Do not write to arrays afterwards."""
         assert self._staging is not None, "an ArrayWriter is used inside its `with`, and finished once"
         arrays = {}
         for name, array in self._maps.items():
@@ -127,7 +127,7 @@ def _create(path: Path, folder: Path, shape: tuple[int, ...], dtype: np.dtype[An
             header = {"descr": dtype.str, "fortran_order": False, "shape": tuple(int(size) for size in shape)}
             np.lib.format.write_array_header_1_0(file, header)
             offset = file.tell()
-            # Without reserved blocks a full disk shows as a bus error in the middle of filling the map.
+            # Without reserved blocks, a full disk would cause a bus error while the map is filled.
             os.posix_fallocate(file.fileno(), 0, offset + math.prod(shape) * dtype.itemsize)
     except OSError as error:
         needed = math.prod(shape) * dtype.itemsize
@@ -152,7 +152,7 @@ def sync(path: Path) -> None:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to write over anything that is not a stored folder of ours, or empty."""
+    """Raise DataError if `folder` exists and is neither empty nor a folder that gnnexp wrote."""
     if not folder.exists() and not folder.is_symlink():
         return
     if folder.is_dir() and ((folder / META).is_file() or not any(folder.iterdir())):
@@ -162,7 +162,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def move_into_place(staging: Path, folder: Path) -> None:
-    """Rename a finished folder to `folder`; a former one is moved aside first and removed afterwards."""
+    """Rename the finished folder `staging` to `folder`; an existing `folder` is moved away, and removed at the end."""
     sync(staging)
     check_replaceable(folder)
     former = None

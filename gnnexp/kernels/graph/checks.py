@@ -1,6 +1,6 @@
-"""Single passes that find what is wrong with the arrays of a graph; no temporaries, so a mapped file may have any size.
+"""Checks of a graph's arrays, each in a single pass without temporaries: a memory-mapped file may have any size.
 
-Where a kernel returns `(count, first)`, `first` is the position of the first offence, -1 when there is none.
+Kernels return `(count, first)`: the number of invalid entries, and the position of the first one, or -1 without any.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gnnexp.kernels.compiled import compiled
 
 @compiled(nogil=True)
 def count_outside(values: np.ndarray, low: int, high: int) -> tuple[int, int]:
-    """Integers of `values` `[n]` outside `low <= value < high`."""
+    """Count the integers of `values` `[n]` outside `low <= value < high`."""
     count, first = 0, -1
     for i in range(values.size):
         if values[i] < low or values[i] >= high:
@@ -24,7 +24,7 @@ def count_outside(values: np.ndarray, low: int, high: int) -> tuple[int, int]:
 
 @compiled(nogil=True)
 def count_descents(values: np.ndarray, strict: bool) -> tuple[int, int]:
-    """Positions where `values` `[n]` are below their predecessor; equal ones count too if `strict`."""
+    """Count the entries of `values` `[n]` that are smaller than their predecessor, or equal to it if `strict`."""
     count, first = 0, -1
     for i in range(1, values.size):
         if values[i] < values[i - 1] or (strict and values[i] == values[i - 1]):
@@ -36,9 +36,9 @@ def count_descents(values: np.ndarray, strict: bool) -> tuple[int, int]:
 
 @compiled(nogil=True)
 def count_disorder(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, strict: bool) -> tuple[int, int]:
-    """Entries of a row that come before their predecessor by (index, type); equal ones count too if `strict`.
+    """Count the entries of rows that are smaller than their predecessor in the row, by (index, type).
 
-    `types` is empty for untyped edges. `indptr` must have been checked.
+    `types` is empty for untyped edges; of these, equal entries count too if `strict`. `indptr` must be valid.
     """
     typed = types.size > 0
     count, first = 0, -1
@@ -57,7 +57,7 @@ def count_disorder(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, s
 
 @compiled(nogil=True)
 def count_nonfinite(rows: np.ndarray) -> tuple[int, int]:
-    """NaN and infinities in `rows` `[n, d]`; `first` is a row."""
+    """Count NaN and infinities in `rows` `[n, d]`; `first` is the first row with one."""
     count, first = 0, -1
     for i in range(rows.shape[0]):
         here = 0
@@ -72,7 +72,7 @@ def count_nonfinite(rows: np.ndarray) -> tuple[int, int]:
 
 @compiled(nogil=True)
 def count_bad_multilabel(labels: np.ndarray) -> tuple[int, int]:
-    """Rows of `labels` `[n, C]` that are neither all 0 or 1 nor all NaN."""
+    """Count the rows of `labels` `[n, C]` with values other than 0 and 1; a row of NaN only is valid."""
     count, first = 0, -1
     for i in range(labels.shape[0]):
         binary, missing = 0, 0
@@ -80,21 +80,6 @@ def count_bad_multilabel(labels: np.ndarray) -> tuple[int, int]:
             binary += labels[i, j] == 0 or labels[i, j] == 1
             missing += np.isnan(labels[i, j])
         if binary != labels.shape[1] and missing != labels.shape[1]:
-            if count == 0:
-                first = i
-            count += 1
-    return count, first
-
-
-@compiled(nogil=True)
-def count_common(left: np.ndarray, right: np.ndarray) -> tuple[int, int]:
-    """Values that two ascending arrays share; `first` is a position in `left`."""
-    count, first = 0, -1
-    j = 0
-    for i in range(left.size):
-        while j < right.size and right[j] < left[i]:
-            j += 1
-        if j < right.size and right[j] == left[i]:
             if count == 0:
                 first = i
             count += 1

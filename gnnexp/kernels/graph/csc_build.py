@@ -1,7 +1,7 @@
-"""Building CSC rows by counting sort: count, scatter, sort inside each row, merge duplicates.
+"""Build CSC rows by counting sort: count, scatter, sort inside each row, merge duplicates.
 
-Threads divide the destinations, not the edges: every thread scans the whole (chunk of the) edge list and handles the
-edges of its own rows, so no atomics are needed and no thread needs counters of its own.
+Threads divide the destinations, not the edges. Every thread scans the whole edge list, or the whole chunk of it, and
+handles the edges of its own rows. So no thread needs atomics or private counters.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import numpy as np
 
 from gnnexp.kernels.compiled import compiled
 
-# Up to this length insertion beats numba's quicksort: 31 M edges of a products-like graph (50 per row on average) take
-# 0.90 s of CPU time without, 0.73 s up to 48, 0.66 s up to 96, 0.63 s up to 192.
+# Rows up to this length are sorted by insertion, which is faster than numba's quicksort. CPU time for 31 M edges of a
+# products-like graph, 50 per row on average: 0.90 s without insertion, 0.73 s up to length 48, 0.66 s up to 96, 0.63 s
+# up to 192.
 _INSERTION = 96
 
 
@@ -25,7 +26,7 @@ def row_ranges(low: int, high: int) -> np.ndarray:
 def count_rows(
     src: np.ndarray, dst: np.ndarray, both: bool, drop_loops: bool, ranges: np.ndarray, counts: np.ndarray
 ) -> None:
-    """Add each edge to `counts[dst - ranges[0]]`; with `both`, its reverse too (a self-loop has none)."""
+    """Count each edge in `counts[dst - ranges[0]]`; with `both`, count its reverse too (a self loop has no reverse)."""
     base = ranges[0]
     for part in numba.prange(ranges.size - 1):
         low, high = ranges[part], ranges[part + 1]
@@ -40,17 +41,21 @@ def count_rows(
 
 
 @compiled(nogil=True, parallel=True)
-def scatter_sources(
+def scatter(
     src: np.ndarray,
     dst: np.ndarray,
     both: bool,
     drop_loops: bool,
     ranges: np.ndarray,
     cursor: np.ndarray,
+    numbers: bool,
     out: np.ndarray,
 ) -> None:
-    """Write the source of each edge at the cursor of its row, and move the cursor on."""
-    base = ranges[0]
+    """Write the source of each edge at the cursor of its row, and advance the cursor.
+
+    With `numbers`, write the number of the edge instead: `e` for edge e, `E + e` for its reverse.
+    """
+    base, num_edges = ranges[0], src.size
     for part in numba.prange(ranges.size - 1):
         low, high = ranges[part], ranges[part + 1]
         for edge in range(src.size):
@@ -58,36 +63,10 @@ def scatter_sources(
             if u == v and drop_loops:
                 continue
             if low <= v < high:
-                out[cursor[v - base]] = u
+                out[cursor[v - base]] = edge if numbers else u
                 cursor[v - base] += 1
             if both and u != v and low <= u < high:
-                out[cursor[u - base]] = v
-                cursor[u - base] += 1
-
-
-@compiled(nogil=True, parallel=True)
-def scatter_edges(
-    src: np.ndarray,
-    dst: np.ndarray,
-    both: bool,
-    drop_loops: bool,
-    ranges: np.ndarray,
-    cursor: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """As `scatter_sources`, but writes edge numbers: `e` for edge e, `E + e` for its reverse."""
-    base, num_edges = ranges[0], src.size
-    for part in numba.prange(ranges.size - 1):
-        low, high = ranges[part], ranges[part + 1]
-        for edge in range(num_edges):
-            u, v = np.int64(src[edge]), np.int64(dst[edge])
-            if u == v and drop_loops:
-                continue
-            if low <= v < high:
-                out[cursor[v - base]] = edge
-                cursor[v - base] += 1
-            if both and u != v and low <= u < high:
-                out[cursor[u - base]] = num_edges + edge
+                out[cursor[u - base]] = num_edges + edge if numbers else v
                 cursor[u - base] += 1
 
 
@@ -115,7 +94,7 @@ def sort_rows(indptr: np.ndarray, indices: np.ndarray) -> None:
 
 @compiled(nogil=True, parallel=True)
 def sort_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: np.ndarray, types: np.ndarray) -> None:
-    """Sort the edge numbers of every row by (source, type), stably, in place; `types` may be empty."""
+    """Sort the edge numbers of every row by (source, type), in place and stable; `types` may be empty."""
     num_edges = src.size
     span = np.int64(1) if types.size == 0 else np.int64(types.max()) + 1
     for row in numba.prange(indptr.size - 1):
@@ -131,7 +110,7 @@ def sort_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: 
 
 @compiled(nogil=True)
 def merge_rows(indptr: np.ndarray, indices: np.ndarray) -> int:
-    """Drop repeated sources of sorted rows, in place in both arrays; returns how many edges remain."""
+    """Remove repeated sources from sorted rows, in place in both arrays; returns the number of remaining edges."""
     write = np.int64(0)
     start = indptr[0]
     for row in range(indptr.size - 1):
@@ -141,29 +120,6 @@ def merge_rows(indptr: np.ndarray, indices: np.ndarray) -> int:
             if edge == start or indices[edge] != indices[edge - 1]:
                 indices[write] = indices[edge]
                 write += 1
-        start = stop
-    indptr[-1] = write
-    return int(write)
-
-
-@compiled(nogil=True)
-def merge_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: np.ndarray, types: np.ndarray) -> int:
-    """As `merge_rows` for rows of sorted edge numbers: of parallel (source, type) the first occurrence stays."""
-    num_edges = src.size
-    write = np.int64(0)
-    start = indptr[0]
-    for row in range(indptr.size - 1):
-        stop = indptr[row + 1]
-        indptr[row] = write
-        last_source, last_kind = np.int64(-1), np.int64(-1)
-        for i in range(start, stop):
-            edge = edges[i]
-            source = np.int64(src[edge]) if edge < num_edges else np.int64(dst[edge - num_edges])
-            kind = np.int64(types[edge % num_edges]) if types.size > 0 else np.int64(0)
-            if source != last_source or kind != last_kind:
-                edges[write] = edge
-                write += 1
-            last_source, last_kind = source, kind
         start = stop
     indptr[-1] = write
     return int(write)

@@ -1,4 +1,4 @@
-"""Cutting a graph into ranges of destinations: where to cut, and each range's sources numbered on their own."""
+"""Cut a graph into ranges of destinations: find the bounds, and number the sources of each range from 0."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gnnexp.kernels.compiled import compiled
 def cut_by_cost(
     indptr: np.ndarray, sources: np.ndarray, num_src: int, per_dst: int, per_edge: int, per_src: int, budget: int
 ) -> tuple[np.ndarray, int]:
-    """Bounds of ranges, each as large as `budget` allows; ranges of one destination may exceed it.
+    """Bounds of ranges of destinations, each as large as `budget` allows; a range of one destination may exceed it.
 
     Args:
-        indptr: `[D + 1]` int64.
-        sources: `[E]` positions below `num_src`; a destination is the source with its own number.
-        num_src: S.
-        per_dst, per_edge, per_src: cost of a range's destinations, edges and distinct sources.
-        budget: of a range.
+        indptr: `[D + 1]` int64 bounds of each destination's edges.
+        sources: `[E]` positions below `num_src`; destination i is source i.
+        num_src: S, the number of sources.
+        per_dst, per_edge, per_src: cost of one destination, one edge and one distinct source of a range.
+        budget: largest cost of a range.
 
     Returns:
-        `(bounds [n + 1] int64, cost of the dearest single destination)`.
+        `(bounds [n + 1] int64, largest cost of a single destination)`.
     """
     num_dst = indptr.size - 1
     seen = np.full(num_src, -1, np.int64)
@@ -44,7 +44,7 @@ def cut_by_cost(
             bounds.append(dst)
             number += 1
             cost = added
-            # Count the destination's sources anew, for the range that it begins.
+            # This destination begins a new range: count all of its sources again for that range.
             seen[dst] = number
             cost += per_src
             for edge in range(indptr[dst], indptr[dst + 1]):
@@ -61,14 +61,14 @@ def cut_by_cost(
 def compact(
     sources: np.ndarray, first_dst: int, num_dst: int, place: np.ndarray, renumbered: np.ndarray, rows: np.ndarray
 ) -> int:
-    """Number the sources of a range: its destinations first, then others in order of first appearance.
+    """Number the sources of a range: its destinations first, then the others in order of first appearance.
 
     Args:
         sources: `[E]` positions in the whole block.
-        first_dst, num_dst: the range; destinations are the sources with their own numbers.
-        place: `[S]` int32, all -1; left so.
-        renumbered: `[E]` int32, filled.
-        rows: at least `num_dst + E` (or S) long, filled with positions in the whole block.
+        first_dst, num_dst: first destination of the range, and their number; destination i is source i of the block.
+        place: `[S]` int32 working memory, all -1 before and after.
+        renumbered: `[E]` int32, filled with the new number of each edge's source.
+        rows: filled with the position in the whole block of each numbered source; length `num_dst + E` or S suffices.
 
     Returns:
         Number of distinct sources.

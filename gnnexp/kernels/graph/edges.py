@@ -9,7 +9,7 @@ from gnnexp.kernels.compiled import compiled
 
 @compiled(nogil=True)
 def edge_destinations(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """`[E]` destination of each edge, in the dtype of `indices`."""
+    """The destination `[E]` of each edge, in the dtype of `indices`."""
     destinations = np.empty_like(indices)
     for dst in range(indptr.size - 1):
         for edge in range(indptr[dst], indptr[dst + 1]):
@@ -19,7 +19,7 @@ def edge_destinations(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 @compiled(nogil=True)
 def count_sources(indices: np.ndarray, num_nodes: int) -> np.ndarray:
-    """`[V]` int64 out-edges of every vertex; no temporaries, unlike `np.bincount`."""
+    """Number `[V]` int64 of out-edges of every vertex; needs no temporaries, unlike `np.bincount`."""
     counts = np.zeros(num_nodes, np.int64)
     for edge in range(indices.size):
         counts[indices[edge]] += 1
@@ -28,7 +28,7 @@ def count_sources(indices: np.ndarray, num_nodes: int) -> np.ndarray:
 
 @compiled(nogil=True)
 def mark_sources(indptr: np.ndarray, indices: np.ndarray, ids: np.ndarray, marks: np.ndarray) -> None:
-    """Set `marks` `[V]` bool of every source of an edge into `ids` `[n]`."""
+    """Set `marks` `[V]` bool to True for every source of an in-edge of the vertices `ids` `[n]`."""
     for place in range(ids.size):
         for edge in range(indptr[ids[place]], indptr[ids[place] + 1]):
             marks[indices[edge]] = True
@@ -56,19 +56,19 @@ def _occurrences(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> 
 
 
 def count_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) -> np.ndarray:
-    """Occurrence number `[E]` int32 of each edge among its parallel ones; empty when no edge is parallel."""
+    """0-based index `[E]` int32 of each edge among its parallel edges; empty if the graph has no parallel edges."""
     kinds = np.empty(0, np.int32) if types is None else types
     return _occurrences(indptr, indices, kinds) if has_parallel(indptr, indices, types) else np.empty(0, np.int32)
 
 
 def has_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) -> bool:
-    """Whether there are two edges of one source, destination and type."""
+    """Whether two edges have the same source, destination and type."""
     return bool(_has_parallel(indptr, indices, np.empty(0, np.int32) if types is None else types))
 
 
 @compiled(nogil=True)
 def count_alike(indptr: np.ndarray, types: np.ndarray) -> np.ndarray:
-    """`[E]` int32: how many edges of the same destination have the type of each edge."""
+    """For each edge, the number `[E]` int32 of edges with the same destination and type."""
     alike = np.empty(types.size, np.int32)
     counts = np.zeros(types.max() + 1 if types.size else 0, np.int32)
     for dst in range(indptr.size - 1):
@@ -83,7 +83,7 @@ def count_alike(indptr: np.ndarray, types: np.ndarray) -> np.ndarray:
 
 @compiled(nogil=True)
 def sum_over_in_edges(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """`[V]` float64, for every vertex the sum of `values` `[V]` over its in-neighbours, parallel edges counted."""
+    """For every vertex, the sum `[V]` float64 of `values` `[V]` over the sources of its in-edges."""
     sums = np.zeros(indptr.size - 1, np.float64)
     for dst in range(sums.size):
         total = 0.0

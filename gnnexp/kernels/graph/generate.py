@@ -1,11 +1,11 @@
 """Synthetic graphs as pure functions of (key, counter): endpoints, vertex order, features.
 
-Only +, -, *, / and sqrt of IEEE doubles are used between the random words and what is drawn (no libm), so the same key
-gives the same graph on every machine.
+Random words become draws by +, -, *, / and sqrt of IEEE doubles only (no libm), so the same key gives the same graph on
+every machine.
 
-Vertices are drawn in a *latent* order, in which communities are contiguous and near means similar; `scrambled` maps it
-to vertex ids. A candidate edge is *local* (two vertices near each other on the ring of a community, which closes
-triangles) or *global* (by the model of the generator).
+Vertices are drawn in a *latent* order: communities are contiguous, and similar vertices are near each other.
+`scrambled` maps this order to vertex ids. A candidate edge is *local* or *global*. A local edge joins two vertices near
+each other on the ring of a community, which closes triangles. A global edge follows the model of the generator.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ONE, _LOW16 = np.uint64(1), np.uint64(0xFFFF)
 # Sum of four uniform 16-bit words: mean 2 * 65535, variance 4 * (2^32 - 1) / 12.
 _SUM_MEAN = np.float32(2 * 65535)
 _SUM_SCALE = np.float32(1 / np.sqrt((2.0**32 - 1) / 3))
-# Draws of one candidate: kind, position, rank, rank or block, block.
+# Draws reserved for each candidate: kind, position, rank, rank or block, block.
 _DRAWS = np.uint64(8)
 
 
 @compiled(inline="always")
 def unit(word: np.uint64) -> float:
-    """A word as a double in [0, 1)."""
+    """Convert a random word to a double in [0, 1)."""
     return np.float64(word >> _S12) * _UNIT
 
 
@@ -37,8 +37,8 @@ def unit(word: np.uint64) -> float:
 def scrambled(key: np.uint64, count: int) -> np.ndarray:
     """A pseudo-random permutation of `0..count-1`, `[count]` int32, computed element by element.
 
-    Four rounds of odd multiplication and xor-shift are a bijection of the next power of two; what falls outside
-    walks on (Black & Rogaway, "Ciphers with arbitrary finite domains", 2002).
+    Four rounds of odd multiplication and xor-shift are a bijection on the next power of two. A value outside the range
+    goes through the rounds again (Black & Rogaway, "Ciphers with arbitrary finite domains", 2002).
     """
     bits = 1
     while (1 << bits) < count:
@@ -62,7 +62,7 @@ def scrambled(key: np.uint64, count: int) -> np.ndarray:
 
 @compiled(inline="always")
 def _near(position: int, start: int, size: int, window: int, word: np.uint64) -> np.int64:
-    """Another position of the ring `start..start+size-1`, uniformly within `window` steps either way."""
+    """Another position on the ring `start..start+size-1`, uniform within `window` steps in either direction."""
     steps = np.int64(unit(word) * (2 * window))
     offset = steps - window if steps < window else steps - window + 1
     return start + (position - start + offset + size) % size
@@ -70,13 +70,13 @@ def _near(position: int, start: int, size: int, window: int, word: np.uint64) ->
 
 @compiled(inline="always")
 def _community(position: int, num_nodes: int, num_communities: int) -> int:
-    """Community c holds the positions from floor(c V / C) on."""
+    """The community of a latent position; community c begins at position floor(c V / C)."""
     return ((position + 1) * num_communities - 1) // num_nodes
 
 
 @compiled(inline="always")
 def _ranked(word: np.uint64, ends: np.ndarray, power: int, size: int, step: int) -> np.int64:
-    """A member of a community by power law: the rank is (low + u (high - low))^power - shift, spread over the ring."""
+    """A member of a community by a power law: rank (low + u (high - low))^power - shift; `step` maps it to the ring."""
     root = ends[0] + unit(word) * (ends[1] - ends[0])
     value = root
     for _ in range(power - 1):
@@ -129,20 +129,20 @@ def dcsbm_pairs(
     src: np.ndarray,
     dst: np.ndarray,
 ) -> None:
-    """Candidates `first, first + 1, ...` of a degree-corrected block model (Karrer & Newman 2011), into `src`, `dst`.
+    """Write candidates `first, first + 1, ...` of a degree-corrected block model (Karrer & Newman 2011).
 
     Args:
-        key: of the stream.
+        key: key of the random stream.
         first: number of the first candidate.
         num_nodes: V.
         ends: `[C, 3]` low, high, shift of the power law in each community, see `_ranked`.
         steps: `[C]` step that spreads ranks over the ring, coprime to the size of the community.
-        power: of the inverse distribution function.
-        shares: cumulated probabilities of local and of community edges `[2]`; the rest joins any two communities.
-        window: reach of a local edge.
-        order: `[V]` vertex id of each latent position, empty = the position itself.
-        src: `[n]` int32, filled.
-        dst: `[n]` int32, filled.
+        power: exponent of the inverse distribution function.
+        shares: `[2]` cumulative probabilities of local and of community edges; other edges join any two communities.
+        window: longest distance between the ends of a local edge, in positions.
+        order: `[V]` vertex id of each latent position; empty: the position itself is the id.
+        src: `[n]` int32, filled with sources.
+        dst: `[n]` int32, filled with destinations.
     """
     for i in numba.prange(src.size):
         p, q = _dcsbm_pair(key, first + i, num_nodes, ends, steps, power, shares, window)
@@ -168,7 +168,7 @@ def _rmat_pair(
                 counter += _ONE
             cell = np.int64(word & _LOW16)
             word >>= _S16
-            # Without branches: they would be mispredicted at every level.
+            # No branches here: they would be mispredicted at every level.
             lower = np.int64(cell >= quadrants[1])
             right = np.int64(cell >= quadrants[0]) - lower + np.int64(cell >= quadrants[2])
             p, q = 2 * p + lower, 2 * q + right
@@ -190,20 +190,20 @@ def rmat_pairs(
     dst: np.ndarray,
     attempts: np.ndarray,
 ) -> None:
-    """Candidates `first, first + 1, ...` of R-MAT (Chakrabarti, Zhan, Faloutsos, SDM 2004), into `src`, `dst`.
+    """Write candidates `first, first + 1, ...` of R-MAT (Chakrabarti, Zhan, Faloutsos, SDM 2004).
 
     Args:
-        key: of the stream.
+        key: key of the random stream.
         first: number of the first candidate.
-        num_nodes: V; pairs outside are drawn again.
+        num_nodes: V; pairs with an end outside of it are drawn again.
         levels: ceil(log2 V).
-        quadrants: `[3]` cumulated probabilities a, a + b, a + b + c in 1/65536.
+        quadrants: `[3]` cumulative probabilities a, a + b, a + b + c in units of 1/65536.
         local: probability of a local edge.
-        window: reach of a local edge.
-        order: `[V]` vertex id of each latent position, empty = the position itself.
-        src: `[n]` int32, filled.
-        dst: `[n]` int32, filled.
-        attempts: `[n]` draws that each global candidate took (0 for a local one), or empty.
+        window: longest distance between the ends of a local edge, in positions.
+        order: `[V]` vertex id of each latent position; empty: the position itself is the id.
+        src: `[n]` int32, filled with sources.
+        dst: `[n]` int32, filled with destinations.
+        attempts: `[n]` filled with the number of attempts for each global candidate (0 for a local one), or empty.
     """
     for i in numba.prange(src.size):
         p, q, tries = _rmat_pair(key, first + i, num_nodes, levels, quadrants, local, window)
@@ -217,10 +217,10 @@ def rmat_pairs(
 def edge_relations(
     key: np.uint64, indptr: np.ndarray, indices: np.ndarray, num_relations: int, inverses: bool, types: np.ndarray
 ) -> None:
-    """Types `[E]` of a CSC graph whose edges come in both directions: of a pair of vertices one draw, r = R u^2.
+    """Draw the types `[E]` of a CSC graph that has every edge in both directions: r = floor(R u^2), one u per pair.
 
-    So relation 0 is on 1 / sqrt(R) of the edges, and each further one on fewer. With `inverses` an edge from the higher
-    id to the lower has type R + r.
+    So 1 / sqrt(R) of the edges have relation 0, and each further relation has fewer edges. With `inverses`, an edge
+    from the higher vertex id to the lower one has type R + r.
     """
     for dst in numba.prange(indptr.size - 1):
         for edge in range(indptr[dst], indptr[dst + 1]):
@@ -231,14 +231,14 @@ def edge_relations(
 
 @compiled(inline="always")
 def _normal(word: np.uint64) -> np.float32:
-    """About N(0, 1): the sum of four 16-bit uniforms, exact in float32."""
+    """A draw close to N(0, 1): the scaled sum of four uniform 16-bit words, which is exact in float32."""
     total = (word & _LOW16) + ((word >> _S16) & _LOW16) + ((word >> _S32) & _LOW16) + (word >> _S48)
     return (np.float32(total) - _SUM_MEAN) * _SUM_SCALE
 
 
 @compiled(nogil=True, parallel=True)
 def class_features(key: np.uint64, first: int, classes: np.ndarray, centroids: np.ndarray, rows: np.ndarray) -> None:
-    """`rows[i] = centroids[classes[first + i]] + noise` of vertex `first + i`; noise is about N(0, 1) per column."""
+    """Write `rows[i] = centroids[classes[first + i]] + noise` for vertex `first + i`; noise is close to N(0, 1)."""
     for i in numba.prange(rows.shape[0]):
         vertex = first + i
         state = absorb(key, np.uint64(vertex))
@@ -248,7 +248,7 @@ def class_features(key: np.uint64, first: int, classes: np.ndarray, centroids: n
 
 @compiled(nogil=True)
 def unit_rows(key: np.uint64, num_rows: int, num_columns: int, length: float) -> np.ndarray:
-    """Random directions of the given length, `[rows, columns]` float32."""
+    """Random vectors of the given length, `[num_rows, num_columns]` float32."""
     rows = np.empty((num_rows, num_columns), np.float32)
     for row in range(num_rows):
         state = absorb(key, np.uint64(row))
@@ -265,7 +265,7 @@ def unit_rows(key: np.uint64, num_rows: int, num_columns: int, length: float) ->
 
 @compiled(nogil=True, parallel=True)
 def latent_classes(order: np.ndarray, num_communities: int, num_classes: int) -> np.ndarray:
-    """`[V]` int32 class of each vertex id: its community modulo the number of classes."""
+    """The class `[V]` int32 of each vertex id: its community modulo the number of classes."""
     classes = np.empty(order.size, np.int32)
     for position in numba.prange(order.size):
         classes[order[position]] = _community(position, order.size, num_communities) % num_classes
@@ -274,7 +274,7 @@ def latent_classes(order: np.ndarray, num_communities: int, num_classes: int) ->
 
 @compiled(nogil=True, parallel=True)
 def noisy_labels(key: np.uint64, classes: np.ndarray, num_classes: int, noise: float) -> np.ndarray:
-    """`[V]` int64: the class, or with probability `noise` one drawn uniformly."""
+    """Labels `[V]` int64: the class of the vertex, or with probability `noise` a uniformly drawn class."""
     labels = np.empty(classes.size, np.int64)
     for vertex in numba.prange(classes.size):
         state = absorb(key, np.uint64(vertex))

@@ -1,4 +1,4 @@
-"""Looking up links: rows of ends, ascending by (end, type)."""
+"""Look up links in rows that hold the other end of each link, ascending by (end, type)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _1, _6, _32, _63 = _U(1), _U(6), _U(32), _U(63)
 
 @compiled(nogil=True)
 def holds(ends: np.ndarray, types: np.ndarray, start: int, stop: int, end: int, kind: int) -> bool:
-    """Whether `start:stop` has `end` with type `kind`, or with any where `types` is empty.
+    """Whether `ends[start:stop]` contains `end` with type `kind`; if `types` is empty, with any type.
 
-    Branch-free halving: which half goes cannot be predicted.
+    A binary search without branches: a branch predictor cannot predict which half is dropped.
     """
     low, length = np.int64(start), np.int64(stop - start)
     while length > 1:
@@ -32,20 +32,23 @@ def holds(ends: np.ndarray, types: np.ndarray, start: int, stop: int, end: int, 
 
 @compiled(inline="always")
 def _spot(owner: int, kind: int, end: int, sieve: np.ndarray) -> np.uint64:
-    """The bit of `sieve` that a link of vertices below 2^32 sets."""
+    """The bit of `sieve` that a link sets; vertex ids are below 2^32."""
     return mix64((_U(owner) << _32 | _U(end)) + _U(kind) * U_GOLDEN) & _U(64 * sieve.size - 1)
 
 
 @compiled(inline="always")
 def may_hold(sieve: np.ndarray, owner: int, kind: int, end: int) -> bool:
-    """False if the link is not there, in one read; true if it may be: most pairs need no search."""
+    """False if the link does not exist, True if it may exist. One read, so most pairs need no search."""
     spot = _spot(owner, kind, end, sieve)
     return bool((sieve[spot >> _6] >> (spot & _63)) & _1)
 
 
 @compiled(nogil=True)
 def make_sieve(indptr: np.ndarray, ends: np.ndarray, types: np.ndarray) -> np.ndarray:
-    """For `may_hold`: uint64, a power of two of them, with 8 to 16 bits per link, so that few others pass."""
+    """The sieve for `may_hold`: uint64 words, their number a power of two.
+
+    It has 8 to 16 bits per link, so few pairs that are no links pass.
+    """
     size = 1
     while 64 * size < 8 * ends.size:
         size *= 2
@@ -62,23 +65,23 @@ def kept_edges(
     indptr: np.ndarray, sources: np.ndarray, types: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray, loops: bool,
     gone_dst: np.ndarray, gone_src: np.ndarray, gone_types: np.ndarray, kept: np.ndarray, kept_indptr: np.ndarray,
 ) -> int:
-    """Which edges of a block are not among those that shall go; types are compared where both sides have them.
+    """Mark the edges of a block that stay after some edges are removed; types count if both sides have them.
 
     Args:
-        indptr: `[D + 1]` of the block.
+        indptr: `[D + 1]` bounds of each destination's edges in the block.
         sources: `[E]` positions in `src_ids`.
-        types: `[E]`, or empty.
-        src_ids: `[S]` original ids.
-        dst_ids: `[D]` original ids.
+        types: `[E]` types of the block's edges, or empty.
+        src_ids: `[S]` original ids of the sources.
+        dst_ids: `[D]` original ids of the destinations.
         loops: whether the last edge of every destination is an added self loop, which stays.
-        gone_dst: `[m]` ascending destinations of the edges that shall go.
-        gone_src: `[m]` their sources, ascending within a destination.
-        gone_types: `[m]` their types, ascending within a source, or empty.
-        kept: `[E]` bool, filled.
-        kept_indptr: `[D + 1]` int64, filled.
+        gone_dst: `[m]` destinations of the edges to remove, ascending.
+        gone_src: `[m]` sources of the edges to remove, ascending within a destination.
+        gone_types: `[m]` types of the edges to remove, ascending within a source, or empty.
+        kept: `[E]` bool, filled: whether the edge stays.
+        kept_indptr: `[D + 1]` int64, filled: bounds of each destination's remaining edges.
 
     Returns:
-        How many stay.
+        Number of edges that stay.
     """
     compared = gone_types if types.size else gone_types[:0]
     count = 0
@@ -103,21 +106,21 @@ def count_above(
     scores: np.ndarray, own: np.ndarray, first: int, indptr: np.ndarray, ends: np.ndarray, types: np.ndarray,
     fixed: np.ndarray, relation: np.ndarray, above: np.ndarray, ties: np.ndarray,
 ) -> None:
-    """Add how many candidates score above a link's own score, and how many the same, known links left out.
+    """For each link, count the candidates with a higher score and those with the same score, without known links.
 
-    What is not a number ties with everything: a model that has diverged is not taken for a perfect one.
+    A candidate replaces one end of the link. NaN ties with every score, so a diverged model does not rank as perfect.
 
     Args:
-        scores: `[b, n]` of the vertices from `first` on.
+        scores: `[b, n]` scores of the candidates `first` to `first + n - 1`.
         own: `[b]` score of each link.
-        first: number of the first candidate.
-        indptr: `[V + 1]` of the known links by the end that is kept.
-        ends: `[m]` their other ends.
-        types: `[m]` their relations, or empty.
-        fixed: `[b]` the end that is kept.
-        relation: `[b]`, or empty.
-        above: `[b]` int64, added to.
-        ties: `[b]` int64, added to.
+        first: vertex id of the first candidate.
+        indptr: `[V + 1]` bounds of the known links of each vertex, by the end that is not replaced.
+        ends: `[m]` other ends of the known links.
+        types: `[m]` relations of the known links, or empty.
+        fixed: `[b]` the end of each link that is not replaced.
+        relation: `[b]` relation of each link, or empty.
+        above: `[b]` int64, increased by the number of candidates with a higher score.
+        ties: `[b]` int64, increased by the number of candidates with the same score.
     """
     for i in range(own.size):
         mine, row = own[i], scores[i]
@@ -136,7 +139,7 @@ def count_above(
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     ids, wide, row, none = np.zeros(1, np.int32), np.zeros(1, np.int64), np.array([0, 1]), np.empty(0, np.int32)
     make_sieve(row, ids, none)
     for kinds in (ids, none):

@@ -1,4 +1,4 @@
-"""The in-edges of the vertices of one part, cut out of a whole graph."""
+"""Copy the in-edges of the vertices of one part out of a whole graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gnnexp.kernels.compiled import compiled
 
 @compiled(nogil=True)
 def count_owned(indptr: np.ndarray, owner: np.ndarray, part: int) -> np.ndarray:
-    """`[V + 1]` int64 index of the owned vertices' edges; a foreign vertex has none."""
+    """`indptr` `[V + 1]` int64 of the part's edges: the in-edges of its vertices; foreign vertices have none."""
     own = np.zeros(indptr.size, np.int64)
     for vertex in range(owner.size):
         degree = indptr[vertex + 1] - indptr[vertex] if owner[vertex] == part else 0
@@ -21,7 +21,7 @@ def count_owned(indptr: np.ndarray, owner: np.ndarray, part: int) -> np.ndarray:
 def copy_owned(
     indptr: np.ndarray, values: np.ndarray, owner: np.ndarray, part: int, own_indptr: np.ndarray
 ) -> np.ndarray:
-    """Values `[E]` of the edges of owned vertices, in order; `own_indptr` is of `count_owned`."""
+    """Entries of `values` `[E]` for the in-edges of owned vertices, in order; `own_indptr` is from `count_owned`."""
     own = np.empty(own_indptr[-1], values.dtype)
     for vertex in range(owner.size):
         if owner[vertex] == part:
@@ -32,6 +32,6 @@ def copy_owned(
 
 
 def warm_up() -> None:
-    """Compile both for common types."""
+    """Compile the kernels of this module for common types."""
     indptr, owner = np.zeros(2, np.int64), np.zeros(1, np.int16)
     copy_owned(indptr, np.empty(0, np.int32), owner, 0, count_owned(indptr, owner, 0))

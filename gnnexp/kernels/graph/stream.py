@@ -1,4 +1,4 @@
-"""What is done to every chunk of a stream of edges."""
+"""Kernels that process one chunk of a stream of edges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.prefetch import prefetch
 
-# Edges ahead of the one at hand whose vertices are asked for: random lines of DRAM take about as long as 30 edges.
+# The vertices of an edge are prefetched this many edges ahead: a random DRAM access takes about as long as 30 edges.
 AHEAD = 32
 
 
@@ -15,7 +15,7 @@ AHEAD = 32
 def ask_for_ends(
     sources: np.ndarray, destinations: np.ndarray, edge: int, values: np.ndarray, held: np.ndarray, words: int
 ) -> None:
-    """Ask for what is known of the ends of an edge that comes soon: `values` `[V]`, and `held` `[V words]`."""
+    """Prefetch `values` `[V]` and `held` `[V words]` of both ends of the edge `AHEAD` edges later."""
     ahead = min(edge + AHEAD, sources.size - 1)
     for vertex in (np.int64(sources[ahead]), np.int64(destinations[ahead])):
         prefetch(values, vertex)
@@ -27,7 +27,10 @@ def ask_for_clusters(
     sources: np.ndarray, destinations: np.ndarray, edge: int, records: np.ndarray, fields: int, column: int,
     volumes: np.ndarray,
 ) -> None:
-    """Ask for the `records` `[fields V]` of an edge that comes, then for the `volumes` of the clusters they tell."""
+    """Prefetch `records` `[fields V]` of both ends of a later edge, then `volumes` of the clusters in these records.
+
+    The clusters are in `column` of the records. Records are prefetched 2 `AHEAD` edges ahead, volumes `AHEAD` edges.
+    """
     last = sources.size - 1
     far, near = min(edge + 2 * AHEAD, last), min(edge + AHEAD, last)
     for vertex in (np.int64(sources[far]), np.int64(destinations[far])):
@@ -50,7 +53,7 @@ def add_degrees(sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarr
 
 @compiled(nogil=True)
 def expand_destinations(indptr: np.ndarray, start: int, destinations: np.ndarray) -> None:
-    """Write the destination of edges `start`, `start + 1`, ... of a CSC graph into `destinations` `[n]`."""
+    """Write the destinations of edges `start`, `start + 1`, ... of a CSC graph into `destinations` `[n]`."""
     dst = np.searchsorted(indptr, start, side="right") - 1
     for position in range(destinations.size):
         while indptr[dst + 1] <= start + position:
@@ -60,7 +63,7 @@ def expand_destinations(indptr: np.ndarray, start: int, destinations: np.ndarray
 
 @compiled(nogil=True)
 def largest_id(sources: np.ndarray, destinations: np.ndarray) -> int:
-    """Of both ends of all edges, -1 without any."""
+    """The largest vertex id among the ends of all edges, or -1 without edges."""
     largest = np.int64(-1)
     for edge in range(sources.size):
         largest = max(largest, np.int64(sources[edge]), np.int64(destinations[edge]))
@@ -68,7 +71,7 @@ def largest_id(sources: np.ndarray, destinations: np.ndarray) -> int:
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     ids, indptr = np.zeros(2, np.int32), np.array([0, 2])
     add_degrees(ids, ids, np.zeros(1, np.int32))
     expand_destinations(indptr, 0, ids)

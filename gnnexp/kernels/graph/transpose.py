@@ -1,4 +1,4 @@
-"""Turning a CSC structure round by counting: O(E + S), stable, so the same input gives the same order."""
+"""Transpose a CSC structure by counting sort: O(E + S), and stable, so the same input gives the same order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from gnnexp.kernels.compiled import compiled
 
 @compiled(nogil=True)
 def transpose_csc(indptr: np.ndarray, sources: np.ndarray, num_src: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges by source: `(indptr [S + 1] int64, destinations [E] int32, edges [E] int64)`, ties in edge order."""
+    """Edges grouped by source: `(indptr [S + 1] int64, destinations [E] int32, edges [E] int64)`.
+
+    Edges with the same source stay in edge order.
+    """
     starts = np.zeros(num_src + 1, np.int64)
     for edge in range(sources.size):
         starts[np.int64(sources[edge]) + 1] += 1

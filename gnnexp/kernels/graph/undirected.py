@@ -1,4 +1,4 @@
-"""The simple undirected view of a directed multigraph: what METIS partitions."""
+"""The simple undirected view of a directed multigraph, which METIS partitions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def _merge(
 ) -> None:
     """Merge the two sorted neighbour lists of every vertex.
 
-    With empty `neighbours` it only counts, into `starts[v + 1]`; otherwise row v is written from `starts[v]` on. Edges
-    weigh `edge_weights`, or 1 each if that is empty; what weighs nothing is left out.
+    With empty `neighbours` it only counts, into `starts[v + 1]`. Otherwise it writes row v from `starts[v]` on. Edges
+    have the weights `edge_weights`, or 1 each if these are empty. Neighbours with weight 0 are left out.
     """
     fill, weighted = neighbours.size > 0, edge_weights.size > 0
     for v in range(in_ptr.size - 1):
@@ -49,10 +49,10 @@ def undirected(
     """Neighbours of every vertex in either direction, each once, ascending, without self loops.
 
     Args:
-        indptr: `[V + 1]` int64 of a CSC graph in canonical order.
+        indptr: `[V + 1]` int64, in-edges of each vertex in a CSC graph in canonical order.
         indices: `[E]` sources.
-        dtype: int32 or int64, of what is returned.
-        edge_weights: `[E]` weights of directed edges, or None for 1 each; pairs of weight 0 are no neighbours.
+        dtype: data type of the returned arrays, int32 or int64.
+        edge_weights: `[E]` weights of directed edges, or None for 1 each; a pair with total weight 0 is left out.
 
     Returns:
         `starts [V + 1]`, `neighbours [M]` and `weights [M]` (the sum over the directed edges (u, v) and (v, u)), all of

@@ -1,11 +1,11 @@
 """Clusters of bounded size by label propagation, and the graph of clusters.
 
 Sources: Meyerhenke, Sanders & Schulz, "Partitioning complex networks via size-constrained clustering" (SEA 2014);
-Akhremtsev, Sanders & Schulz, "(Semi-)external algorithms for graph partitioning and clustering" (ALENEX 2015). Beside
-the graph, which is read row by row, there are a few words per vertex.
+Akhremtsev, Sanders & Schulz, "(Semi-)external algorithms for graph partitioning and clustering" (ALENEX 2015). The
+graph is read row by row. Other arrays take a few words per vertex.
 
-A graph is `indptr` `[n + 1]` int64, `indices` `[m]` in-neighbours, and `weights` `[m]` int64, empty for 1 each; a
-vertex weighs `masses` `[n]` int64, empty for 1 each.
+A graph consists of `indptr` `[n + 1]` int64, `indices` `[m]` in-neighbours, and `weights` `[m]` int64 of edges, empty
+for 1 each. The masses of vertices are `masses` `[n]` int64, empty for 1 each.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.prefetch import prefetch
 
-# Vertices ahead whose place in `indptr`, whose rows, and whose neighbours are asked for. A pass over 12 M edges and
-# 245 k vertices in the order of degrees takes 0.17 s with these, 0.34 s without.
+# How many vertices ahead the place in `indptr`, the row, and the neighbours of a vertex are prefetched. A pass over
+# 12 M edges and 245 k vertices in the order of degrees takes 0.17 s with these prefetches, 0.34 s without.
 _FAR, _NEAR, _NEXT = 16, 8, 3
-# Longer rows are left to the machine's own prefetching, from where it starts.
+# Number of ids of a row that are prefetched. The hardware prefetcher fetches the rest of longer rows.
 _ROW_IDS, _IDS_PER_LINE = 64, 16
 
 
 @compiled(inline="always")
 def ask_ahead(indptr: np.ndarray, indices: np.ndarray, order: np.ndarray, place: int, known: np.ndarray) -> None:
-    """Ask for what vertices soon after `order[place]` need: their rows, and `known` of their neighbours."""
+    """Prefetch data of the vertices soon after `order[place]`: their rows, and `known` of their neighbours."""
     last = order.size - 1
     prefetch(indptr, order[min(place + _FAR, last)])
     near = np.int64(order[min(place + _NEAR, last)])
@@ -37,7 +37,7 @@ def ask_ahead(indptr: np.ndarray, indices: np.ndarray, order: np.ndarray, place:
 
 @compiled(nogil=True)
 def order_by_degree(indptr: np.ndarray, falling: bool, order: np.ndarray) -> None:
-    """Vertices with the fewest in-edges first, or the most (`falling`), lower ids first on ties, into `order` `[n]`."""
+    """Write the vertices to `order` `[n]`: fewest in-edges first, most first if `falling`, lower ids first on ties."""
     most = np.int64(0)
     for vertex in range(order.size):
         most = max(most, indptr[vertex + 1] - indptr[vertex])
@@ -59,7 +59,10 @@ def _sum_row(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, vertex: int, labels: np.ndarray, sums: np.ndarray,
     touched: np.ndarray,
 ) -> int:
-    """Add the edges from every cluster to a vertex to `sums`; how many clusters `touched` names. Loops do not count."""
+    """Add the weights of the in-edges of `vertex` to `sums` by cluster of the source; self loops do not count.
+
+    Returns the number of these clusters, which are written to `touched`.
+    """
     count, weighted = 0, weights.size > 0
     for edge in range(indptr[vertex], indptr[vertex + 1]):
         if indices[edge] == vertex:
@@ -77,21 +80,21 @@ def join_clusters(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, order: np.ndarray,
     labels: np.ndarray, sizes: np.ndarray, max_size: int, sums: np.ndarray, touched: np.ndarray,
 ) -> int:
-    """Every vertex into the cluster that most of its edges come from, where it fits; how many vertices moved.
+    """Move every vertex to the cluster with the most edges to it, if the vertex fits; returns how many have moved.
 
-    A vertex stays where it is on ties; otherwise the smaller cluster wins them, then the one met first.
+    On ties a vertex stays in its cluster. Otherwise the smaller cluster wins, then the cluster found first.
 
     Args:
         indptr: see the module.
         indices: see the module.
         weights: see the module.
         masses: see the module.
-        order: `[n]` in which vertices come.
-        labels: `[n]` clusters, changed.
+        order: `[n]` order in which vertices are visited.
+        labels: `[n]` cluster of each vertex, changed.
         sizes: `[n]` sum of masses of every cluster, changed.
-        max_size: of a cluster.
-        sums: `[n]` zeros, room to work in; holds the weight of a row.
-        touched: room for the longest row.
+        max_size: largest sum of masses of a cluster.
+        sums: `[n]` zeros, working memory; its type must hold the total weight of a row.
+        touched: working memory with space for the longest row.
     """
     moved = 0
     for place in range(order.size):
@@ -120,9 +123,9 @@ def join_leftovers(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, labels: np.ndarray,
     sizes: np.ndarray, max_size: int, sums: np.ndarray, touched: np.ndarray,
 ) -> None:
-    """Vertices alone in a cluster join those that would have liked to be in the same one, which had no room.
+    """Group vertices that are alone in their cluster and prefer the same other cluster, which has no room for them.
 
-    So the leaves of a hub, and vertices without any neighbour, do not stay as many as they are. Arguments as of
+    So the leaves of a hub, and vertices without neighbours, form few clusters instead of many. Arguments as in
     `join_clusters`.
     """
     num_nodes = indptr.size - 1
@@ -149,7 +152,7 @@ def join_leftovers(
 
 @compiled(nogil=True)
 def number_labels(labels: np.ndarray) -> int:
-    """Give clusters the numbers 0, 1, ... in the order of their first vertices; how many there are."""
+    """Number the clusters 0, 1, ... in the order of their first vertices; returns the number of clusters."""
     numbers, count = np.full(labels.size, -1, labels.dtype), 0
     for vertex in range(labels.size):
         label = labels[vertex]
@@ -162,7 +165,7 @@ def number_labels(labels: np.ndarray) -> int:
 
 @compiled(nogil=True)
 def group_by_label(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """`starts` `[count + 1]` and `members` `[n]`: the vertices of every cluster, ascending."""
+    """The vertices of every cluster, ascending: `starts` `[count + 1]` and `members` `[n]`."""
     starts, members = np.zeros(count + 1, np.int64), np.empty(labels.size, labels.dtype)
     for vertex in range(labels.size):
         starts[labels[vertex] + 1] += 1
@@ -177,7 +180,7 @@ def group_by_label(labels: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarr
 
 @compiled(nogil=True)
 def _longer(array: np.ndarray, used: int, size: int) -> np.ndarray:
-    """A copy of the first `used` entries, with room for `size`."""
+    """A copy of the first `used` entries in an array of length `size`."""
     longer = np.empty(size, array.dtype)
     longer[:used] = array[:used]
     return longer
@@ -223,7 +226,7 @@ def contract(
 
 @compiled(nogil=True)
 def sum_by_label(values: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
-    """`[count]` int64: sums of `values` `[n]` over the vertices of every cluster."""
+    """Sums `[count]` int64 of `values` `[n]` over the vertices of every cluster, or of every part."""
     totals = np.zeros(count, np.int64)
     for vertex in range(labels.size):
         totals[labels[vertex]] += values[vertex]
@@ -231,7 +234,7 @@ def sum_by_label(values: np.ndarray, labels: np.ndarray, count: int) -> np.ndarr
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     indptr, ids, none = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.empty(0, np.int64)
     labels, order, touched = np.arange(2, dtype=np.int32), np.zeros(2, np.int32), np.zeros(2, np.int32)
     order_by_degree(indptr, False, order)
@@ -240,4 +243,5 @@ def warm_up() -> None:
         join_clusters(indptr, ids, weights, masses, order, labels, sizes, 1, sums, touched)
         join_leftovers(indptr, ids, weights, masses, labels, sizes, 1, sums, touched)
         contract(indptr, ids, weights, labels, number_labels(labels))
-    sum_by_label(np.ones(2, np.int64), labels, 2)
+    for owners in (labels, labels.astype(np.int16)):
+        sum_by_label(np.ones(2, np.int64), owners, 2)

@@ -1,4 +1,4 @@
-"""Degree-based hashing: an edge goes where its end of the lower degree is hashed to."""
+"""Degree-based hashing: an edge goes to the part that the hash of its lower-degree end selects."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def place_edges(
     sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray, streamed: bool, key: np.uint64, num_parts: int,
     parts: np.ndarray,
 ) -> None:
-    """Write the part of every edge into `parts` `[n]`: that of the end with fewer edges, the destination's on ties.
+    """Write the part of every edge to `parts` `[n]`: the hash of the end with fewer edges, of the destination on ties.
 
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
         degrees: `[V]` edges of every vertex, in and out.
-        streamed: degrees are those of the stream so far; they are counted here, each edge before it is placed.
-        key: of the hash.
+        streamed: whether `degrees` are those of the stream so far; each edge is then counted before it is placed.
+        key: key of the hash.
         num_parts: p.
-        parts: `[n]`.
+        parts: `[n]`, filled.
     """
     last = sources.size - 1
     for edge in range(sources.size):
@@ -48,6 +48,6 @@ def place_edges(
 
 
 def warm_up() -> None:
-    """Compile it for common types."""
+    """Compile the kernels of this module for common types."""
     ids = np.zeros(1, np.int32)
     place_edges(ids, ids, ids.copy(), True, np.uint64(0), 1, np.empty(1, np.int16))

@@ -1,4 +1,4 @@
-"""Greedy vertex-cuts, PowerGraph's and Libra's: an edge goes to a part where its ends already are."""
+"""The greedy vertex-cuts of PowerGraph and Libra: an edge goes to a part that already holds its ends."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ def place_edges(
     sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray, replicas: np.ndarray, loads: np.ndarray,
     unassigned: bool, parts: np.ndarray,
 ) -> None:
-    """Write the part of every edge into `parts` `[n]`: always the least loaded candidate, the lowest on ties.
+    """Write the part of every edge to `parts` `[n]`: the least loaded candidate, the lowest part on ties.
 
-    Candidates are the parts that hold both ends; where there are none, those of the end that goes first; where it is in
-    none, those of the other end; else all parts. First goes the end with more edges that are still to be placed
-    (PowerGraph), or the end with fewer edges (Libra); the destination on ties. The parts of a self loop's only end are
-    those that hold both.
+    Candidates are the parts that hold both ends. If there are none, candidates are the parts that hold the first end,
+    then those that hold the second end, then all parts. The first end is the one with more edges still to be placed
+    (PowerGraph), or the one with fewer edges (Libra). On ties the destination is first. A self loop has one vertex as
+    both ends.
 
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
         degrees: `[V]` edges of every vertex, in and out.
-        replicas: `[V, words]` uint64 sets of parts, changed.
-        loads: `[p]` int64, changed.
-        unassigned: PowerGraph's rule: `degrees` are of edges that are not placed yet, and counted down here.
-        parts: `[n]`.
+        replicas: `[V, words]` uint64, set of the parts that hold each vertex, changed.
+        loads: `[p]` int64 edges of every part, changed.
+        unassigned: whether to use PowerGraph's rule; `degrees` then count edges not placed yet, and are decreased.
+        parts: `[n]`, filled.
     """
     words, held, least = replicas.shape[1], replicas.reshape(-1), np.argmin(loads)
     for edge in range(sources.size):
@@ -46,6 +46,6 @@ def place_edges(
 
 
 def warm_up() -> None:
-    """Compile it for common types."""
+    """Compile the kernels of this module for common types."""
     ids, replicas = np.zeros(1, np.int32), np.zeros((1, 1), np.uint64)
     place_edges(ids, ids, ids.copy(), replicas, np.zeros(1, np.int64), True, np.empty(1, np.int16))

@@ -1,4 +1,4 @@
-"""HDRF: an edge goes to the part that scores best for it, by replicas of its ends and by load."""
+"""HDRF: an edge goes to the part with the best score, which depends on replicas of the ends and on the load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gnnexp.kernels.partitioners.parts import IN, NOT_IN, least_loaded, put
 
 @compiled(inline="always")
 def _better(best: int, best_score: float, part: int, score: float) -> bool:
-    """Whether `part` is one (-1 is none, its score is nonsense) and goes before the best one so far."""
+    """Whether `part` is better than the best part so far; -1 is no part, and its score has no meaning."""
     return part >= 0 and (score > best_score or (score == best_score and part < best))
 
 
@@ -22,9 +22,11 @@ def _best_part(
 ) -> int:
     """The part with the best score, the lowest on ties.
 
-    Of parts that hold the same ends the least loaded one scores best. Of those that hold neither it need not be sought:
-    if the least loaded part of all holds an end, it beats them, for an end counts 1 or more. Nor need those that hold
-    one end be sought where the best one with both beats what they could score at most: always if `weight` is 1 or less.
+    Among parts that hold the same ends, the least loaded part has the best score. Two searches can be left out:
+
+    - Parts without an end: only the least loaded part of all is compared. If that part holds an end, its score is
+      better, because an end adds 1 or more.
+    - Parts with one end, if they cannot reach the best part with both ends. With `weight` of 1 or less they never can.
     """
     emptiest = balance * (most - loads[least])
     best, best_score = least, emptiest
@@ -49,21 +51,22 @@ def place_edges(
     sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray, replicas: np.ndarray, loads: np.ndarray,
     weight: float, epsilon: float, streamed: bool, parts: np.ndarray,
 ) -> None:
-    """Write the part of every edge into `parts` `[n]`.
+    """Write the part of every edge to `parts` `[n]`.
 
-    With t the share of an end in the degrees of both, a part scores 2 - t for each end that it holds, and
-    weight (most - load) / (epsilon + most - fewest), with the loads of the fullest and of the emptiest part.
+    The score of a part is the sum of 2 - t for each end that it holds, plus
+    weight (most - load) / (epsilon + most - fewest). Here t is the degree of the end over the sum of both degrees, and
+    most and fewest are the loads of the fullest and of the emptiest part.
 
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
         degrees: `[V]` edges of every vertex, in and out.
-        replicas: `[V, words]` uint64 sets of parts, changed.
-        loads: `[p]` int64, changed.
-        weight: above 0.
-        epsilon: above 0.
-        streamed: degrees are those of the stream so far; they are counted here, each edge before it is placed.
-        parts: `[n]`.
+        replicas: `[V, words]` uint64, set of the parts that hold each vertex, changed.
+        loads: `[p]` int64 edges of every part, changed.
+        weight: weight of the balance term, above 0.
+        epsilon: above 0; keeps the balance term finite.
+        streamed: whether `degrees` are those of the stream so far; each edge is then counted before it is placed.
+        parts: `[n]`, filled.
     """
     words, held = replicas.shape[1], replicas.reshape(-1)
     least, most = np.argmin(loads), loads.max()
@@ -83,6 +86,6 @@ def place_edges(
 
 
 def warm_up() -> None:
-    """Compile it for common types."""
+    """Compile the kernels of this module for common types."""
     ids, replicas = np.zeros(1, np.int32), np.zeros((1, 1), np.uint64)
     place_edges(ids, ids, ids.copy(), replicas, np.zeros(1, np.int64), 1.0, 1.0, True, np.empty(1, np.int16))

@@ -1,4 +1,4 @@
-"""Where vertices of a vertex-cut are at home, from a stream of edges whose parts are known."""
+"""The home of every vertex in a vertex-cut, computed from a stream of edges and their parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnexp.kernels.prefetch import prefetch
 
 @compiled(nogil=True)
 def keep_last(destinations: np.ndarray, parts: np.ndarray, homes: np.ndarray) -> None:
-    """The part of the last in-edge is the home; `homes` `[V]`."""
+    """Set the home of every destination to the part of its last in-edge; `homes` `[V]`."""
     for edge in range(destinations.size):
         homes[destinations[edge]] = parts[edge]
 
@@ -21,7 +21,10 @@ def keep_last(destinations: np.ndarray, parts: np.ndarray, homes: np.ndarray) ->
 def count_edges(
     sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray, first: int, counts: np.ndarray
 ) -> None:
-    """Count the edges at every vertex of parts `first` to `first + g - 1` into `counts` `[V, g]`; a loop is one."""
+    """Count the edges of every vertex by part in `counts` `[V, g]`, for the parts `first` to `first + g - 1`.
+
+    A self loop counts once.
+    """
     group, flat = counts.shape[1], counts.reshape(-1)
     last = sources.size - 1
     for edge in range(sources.size):
@@ -39,7 +42,7 @@ def count_edges(
 
 @compiled(nogil=True)
 def keep_most(counts: np.ndarray, first: int, most: np.ndarray, homes: np.ndarray) -> None:
-    """The part with more edges than any before is the home: parts come in ascending order, the lowest stays on ties."""
+    """Set the home to the part with the most edges so far; parts come in ascending order, so the lowest wins ties."""
     for vertex in range(counts.shape[0]):
         for column in range(counts.shape[1]):
             if counts[vertex, column] > most[vertex]:
@@ -49,7 +52,7 @@ def keep_most(counts: np.ndarray, first: int, most: np.ndarray, homes: np.ndarra
 
 @compiled(nogil=True)
 def place_homeless(homes: np.ndarray, num_parts: int) -> None:
-    """Vertices at -1, in the order of their ids: each to the part with the fewest vertices by then, the lowest one."""
+    """Give each vertex with home -1, by ascending id, to the part with the fewest vertices then; the lowest on ties."""
     sizes = np.zeros(num_parts, np.int64)
     for vertex in range(homes.size):
         if homes[vertex] >= 0:
@@ -63,7 +66,7 @@ def place_homeless(homes: np.ndarray, num_parts: int) -> None:
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     ids, parts, homes = np.zeros(1, np.int32), np.zeros(1, np.int16), np.zeros(1, np.int16)
     counts, most = np.zeros((1, 1), np.int32), np.zeros(1, np.int32)
     keep_last(ids, parts, homes)

@@ -1,4 +1,4 @@
-"""Sets of parts as bits, 64 to a word, and how full parts are: what rules that place edges share."""
+"""Sets of parts as bits, 64 per word, and loads of parts: functions that all rules to place edges share."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numba.extending import intrinsic
 from gnnexp.kernels.compiled import compiled
 
 ONE = np.uint64(1)
-# Of the other set in `least_loaded`.
+# Values of `outside` in `least_loaded`.
 IN, NOT_IN = np.uint64(0), np.uint64((1 << 64) - 1)
 _MOST = np.iinfo(np.int64).max
 
 
 @intrinsic
 def lowest_bit(typing: Any, word: Any) -> tuple[Any, Callable[..., Any]] | None:  # noqa: ANN401
-    """`lowest_bit(word)`: number of the lowest bit that is set in a uint64, which must not be 0; int64."""
+    """`lowest_bit(word)`: number, int64, of the lowest bit that is set in a uint64, which must not be 0."""
     if word != types.uint64:
         return None
 
@@ -32,14 +32,14 @@ def lowest_bit(typing: Any, word: Any) -> tuple[Any, Callable[..., Any]] | None:
 
 @compiled(inline="always")
 def least_loaded(held: np.ndarray, one: int, other: int, outside: np.uint64, words: int, loads: np.ndarray) -> int:
-    """The part with the fewest edges among those in both sets, the lowest on ties; -1 if there is none.
+    """The part with the fewest edges among the parts that two sets select, the lowest on ties; -1 if there is none.
 
     Args:
-        held: `[V words]` uint64.
-        one: where the words of a set start.
-        other: where those of the other one start, which may be the same.
-        outside: `IN` for the parts in both sets, `NOT_IN` for those in one that are not in the other.
-        words: of a set.
+        held: `[V words]` uint64 sets of parts.
+        one: position in `held` at which the first set starts.
+        other: position in `held` at which the second set starts; may equal `one`.
+        outside: `IN` selects the parts in both sets, `NOT_IN` the parts of the first set that are not in the second.
+        words: words per set.
         loads: `[p]` edges of every part.
     """
     best, fewest = -1, _MOST
@@ -55,7 +55,7 @@ def least_loaded(held: np.ndarray, one: int, other: int, outside: np.uint64, wor
 
 @compiled(inline="always")
 def held_or_least(held: np.ndarray, first: int, second: int, words: int, loads: np.ndarray, least: int) -> int:
-    """The least loaded part in both sets; without any, in the first; without any, in the second; else `least`."""
+    """The least loaded part in both sets; if there is none, in the first; if none, in the second; else `least`."""
     part = least_loaded(held, first, second, IN, words, loads)
     if part < 0:
         part = least_loaded(held, first, first, IN, words, loads)
@@ -66,9 +66,9 @@ def held_or_least(held: np.ndarray, first: int, second: int, words: int, loads: 
 
 @compiled(inline="always")
 def next_least(loads: np.ndarray, least: int) -> int:
-    """The part with the fewest, the lowest on ties, after `least`, which was it, got one more.
+    """The part with the fewest edges, the lowest on ties, after one edge was added to the previous one, `least`.
 
-    No part below `least` is as empty as it was, so that looking costs a step per edge on average.
+    Parts below `least` had more edges than `least`, so the search takes about one step per edge on average.
     """
     full = loads[least]
     for part in range(least + 1, loads.size):
@@ -82,15 +82,15 @@ def next_least(loads: np.ndarray, least: int) -> int:
 
 @compiled(inline="always")
 def put(held: np.ndarray, one: int, other: int, part: int, loads: np.ndarray, least: int) -> int:
-    """Place an edge in `part`; the part with the fewest edges afterwards, which was `least` before.
+    """Place an edge in `part`; returns the part with the fewest edges afterwards, the lowest on ties.
 
     Args:
-        held: `[V words]` uint64, changed.
-        one: where the words of an end's set of parts start.
-        other: where those of the other end start.
-        part: of the edge.
+        held: `[V words]` uint64 sets of parts, changed.
+        one: position in `held` at which the set of one end starts.
+        other: position in `held` at which the set of the other end starts.
+        part: part of the edge.
         loads: `[p]` edges of every part, changed.
-        least: the part with the fewest edges, the lowest on ties.
+        least: the part with the fewest edges before, the lowest on ties.
     """
     word, bit = part >> 6, ONE << np.uint64(part & 63)
     held[one + word] |= bit

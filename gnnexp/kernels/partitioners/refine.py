@@ -1,7 +1,7 @@
-"""Moving vertices between parts, one by one, where that cuts fewer edges or keeps fewer copies.
+"""Move vertices between parts, one by one, if that cuts fewer edges or needs fewer copies.
 
-A part takes a vertex only if it fits: its mass (vertices) and its load (in-edges). A vertex leaves a part that has too
-much of either for the best part where it fits, whatever that costs.
+A part takes a vertex only if the vertex fits in by its mass (number of vertices) and its load (in-edges). If a part
+exceeds either limit, a vertex leaves it for the best part in which it fits, even if that is worse.
 """
 
 from __future__ import annotations
@@ -12,25 +12,18 @@ from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.partitioners.clusters import ask_ahead
 from gnnexp.kernels.prefetch import prefetch
 
-# Pins of a vertex in a part are counted in a byte; what reaches the end of it stays there until it is counted again.
+# The pins of a vertex in a part are counted in a byte. A count that reaches this limit stays there until pins are
+# counted again.
 _MOST = 255
 _LOW, _HIGH, _ONE = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080), np.uint64(7)
 PARTS_PER_WORD = 8
-# Edges ahead whose pins are asked for, about as long as a line takes to come from L3.
+# Pins are prefetched this many edges ahead, about as long as a cache line takes to come from L3.
 _NETS_AHEAD = 12
 
 
 @compiled(nogil=True)
-def count_masses(owners: np.ndarray, masses: np.ndarray, totals: np.ndarray) -> None:
-    """Sum `masses` `[n]` over every part's vertices into `totals` `[p]`."""
-    totals[:] = 0
-    for vertex in range(owners.size):
-        totals[owners[vertex]] += masses[vertex]
-
-
-@compiled(nogil=True)
 def cut_weight(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, owners: np.ndarray) -> int:
-    """Weight of the edges between parts."""
+    """The total weight of the edges between different parts."""
     cut = np.int64(0)
     for vertex in range(indptr.size - 1):
         for edge in range(indptr[vertex], indptr[vertex + 1]):
@@ -45,20 +38,20 @@ def move_by_edges(
     order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray, part_loads: np.ndarray, max_mass: int,
     max_load: int,
 ) -> int:
-    """Every vertex to the part that most of its edges come from, the lighter one on ties; how many moved.
+    """Move every vertex to the part with the most edges to it, the lighter part on ties; returns how many have moved.
 
     Args:
-        indptr: `[n + 1]` int64.
+        indptr: `[n + 1]` int64, in-edges of each vertex.
         indices: `[m]` in-neighbours.
-        weights: `[m]` of edges, empty for 1 each.
-        masses: `[n]` int64 of vertices, empty for 1 each.
-        loads: `[n]` int64 in-edges of vertices, empty if those are the rows' lengths.
-        order: `[n]` in which vertices come.
-        owners: `[n]` parts, changed.
-        part_masses: `[p]` int64, changed.
-        part_loads: `[p]` int64, changed.
-        max_mass: of a part.
-        max_load: of a part.
+        weights: `[m]` weights of edges, empty for 1 each.
+        masses: `[n]` int64 masses of vertices, empty for 1 each.
+        loads: `[n]` int64 in-edges of vertices, empty if these are the lengths of the rows.
+        order: `[n]` order in which vertices are visited.
+        owners: `[n]` part of each vertex, changed.
+        part_masses: `[p]` int64 sum of masses of each part, changed.
+        part_loads: `[p]` int64 sum of loads of each part, changed.
+        max_mass: largest mass of a part.
+        max_load: largest load of a part.
     """
     num_parts, weighted, moved = part_masses.size, weights.size > 0, 0
     sums = np.zeros(num_parts, np.int64)
@@ -94,16 +87,17 @@ def move_by_edges(
 
 @compiled(inline="always")
 def _pin(pins: np.ndarray, at: int, count: int) -> None:
-    """Add to a byte that ends at `_MOST`, where it stays."""
+    """Add `count` to a byte; a byte that has reached `_MOST` keeps this value."""
     if pins[at] != _MOST:
         pins[at] = max(0, min(_MOST, np.int64(pins[at]) + count))
 
 
 @compiled(nogil=True)
 def count_pins(indptr: np.ndarray, indices: np.ndarray, owners: np.ndarray, stride: int, pins: np.ndarray) -> None:
-    """Out-neighbours of every vertex in every part, itself included, up to 255, into `pins` `[V stride]` uint8.
+    """Count the out-neighbours of every vertex in every part, up to 255, in `pins` `[V stride]` uint8.
 
-    A part with any has the vertex, of its own or as a copy. Parallel edges count each, self loops do not.
+    A vertex counts as its own neighbour. A part with a count above 0 holds the vertex, as its owner or as a copy.
+    Parallel edges count each; self loops do not count.
     """
     pins[:] = 0
     for vertex in range(indptr.size - 1):
@@ -117,7 +111,7 @@ def count_pins(indptr: np.ndarray, indices: np.ndarray, owners: np.ndarray, stri
 
 @compiled(inline="always")
 def _add_present(words: np.ndarray, first: int, count: int, present: np.ndarray) -> None:
-    """Add to each byte of `present` whether the byte of `words` is not 0: 8 parts at a time."""
+    """Add 1 to each byte of `present` whose byte in `words` is not 0, for 8 parts at a time."""
     for word in range(count):
         found = words[first + word]
         present[word] += ((((found & _LOW) + _LOW) | found) & _HIGH) >> _ONE
@@ -125,7 +119,7 @@ def _add_present(words: np.ndarray, first: int, count: int, present: np.ndarray)
 
 @compiled(inline="always")
 def _flush(present: np.ndarray, totals: np.ndarray) -> None:
-    """Add the bytes of `present` to `totals`, and clear them."""
+    """Add the bytes of `present` to `totals`, and set them to 0."""
     for word in range(present.size):
         found = present[word]
         for byte in range(PARTS_PER_WORD):
@@ -136,7 +130,7 @@ def _flush(present: np.ndarray, totals: np.ndarray) -> None:
 @compiled(inline="always")
 def _repin(indptr: np.ndarray, indices: np.ndarray, vertex: int, left: int, joined: int, stride: int,
            pins: np.ndarray) -> None:
-    """`vertex` has moved: it pins itself and its in-neighbours to another part."""
+    """Update `pins` after `vertex` has moved: the vertex now pins itself and its in-neighbours to another part."""
     _pin(pins, vertex * stride + left, -1)
     _pin(pins, vertex * stride + joined, 1)
     for edge in range(indptr[vertex], indptr[vertex + 1]):
@@ -151,10 +145,11 @@ def _look(
     indptr: np.ndarray, indices: np.ndarray, vertex: int, owners: np.ndarray, pins: np.ndarray, words: np.ndarray,
     present: np.ndarray, holds: np.ndarray, sums: np.ndarray,
 ) -> tuple[int, int]:
-    """How many a vertex needs, itself included, and how many of these its part would drop without it.
+    """The number of vertices that `vertex` needs in its part, and how many of them the part can drop without `vertex`.
 
-    `holds` receives how many of them each part has, `sums` the edges from each. A source that the part has for its own
-    sake is pinned there by itself, so it is not dropped. `present` is room of zeros.
+    A vertex needs itself and its in-neighbours. `holds` receives the number of them that each part holds, `sums` the
+    number of edges from each part. A source that the part owns pins itself there, so it is not dropped. `present` is
+    working memory of zeros.
     """
     num_words, own, end = present.size, np.int64(owners[vertex]), indptr[vertex + 1]
     stride, edge = num_words * PARTS_PER_WORD, indptr[vertex]
@@ -185,24 +180,25 @@ def move_by_copies(
     indptr: np.ndarray, indices: np.ndarray, order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray,
     part_loads: np.ndarray, max_mass: int, max_load: int, pins: np.ndarray, words: np.ndarray, tilt: float,
 ) -> int:
-    """Every vertex to the part where parts hold the fewest vertices in all (`replication_full`); how many moved.
+    """Move every vertex to the part that minimises the vertices held by all parts; returns how many have moved.
 
-    A vertex that moves takes its in-neighbours along: those that the part has not yet are copied, and those that only
-    it needed are dropped where it leaves. `tilt` edges fewer cut are worth as much as one copy fewer: where copies do
-    not differ, edges show the way to where they do.
+    This reduces `replication_full`. A vertex that moves needs its in-neighbours in the new part: missing ones are
+    copied. Copies that only this vertex needed are dropped from the old part. One cut edge less counts as `tilt`
+    copies less. So if moves do not differ in copies, vertices move towards their neighbours, and later moves save
+    copies.
 
     Args:
-        indptr: `[V + 1]` int64.
+        indptr: `[V + 1]` int64, in-edges of each vertex.
         indices: `[E]` in-neighbours, rows sorted.
-        order: `[V]` in which vertices come.
-        owners: `[V]` parts, changed.
-        part_masses: `[p]` int64 vertices, changed.
-        part_loads: `[p]` int64 in-edges, changed.
-        max_mass: of a part.
-        max_load: of a part.
-        pins: `[V stride]` uint8 (`count_pins`), changed.
-        words: `[V stride / 8]` uint64, the same memory.
-        tilt: weight of an edge, in copies.
+        order: `[V]` order in which vertices are visited.
+        owners: `[V]` part of each vertex, changed.
+        part_masses: `[p]` int64 vertices of each part, changed.
+        part_loads: `[p]` int64 in-edges of each part, changed.
+        max_mass: most vertices of a part.
+        max_load: most in-edges of a part.
+        pins: `[V stride]` uint8 from `count_pins`, changed.
+        words: `[V stride / 8]` uint64, the memory of `pins`.
+        tilt: value of one cut edge, in copies.
     """
     num_parts, moved = part_masses.size, 0
     num_words = words.size // owners.size
@@ -236,11 +232,10 @@ def move_by_copies(
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     indptr, ids, none = np.array([0, 1, 2]), np.array([1, 0], np.int32), np.empty(0, np.int64)
     one, order, words = np.ones(2, np.int64), np.arange(2, dtype=np.int32), np.zeros(2, np.uint64)
     owners, masses, loads = np.zeros(2, np.int16), np.zeros(1, np.int64), np.zeros(1, np.int64)
-    count_masses(owners, one, masses)
     for weights, some in ((none, none), (one, one)):
         move_by_edges(indptr, ids, weights, some, some, order, owners, masses, loads, 2, 2)
     cut_weight(indptr, ids, one, owners)

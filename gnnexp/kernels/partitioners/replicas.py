@@ -1,4 +1,4 @@
-"""Which parts need which vertices: bit sets per vertex, 64 parts at a time."""
+"""The parts that hold each vertex, as one bit set per vertex, for 64 parts at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARTS_PER_PASS = 64
 
 @compiled(nogil=True)
 def count_cut(sources: np.ndarray, destinations: np.ndarray, owner: np.ndarray) -> int:
-    """Edges whose source and destination have different owners."""
+    """The number of edges whose source and destination have different owners."""
     cut = 0
     for edge in range(sources.size):
         cut += owner[sources[edge]] != owner[destinations[edge]]
@@ -22,7 +22,7 @@ def count_cut(sources: np.ndarray, destinations: np.ndarray, owner: np.ndarray) 
 
 @compiled(nogil=True)
 def count_parts(owner: np.ndarray, num_parts: int) -> np.ndarray:
-    """`[num_parts]` int64, how often each part occurs in `owner`; no temporaries, unlike `np.bincount`."""
+    """How often each part occurs in `owner`, `[num_parts]` int64; needs no temporaries, unlike `np.bincount`."""
     counts = np.zeros(num_parts, np.int64)
     for i in range(owner.size):
         counts[owner[i]] += 1
@@ -38,14 +38,14 @@ def add_edges_of_owners(destinations: np.ndarray, owner: np.ndarray, counts: np.
 
 @compiled(inline="always")
 def _bit(part: int, first_part: int) -> np.uint64:
-    """The bit of `part` in a pass that starts at `first_part`, 0 when it belongs to another pass."""
+    """The bit of `part` in a pass that starts at `first_part`, or 0 if the part belongs to another pass."""
     shift = part - first_part
     return np.uint64(1) << np.uint64(shift) if 0 <= shift < 64 else np.uint64(0)
 
 
 @compiled(nogil=True)
 def mark_owned(owner: np.ndarray, first_part: int, bits: np.ndarray) -> None:
-    """Every part holds its vertices; `bits` `[V]` are those of 64 parts from `first_part` on."""
+    """Set `bits` `[V]` to the owner of each vertex, for the 64 parts from `first_part` on."""
     for vertex in range(owner.size):
         bits[vertex] = _bit(np.int64(owner[vertex]), first_part)
 
@@ -54,7 +54,7 @@ def mark_owned(owner: np.ndarray, first_part: int, bits: np.ndarray) -> None:
 def mark_full(
     sources: np.ndarray, destinations: np.ndarray, owner: np.ndarray, first_part: int, bits: np.ndarray
 ) -> None:
-    """The owner of an edge's destination holds its source."""
+    """Mark the source of every edge as held by the owner of the edge's destination."""
     last = sources.size - 1
     for edge in range(sources.size):
         prefetch(bits, sources[min(edge + AHEAD, last)])
@@ -67,7 +67,7 @@ def mark_full(
 def mark_cut(
     sources: np.ndarray, destinations: np.ndarray, edge_owner: np.ndarray, first_part: int, bits: np.ndarray
 ) -> None:
-    """The owner of an edge holds both of its ends."""
+    """Mark both ends of every edge as held by the owner of the edge."""
     for edge in range(sources.size):
         bit = _bit(np.int64(edge_owner[edge]), first_part)
         bits[sources[edge]] |= bit
@@ -76,7 +76,7 @@ def mark_cut(
 
 @compiled(nogil=True)
 def add_bits(bits: np.ndarray, counts: np.ndarray) -> None:
-    """Add how many vertices each part holds to `counts`, for the parts that `bits` `[V]` tell of."""
+    """Add the number of vertices that each part holds to `counts`, for the parts in `bits` `[V]`."""
     for vertex in range(bits.size):
         word = bits[vertex]
         part = 0
@@ -87,7 +87,7 @@ def add_bits(bits: np.ndarray, counts: np.ndarray) -> None:
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     ids, owner, bits = np.zeros(1, np.int32), np.zeros(1, np.int16), np.zeros(1, np.uint64)
     count_cut(ids, ids, owner)
     count_parts(owner, 1)

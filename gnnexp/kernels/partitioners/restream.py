@@ -1,8 +1,8 @@
-"""Restreaming: vertices one by one, each with all its in-edges, to the part that scores best by what is known so far.
+"""Restreaming: vertices come one by one with all in-edges, and go to the part with the best score at that time.
 
 Scores: LDG (Stanton & Kliot, KDD 2012) and Fennel (Tsourakakis et al., WSDM 2014). Passes: Nishimura & Ugander, KDD
-2013: the parts are empty again at the start of a pass, so a cap that can be held in the first one can be held in all;
-neighbours not met yet in this pass count where the last one has put them.
+2013. Every pass starts with empty parts, so a limit that holds in the first pass holds in all. Neighbours that have not
+come in this pass count for their part of the last pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ANY = np.iinfo(np.int64).max
 
 @compiled(inline="always")
 def _worth(found: int, mass: int, fennel: bool, penalty: float, most: int) -> float:
-    """Score of a part of some mass that has `found` in-neighbours."""
+    """The score of a part with mass `mass` that has `found` in-neighbours of the vertex."""
     return found - penalty if fennel else found * (1.0 - mass / most)
 
 
@@ -27,26 +27,27 @@ def stream_vertices(
     order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray, part_loads: np.ndarray, fennel: bool, alpha: float,
     gamma: float, max_mass: int, max_load: int,
 ) -> int:
-    """One pass; how many vertices changed their part.
+    """Run one pass; returns the number of vertices that changed their part.
 
-    A vertex goes to the best part where it fits, the lighter on ties, then the lowest; else to that with the least load
-    where its mass fits (see `unload`), else to the lightest.
+    A vertex goes to the part with the best score in which it fits, the lighter part on ties, then the lowest. If it
+    fits in no part, it goes to the part with the least load that has room for its mass (see `unload`). If there is no
+    such part, it goes to the lightest part.
 
     Args:
-        indptr: `[n + 1]` int64.
+        indptr: `[n + 1]` int64, in-edges of each vertex.
         indices: `[m]` in-neighbours.
-        weights: `[m]` of edges, empty for 1 each.
-        masses: `[n]` int64 of vertices, empty for 1 each.
-        loads: `[n]` int64 in-edges of vertices, empty if those are the rows' lengths.
-        order: `[n]` in which vertices come.
-        owners: `[n]` parts of the last pass or -1, changed.
-        part_masses: `[p]` int64, receives sums of masses.
-        part_loads: `[p]` int64, of loads.
-        fennel: its score, otherwise LDG's.
-        alpha: of Fennel: a part of mass x costs alpha x^gamma.
-        gamma: of Fennel.
-        max_mass: of a part; all parts together can take all vertices.
-        max_load: of a part.
+        weights: `[m]` weights of edges, empty for 1 each.
+        masses: `[n]` int64 masses of vertices, empty for 1 each.
+        loads: `[n]` int64 in-edges of vertices, empty if these are the lengths of the rows.
+        order: `[n]` order in which vertices come.
+        owners: `[n]` part of each vertex in the last pass, or -1; changed.
+        part_masses: `[p]` int64, filled with the sum of masses of each part.
+        part_loads: `[p]` int64, filled with the sum of loads of each part.
+        fennel: whether to use Fennel's score; otherwise LDG's.
+        alpha: Fennel's factor: a part of mass x costs alpha x^gamma.
+        gamma: Fennel's exponent.
+        max_mass: largest mass of a part; all parts together must have room for all vertices.
+        max_load: largest load of a part.
     """
     num_parts, weighted, moved = part_masses.size, weights.size > 0, 0
     sums, penalties = np.zeros(num_parts, np.int64), np.zeros(num_parts)
@@ -89,7 +90,7 @@ def _relieve(
     indptr: np.ndarray, vertex: int, owners: np.ndarray, sizes: np.ndarray, loads: np.ndarray, max_vertices: int,
     max_edges: int,
 ) -> bool:
-    """Move a vertex to the part with the fewest in-edges where it fits, if there is one."""
+    """Move a vertex to the part with the fewest in-edges in which it fits; returns whether there is such a part."""
     degree, target = indptr[vertex + 1] - indptr[vertex], -1
     for part in range(sizes.size):
         fits = sizes[part] < max_vertices and loads[part] + degree <= max_edges
@@ -108,7 +109,7 @@ def _relieve(
 
 @compiled(inline="always")
 def _next_offer(falling: np.ndarray, place: int, owners: np.ndarray, part: int) -> int:
-    """Where the next vertex of `part` stands before `place`, going to more in-edges; -1 without any."""
+    """The position in `falling` of the next vertex of `part` before `place`, or -1; in-edges increase on the way."""
     place -= 1
     while place >= 0 and owners[falling[place]] != part:
         place -= 1
@@ -119,10 +120,10 @@ def _next_offer(falling: np.ndarray, place: int, owners: np.ndarray, part: int) 
 def _exchange(
     indptr: np.ndarray, falling: np.ndarray, full: int, owners: np.ndarray, loads: np.ndarray, max_edges: int
 ) -> int:
-    """Swap vertices of part `full` for ones with fewer in-edges of other parts, until the cap holds; how many.
+    """Swap vertices of part `full` for vertices of other parts with fewer in-edges, until `max_edges` holds.
 
-    Vertices come once, most in-edges first. Every other part offers the vertex with the fewest in-edges that it has not
-    given yet: none leaves more room.
+    Returns the number of swaps. Every vertex of the part is tried once, most in-edges first. Every other part offers
+    its vertex with the fewest in-edges that is not yet given away, because that swap moves the most in-edges.
     """
     offers, swapped = np.empty(loads.size, np.int64), 0
     for part in range(loads.size):
@@ -153,19 +154,20 @@ def unload(
     indptr: np.ndarray, falling: np.ndarray, owners: np.ndarray, sizes: np.ndarray, loads: np.ndarray,
     max_vertices: int, max_edges: int,
 ) -> int:
-    """Vertices leave the parts that have too much, those with most in-edges first; in-edges that are still too many.
+    """Move vertices out of parts that exceed a limit, most in-edges first; returns the remaining excess of in-edges.
 
-    What cannot move because there is no room for a vertex is exchanged for vertices with fewer in-edges. `max_vertices`
-    holds afterwards. To tell whether `max_edges` can be held at all is bin packing: what is left need not be least.
+    If no part has room for a vertex, it is swapped for a vertex with fewer in-edges. `max_vertices` holds afterwards.
+    The result is the largest number of in-edges by which a part still exceeds `max_edges`. It need not be the lowest
+    possible, because that is a bin packing problem.
 
     Args:
-        indptr: `[V + 1]` int64.
+        indptr: `[V + 1]` int64, in-edges of each vertex.
         falling: `[V]` vertices, most in-edges first.
-        owners: `[V]`, changed.
+        owners: `[V]` part of each vertex, changed.
         sizes: `[p]` int64 vertices of every part, changed.
-        loads: `[p]` int64 in-edges, changed.
-        max_vertices: of a part; all parts together can take V.
-        max_edges: of a part.
+        loads: `[p]` int64 in-edges of every part, changed.
+        max_vertices: most vertices of a part; all parts together must have room for V.
+        max_edges: most in-edges of a part.
     """
     for vertex in falling:
         if loads[owners[vertex]] > max_edges or sizes[owners[vertex]] > max_vertices:
@@ -182,7 +184,7 @@ def unload(
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     indptr, ids, none = np.array([0, 1, 2]), np.zeros(2, np.int32), np.empty(0, np.int64)
     for owners in (np.zeros(2, np.int16), np.zeros(2, np.int32)):
         sizes, loads = np.zeros(1, np.int64), np.zeros(1, np.int64)

@@ -1,12 +1,14 @@
 """SPRING: streaming clustering, merging by richest neighbours, assignment to parts (SDT-GNN, Algorithm 1).
 
-A cluster has the id of a vertex: the one that it starts with. So every vertex can be in a cluster of its own from the
-start, with its degree as volume, as Algorithm 1 makes one where a vertex is first met. All that is known of a vertex
-lies side by side: its degree, its cluster, its richest neighbour and that one's degree. With more vertices than fit in
-a cache, an edge costs a line of memory per end, and one per cluster's volume.
+A cluster has the id of its first vertex. Every vertex starts in a cluster of its own, with its degree as volume;
+Algorithm 1 makes that cluster when the vertex first appears. The record of a vertex is contiguous: its degree, its
+cluster, its richest neighbour and the degree of that neighbour. If the records do not fit in a cache, an edge reads one
+cache line per end, and one per volume of a cluster.
 """
 
 from __future__ import annotations
+
+import heapq
 
 import numpy as np
 
@@ -20,7 +22,7 @@ FIELDS = 4
 
 @compiled(nogil=True)
 def start(degrees: np.ndarray, records: np.ndarray, volumes: np.ndarray) -> None:
-    """Every vertex a cluster of its own; `degrees` `[V]`, `records` `[4 V]` int32, `volumes` `[V]` int64."""
+    """Put every vertex in a cluster of its own; `degrees` `[V]`, `records` `[4 V]` int32, `volumes` `[V]` int64."""
     for vertex in range(degrees.size):
         at = FIELDS * vertex
         records[at + DEGREE] = degrees[vertex]
@@ -34,7 +36,7 @@ def start(degrees: np.ndarray, records: np.ndarray, volumes: np.ndarray) -> None
 def _move(
     records: np.ndarray, at: int, joined: int, degree: int, volumes: np.ndarray, sizes: np.ndarray, max_size: float
 ) -> None:
-    """The vertex whose record is at `at` joins another cluster, unless that has `max_size` vertices."""
+    """Move the vertex with the record at `at` to the cluster `joined`, unless the cluster is full (`max_size`)."""
     left = records[at + CLUSTER]
     if sizes.size > 0:
         if sizes[joined] + 1 > max_size:
@@ -48,7 +50,7 @@ def _move(
 
 @compiled(inline="always")
 def _note_neighbour(records: np.ndarray, at: int, neighbour: int, degree: int, streamed: bool) -> None:
-    """Keep the richer one of the richest neighbour so far and this one."""
+    """Make `neighbour` the richest neighbour in the record at `at`, if its degree is larger than the recorded one."""
     if streamed and records[at + RICHEST] >= 0:
         records[at + RICHEST_DEGREE] = records[FIELDS * np.int64(records[at + RICHEST]) + DEGREE]
     if records[at + RICHEST_DEGREE] < degree:
@@ -61,17 +63,17 @@ def cluster_edges(
     sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, volumes: np.ndarray, sizes: np.ndarray,
     max_volume: float, max_size: float, streamed: bool,
 ) -> None:
-    """Lines 2 to 17 for a chunk of edges.
+    """Lines 2 to 17 of Algorithm 1 for a chunk of edges.
 
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
-        records: `[4 V]` see `start`.
-        volumes: `[V]` sum of degrees of every cluster.
-        sizes: `[V]` int32 vertices of every cluster, or empty if they are not bounded.
-        max_volume: clusters with more neither take nor give a vertex.
-        max_size: vertices that a cluster takes at most, where sizes are kept.
-        streamed: degrees are those of the stream so far, this edge included, instead of known ones.
+        records: `[4 V]`, see `start`; changed.
+        volumes: `[V]` sum of degrees of every cluster, changed.
+        sizes: `[V]` int32 vertices of every cluster, changed; empty if sizes are not limited.
+        max_volume: a cluster with a larger volume neither takes nor gives a vertex.
+        max_size: most vertices of a cluster, if sizes are limited.
+        streamed: whether degrees are those of the stream so far, with this edge, instead of the final degrees.
     """
     for edge in range(sources.size):
         ask_for_clusters(sources, destinations, edge, records, FIELDS, CLUSTER, volumes)
@@ -97,9 +99,9 @@ def cluster_edges(
 
 @compiled(nogil=True)
 def number_clusters(records: np.ndarray, numbers: np.ndarray) -> int:
-    """Give clusters the numbers 0, 1, ... in the order of their ids, in the records too; how many there are.
+    """Number the clusters 0, 1, ... in the order of their ids, in the records; returns the number of clusters.
 
-    `numbers` `[V]` int32 is room to work in.
+    `numbers` `[V]` int32 is working memory.
     """
     numbers[:] = -1
     for vertex in range(numbers.size):
@@ -119,10 +121,10 @@ def number_clusters(records: np.ndarray, numbers: np.ndarray) -> int:
 def describe_clusters(
     records: np.ndarray, sizes: np.ndarray, richest: np.ndarray, representatives: np.ndarray, streamed: bool
 ) -> None:
-    """Sizes of the clusters `[k]`; lines 18 to 20: representatives, and the degree of their richest neighbours.
+    """Lines 18 to 20 of Algorithm 1: fill sizes, representatives and degrees of their richest neighbours, `[k]` each.
 
-    The representative is the vertex whose richest neighbour has the largest degree, the lowest id on ties; -1 without
-    any neighbour.
+    The representative of a cluster is the vertex whose richest neighbour has the largest degree, the lowest id on ties.
+    It is -1 if no vertex of the cluster has a neighbour.
     """
     sizes[:] = 0
     richest[:] = 0
@@ -138,45 +140,9 @@ def describe_clusters(
             representatives[cluster] = vertex
 
 
-@compiled(inline="always")
-def _before(sizes: np.ndarray, one: int, other: int) -> bool:
-    """Whether a cluster is scanned before another: the smaller one, the lower number on ties."""
-    return sizes[one] < sizes[other] or (sizes[one] == sizes[other] and one < other)
-
-
-@compiled(nogil=True)
-def _sift_down(heap: np.ndarray, places: np.ndarray, count: int, place: int, sizes: np.ndarray) -> None:
-    moving = heap[place]
-    while 2 * place + 1 < count:
-        child = 2 * place + 1
-        if child + 1 < count and _before(sizes, heap[child + 1], heap[child]):
-            child += 1
-        if not _before(sizes, heap[child], moving):
-            break
-        heap[place] = heap[child]
-        places[heap[place]] = place
-        place = child
-    heap[place] = moving
-    places[moving] = place
-
-
-@compiled(nogil=True)
-def _sift_up(heap: np.ndarray, places: np.ndarray, place: int, sizes: np.ndarray) -> None:
-    moving = heap[place]
-    while place > 0:
-        parent = (place - 1) // 2
-        if not _before(sizes, moving, heap[parent]):
-            break
-        heap[place] = heap[parent]
-        places[heap[place]] = place
-        place = parent
-    heap[place] = moving
-    places[moving] = place
-
-
 @compiled(nogil=True)
 def find(joined: np.ndarray, cluster: int) -> int:
-    """The cluster that `cluster` is merged into by now; paths are halved."""
+    """The cluster into which `cluster` is merged so far; path halving shortens later searches."""
     while joined[cluster] != cluster:
         joined[cluster] = joined[joined[cluster]]
         cluster = joined[cluster]
@@ -188,93 +154,69 @@ def merge_clusters(
     records: np.ndarray, sizes: np.ndarray, richest: np.ndarray, representatives: np.ndarray, joined: np.ndarray,
     max_size: float,
 ) -> int:
-    """Lines 21 to 26; how many clusters are left.
+    """Lines 21 to 26 of Algorithm 1; returns the number of remaining clusters.
 
-    The smallest cluster goes into that of its representative's richest neighbour, if both together have at most
-    `max_size` vertices. What comes of it is ranked again by its size, even if it had its turn before: with another
-    size and another representative it is another cluster.
+    The smallest cluster is merged into the cluster of its representative's richest neighbour, if both together have at
+    most `max_size` vertices. The merged cluster is ranked again by its size, even if it was processed before: it may
+    have another representative now.
 
     Args:
-        records: `[4 V]` whose clusters are numbered.
-        sizes: `[k]` int32, changed.
+        records: `[4 V]` records with numbered clusters.
+        sizes: `[k]` int32 vertices of each cluster, changed.
         richest: `[k]` int32 degree of the representative's richest neighbour, changed.
-        representatives: `[k]` int32, changed.
-        joined: `[k]` int32, receives the cluster that each is in (`find`).
-        max_size: beta V / p.
+        representatives: `[k]` int32 representative of each cluster, changed.
+        joined: `[k]` int32, filled: the cluster into which each cluster is merged, for `find`.
+        max_size: most vertices of a merged cluster: beta V / p.
     """
-    count = left = sizes.size
-    heap, places = np.arange(count).astype(np.int32), np.arange(count).astype(np.int32)
-    for cluster in range(count):
+    left = sizes.size
+    for cluster in range(left):
         joined[cluster] = cluster
-    for place in range(count // 2 - 1, -1, -1):
-        _sift_down(heap, places, count, place, sizes)
-    while count > 0:
-        cluster = heap[0]
-        count -= 1
-        places[cluster] = -1
-        if count > 0:
-            heap[0] = heap[count]
-            _sift_down(heap, places, count, 0, sizes)
+    # Entries whose size is not the current size of their cluster are outdated: the cluster has grown or is merged.
+    heap = [(sizes[cluster], np.int32(cluster)) for cluster in range(left)]
+    heapq.heapify(heap)
+    while len(heap) > 0:
+        size, cluster = heapq.heappop(heap)
         vertex = representatives[cluster]
-        if vertex < 0:
+        if size != sizes[cluster] or vertex < 0:
             continue
         neighbour = np.int64(records[FIELDS * np.int64(vertex) + RICHEST])
         target = find(joined, records[FIELDS * neighbour + CLUSTER])
-        if target == cluster or np.int64(sizes[target]) + sizes[cluster] > max_size:
+        if target == cluster or np.int64(sizes[target]) + size > max_size:
             continue
         joined[cluster] = target
         left -= 1
-        sizes[target] += sizes[cluster]
+        sizes[target] += size
         sizes[cluster] = 0
         better = richest[cluster] > richest[target]
         if better or (richest[cluster] == richest[target] and vertex < representatives[target]):
             richest[target], representatives[target] = richest[cluster], vertex
-        if places[target] >= 0:
-            _sift_down(heap, places, count, places[target], sizes)
-        else:
-            heap[count] = target
-            count += 1
-            _sift_up(heap, places, count - 1, sizes)
+        heapq.heappush(heap, (sizes[target], np.int32(target)))
     return left
 
 
 @compiled(nogil=True)
 def assign_clusters(order: np.ndarray, sizes: np.ndarray, num_parts: int, parts: np.ndarray) -> None:
-    """Lines 27 to 30: clusters in `order`, largest first, each to the part with the fewest vertices, the lowest one.
+    """Lines 27 to 30 of Algorithm 1: each cluster goes to the part with the fewest vertices then, the lowest on ties.
 
-    `parts` `[k]` receives the part of every cluster that has vertices.
+    Clusters come in `order`, largest first. `parts` `[k]` receives the part of every cluster that has vertices.
     """
-    loads, tree = np.zeros(num_parts, np.int64), np.arange(num_parts)
+    heap = [(np.int64(0), part) for part in range(num_parts)]
     for cluster in order:
-        if sizes[cluster] == 0:
-            continue
-        part = tree[0]
-        parts[cluster] = part
-        loads[part] += sizes[cluster]
-        place = 0
-        while 2 * place + 1 < num_parts:
-            child = 2 * place + 1
-            if child + 1 < num_parts:
-                a, b = tree[child], tree[child + 1]
-                if loads[b] < loads[a] or (loads[b] == loads[a] and b < a):
-                    child += 1
-            other = tree[child]
-            if loads[part] < loads[other] or (loads[part] == loads[other] and part < other):
-                break
-            tree[place] = other
-            place = child
-        tree[place] = part
+        if sizes[cluster] > 0:
+            load, part = heap[0]
+            parts[cluster] = part
+            heapq.heapreplace(heap, (load + sizes[cluster], part))
 
 
 @compiled(nogil=True)
 def owners_of_vertices(records: np.ndarray, joined: np.ndarray, parts: np.ndarray, owners: np.ndarray) -> None:
-    """The part of every vertex's cluster into `owners` `[V]`."""
+    """Write the part of every vertex, which is the part of its cluster, to `owners` `[V]`."""
     for vertex in range(owners.size):
         owners[vertex] = parts[find(joined, records[FIELDS * vertex + CLUSTER])]
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     ids = np.array([0, 1], np.int32)
     records, volumes, room = np.zeros(8, np.int32), np.zeros(2, np.int64), np.zeros(2, np.int32)
     start(ids, records, volumes)

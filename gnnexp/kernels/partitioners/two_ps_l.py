@@ -1,4 +1,4 @@
-"""2PS-L: streaming clustering by volume, then edges to the parts of their ends' clusters."""
+"""2PS-L: streaming clustering by volume; then edges go to the parts of their ends' clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = 2
 
 @compiled(nogil=True)
 def start(degrees: np.ndarray, records: np.ndarray, volumes: np.ndarray) -> None:
-    """Every vertex a cluster of its own; `degrees` `[V]`, `records` `[2 V]` int32, `volumes` `[V]` int64."""
+    """Put every vertex in a cluster of its own; `degrees` `[V]`, `records` `[2 V]` int32, `volumes` `[V]` int64."""
     for vertex in range(degrees.size):
         records[FIELDS * vertex + DEGREE] = degrees[vertex]
         records[FIELDS * vertex + CLUSTER] = vertex
@@ -27,14 +27,16 @@ def start(degrees: np.ndarray, records: np.ndarray, volumes: np.ndarray) -> None
 def cluster_edges(
     sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, volumes: np.ndarray, max_volume: float
 ) -> None:
-    """The end whose cluster is smaller without it joins the other's, the source on ties, as far as volumes allow.
+    """For every edge, move one end to the cluster of the other end, if volumes allow.
+
+    Without the end that moves, its cluster has the smaller volume; on ties the source moves.
 
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
-        records: `[2 V]` see `start`.
-        volumes: `[V]` sum of degrees of every cluster.
-        max_volume: a cluster with more neither gives nor takes a vertex, and none grows beyond it.
+        records: `[2 V]`, see `start`; changed.
+        volumes: `[V]` sum of degrees of every cluster, changed.
+        max_volume: a cluster with a larger volume neither gives nor takes a vertex, and no cluster grows beyond it.
     """
     for edge in range(sources.size):
         ask_for_clusters(sources, destinations, edge, records, FIELDS, CLUSTER, volumes)
@@ -56,14 +58,17 @@ def cluster_edges(
 
 @compiled(nogil=True)
 def parts_of_vertices(records: np.ndarray, parts_of_clusters: np.ndarray, parts: np.ndarray) -> None:
-    """The part of every vertex's cluster into `parts` `[V]`; `parts_of_clusters` `[V]`."""
+    """Write the part of every vertex, which is the part of its cluster, to `parts` `[V]`; `parts_of_clusters` `[V]`."""
     for vertex in range(parts.size):
         parts[vertex] = parts_of_clusters[records[FIELDS * vertex + CLUSTER]]
 
 
 @compiled(inline="always")
 def _overflow(key: np.uint64, vertex: int, loads: np.ndarray, capacity: int, least: int) -> int:
-    """Where an edge goes whose part is full: where its end of the higher degree is hashed to, or the emptiest part."""
+    """The part of an edge whose own part is full: the part that the hash of `vertex` selects, or `least`.
+
+    `vertex` is the end with the higher degree. `least` is taken if the selected part is full too.
+    """
     part = hashed_part(key, vertex, loads.size)
     return part if loads[part] < capacity else least
 
@@ -73,21 +78,21 @@ def place_within(
     sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, homes: np.ndarray, replicas: np.ndarray,
     loads: np.ndarray, capacity: int, key: np.uint64, parts: np.ndarray,
 ) -> int:
-    """Place the edges both of whose ends have clusters in one part there, and write -1 for others.
+    """Place the edges whose two ends have clusters in the same part; other edges get part -1.
 
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
-        records: `[2 V]` see `start`.
+        records: `[2 V]`, see `start`.
         homes: `[V]` part of every vertex's cluster.
-        replicas: `[V, words]` uint64 sets of parts, changed.
-        loads: `[p]` int64, changed.
-        capacity: edges that a part takes; p of them are enough for all edges.
-        key: of the hash of vertices.
-        parts: `[n]`.
+        replicas: `[V, words]` uint64, set of the parts that hold each vertex, changed.
+        loads: `[p]` int64 edges of every part, changed.
+        capacity: most edges of a part; p times this number must be enough for all edges.
+        key: key of the hash of vertices.
+        parts: `[n]`, filled.
 
     Returns:
-        Edges whose part was full.
+        Number of edges whose part was full.
     """
     words, held = replicas.shape[1], replicas.reshape(-1)
     least, overflow = np.argmin(loads), 0
@@ -116,11 +121,14 @@ def _holds(held: np.ndarray, first_word: int, part: int) -> bool:
 def _better_part(
     held: np.ndarray, at_src: int, at_dst: int, p_src: int, p_dst: int, by_degree: float, by_volume: float
 ) -> int:
-    """Of the parts of both ends' clusters; shares of the source in the degrees, of its cluster in the volumes."""
+    """The better of `p_src` and `p_dst`, the parts of the ends' clusters; the lower one on ties.
+
+    `by_degree` is the source's share of both degrees, `by_volume` the share of its cluster in both volumes.
+    """
     gain_src, gain_dst = 2.0 - by_degree, 1.0 + by_degree
     score_src = _holds(held, at_src, p_src) * (gain_src + by_volume) + _holds(held, at_dst, p_src) * gain_dst
     score_dst = _holds(held, at_dst, p_dst) * (gain_dst + (1.0 - by_volume)) + _holds(held, at_src, p_dst) * gain_src
-    # Without a branch, which could not be foreseen.
+    # No branch here: it could not be predicted.
     better = (score_src > score_dst) | ((score_src == score_dst) & (p_src < p_dst))
     return p_dst + better * (p_src - p_dst)
 
@@ -130,31 +138,31 @@ def place_between(
     sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, volumes: np.ndarray, homes: np.ndarray,
     replicas: np.ndarray, loads: np.ndarray, capacity: int, key: np.uint64, parts: np.ndarray,
 ) -> int:
-    """Place the edges that `place_within` left, which `parts` `[n]` has as -1.
+    """Place the edges that `place_within` has left out, which have -1 in `parts` `[n]`.
 
-    Candidates are the parts of both ends' clusters. With t the share of an end in the degrees of both, one scores
-    2 - t for each end that it holds, and if the end's cluster is its own also the share of that cluster in the volumes
-    of both; the lower one wins ties. If one of them is full, the edge overflows.
+    Candidates are the parts of the ends' clusters. A candidate scores 2 - t for each end that it holds, where t is the
+    degree of the end over the sum of both degrees. If the cluster of that end is in the candidate, the share of the
+    cluster in the sum of both volumes is added. The lower part wins ties. If a candidate is full, the edge overflows.
 
     Args:
         sources: `[n]` ids.
         destinations: `[n]` ids.
-        records: `[2 V]` see `start`.
-        volumes: `[V]` of clusters.
+        records: `[2 V]`, see `start`.
+        volumes: `[V]` sum of degrees of every cluster.
         homes: `[V]` part of every vertex's cluster.
-        replicas: `[V, words]` uint64 sets of parts, changed.
-        loads: `[p]` int64, changed.
-        capacity: edges that a part takes.
-        key: of the hash of vertices.
-        parts: `[n]`.
+        replicas: `[V, words]` uint64, set of the parts that hold each vertex, changed.
+        loads: `[p]` int64 edges of every part, changed.
+        capacity: most edges of a part.
+        key: key of the hash of vertices.
+        parts: `[n]`, changed.
 
     Returns:
-        Edges with a full candidate.
+        Number of edges with a full candidate.
     """
     words, held = replicas.shape[1], replicas.reshape(-1)
     least, overflow = np.argmin(loads), 0
     for edge in range(sources.size):
-        # For edges that are placed too: to tell which are not is dearer, a branch that cannot be foreseen.
+        # Placed edges are prefetched too: a branch to skip them would cost more, because it cannot be predicted.
         ask_for_ends(sources, destinations, edge, homes, held, words)
         ask_for_clusters(sources, destinations, edge, records, FIELDS, CLUSTER, volumes)
         if parts[edge] >= 0:
@@ -175,7 +183,7 @@ def place_between(
 
 
 def warm_up() -> None:
-    """Compile them for common types."""
+    """Compile the kernels of this module for common types."""
     ids, replicas, loads, key = np.zeros(1, np.int32), np.zeros((1, 1), np.uint64), np.zeros(1, np.int64), np.uint64(0)
     records, volumes, parts = np.zeros(2, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int16)
     start(ids, records, volumes)

@@ -1,9 +1,9 @@
-"""Weighted sums over edges (SpMM) and inner products along edges (SDDMM), a whole row in registers at a time.
+"""Weighted sums over edges (SpMM) and inner products along edges (SDDMM), with a whole row in registers at a time.
 
-All arrays are flat and C-contiguous; rows lie `*_stride` floats apart, so a slice of columns needs no copy. The same
-kernels run forward (rows = destinations, `index` = sources) and backward (rows = sources of the transposed block,
-`index` = destinations, `edges` = where an edge's weight lies). Every row is summed by one thread in edge order: results
-do not depend on the number of threads.
+All arrays are flat and C-contiguous. Rows lie `*_stride` floats apart, so a slice of columns needs no copy. The same
+kernels run forward and backward. Forward, rows are destinations and `index` has sources. Backward, rows are sources of
+the transposed block, `index` has destinations, and `edges` has the positions of the edges' weights. One thread sums
+every row in edge order, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.prefetch import prefetch as prefetch_line
@@ -28,10 +29,10 @@ class Edges(NamedTuple):
     """One direction of a block.
 
     Attributes:
-        indptr: `[R + 1]` int64, edges of each row.
-        index: `[E]` int32 or int64, the row at the other end.
-        edges: `[E]` int64 position of each edge in the block's order, or int32 of where its weight lies; empty when it
-            is the order of `index`.
+        indptr: `[R + 1]` int64, bounds of the edges of each row.
+        index: `[E]` int32 or int64, row number of the other end of each edge.
+        edges: `[E]` position of each edge's weight, empty if weights are in the order of `index`. Positions in the
+            block's edge order are int64; positions of weights that edges share, such as sources, are int32.
     """
 
     indptr: np.ndarray
@@ -40,7 +41,7 @@ class Edges(NamedTuple):
 
     @property
     def permuted(self) -> bool:
-        """Whether edges lie in another order than the block's."""
+        """Whether the order of the edges differs from the order of their weights."""
         return self.edges.size > 0
 
 
@@ -56,8 +57,19 @@ class Matrix(NamedTuple):
         return self._replace(first=self.first + start)
 
 
+def matrix(x: Tensor) -> Matrix:
+    """`x` `[N, d]` for the kernels; a slice of columns is not copied."""
+    num_rows, width = x.shape
+    x = x.detach()
+    if x.stride(1) != 1 or x.stride(0) < width or num_rows < 2:
+        x = x.contiguous()
+    stride = x.stride(0) if num_rows > 1 else width
+    size = (num_rows - 1) * stride + width if num_rows else 0
+    return Matrix(x.as_strided((size,), (1,)).numpy(), stride)
+
+
 class Group(NamedTuple):
-    """Columns `start:start + width` that share the weights `slot:slot + heads` (equal widths in the group)."""
+    """Columns `start:start + width`, which use the weights `slot:slot + heads`; the heads are equally wide."""
 
     start: int
     width: int
@@ -66,14 +78,14 @@ class Group(NamedTuple):
 
 
 def chunks(width: int, widest: int) -> list[tuple[int, int]]:
-    """`(start, width)` of as few, as equal pieces of `width` columns as fit in `widest`."""
+    """Split `width` columns into the fewest, about equal pieces of at most `widest` columns: their `(start, width)`."""
     count = -(-width // widest)
     bounds = [width * i // count for i in range(count + 1)]
     return [(start, stop - start) for start, stop in pairwise(bounds)]
 
 
 def groups(width: int, heads: int, itemsize: int) -> list[Group]:
-    """How `heads` equal heads over `width` columns are cut into passes that fit in registers."""
+    """Split `heads` equally wide heads, `width` columns in total, into passes whose rows fit in registers."""
     widest, head_width = max_width(itemsize), width // max(1, heads)
     if heads > 1 and head_width <= widest // 2:
         together = max(g for g in range(1, heads + 1) if heads % g == 0 and g * head_width <= widest)
@@ -85,7 +97,7 @@ def groups(width: int, heads: int, itemsize: int) -> list[Group]:
 
 
 def distance(form: Layout) -> int:
-    """How many edges ahead rows are prefetched: short rows need more in flight (F = 16: 32 beats 16 by 12 %)."""
+    """How many edges ahead rows are prefetched: more for short rows (16 columns: 32 is 12 % faster than 16)."""
     return 32 if form.count == 1 else 16
 
 
@@ -153,23 +165,24 @@ def _both_range(
             at = _U(edges[e]) * num_slots + slot
             term = load(x, _U(index[e]) * x_stride + x_first, width, shape)
             total = accumulate(total, term, weight, at, shape)
-            # The row's own values come from the first-level cache: holding them too would spill the sums.
+            # Read the row's own values from the first-level cache each time. If registers held them too, the sums would
+            # be spilled to memory.
             dots(products, at, load(own, mine, width, shape), term, width, add, shape)
         store(out, _U(row) * _U(out_stride) + _U(out_first), width, total)
 
 
 def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots: int, parts: list[Group]) -> None:
-    """`out[row] = sum of weight[e] * x[index[e]]` over the edges of every row.
+    """`out[row] = sum of weight[e] * x[index[e]]` over the edges e of every row.
 
     Args:
         edges: E edges in R rows.
-        x: rows at the other end.
+        x: rows of the other ends.
         out: `[R, d]`, written.
-        weight: `[E * num_slots]` flat in the block's edge order, empty for ones.
+        weight: `[E * num_slots]` flat, in the block's edge order; empty for weights of 1.
         num_slots: weights per edge.
-        parts: which columns take which weights (`groups`).
+        parts: which columns use which weights (`groups`).
     """
-    # Positions of edges lead to their weights only: without weights they would be 8 bytes per edge read for nothing.
+    # Positions of edges are needed for weights only. Without weights, reading them would waste 8 bytes per edge.
     positions = edges.edges if weight.size else _NONE
     for start, width, slot, heads in parts:
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
@@ -182,7 +195,7 @@ def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots
 
 
 def _streams(out: Matrix, start: int, width: int) -> bool:
-    """Whether the columns `start:start + width` of `out` are written past the caches."""
+    """Whether the columns `start:start + width` of `out` are written with stores that bypass the caches."""
     whole_vectors = (out.first + start) * out.values.itemsize % VECTOR_BYTES == 0
     return whole_vectors and streams(out.values, out.stride, width)
 
@@ -190,7 +203,7 @@ def _streams(out: Matrix, start: int, width: int) -> bool:
 def dot_rows(
     edges: Edges, own: Matrix, other: Matrix, products: np.ndarray, num_slots: int, parts: list[Group]
 ) -> None:
-    """`products[e, slot] = <own[row], other[index[e]]>` over the columns of every slot, `[E * num_slots]`, written."""
+    """Write `products[e, slot] = <own[row], other[index[e]]>` over the columns of every slot, `[E * num_slots]`."""
     seen: set[int] = set()
     for start, width, slot, heads in parts:
         form = layout(width, own.values.itemsize, heads, width // max(1, heads))
@@ -207,7 +220,7 @@ def sum_and_dot_rows(
     edges: Edges, own: Matrix, x: Matrix, out: Matrix, products: np.ndarray, weight: np.ndarray, num_slots: int,
     parts: list[Group],
 ) -> None:
-    """`sum_rows` and `dot_rows` of a permuted direction in one pass over the gathered rows (the backward of both)."""
+    """`sum_rows` and `dot_rows` of a permuted direction, in one pass over the gathered rows; used in backward."""
     assert edges.permuted or edges.index.size == 0, "products are written at the edges' positions in the block"
     seen: set[int] = set()
     for start, width, slot, heads in parts:

@@ -1,8 +1,8 @@
-"""Attention weights of GAT and the per-edge phases they consist of, all heads of an edge at once.
+"""Attention weights of GAT, and the per-edge operations of which they consist, for all heads of an edge at once.
 
-The weights of a destination's edges are computed in one go (scores, maximum, exponential, mass, division); the gather
-of feature rows is then `aggregate.sum_rows`. Their sign bit records whether the score was positive, so that backward
-needs neither scores nor keys: d score = a (da - sum a da) times the slope of the LeakyReLU.
+One pass over a destination's edges computes its attention weights: scores, maximum, exponential, sum, division. Then
+`aggregate.sum_rows` gathers the feature rows. The sign bit of a weight records whether the score was positive. So the
+backward pass needs neither scores nor keys: d score = a (da - sum a da) times the slope of the LeakyReLU.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ def weigh(
     """Attention weights softmax(LeakyReLU(src_key + dst_key)) over the in-edges of each destination.
 
     Args:
-        edges: the block.
-        src_key: `[S * heads]` flat.
-        dst_key: `[D * heads]` flat.
+        edges: edges of the block.
+        src_key: `[S * heads]` flat, one key per source and head.
+        dst_key: `[D * heads]` flat, one key per destination and head.
         heads: K.
-        slope: of the LeakyReLU below 0.
+        slope: slope of the LeakyReLU below 0.
         signed: `[E * heads]`, written: the weights, negative where the score was not positive.
         weight: `[E * heads]`, written: the weights.
     """
@@ -113,15 +113,15 @@ def unweigh(
     """Backward of `weigh` and of the dropout after it.
 
     Args:
-        edges: the block.
-        signed: from `weigh`.
-        weight: `[E * heads]` after dropout; not positive means dropped.
-        gradient: `[E * heads]` of the dropped weights.
-        scale: of the dropout's survivors, 1 without dropout.
-        slope: of the LeakyReLU.
+        edges: edges of the block.
+        signed: `[E * heads]` from `weigh`.
+        weight: `[E * heads]` weights after dropout; a weight that is not positive was dropped.
+        gradient: `[E * heads]` gradient of the weights after dropout.
+        scale: factor by which dropout multiplied the remaining weights, 1 without dropout.
+        slope: slope of the LeakyReLU below 0.
         heads: K.
         score_gradient: `[E * heads]`, written: gradient of `src_key[src] + dst_key[dst]`.
-        dst_key_gradient: `[D * heads]`, written: its sum per destination.
+        dst_key_gradient: `[D * heads]`, written: sum of `score_gradient` per destination.
     """
     kind, form = signed.dtype.type, layout(heads, signed.itemsize)
     _unweigh_range(
@@ -132,13 +132,13 @@ def unweigh(
 
 
 class EdgeOperation(IntEnum):
-    """What `edge_operation` computes, from `a` (`[S * K]` or `[E * K]`) and `b` (`[D * K]`)."""
+    """The result of `edge_operation`, from `a` (`[S * K]` or `[E * K]`) and `b` (`[D * K]`)."""
 
-    SCORE = 0  # out[e] = a[src] + b[dst]
-    SUM = 1  # out[dst] = sum of a[e]
-    MAX = 2  # out[dst] = largest a[e], -inf without edges
-    EXP = 3  # out[e] = exp(a[e] - b[dst])
-    SPREAD = 4  # out[e] = b[dst]
+    SCORE = 0  # `out[e] = a[src] + b[dst]`
+    SUM = 1  # `out[dst]` = sum of `a[e]`
+    MAX = 2  # `out[dst]` = largest `a[e]`, -inf without edges
+    EXP = 3  # `out[e] = exp(a[e] - b[dst])`
+    SPREAD = 4  # `out[e] = b[dst]`
 
 
 @RowKernel
@@ -174,7 +174,7 @@ def _operation_range(
 def edge_operation(
     operation: EdgeOperation, edges: Edges, a: np.ndarray, b: np.ndarray, heads: int, out: np.ndarray
 ) -> None:
-    """One operation of attention, for the paradigms that exchange data between operations; `out` is written."""
+    """Write the result of one operation to `out`, for paradigms that exchange data between operations of attention."""
     form = layout(heads, out.itemsize)
     bounds = by_edges(edges.indptr, 4 * edges.index.size * heads)
     _operation_range(bounds, int(operation), edges.indptr, edges.index, a, b, heads, out, form.code)

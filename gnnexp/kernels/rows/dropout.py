@@ -1,12 +1,12 @@
 """Dropout as a pure function of (key, original id, global column) or (key, edge identity, head).
 
-Feature masks: the row key absorbs the vertex id; one 32-bit hash of (row key, pair) serves the two columns `pair` and
-`pair + ceil(num_columns / 2)`, 16 bits each, so probabilities are multiples of 1/65536. Any slice of rows or columns
-draws the same mask as the whole matrix. Edge masks: the edge key absorbs destination and source and, where not 0, type
-and occurrence; 16 bits per head.
+Feature masks: the row key absorbs the vertex id. One 32-bit hash of (row key, pair) serves the two columns `pair` and
+`pair + ceil(num_columns / 2)`. Each column uses 16 bits, so probabilities are multiples of 1/65536. Any slice of rows
+or columns draws the same mask as the whole matrix. Edge masks: the edge key absorbs destination and source, and also
+type and occurrence if these are not 0. Each head uses 16 bits.
 
-The 32-bit mixer is lowbias32 (Wellons, "Prospecting for hash functions", 2018) with the upper half of the row key put
-in between its rounds: rows whose lower halves collide (200k rows have about 5 such pairs) still differ.
+The 32-bit mixer is lowbias32 (Wellons, "Prospecting for hash functions", 2018), and the upper half of the row key is
+added between its rounds. So rows whose lower halves collide still differ; 200k rows have about 5 such pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEP, MUL1, MUL2 = 0x9E3779B9, 0x7FEB352D, 0x846CA68B
 _STEP, _MUL1, _MUL2 = _U32(STEP), _U32(MUL1), _U32(MUL2)
 _S15, _S16, _LOW16 = _U32(15), _U32(16), _U32(0xFFFF)
 _FLOATS = 16
-# Rows ahead that are requested when matrices are too big for the caches.
+# How many rows ahead rows are prefetched, for matrices too large for the caches.
 _AHEAD = _U64(4)
 # Added self loops carry occurrence -1, so that they differ from the graph's own loops.
 ADDED_LOOP = np.uint64(0xFFFFFFFF)
@@ -47,7 +47,7 @@ def _drop_pairs(
     x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
     stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
 ) -> None:
-    """A whole row: every hash is used for both of its columns."""
+    """Dropout of a whole row: every hash serves both columns of its pair."""
     zero = x.dtype.type(0)
     for j in range(stop - half):
         bits = pair_bits(low, high, _U32(j))
@@ -65,7 +65,7 @@ def _drop_slice(
     x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
     start: np.uint64, stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
 ) -> None:
-    """Columns `start:stop` of a row, which lie side by side in `x` and `out`."""
+    """Dropout of the columns `start:stop` of a row, which are contiguous in `x` and `out`."""
     zero = x.dtype.type(0)
     for j in range(start, min(stop, half)):
         a, bits = x[at + j - start], _U32(pair_bits(low, high, _U32(j)) & _LOW16)
@@ -111,7 +111,10 @@ def _scale_positive(
     first: int, last: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float, past_cache: bool,
     shape: int,
 ) -> None:
-    """Floats `first * 16` to `last * 16`; the last range may end early, and does what is no whole vector one by one."""
+    """Process the floats `first * 16` to `last * 16`.
+
+    The last range may end earlier. Floats after its last whole vector are processed one by one.
+    """
     lanes, zero, factor = _U64(VECTOR_BYTES // out.itemsize), output.dtype.type(0), fill(output, scale, shape)
     begin, stop = _U64(first * _FLOATS), _U64(min(last * _FLOATS, out.size))
     whole = begin + (stop - begin) // lanes * lanes
@@ -148,14 +151,14 @@ def _drop_sparse(
 
 @compiled(inline="always")
 def head_bits(state: np.uint64, head: np.uint64) -> np.uint64:
-    """16 bits for `head` of the edge whose key is `state`."""
+    """16 random bits for `head` of the edge with key `state`."""
     word = state if head < _U64(4) else draw(state, head >> _U64(2))
     return (word >> (_U64(16) * (head & _U64(3)))) & _U64(0xFFFF)
 
 
 @compiled(inline="always")
 def edge_state(dst_state: np.uint64, src: np.uint64, kind: np.uint64) -> np.uint64:
-    """Key of an edge: `dst_state` has absorbed the destination, `kind` is type and occurrence."""
+    """The key of an edge; `dst_state` has absorbed the destination, `kind` holds type and occurrence."""
     state = draw(dst_state, src)
     return absorb(state, kind) if kind else state
 
@@ -186,18 +189,19 @@ def drop_rows(
     x: np.ndarray, stride: int, out: np.ndarray, ids: np.ndarray, key: int, threshold: int, num_columns: int,
     start: int, stop: int, *, relu: bool = False,
 ) -> None:
-    """Dropout (after ReLU if asked) of columns `start:stop` of a matrix with `num_columns`.
+    """Dropout of the columns `start:stop` of a matrix with `num_columns` columns, after ReLU if `relu` is set.
 
     Args:
-        x: flat rows, `stride` floats apart, of which the first `stop - start` are read.
+        x: flat rows, `stride` floats apart; the first `stop - start` floats of each row are read.
+        stride: distance of rows in `x`, in floats.
         out: `[N * (stop - start)]` flat, written.
         ids: `[N]` original vertex ids.
         key: 64-bit key of the mask.
-        threshold: dropped when 16 bits are below; 0 keeps all, 65536 nothing.
-        num_columns: of the whole matrix.
-        start: first global column in `x`.
-        stop: one past the last.
-        relu: take max(x, 0) first.
+        threshold: a value is dropped if its 16 random bits are below this; 0 keeps all values, 65536 drops all.
+        num_columns: columns of the whole matrix.
+        start: first column of the whole matrix that is in `x`.
+        stop: one past the last column in `x`.
+        relu: whether to take max(x, 0) first.
     """
     kind, width = x.dtype.type, stop - start
     _drop_range(
@@ -208,12 +212,15 @@ def drop_rows(
 
 
 def _one_vector(x: np.ndarray) -> Code:
-    """Code of a row of one full vector."""
+    """The layout code of a row of one full vector."""
     return layout(VECTOR_BYTES // x.itemsize, x.itemsize).code
 
 
 def keep_positive(output: np.ndarray, gradient: np.ndarray, out: np.ndarray, threshold: int) -> None:
-    """Backward of ReLU + dropout: what survived is where the output is positive; no hash. All flat, same size."""
+    """Backward of ReLU and dropout without a hash: the kept values are those with positive `output`.
+
+    All arrays are flat and of equal size.
+    """
     scale = output.dtype.type(survivor_scale(threshold))
     bounds = evenly(-(-out.size // _FLOATS), out.size)
     _scale_positive(bounds, output, gradient, out, scale, streams(out, 0, 0), _one_vector(out))
@@ -223,7 +230,7 @@ def drop_sparse(
     indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, ids: np.ndarray, key: int, threshold: int,
     num_columns: int,
 ) -> np.ndarray:
-    """The dense mask at the nonzeros of CSR rows: new values `[nnz]`."""
+    """Dropout of the nonzeros of CSR rows by the mask of the dense matrix: new values `[nnz]`."""
     out = np.empty_like(values)
     scale = values.dtype.type(survivor_scale(threshold))
     _drop_sparse(
@@ -238,7 +245,10 @@ def drop_edges(
     occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int, key: int,
     threshold: int,
 ) -> None:
-    """Dropout of `weight` `[E * heads]` into `out` (may be the same) by edge identity; empty arrays for None."""
+    """Dropout of `weight` `[E * heads]` into `out` (may be the same array), keyed by edge identity.
+
+    `edge_types` and `occurrence` are empty if edges have none.
+    """
     _drop_edges(
         by_edges(indptr, 4 * weight.size), indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight,
         out, heads, np.uint64(key), np.uint64(threshold), weight.dtype.type(survivor_scale(threshold)),
@@ -246,10 +256,10 @@ def drop_edges(
 
 
 def quantised(p: float) -> int:
-    """Threshold of 16-bit draws for probability `p`: p in units of 1/65536."""
+    """The threshold of 16-bit draws for probability `p`: p in units of 1/65536."""
     return round(p * 65536)
 
 
 def survivor_scale(threshold: int) -> float:
-    """What survivors are multiplied with: 1 / (1 - quantised p), 0 when nothing survives."""
+    """The factor for values that are kept: 1 / (1 - quantised p), or 0 if no value is kept."""
     return 65536 / (65536 - threshold) if threshold < 65536 else 0.0

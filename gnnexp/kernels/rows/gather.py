@@ -1,4 +1,4 @@
-"""Copying chosen rows: features of a batch's input vertices, mostly from memory that is in no cache."""
+"""Copy chosen rows, such as features of a batch's input vertices, mostly from memory that no cache holds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from torch import Tensor
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.prefetch import prefetch
+from gnnexp.kernels.rows.aggregate import matrix
 from gnnexp.kernels.rows.rowkernel import RowKernel, evenly
 
 _U = np.uint64
 _NONE = np.empty(0, np.int64)
 _LINE_BYTES = 64
-# How much of the rows to come is asked for ahead. 230k random rows of 100 floats out of 490k, one thread: 4.4 GB/s
-# without, 6.3 with; 600k out of 2.4 M: 2.5 and 5.0; rows of 16 floats: 2.2 and 5.0.
+# How many bytes of later rows are prefetched. Without and with prefetch, one thread: 230k random rows of 100 floats out
+# of 490k 4.4 and 6.3 GB/s; 600k rows out of 2.4 M 2.5 and 5.0 GB/s; rows of 16 floats 2.2 and 5.0 GB/s.
 _AHEAD_BYTES = 4096
 
 
@@ -25,7 +26,7 @@ def _copy(
     first: int, last: int, x: np.ndarray, stride: int, num_rows: int, ids: np.ndarray, places: np.ndarray,
     out: np.ndarray, width: int, ahead: int, outside: np.ndarray,
 ) -> None:
-    """Row `ids[i]` of x to row `places[i]` of out, or to row i without places."""
+    """Copy row `ids[i]` of x to row `places[i]` of out, or to row i if `places` is empty."""
     stride, limit, width, ahead = _U(stride), _U(num_rows), _U(width), _U(ahead)
     final, line, placed = _U(last - 1), _U(_LINE_BYTES // x.itemsize), places.size > 0
     for row in range(_U(first), _U(last)):
@@ -47,15 +48,11 @@ def _copy_rows(x: Tensor, ids: Tensor, places: np.ndarray, out: Tensor) -> None:
         if count and (int(ids.min()) < 0 or int(ids.max()) >= num_rows):
             raise _outside(ids, num_rows)
         return
-    x = x.detach()
-    if x.stride(1) != 1 or x.stride(0) < width or num_rows < 2:
-        x = x.contiguous()
-    stride = max(width, x.stride(0))
-    flat = x.as_strided(((num_rows - 1) * stride + width if num_rows else 0,), (1,)).numpy()
+    rows = matrix(x)
     outside = np.zeros(1, np.int64)
     ahead = min(32, max(4, _AHEAD_BYTES // (width * x.element_size())))
-    _copy(evenly(count, count * width), flat, stride, num_rows, ids.numpy(), places, out.detach().view(-1).numpy(),
-          width, ahead, outside)
+    _copy(evenly(count, count * width), rows.values, rows.stride, num_rows, ids.numpy(), places,
+          out.detach().view(-1).numpy(), width, ahead, outside)
     if outside[0]:
         raise _outside(ids, num_rows)
 
@@ -65,16 +62,18 @@ def _outside(ids: Tensor, num_rows: int) -> IndexError:
 
 
 def gather_rows(x: Tensor, ids: Tensor, pool: Pool | None = None) -> Tensor:
-    """`x[ids]` of CPU rows.
+    """`x[ids]`; on a GPU by torch's own operation.
 
     Args:
         x: `[N, d]`, possibly memory-mapped.
         ids: `[n]` int32 or int64.
-        pool: where the output's memory comes from, or None for fresh memory.
+        pool: buffer pool for an output in host memory, or None to allocate fresh memory.
 
     Raises:
         IndexError: an id is negative or not below N.
     """
+    if x.is_cuda:
+        return x.index_select(0, ids.to(x.device))
     shape = (ids.numel(), x.shape[1])
     kind = x.detach()[:0].numpy().dtype
     out = torch.empty(shape, dtype=x.dtype) if pool is None else torch.from_numpy(pool.empty(shape, kind))
@@ -88,15 +87,18 @@ def move_rows(x: Tensor, ids: Tensor, places: Tensor, out: Tensor) -> None:
     Args:
         x: `[N, d]`.
         ids: `[n]` int32 or int64, all in 0..N-1.
-        places: `[n]` int64, each once, all in 0..M-1.
+        places: `[n]` int64, all different, all in 0..M-1.
         out: `[M, d]`, contiguous.
     """
     _copy_rows(x, ids, places.numpy(), out)
 
 
 def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
-    """`out[places] = rows`; arguments as `move_rows`."""
-    move_rows(rows, torch.arange(places.numel()), places, out)
+    """`out[places] = rows`, on a GPU by torch's own operation; arguments as in `move_rows`."""
+    if out.is_cuda:
+        out.index_copy_(0, places.to(out.device), rows)
+    else:
+        move_rows(rows, torch.arange(places.numel()), places, out)
 
 
 @RowKernel
@@ -109,12 +111,14 @@ def _add(first: int, last: int, x: np.ndarray, ids: np.ndarray, values: np.ndarr
 
 
 def add_rows(x: Tensor, ids: Tensor, values: Tensor) -> None:
-    """`x[ids] += values` in place.
+    """`x[ids] += values` in place; on a GPU by torch's own operation.
 
     Args:
         x: `[N, d]`.
-        ids: `[n]` int64, each once: threads share the rows.
+        ids: `[n]` int64, all different, because threads write the rows in parallel.
         values: `[n, d]`.
     """
-    if ids.numel():
+    if x.is_cuda:
+        x.index_add_(0, ids.to(x.device), values)
+    elif ids.numel():
         _add(evenly(ids.numel(), values.numel()), x.detach().numpy(), ids.numpy(), values.detach().numpy())

@@ -1,4 +1,4 @@
-"""Initial values of trained rows: a pure function of (key, vertex, column), whoever holds them."""
+"""Initial values of trained rows: a pure function of (key, vertex, column), so every rank draws the same values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNIT = 2.0**-53  # of 53-bit draws
 
 @compiled(parallel=True)
 def uniform_rows(key: np.uint64, ids: np.ndarray, first: int, num_columns: int, bound: float) -> np.ndarray:
-    """`[n, num_columns]` float64 in [-bound, bound): columns from `first` on of the vertices `ids` `[n]` int64."""
+    """Rows `[n, num_columns]` float64 in [-bound, bound) for the vertices `ids` `[n]` int64, from column `first` on."""
     rows = np.empty((ids.size, num_columns), np.float64)
     for row in prange(ids.size):
         state = absorb(key, _U(ids[row]))
@@ -25,5 +25,5 @@ def uniform_rows(key: np.uint64, ids: np.ndarray, first: int, num_columns: int, 
 
 
 def warm_up() -> None:
-    """Compile."""
+    """Compile the kernel of this module."""
     uniform_rows(_U(0), np.zeros(1, np.int64), 0, 1, 1.0)

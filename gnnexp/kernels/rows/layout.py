@@ -1,4 +1,4 @@
-"""The shape of a row of floats in registers, as kernels are compiled for it."""
+"""The shape of a row of floats in registers, for which kernels are compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_VECTORS = 16
 
 
 class Code(int):
-    """A `Layout` in one integer: an argument that is a constant to the kernel it is passed to."""
+    """A `Layout` in one integer. A kernel argument of this type is a compile-time constant for the kernel."""
 
 
 class Layout(NamedTuple):
@@ -17,10 +17,10 @@ class Layout(NamedTuple):
 
     Attributes:
         lanes: floats per vector.
-        count: vectors per row; the last one ends with the row and may overlap the one before.
-        heads: weights per edge: 0 for none, 1 for one scalar, more for equal groups of columns.
+        count: vectors per row; the last vector ends with the row and may overlap the vector before.
+        heads: weights per edge: 0 for none, 1 for one scalar, more for one weight per group of columns.
         head_width: columns per head, 0 unless heads > 1.
-        permuted: 1 when an edge's weight lies at `edges[e]` (transposed order), 0 when at `e`.
+        permuted: 1 if the weight of edge e is at `edges[e]` (transposed order), 0 if it is at `e`.
     """
 
     lanes: int
@@ -31,7 +31,7 @@ class Layout(NamedTuple):
 
     @property
     def code(self) -> Code:
-        """All of it in one integer, to be passed to a kernel."""
+        """The layout in one integer, which is passed to kernels."""
         packed = self.permuted
         for value, bits in ((self.head_width, 12), (self.heads, 12), (self.count, 8), (self.lanes, 8)):
             packed = packed << bits | value
@@ -50,5 +50,5 @@ def layout(width: int, itemsize: int, heads: int = 0, head_width: int = 0, permu
 
 
 def max_width(itemsize: int) -> int:
-    """Widest row that stays in registers."""
+    """Most columns of a row that stays in registers."""
     return MAX_VECTORS * VECTOR_BYTES // itemsize

@@ -1,7 +1,7 @@
 """Aggregation where every head sums the same rows: `out[v, k] = sum over edges of weight[e, k] * x[src(e)]`.
 
-One gather of the raw row serves all K heads, whose sums share the registers. Used where layers aggregate before they
-project (layer 1 of GAT when the features are narrow).
+One gather of the row serves all K heads, and the sums of the heads share the registers. Layers use this if they
+aggregate before they project, such as layer 1 of GAT with narrow features.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gnnexp.kernels.rows.vector import (
 
 _U = np.uint64
 _ONE = np.uint64(1)
-# Vectors of all heads together that stay in the 32 registers of AVX-512, with room for the gathered row.
+# Most vectors of all heads together: they stay in the 32 registers of AVX-512, with room for the gathered row.
 _MAX_VECTORS = 24
 
 
@@ -85,14 +85,14 @@ def _inner_range(
 
 
 def _together(num_slots: int) -> int:
-    """Heads summed in one pass: the largest divisor of `num_slots` that leaves 2 vectors and more to each."""
+    """Heads that are summed in one pass: the largest divisor of `num_slots` with at least 2 vectors for each head."""
     return max(g for g in range(1, num_slots + 1) if num_slots % g == 0 and g <= _MAX_VECTORS // 2)
 
 
 def outer_rows(edges: Edges, x: Matrix, out: np.ndarray, weight: np.ndarray, num_slots: int, width: int) -> None:
-    """`out[row, k] = sum of weight[e, k] * x[index[e]]`, `out` `[R * K * width]` flat, written."""
+    """Write `out[row, k] = sum of weight[e, k] * x[index[e]]`, `out` `[R * K * width]` flat."""
     heads = _together(num_slots)
-    # 7 vectors x 4 heads fill the registers at 100 float32 columns; measured faster than two passes of 4.
+    # With 100 float32 columns, 7 vectors x 4 heads fill the registers: measured faster than two passes of 4 vectors.
     vectors = 28 // heads if heads <= 4 else _MAX_VECTORS // heads
     for start, piece in chunks(width, vectors * VECTOR_BYTES // x.values.itemsize):
         form = layout(piece, x.values.itemsize, heads)
@@ -108,7 +108,7 @@ def outer_rows(edges: Edges, x: Matrix, out: np.ndarray, weight: np.ndarray, num
 def outer_dot_rows(
     edges: Edges, gradient: np.ndarray, x: Matrix, products: np.ndarray, num_slots: int, width: int
 ) -> None:
-    """`products[e, k] = <gradient[row, k], x[index[e]]>`, `gradient` `[R * K * width]` flat."""
+    """Write `products[e, k] = <gradient[row, k], x[index[e]]>`, `gradient` `[R * K * width]` flat."""
     assert x.first == 0
     for start, piece in chunks(width, VECTOR_BYTES * 16 // x.values.itemsize):
         form = layout(piece, x.values.itemsize)
@@ -122,7 +122,7 @@ def outer_dot_rows(
 def inner_rows(
     edges: Edges, gradient: np.ndarray, out: np.ndarray, weight: np.ndarray, num_slots: int, width: int
 ) -> None:
-    """`out[row] = sum of weight[e, k] * gradient[index[e], k]` over edges and k: the transpose of `outer_rows`."""
+    """Write `out[row] = sum over e and k of weight[e, k] * gradient[index[e], k]`: the transpose of `outer_rows`."""
     assert edges.permuted or edges.index.size == 0
     for start, piece in chunks(width, VECTOR_BYTES * 16 // gradient.itemsize):
         form = layout(piece, gradient.itemsize, 1)

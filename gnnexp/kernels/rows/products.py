@@ -1,8 +1,8 @@
 """Scores of pairs as sums of products, and their gradients.
 
-`score[p]` is the sum over c of `x[head, c] * weight[relation, c] * x[tail, c]`. Nothing is made per pair and column.
-The forward pass shares out pairs, the backward pass columns: then no two threads add to the same place, and sums are
-in order of pairs however many threads there are.
+`score[p]` is the sum over c of `x[head, c] * weight[relation, c] * x[tail, c]`. No array has an entry per pair and
+column. The forward pass divides the pairs among threads, the backward pass the columns. So no two threads add to the
+same place, and every sum runs in the order of pairs with any number of threads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REASSOCIATED = {"reassoc", "contract"}
 
 @compiled(inline="always")
 def _ask(x: np.ndarray, head: np.ndarray, tail: np.ndarray, pair: int, width: int, first: int, last: int) -> None:
-    """Prefetch columns of both rows of a pair."""
+    """Prefetch the columns `first` to `last - 1` of both rows of a pair."""
     for column in range(first, last, _U(_LINE_BYTES // x.itemsize)):
         prefetch(x, _U(head[pair]) * width + column)
         prefetch(x, _U(tail[pair]) * width + column)
@@ -82,14 +82,14 @@ def _gradients(
 
 def score_pairs(x: np.ndarray, head: np.ndarray, tail: np.ndarray, relation: np.ndarray, weight: np.ndarray
                 ) -> np.ndarray:
-    """Scores `[p]`.
+    """Scores `[p]` of pairs.
 
     Args:
         x: `[m, C]` float32 or float64, contiguous.
-        head: `[p]` int64 rows of x.
-        tail: `[p]` int64 rows of x.
-        relation: `[p]` int64 rows of weight; empty: all have its first.
-        weight: `[R, C]`, or empty: products of two.
+        head: `[p]` int64, row of x for the head of each pair.
+        tail: `[p]` int64, row of x for the tail of each pair.
+        relation: `[p]` int64, row of weight for each pair; empty: all pairs use row 0.
+        weight: `[R, C]`; empty: products of head and tail only.
     """
     out = np.empty(head.size, x.dtype)
     bounds = evenly(head.size, 2 * head.size * x.shape[1])
@@ -100,7 +100,7 @@ def score_pairs(x: np.ndarray, head: np.ndarray, tail: np.ndarray, relation: np.
 def product_gradients(
     x: np.ndarray, head: np.ndarray, tail: np.ndarray, relation: np.ndarray, weight: np.ndarray, gradient: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of x and of weight (empty as it is) from those `[p]` of the scores."""
+    """Gradients of x and of weight, in their shapes, from the gradient `[p]` of the scores."""
     d_x, d_weight = np.zeros_like(x), np.zeros_like(weight)
     bounds = _columns(x.shape[1], 4 * head.size * x.shape[1], _LINE_BYTES // x.itemsize)
     _gradients(bounds, x.reshape(-1), x.shape[1], head, tail, relation, weight.reshape(-1), gradient,
@@ -109,14 +109,14 @@ def product_gradients(
 
 
 def _columns(width: int, num_floats: int, line: int) -> np.ndarray:
-    """Bounds of a range of columns for every thread: whole cache lines, so that no two threads share one."""
+    """Bounds of the column range of every thread; ranges consist of whole cache lines, so threads share none."""
     lines = -(-width // line)
     parts = 1 if num_floats < SERIAL_FLOATS else max(1, min(lines, int(numba.get_num_threads())))
     return np.minimum(np.arange(parts + 1) * lines // parts * line, width)
 
 
 def warm_up() -> None:
-    """Compile them for common types, alone and in parallel."""
+    """Compile the kernels of this module for common types, on one thread and in parallel."""
     x, ends, none = np.zeros((2, 32), np.float32), np.zeros(SERIAL_FLOATS // 32, np.int64), np.empty(0, np.int64)
     for relation, weight in ((none, x[:0]), (none, x), (ends, x)):
         for head in (ends[:1], ends):

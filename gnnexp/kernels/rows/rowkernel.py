@@ -1,13 +1,13 @@
 # ruff: noqa: ANN401  numba's and LLVM's own objects have no types
-"""Running a kernel over ranges of rows on all threads, and finding its compiled version quickly.
+"""Run a kernel over ranges of rows on all threads, and find its compiled version quickly.
 
-A kernel is an `njit` function `kernel(first, last, *arguments)` that does the rows of one range. One parallel loop, the
-same for all kernels with the same argument types, hands out the ranges: many of them, of equal work, claimed one after
-the other. Which thread takes a range never changes a result, since every output row is made by one thread in edge
-order; claiming keeps all cores busy when one of them also samples, or serves another process.
+A kernel is an `njit` function `kernel(first, last, *arguments)` that processes the rows of one range. Kernels with the
+same argument types share one parallel loop. The loop has many ranges of equal work, and threads claim one range after
+the other. So all cores stay busy when one of them also samples or serves another process. One thread computes each
+output row, in edge order, so results do not depend on which thread takes a range.
 
-Why not `prange` in every kernel: it takes 1 s to compile, a kernel 0.3 s, and there is a version per row width. Why not
-numba's dispatcher: it learns at every call anew that a shape must be a literal (0.5 to 3 ms; here 15 us).
+Why not `prange` in every kernel: `prange` takes 1 s to compile, a kernel 0.3 s, and there is a version per row width.
+Why not numba's dispatcher: it finds out in every call that a shape must be a literal, in 0.5 to 3 ms (here: 15 us).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from gnnexp.kernels.rows.layout import Code
 from gnnexp.kernels.rows.vector import fence
 
 RANGES_PER_THREAD = 16
-# Below this many floats moved, waking a second thread costs more (about 10 us) than it saves.
+# For passes that move fewer floats, waking a second thread (about 10 us) costs more than it saves.
 SERIAL_FLOATS = 1 << 15
 
 
 def num_ranges(num_floats: int) -> int:
-    """Ranges for a pass that moves `num_floats`: one when it is small or there is one thread."""
+    """Number of ranges for a pass that moves `num_floats`: 1 for a small pass or a single thread."""
     threads = int(numba.get_num_threads())
     return 1 if num_floats < SERIAL_FLOATS or threads == 1 else threads * RANGES_PER_THREAD
 
@@ -50,7 +50,7 @@ def by_edges(indptr: np.ndarray, num_floats: int) -> np.ndarray:
 
 @compiled(nogil=True)
 def boundaries(indptr: np.ndarray, parts: int) -> np.ndarray:
-    """First row of every range, and the number of rows."""
+    """Bounds `[parts + 1]` int64 of row ranges with about equal numbers of edges plus rows."""
     num_rows, bounds = indptr.size - 1, np.zeros(parts + 1, np.int64)
     bounds[parts] = num_rows
     for part in range(1, parts):
@@ -67,17 +67,17 @@ def boundaries(indptr: np.ndarray, parts: int) -> np.ndarray:
 
 
 class _Version(NamedTuple):
-    """A kernel compiled for one set of types: to be called from Python, and from the parallel loop."""
+    """A kernel compiled for one set of types: `alone` is called from Python, `address` from the parallel loop."""
 
     alone: Callable[..., None]
     address: int
 
 
 class RowKernel:
-    """A kernel over rows that is called with the bounds of ranges instead of `first, last`.
+    """A kernel over rows; a call takes the bounds of ranges instead of `first, last`.
 
     Args:
-        kernel: `njit` dispatcher; an argument that is a `Code` is a compile-time constant for it.
+        kernel: an `njit` dispatcher; arguments of type `Code` are compile-time constants of the kernel.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -86,7 +86,7 @@ class RowKernel:
         self._loops: dict[tuple[Any, ...], Callable[..., None]] = {}
 
     def __call__(self, bounds: np.ndarray, *arguments: Any) -> None:
-        """Run all ranges; compiles (or reads from the cache) the version for these types first."""
+        """Run all ranges. The first call with new types compiles their version or loads it from the cache."""
         key = tuple(_kind(argument) for argument in arguments)
         version = self._versions.get(key)
         if version is None:
@@ -110,7 +110,7 @@ class RowKernel:
         return _Version(compiled.entry_point, address)
 
     def _looped(self, arguments: tuple[Any, ...]) -> Callable[..., None]:
-        """The parallel loop for these types, the same for all constants."""
+        """The parallel loop for these argument types; all values of constants share it."""
         signature = (types.int64, types.int64[::1], types.int64, self._kernel.typeof_pyval(arguments))
         _all_ranges.compile(signature)
         entry_point: Callable[..., None] = _all_ranges.overloads[signature].entry_point
@@ -118,7 +118,7 @@ class RowKernel:
 
 
 def _kind(argument: Any) -> Any:
-    """What decides numba's type of an argument; asking numba itself takes 4 us each, and kernels have 16."""
+    """A key that determines numba's type of an argument. Asking numba takes 4 us per argument, and kernels have 16."""
     if isinstance(argument, np.ndarray):
         return argument.dtype, argument.ndim, argument.flags.num
     return argument if isinstance(argument, Code) else type(argument)
@@ -126,7 +126,7 @@ def _kind(argument: Any) -> Any:
 
 @intrinsic
 def _claim(typing: Any, counter: Any) -> Any:
-    """Atomically take the next number of `counter` `[1]` int64."""
+    """Return `counter[0]` and increase it by 1, atomically; `counter` is `[1]` int64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = context.make_array(signature.args[0])(context, builder, args[0]).data

@@ -1,4 +1,4 @@
-"""Arithmetic on rows in registers: what attention computes for all heads of an edge at once."""
+"""Arithmetic on rows in registers, with which attention processes all heads of an edge at once."""
 
 # ruff: noqa: ANN401  numba's and LLVM's own objects have no types
 from __future__ import annotations
@@ -8,32 +8,35 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from gnnexp.kernels.rows.vector import Row, decoded, packed, splat
 
 _INFINITY = float("inf")
-# Taylor terms of exp on |r| <= ln(2)/2 that leave less than one unit in the last place.
+# Number of Taylor terms of exp on |r| <= ln(2)/2 for an error below one unit in the last place.
 _TERMS = {32: 7, 64: 13}
-# Below the first exp is 0, above the second infinite.
+# Below the first limit exp is 0, above the second it is infinite.
 _LIMITS = {32: (-103.98, 88.73), 64: (-745.14, 709.79)}
 # ln(2) in two parts, so that n * high is exact.
 _LN2 = {32: (0.693359375, -2.12194440e-4), 64: (6.93145751953125e-1, 1.42860682030941723212e-6)}
 
 
-def _each(context: Any, builder: Any, row: Row, rows: tuple[Any, ...], function: Callable[..., Any]) -> Any:
-    """`function` applied to corresponding vectors of `rows`."""
-    vectors = [function(*(builder.extract_value(one, i) for one in rows)) for i in range(row.count)]
-    return packed(context, builder, row, vectors)
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Code that applies `function(builder, *vectors)` to corresponding vectors of all arguments."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row = signature.return_type
+        vectors = [function(builder, *(builder.extract_value(one, i) for one in args)) for i in range(row.count)]
+        return packed(context, builder, row, vectors)
+
+    return codegen
 
 
 @intrinsic
 def fill(typing: Any, array: Any, value: Any, shape: Any) -> Any:
-    """A row with the dtype of `array`, every float `value` (of the same dtype)."""
+    """A row with the dtype of `array` in which every float is `value` (of the same dtype)."""
     form = decoded(shape)
-    if form is None:
-        return None
     row = Row(array.dtype, form.lanes, form.count)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -45,76 +48,53 @@ def fill(typing: Any, array: Any, value: Any, shape: Any) -> Any:
 @intrinsic
 def add(typing: Any, a: Any, b: Any) -> Any:
     """a + b."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _each(context, builder, a, args, builder.fadd)
-
-    return a(a, b), codegen
+    return a(a, b), _each(ir.IRBuilder.fadd)
 
 
 @intrinsic
 def subtract(typing: Any, a: Any, b: Any) -> Any:
     """a - b."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _each(context, builder, a, args, builder.fsub)
-
-    return a(a, b), codegen
+    return a(a, b), _each(ir.IRBuilder.fsub)
 
 
 @intrinsic
 def multiply(typing: Any, a: Any, b: Any) -> Any:
     """a * b."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _each(context, builder, a, args, builder.fmul)
-
-    return a(a, b), codegen
+    return a(a, b), _each(ir.IRBuilder.fmul)
 
 
 @intrinsic
 def divide(typing: Any, a: Any, b: Any) -> Any:
     """a / b."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _each(context, builder, a, args, builder.fdiv)
-
-    return a(a, b), codegen
+    return a(a, b), _each(ir.IRBuilder.fdiv)
 
 
 @intrinsic
 def maximum(typing: Any, a: Any, b: Any) -> Any:
-    """The larger of a and b; a NaN in b is kept, so that a diverged model shows."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _each(context, builder, a, args, lambda x, y: builder.select(builder.fcmp_ordered(">=", x, y), x, y))
-
-    return a(a, b), codegen
+    """The larger of a and b. A NaN in b is kept, so that a diverged model becomes visible."""
+    return a(a, b), _each(lambda builder, x, y: builder.select(builder.fcmp_ordered(">=", x, y), x, y))
 
 
 @intrinsic
 def magnitude(typing: Any, a: Any) -> Any:
     """|a|."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def one(x: Any) -> Any:
-            return builder.select(builder.fcmp_ordered("<", x, ir.Constant(x.type, None)), builder.fneg(x), x)
+    def absolute(builder: Any, x: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<", x, ir.Constant(x.type, None)), builder.fneg(x), x)
 
-        return _each(context, builder, a, args, one)
-
-    return a(a), codegen
+    return a(a), _each(absolute)
 
 
 @intrinsic
 def ramp(typing: Any, a: Any, sign: Any, slope: Any) -> Any:
-    """`a` where `sign` > 0, else `a * slope`: LeakyReLU with sign = a, its derivative with a = the gradient."""
+    """`a` where `sign` > 0, else `a * slope`: LeakyReLU if `sign` is `a`, its backward pass if `a` is a gradient."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def one(x: Any, s: Any) -> Any:
+        def one(builder: Any, x: Any, s: Any) -> Any:
             positive = builder.fcmp_ordered(">", s, ir.Constant(s.type, None))
             return builder.select(positive, x, builder.fmul(x, splat(builder, args[2], a.lanes)))
 
-        return _each(context, builder, a, args[:2], one)
+        return _each(one)(context, builder, signature, args[:2])
 
     return a(a, sign, a.dtype), codegen
 
@@ -123,29 +103,22 @@ def ramp(typing: Any, a: Any, sign: Any, slope: Any) -> Any:
 def where_positive(typing: Any, condition: Any, a: Any) -> Any:
     """`a` where `condition` > 0, else 0."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def one(c: Any, x: Any) -> Any:
-            zero = ir.Constant(x.type, None)
-            return builder.select(builder.fcmp_ordered(">", c, zero), x, zero)
+    def chosen(builder: Any, c: Any, x: Any) -> Any:
+        zero = ir.Constant(x.type, None)
+        return builder.select(builder.fcmp_ordered(">", c, zero), x, zero)
 
-        return _each(context, builder, a, args, one)
-
-    return a(condition, a), codegen
+    return a(condition, a), _each(chosen)
 
 
 @intrinsic
 def exponential(typing: Any, a: Any) -> Any:
-    """exp(a): 2^n times a polynomial; numba without SVML would call the scalar libm function per head."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _each(context, builder, a, args, lambda x: _exp(builder, x, a.dtype))
-
-    return a(a), codegen
+    """exp(a), as 2^n times a polynomial; without SVML, numba would call the scalar libm function for every head."""
+    return a(a), _each(_exp)
 
 
-def _exp(builder: Any, x: Any, dtype: Any) -> Any:
-    bits = 32 if dtype == types.float32 else 64
+def _exp(builder: Any, x: Any) -> Any:
     kind, lanes = x.type.element, x.type.count
+    bits = 32 if kind == ir.FloatType() else 64
 
     def constant(value: float) -> Any:
         return ir.Constant(x.type, [value] * lanes)
@@ -163,7 +136,7 @@ def _exp(builder: Any, x: Any, dtype: Any) -> Any:
     for term in range(_TERMS[bits] - 1, -1, -1):
         power = builder.fadd(builder.fmul(power, rest, flags=("contract",)), constant(1 / math.factorial(term)),
                              flags=("contract",))
-    # 2^n as a product of two halves: n itself may lie outside the range of one exponent (denormal or huge results).
+    # 2^n is the product of two powers: for denormal or huge results n is outside the range of one exponent.
     half = builder.call(rint, [builder.fmul(n, constant(0.5))])
     for exponent in (half, builder.fsub(n, half)):
         power = builder.fmul(power, _two_to(builder, exponent, bits, kind, lanes))
@@ -172,7 +145,7 @@ def _exp(builder: Any, x: Any, dtype: Any) -> Any:
 
 
 def _two_to(builder: Any, n: Any, bits: int, kind: Any, lanes: int) -> Any:
-    """2^n for whole n in the exponent's range, by writing the exponent's bits."""
+    """2^n for an integer n within the range of the exponent; n is written to the bits of the exponent."""
     mantissa, bias = (23, 127) if bits == 32 else (52, 1023)
     word = ir.VectorType(ir.IntType(bits), lanes)
     whole = builder.fptosi(n, word)

@@ -1,12 +1,12 @@
-"""A whole row of floats as one numba value: the registers that aggregation sums in.
+"""A whole row of floats as one numba value: the registers in which aggregation sums.
 
-LLVM keeps a first-class array of full-width vectors in registers, so that a row of up to 16 of them is accumulated in
-one pass over the edges. One odd-sized vector instead (`<100 x float>`) is split into scraps and spilled at every loop
-edge: measured 2 x slower at 100, 128 and 256 columns. A row whose width is no multiple of the vector is covered by
-letting the last vector overlap its neighbour: both compute the same numbers.
+LLVM keeps an array of full-width vectors in registers, so a row of up to 16 vectors is accumulated in one pass over the
+edges. LLVM splits one odd-sized vector (`<100 x float>`) into pieces and spills them in every iteration: measured 2 x
+slower at 100, 128 and 256 columns. If the width of a row is no multiple of the vector, the last vector overlaps its
+neighbour, and both compute the same numbers.
 
-The shape of a row must be known when a kernel is compiled, so it travels as one literal integer (`Layout.code`).
-Intrinsics live at module level: made in a closure, they would never hit numba's cache.
+The shape of a row must be known when a kernel is compiled, so it is passed as one literal integer (`Layout.code`).
+Intrinsics are defined at module level, because numba does not cache kernels with intrinsics from a closure.
 """
 
 # ruff: noqa: ANN401  numba's and LLVM's own objects have no types
@@ -17,22 +17,21 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
 
+from gnnexp.kernels.prefetch import LINE_BYTES, request
 from gnnexp.kernels.rows.layout import VECTOR_BYTES, Layout
 
-LINE_BYTES = 64
-# Prefetch into L2 (x86's prefetcht1), not L1: L2 keeps more misses in flight. Sum over arxiv_like, 256 columns, one
-# Zen 4 thread: 248 ms without prefetch, 231 with prefetcht0, 127 with prefetcht1 (DGL's kernel 201).
-_LOCALITY = 2
-# Results beyond the last-level cache (32 MiB here) are written past it: dropout of 200k x 256 31 -> 22 ms.
+# Results of this size or more are written with stores that bypass the caches; the last-level cache here has 32 MiB.
+# Dropout of 200k x 256 floats takes 22 ms instead of 31 ms.
 STREAM_BYTES = 1 << 25
 _REASSOCIATE = ("reassoc", "contract")
 _CONTRACT = ("contract",)
 
 
 class Row(types.Type):
-    """numba type of a row in registers: `count` vectors of `lanes` floats."""
+    """The numba type of a row in registers: `count` vectors of `lanes` floats."""
 
     def __init__(self, dtype: Any, lanes: int, count: int) -> None:
         self.dtype, self.lanes, self.count = dtype, lanes, count
@@ -46,9 +45,15 @@ class _RowModel(models.PrimitiveModel):
         super().__init__(manager, row, ir.ArrayType(vector, row.count))
 
 
-def decoded(shape: Any) -> Layout | None:
-    """The layout that the literal `shape` names; None sends numba back for a literal."""
-    return Layout.decode(shape.literal_value) if isinstance(shape, types.IntegerLiteral) else None
+def decoded(shape: Any) -> Layout:
+    """The layout of the literal `shape`.
+
+    Raises:
+        TypingError: `shape` is no literal, which makes numba try again with a literal.
+    """
+    if not isinstance(shape, types.IntegerLiteral):
+        raise TypingError("the shape of a row must be a literal")
+    return Layout.decode(shape.literal_value)
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -99,8 +104,6 @@ def _reduced(builder: Any, vector: Any) -> Any:
 def zeros(typing: Any, array: Any, shape: Any) -> Any:
     """A row of zeros with the dtype of `array`."""
     form = decoded(shape)
-    if form is None:
-        return None
     row = Row(array.dtype, form.lanes, form.count)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -113,8 +116,6 @@ def zeros(typing: Any, array: Any, shape: Any) -> Any:
 def load(typing: Any, array: Any, index: Any, width: Any, shape: Any) -> Any:
     """The row of `width` floats at `array[index]` (flat array, `uint64` index and width)."""
     form = decoded(shape)
-    if form is None:
-        return None
     row = Row(array.dtype, form.lanes, form.count)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -140,8 +141,10 @@ def store(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
 
 @intrinsic
 def stream(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
-    """`store` past the caches: for big results that nobody reads soon. The place must be aligned to a vector, and
-    `width` a whole number of vectors; `fence` before another thread reads.
+    """`store` that bypasses the caches, for large results that are not read soon.
+
+    The place must be aligned to a vector, and `width` must be a whole number of vectors. Call `fence` before another
+    thread reads the result.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -157,7 +160,7 @@ def stream(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
 
 @intrinsic
 def fence(typing: Any) -> Any:
-    """Make this thread's streamed results visible to others."""
+    """Make the results that this thread has written by `stream` visible to other threads."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.fence("seq_cst")
@@ -167,21 +170,19 @@ def fence(typing: Any) -> Any:
 
 
 def streams(array: Any, stride: int, width: int) -> bool:
-    """Whether rows of `width` floats, `stride` apart in the flat numpy `array`, are better and may be streamed."""
+    """Whether `stream` can write rows of `width` floats, `stride` apart, to the flat numpy `array`, and is faster."""
     step = array.itemsize
     return array.nbytes >= STREAM_BYTES and not (array.ctypes.data | stride * step | width * step) % VECTOR_BYTES
 
 
 @intrinsic
 def prefetch(typing: Any, array: Any, index: Any, shape: Any) -> Any:
-    """Ask for every cache line of the row at `array[index]`."""
+    """Request every cache line of the row at `array[index]`."""
     form = decoded(shape)
-    if form is None:
-        return None
     num_lines = -(-form.lanes * form.count * (array.dtype.bitwidth // 8) // LINE_BYTES)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _request(builder, _pointer(context, builder, signature.args[0], *args[:2]), num_lines, write=False)
+        request(builder, _pointer(context, builder, signature.args[0], *args[:2]), num_lines, write=False)
         return context.get_dummy_value()
 
     return types.void(array, types.uint64, shape), codegen
@@ -189,36 +190,23 @@ def prefetch(typing: Any, array: Any, index: Any, shape: Any) -> Any:
 
 @intrinsic
 def prefetch_write(typing: Any, array: Any, index: Any) -> Any:
-    """Ask for the cache line of `array[index]` in order to write it.
+    """Request the cache line of `array[index]` for writing.
 
-    Stores commit in order: one that misses holds up all later ones. Backward of 4 x 16 attention over 2.3 M edges, one
-    thread: 212 ms without this, 113 with it.
+    Stores commit in order, so a store that misses the cache delays all later stores. Backward of 4 x 16 attention over
+    2.3 M edges on one thread: 212 ms without this prefetch, 113 ms with it.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _request(builder, _pointer(context, builder, signature.args[0], *args), 1, write=True)
+        request(builder, _pointer(context, builder, signature.args[0], *args), 1, write=True)
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), codegen
 
 
-def _request(builder: Any, place: Any, num_lines: int, *, write: bool) -> None:
-    """LLVM's prefetch of consecutive cache lines."""
-    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    start = builder.bitcast(place, byte)
-    for line in range(num_lines):
-        address = builder.gep(start, [ir.IntType(64)(line * LINE_BYTES)])
-        builder.call(function, [address, word(int(write)), word(_LOCALITY), word(1)])
-
-
 @intrinsic
 def accumulate(typing: Any, total: Any, row: Any, weight: Any, index: Any, shape: Any) -> Any:
-    """`total + row * w`: w = 1 (heads 0), `weight[index]` (heads 1), or per group `weight[index + head]`."""
+    """`total + row * w`; w is 1 with 0 heads, `weight[index]` with 1 head, else `weight[index + head]` per head."""
     form = decoded(shape)
-    if form is None:
-        return None
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _pointer(context, builder, signature.args[2], args[2], args[3]) if form.heads else None
@@ -235,13 +223,13 @@ def accumulate(typing: Any, total: Any, row: Any, weight: Any, index: Any, shape
 
 
 def _columns(form: Layout, i: int, row: Row) -> range:
-    """Columns that vector `i` of a row of heads covers."""
+    """The columns that vector `i` of a row with several heads covers."""
     start = form.heads * form.head_width - row.lanes if i == row.count - 1 else i * row.lanes
     return range(start, start + row.lanes)
 
 
 def _spread(builder: Any, place: Any, form: Layout, i: int, row: Row) -> Any:
-    """The weights at `place` spread over the columns of vector `i`."""
+    """A vector with the weight at `place` for each column of vector `i`."""
     if form.heads == 1:
         return splat(builder, builder.load(place), row.lanes)
     owners = [column // form.head_width for column in _columns(form, i, row)]
@@ -255,13 +243,12 @@ def _spread(builder: Any, place: Any, form: Layout, i: int, row: Row) -> Any:
 
 @intrinsic
 def dots(typing: Any, out: Any, index: Any, a: Any, b: Any, width: Any, add: Any, shape: Any) -> Any:
-    """Write the inner product of two rows to `out[index]`, or of every head's columns to `out[index + head]`.
+    """Write the inner product of two rows to `out[index]`; with several heads, one per head to `out[index + head]`.
 
-    Columns that the last vector shares with its neighbour count once. With `add` true it is added to what is there.
+    Columns that the last vector shares with its neighbour count once. If `add` is true, the product is added to the
+    value in `out`.
     """
     form = decoded(shape)
-    if form is None:
-        return None
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pairs = [[builder.extract_value(args[side], i) for side in (2, 3)] for i in range(a.count)]
@@ -277,7 +264,7 @@ def dots(typing: Any, out: Any, index: Any, a: Any, b: Any, width: Any, add: Any
 
 
 def _inner(builder: Any, pairs: list[list[Any]], row: Row, width: Any) -> Any:
-    """Inner product of whole rows whose width is known at run time."""
+    """The inner product of whole rows; their width is known at run time."""
     word, total = ir.IntType(64), None
     for i, (x, y) in enumerate(pairs):
         if i == row.count - 1:
@@ -289,7 +276,7 @@ def _inner(builder: Any, pairs: list[list[Any]], row: Row, width: Any) -> Any:
 
 
 def _inner_of(builder: Any, pairs: list[list[Any]], row: Row, form: Layout, head: int) -> Any:
-    """Inner product over the columns of `head`."""
+    """The inner product over the columns of `head`."""
     total = None
     for i, (x, y) in enumerate(pairs):
         part = _of_head(builder.fmul(x, y), form, i, row, head, builder)
@@ -299,7 +286,7 @@ def _inner_of(builder: Any, pairs: list[list[Any]], row: Row, form: Layout, head
 
 
 def _of_head(product: Any, form: Layout, i: int, row: Row, head: int, builder: Any) -> Any | None:
-    """The lanes of vector `i` that belong to `head` and to no earlier vector, others zero; None when there are none."""
+    """The lanes of vector `i` that belong to `head` and to no earlier vector, other lanes 0; None if there are none."""
     fresh = (row.count - 1) * row.lanes if i == row.count - 1 else 0
     mine = [column // form.head_width == head and column >= fresh for column in _columns(form, i, row)]
     if not any(mine):
@@ -312,10 +299,8 @@ def _of_head(product: Any, form: Layout, i: int, row: Row, head: int, builder: A
 
 @intrinsic
 def outer_zeros(typing: Any, array: Any, shape: Any) -> Any:
-    """Zeros for one row per head."""
+    """Rows of zeros, one per head."""
     form = decoded(shape)
-    if form is None:
-        return None
     row = Row(array.dtype, form.lanes, form.count * form.heads)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -328,8 +313,6 @@ def outer_zeros(typing: Any, array: Any, shape: Any) -> Any:
 def outer_accumulate(typing: Any, total: Any, row: Any, weight: Any, index: Any, shape: Any) -> Any:
     """`total[head] + row * weight[index + head]` for every head."""
     form = decoded(shape)
-    if form is None:
-        return None
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _pointer(context, builder, signature.args[2], args[2], args[3])
@@ -348,8 +331,6 @@ def outer_accumulate(typing: Any, total: Any, row: Any, weight: Any, index: Any,
 def outer_store(typing: Any, array: Any, index: Any, head_stride: Any, width: Any, total: Any, shape: Any) -> Any:
     """Write every head's row to `array[index + head * head_stride]`."""
     form = decoded(shape)
-    if form is None:
-        return None
     row = Row(array.dtype, form.lanes, form.count)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

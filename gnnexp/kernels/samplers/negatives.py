@@ -1,4 +1,4 @@
-"""Drawing negatives of links: every draw is a function of the batch, the link, which negative and which try."""
+"""Draw negatives of links: every draw is a function of the batch, the link, the negative's number and the attempt."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from gnnexp.kernels.graph.links import holds, may_hold
 _U = np.uint64
 _1 = _U(1)
 
-# Of a pair whose head has a share q of all vertices among its tails, q ** TRIES of the negatives are links still.
+# Most attempts per negative. If a head has links to a share q of all vertices, a share q ** TRIES of its negatives are
+# still links.
 TRIES = 16
 
 
 class Replaced(IntEnum):
-    """Which end of a link a negative draws anew."""
+    """The end of a link that is drawn for a negative; the other end is kept."""
 
     HEAD = 0
     TAIL = 1
@@ -32,7 +33,10 @@ _HEAD, _TAIL, _EITHER = int(Replaced.HEAD), int(Replaced.TAIL), int(Replaced.EIT
 
 @compiled(nogil=True)
 def _end(word: np.uint64, links: np.ndarray, others: np.ndarray, place: int, column: int, num_nodes: int) -> np.int64:
-    """The vertex that `word` draws: an end of one of `others`, that at `place` left out, or any vertex."""
+    """The vertex that `word` draws: an end of one of the links `others` except `others[place]`, or any vertex.
+
+    Any vertex is drawn if there are fewer than two `others`.
+    """
     if others.size < 2:
         return np.int64(bounded(word, _U(num_nodes)))
     other = np.int64(bounded(word, _U(others.size - 1)))
@@ -44,7 +48,7 @@ def _pair(
     links: np.ndarray, link: int, others: np.ndarray, place: int, num_nodes: int, replaced: int, words: np.uint64,
     attempt: int,
 ) -> tuple[np.int64, np.int64]:
-    """Head and tail that a negative of `link` with the draws `words` has in its `attempt`-th try."""
+    """Head and tail of a negative of `link` in its `attempt`-th attempt; `words` is the key of its draws."""
     last = links.shape[1] - 1
     head, tail, first = links[link, 0], links[link, last], _U(2 * attempt + 1)
     side = np.int64(draw(words, _U(0)) >> _U(63)) if replaced == _EITHER else replaced
@@ -62,21 +66,21 @@ def draw_negatives(
 ) -> None:
     """Draw `count` negatives of each chosen link.
 
-    Draw i of try a of negative j of link l is `draw(absorb(absorb(key, l), j), 2 a + i + 1)`, head before tail; draw 0
-    is the coin.
+    Draw i of attempt a of negative j of link l is `draw(absorb(absorb(key, l), j), 2 a + i + 1)`, head before tail.
+    Draw 0 of the same key decides between head and tail if `replaced` is `EITHER`.
 
     Args:
-        links: `[n, 2 | 3]` int64: head, relation where there are three columns, tail.
-        chosen: `[t]` numbers of links.
-        others: `[T]` ascending numbers of the links whose ends are drawn; of fewer than two, and of none, vertices are.
+        links: `[n, 2 | 3]` int64: head, relation (only with three columns), tail.
+        chosen: `[t]` numbers of the links that get negatives.
+        others: `[T]` numbers of the links whose ends are drawn, ascending; with fewer than two, any vertex is drawn.
         num_nodes: V, below 2^32.
-        count: k.
+        count: k, negatives per link.
         replaced: a `Replaced`.
-        sieve: of the links that are no negatives (`make_sieve`); empty: all may be drawn.
-        indptr: `[V + 1]` of them by head.
-        tails: `[m]` their tails.
-        types: `[m]` their relations, or empty.
-        key: stream of the batch.
+        sieve: sieve of the links that must not be drawn (`make_sieve`); empty: all pairs may be drawn.
+        indptr: `[V + 1]` bounds of the links that must not be drawn, by head.
+        tails: `[m]` tails of the links that must not be drawn.
+        types: `[m]` relations of the links that must not be drawn, or empty.
+        key: key of the batch's random stream.
         out: `[2, t * k]` int64, filled with heads and tails, the first link's negatives first.
     """
     for i in range(chosen.size):
@@ -86,7 +90,7 @@ def draw_negatives(
             out[0, i * count + j], out[1, i * count + j] = pair
     if sieve.size == 0:
         return
-    # Apart from the draws, so that reads of the sieve do not wait for them, nor for the few pairs that are looked up.
+    # A separate loop: so reads of the sieve wait neither for draws nor for the few pairs that need a search.
     for i in range(chosen.size):
         kind = links[chosen[i], 1] if links.shape[1] == 3 else 0
         for j in range(count):
@@ -102,7 +106,10 @@ def draw_negatives(
 
 @compiled(parallel=True)
 def kept_columns(key: np.uint64, numbers: np.ndarray, num_columns: int, dropped: float) -> np.ndarray:
-    """`[p, num_columns]` bool: which columns of the pairs `numbers` `[p]` int64 stay; `dropped` is the probability."""
+    """Which columns are kept, `[p, num_columns]` bool, for the pairs `numbers` `[p]` int64.
+
+    A column is dropped with probability `dropped`.
+    """
     kept = np.empty((numbers.size, num_columns), np.bool_)
     threshold = _U(dropped * 2.0**32)
     for row in prange(numbers.size):
@@ -116,7 +123,7 @@ def kept_columns(key: np.uint64, numbers: np.ndarray, num_columns: int, dropped:
 
 
 def warm_up() -> None:
-    """Compile it for common types."""
+    """Compile the kernels of this module for common types."""
     ids, row, none, out = np.zeros(1, np.int64), np.array([0, 0]), np.empty(0, np.int32), np.zeros((2, 1), np.int64)
     for links in (np.zeros((1, 2), np.int64), np.zeros((1, 3), np.int64)):
         draw_negatives(links, ids, ids, 1, 1, _TAIL, np.zeros(1, np.uint64), row, none, none, _U(0), out)

@@ -1,18 +1,20 @@
 """Neighbour sampling straight into CSC: FastSample's fused kernel (section 3.2, Algorithm 1), for one thread.
 
-One hop is `count_hop` (the vector R of Algorithm 1 and how much memory the hop needs), `sample_hop` or `copy_hop` (its
-first loop: which edges, and the sources they come from) and `relabel` (its second loop: ids to positions through the
-map M). Against the listing: destinations come first among the sources, as in DGL's blocks (the listing drops those
-that are nobody's neighbour); M is not cleared but has a moving base; and a batch keeps one list of vertices for all
-its hops, of which the sources of every hop are a prefix.
+One hop consists of three calls. First, `count_hop` computes the vector R of Algorithm 1 and the memory that the hop
+needs. Then `sample_hop` or `copy_hop` selects edges and reads their sources: the first loop of Algorithm 1. Finally,
+`relabel` turns ids into positions through the map M: the second loop.
+
+There are three differences to Algorithm 1. Destinations come first among the sources, as in DGL's blocks; Algorithm 1
+drops destinations that are no neighbours. M is not cleared but has a base that moves. A batch keeps one list of
+vertices for all hops, and the sources of every hop are a prefix of it.
 
 Draws. Vertex v of degree d > f (fanout) takes f distinct edges by Floyd's scheme (Bentley and Floyd, "A sample of
-brilliance", CACM 30(9), 1987): draw j of 0..f-1 is uniform on 0..d-f+j, and d-f+j itself if that edge was taken before.
-The word of draw j is `draw(absorb(hop key, v), j)`, brought to the range by multiply-shift (bias below 2^-32 for every
-degree below 2^32). So the choice depends on the hop's key and on v only. Edges are emitted in the order of the draws;
-with d <= f all of them, in canonical order.
+brilliance", CACM 30(9), 1987). Draw j of 0..f-1 is uniform on 0..d-f+j, and is replaced by d-f+j if that edge was taken
+before. The word of draw j is `draw(absorb(hop key, v), j)`. Multiply-shift maps it to the range, with a bias below
+2^-32 for every degree below 2^32. So the choice depends on the hop's key and on v only. Edges are written in the order
+of the draws. If d <= f, all edges are written in canonical order.
 
-Unsigned indices everywhere: numba would wrap signed ones around, which costs a branch and forbids vectorisation.
+Indices are unsigned. For signed indices numba handles negative values, which costs a branch and prevents vectorisation.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from gnnexp.kernels.prefetch import prefetch
 _U = np.uint64
 _0, _1 = _U(0), _U(1)
 
-# Destinations per round of `sample_hop`: draws of a round are vectorised across them, and the prefetches of one round
-# are answered while the next is drawn (16 and 64 measured the same within 10 %).
+# Destinations per round of `sample_hop`. The draws of a round are vectorised across destinations. The prefetches of one
+# round complete while the next round is drawn. 16 and 64 measured the same within 10 %.
 ROUND = 32
-# From this fanout on draws are looked up in a table of what is taken; below it
-# comparing with all earlier draws, of a whole round at once, is as fast or faster (fanout 24: equal, 48: 0.6 times).
+# From this fanout on, a table of taken edges finds repeated draws. Below it, a draw is compared with all earlier draws,
+# for a whole round at once, which is as fast or faster (fanout 24: equal; fanout 48: 0.6 times as fast).
 LARGE_FANOUT = 33
-# How far ahead of their use addresses are requested, in edges or vertices (32: 5-15 % slower, 128: the same).
+# Addresses are prefetched this many edges or vertices ahead (32: 5-15 % slower, 128: the same).
 _AHEAD = _U(64)
 
 
@@ -47,7 +49,7 @@ def place_seeds(seeds: np.ndarray, table: np.ndarray, base: int, vertices: np.nd
     """Make `seeds` the first vertices of a batch: `vertices[i] = seeds[i]`, `table[seeds[i]] = base + i`.
 
     Returns:
-        The number of seeds placed: less than `seeds.size` if the next one is out of range or a repetition.
+        The number of placed seeds: less than `seeds.size` if the next seed is out of range or a repetition.
     """
     for i in range(seeds.size):
         seed = seeds[i]
@@ -66,14 +68,14 @@ def count_hop(
     """Count the edges of a hop.
 
     Args:
-        indptr: `[V + 1]` int64 of the graph.
-        vertices: the first `num_dst` are the destinations.
+        indptr: `[V + 1]` int64, in-edges of each vertex in the graph.
+        vertices: vertices of the batch; the first `num_dst` are the destinations.
         num_dst: D.
         fanout: most edges per destination, negative for all.
-        loops: 1 to make room for a self loop per destination, else 0.
-        starts: `[>= D]` int64, filled with where each destination's edges start in the graph.
-        room: `[>= D]` uint32, filled with degree - fanout, or 0 where all edges are taken.
-        block_indptr: `[D + 1]` int64, filled.
+        loops: 1 to count an added self loop per destination, else 0.
+        starts: `[>= D]` int64, filled with the position in the graph at which each destination's edges start.
+        room: `[>= D]` uint32, filled with degree - fanout, or 0 if all edges are taken.
+        block_indptr: `[D + 1]` int64, filled with the bounds of each destination's edges in the hop.
 
     Returns:
         E, the number of edges of the hop.
@@ -95,7 +97,7 @@ def count_hop(
 
 @compiled(inline="always")
 def _name(vertices: np.ndarray, names: np.ndarray, place: np.uint64) -> np.uint64:
-    """What the draws of a vertex are keyed by: its original id."""
+    """The original id of the vertex at `place`, which keys its draws."""
     return _U(names[vertices[place]]) if names.size else _U(vertices[place])
 
 
@@ -104,10 +106,10 @@ def _draw_round(
     first: np.uint64, count: np.uint64, fanout: np.uint64, key: np.uint64,
     vertices: np.ndarray, names: np.ndarray, room: np.ndarray, keys: np.ndarray, chosen: np.ndarray,
 ) -> None:
-    """Floyd's scheme for `count` destinations side by side: every inner loop is vectorised across them.
+    """Floyd's scheme for `count` destinations in parallel: every inner loop is vectorised across destinations.
 
     `chosen[j * ROUND + i]` is the offset of draw j of destination `first + i`. A draw that repeats an earlier one
-    becomes degree - fanout + j, which no earlier draw can be.
+    becomes degree - fanout + j, which is larger than every earlier draw.
     """
     width = _U(ROUND)
     for i in range(count):
@@ -127,7 +129,7 @@ def _draw_round(
 def _draw_one(
     vertex: np.uint64, room: np.uint64, fanout: np.uint64, key: np.uint64, taken: np.ndarray, chosen: np.ndarray
 ) -> None:
-    """The same draws for one destination and a large fanout, in O(fanout): `chosen[j]`."""
+    """The draws of `_draw_round` for one destination and a large fanout, in O(fanout), written to `chosen[j]`."""
     own = absorb(key, vertex)
     for j in range(fanout):
         drawn = bounded(draw(own, j), room + j + _1)
@@ -144,7 +146,7 @@ def _place_draws(
     vertices: np.ndarray, starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
     chosen: np.ndarray, indices: np.ndarray, positions: np.ndarray, mask: np.uint64,
 ) -> None:
-    """Positions of the chosen edges in the graph, requested from memory; a self loop of v is written as -1 - v."""
+    """Write and prefetch the positions of the chosen edges in the graph; a self loop of v is written as -1 - v."""
     for i in range(count):
         edge = _U(block_indptr[first + i])
         end = _U(block_indptr[first + i + _1] - loops)
@@ -171,23 +173,23 @@ def sample_hop(
     """Draw the edges of a hop and read their sources.
 
     Args:
-        indices: `[E of the graph]` sources.
-        vertices: the first `num_dst` are the destinations.
-        names: `[V]` original id of every vertex of the graph, empty if they are the vertices' own.
+        indices: sources of all edges of the graph.
+        vertices: vertices of the batch; the first `num_dst` are the destinations.
+        names: `[V]` original id of every vertex of the graph, empty if vertices have their original ids.
         num_dst: D.
         fanout: f >= 1.
         loops: 1 to add a self loop as the last edge of every destination, else 0.
-        key: stream of this hop.
-        starts: of `count_hop`.
-        room: of `count_hop`.
-        block_indptr: of `count_hop`.
-        keys: `[ROUND]` uint64 scratch.
-        chosen: `[f * round_width(f)]` uint32 scratch.
-        taken: uint8 zeros, as many as the largest degree, used from `LARGE_FANOUT` on.
-        positions: int64, receives the position of each edge in the graph (-1 for a self loop) at `edge & mask`: either
-            `[E]`, or a ring of 2^k >= 2 * round_width(f) * (f + loops): the edges of two rounds.
+        key: key of this hop's random stream.
+        starts: from `count_hop`.
+        room: from `count_hop`.
+        block_indptr: from `count_hop`.
+        keys: `[ROUND]` uint64 working memory.
+        chosen: `[f * round_width(f)]` uint32 working memory.
+        taken: uint8 zeros, one for each edge of the vertex with the most edges; used from `LARGE_FANOUT` on.
+        positions: int64, filled at `edge & mask` with the position of each edge in the graph (-1 for a self loop).
+            Its length is E, or 2^k for a ring that holds two rounds: 2^k >= 2 * round_width(f) * (f + loops).
         mask: 2^64 - 1, or 2^k - 1 for a ring.
-        found: `[E]` filled with the source vertex of each edge (dtype of `indices`).
+        found: `[E]`, filled with the source vertex of each edge (dtype of `indices`).
     """
     size, most = _U(num_dst), _U(fanout)
     width = _U(round_width(fanout))
@@ -218,7 +220,7 @@ def copy_hop(
     indices: np.ndarray, vertices: np.ndarray, num_dst: int, loops: int,
     starts: np.ndarray, block_indptr: np.ndarray, positions: np.ndarray, found: np.ndarray,
 ) -> None:
-    """`sample_hop` without a limit: all edges in canonical order; `positions` `[E]`, or empty if nobody wants them."""
+    """`sample_hop` without a fanout: all edges in canonical order; `positions` `[E]`, or empty if not needed."""
     last = _U(num_dst) - _1
     for i in range(_U(num_dst)):
         prefetch(indices, starts[min(i + _AHEAD, last)])
@@ -239,17 +241,18 @@ def copy_hop(
 def relabel(
     found: np.ndarray, table: np.ndarray, base: int, vertices: np.ndarray, count: int, sources: np.ndarray
 ) -> int:
-    """Second loop of Algorithm 1: vertices to positions, new ones appended in order of first appearance.
+    """Second loop of Algorithm 1: turn vertices into positions, and append new vertices in order of first appearance.
 
-    A vertex of this batch has `table[v] - base` = its position; entries of earlier batches are below `base`, so the
-    table never needs clearing between batches. Branch-free: whether a vertex is new cannot be predicted.
+    The position of a vertex of this batch is `table[v] - base`. Entries of earlier batches are below `base`, so the
+    table is never cleared between batches. There are no branches, because it cannot be predicted whether a vertex is
+    new.
 
     Args:
         found: `[E]` source vertex of each edge.
         table: `[V]` int32, the map M.
-        base: of this batch.
-        vertices: the vertices of the batch, with room for one more than will be found.
-        count: how many there are.
+        base: base of this batch in the table.
+        vertices: vertices of the batch, with space for all new vertices and one more.
+        count: number of vertices in `vertices` so far.
         sources: `[E]` int32, filled with positions in `vertices`; may be `found` itself.
 
     Returns:
@@ -272,7 +275,7 @@ def relabel(
 
 @compiled(nogil=True)
 def take_or_missing(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """`values[positions]`, -1 where a position is negative."""
+    """`values[positions]`, or -1 where a position is negative."""
     taken = np.empty(positions.size, values.dtype)
     for i in range(positions.size):
         taken[i] = values[_U(positions[i])] if positions[i] >= 0 else -1
@@ -283,7 +286,7 @@ def take_or_missing(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
 def append_self_loops(
     indptr: np.ndarray, sources: np.ndarray, positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A block's `(indptr, sources, positions)` with a self loop, at position -1, as last edge of each destination."""
+    """A block's `(indptr, sources, positions)` after a self loop with position -1 is appended to each destination."""
     num_dst = indptr.size - 1
     looped_indptr = indptr + np.arange(num_dst + 1)
     looped, places = np.empty(sources.size + num_dst, sources.dtype), np.empty(sources.size + num_dst, np.int64)
@@ -297,7 +300,7 @@ def append_self_loops(
 
 @compiled(nogil=True)
 def largest_degree(indptr: np.ndarray) -> int:
-    """Most edges of one destination."""
+    """The largest number of edges of one destination."""
     largest = np.int64(0)
     for vertex in range(indptr.size - 1):
         largest = max(largest, indptr[vertex + 1] - indptr[vertex])

@@ -1,10 +1,10 @@
 """Online splitting of a sampled hop: one table look-up per edge (GSplit, sections 3 and 4), for one thread.
 
-A vertex is either ours (its owner is this rank's part) or foreign. Ours have a place in the batch's local frontier,
-which only grows from hop to hop; foreign ones have a place among the foreign sources of the hop at hand. One int32 map
-serves both, as in `kernels.sample`: an entry is current if it is not below the base of the batch (ours) or of the hop
-(foreign), so nothing is ever cleared. Its sign says whose the vertex is: foreign entries are kept as -1 - entry, which
-makes the map the owner table too (one look-up per edge instead of two: 5 against 8 ns).
+A vertex is local if this rank's part owns it, else foreign. Local vertices have a place in the batch's local frontier,
+which only grows from hop to hop. Foreign vertices have a place among the foreign sources of the current hop. One int32
+map serves both, as in `kernels.samplers.sample`. An entry is valid if it is not below the base of the batch (local) or
+of the hop (foreign), so the map is never cleared. Foreign entries are stored as -1 - entry. So the sign of an entry
+shows whether the vertex is local, and an edge needs one look-up instead of two (5 instead of 8 ns).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _1, _AHEAD = _U(1), _U(64)
 
 @compiled(nogil=True)
 def split_table(owner: np.ndarray, part: int) -> np.ndarray:
-    """`[V]` int32, the map of `split_hop` before the first batch: 0 for the vertices of `part`, -1 for all others."""
+    """The map `[V]` int32 of `split_hop` before the first batch: 0 for the vertices of `part`, -1 for all others."""
     table = np.empty(owner.size, np.int32)
     for vertex in range(owner.size):
         table[vertex] = 0 if owner[vertex] == part else -1
@@ -32,19 +32,19 @@ def split_hop(
     found: np.ndarray, table: np.ndarray, base: int, hop_base: int,
     room: np.ndarray, num_local: int, first_foreign: int, sources: np.ndarray,
 ) -> tuple[int, int]:
-    """Tell local from foreign sources, and give each its place.
+    """Separate local from foreign sources, and give each source its place.
 
-    Branch-free: whether a source is ours, and whether it is new, cannot be predicted.
+    There are no branches, because it cannot be predicted whether a source is local or new.
 
     Args:
         found: `[E]` source vertex of each edge.
-        table: `[V]` int32 map, of `split_table` at first.
-        base: of the batch, at least 1.
-        hop_base: of the hop, at least `base`.
-        room: the local frontier, with room for those that join it and one more; the foreign sources, in order of first
-            appearance, are written from `first_foreign` on, with room for E + 1.
-        num_local: how many local vertices there are.
-        first_foreign: see `room`.
+        table: `[V]` int32 map, initially from `split_table`.
+        base: base of the batch in the map, at least 1.
+        hop_base: base of the hop in the map, at least `base`.
+        room: the local frontier, with space for new local vertices and one more. From `first_foreign` on it receives
+            the foreign sources in order of first appearance, with space for E + 1.
+        num_local: number of local vertices so far.
+        first_foreign: position in `room` of the first foreign source.
         sources: `[E]` int32, filled with the place in the local frontier, or -1 - the place among the foreign sources.
 
     Returns:
@@ -75,14 +75,14 @@ def split_hop(
 def group_by_owner(
     foreign: np.ndarray, owner: np.ndarray, counts: np.ndarray, grouped: np.ndarray, places: np.ndarray
 ) -> None:
-    """Sort foreign vertices by owner, keeping their order.
+    """Sort foreign vertices by owner; vertices of the same owner keep their order.
 
     Args:
         foreign: `[n]` vertices.
         owner: `[V]` part of each vertex.
         counts: `[P]` int64 zeros, filled with the number of vertices of each owner.
-        grouped: `[n]` filled with the vertices, those of part 0 first.
-        places: `[n]` int32, filled with where each went.
+        grouped: `[n]`, filled with the vertices, those of part 0 first.
+        places: `[n]` int32, filled with the position of each vertex in `grouped`.
     """
     last = _U(foreign.size) - _1
     for i in range(_U(foreign.size)):
@@ -101,15 +101,15 @@ def group_by_owner(
 def join_frontier(
     wanted: np.ndarray, table: np.ndarray, base: int, local: np.ndarray, num_local: int, rows: np.ndarray
 ) -> int:
-    """Vertices that others drew from us join the local frontier, those that are not there yet.
+    """Add the local vertices that other ranks have drawn to the local frontier, if they are not in it yet.
 
     Args:
-        wanted: `[n]` our vertices, as received.
+        wanted: `[n]` local vertices, in the order received.
         table: `[V]` int32 map.
-        base: of the batch.
-        local: the local frontier, with room.
-        num_local: how many there are.
-        rows: `[n]` int64, filled with the place of each in `local`.
+        base: base of the batch in the map.
+        local: the local frontier, with space for the new vertices.
+        num_local: number of local vertices so far.
+        rows: `[n]` int64, filled with the place of each vertex in `local`.
 
     Returns:
         The new number of local vertices.
@@ -128,10 +128,10 @@ def join_frontier(
 
 @compiled(nogil=True)
 def place_foreign(sources: np.ndarray, places: np.ndarray, num_local: int) -> int:
-    """Turn -1 - k into `num_local + places[k]`, the row of a foreign source behind the local ones.
+    """Replace every source -1 - k by `num_local + places[k]`: rows of foreign sources follow the local rows.
 
     Returns:
-        How many edges have a foreign source: the cross edges.
+        Number of edges with a foreign source: the cross edges.
     """
     if places.size == 0:
         return 0
@@ -149,14 +149,14 @@ def place_foreign(sources: np.ndarray, places: np.ndarray, num_local: int) -> in
 def spread_rows(
     order: np.ndarray, indptr: np.ndarray, values: np.ndarray, out_indptr: np.ndarray, out: np.ndarray
 ) -> None:
-    """Rows of values put into another order: row i becomes row `order[i]`.
+    """Permute rows of values: row i becomes row `order[i]`.
 
     Args:
         order: `[n]` a permutation.
-        indptr: `[n + 1]` of the rows.
-        values: `[m]`.
-        out_indptr: `[n + 1]` of the permuted rows.
-        out: `[m]` filled.
+        indptr: `[n + 1]` bounds of the rows.
+        values: `[m]` values of all rows.
+        out_indptr: `[n + 1]` bounds of the permuted rows.
+        out: `[m]`, filled with the permuted rows.
     """
     for i in range(order.size):
         start, target = indptr[i], out_indptr[order[i]]
@@ -165,7 +165,7 @@ def spread_rows(
 
 
 def warm_up() -> None:
-    """Compile all of it for common types."""
+    """Compile the kernels of this module for common types."""
     ids, none, table = np.zeros(1, np.int32), np.empty(0, np.int32), np.zeros(2, np.int32)
     indptr = np.zeros(2, np.int64)
     for kind in (np.int16, np.int32):

@@ -1,4 +1,4 @@
-"""Counting what sampled batches contain, for one thread."""
+"""Count the vertices and edges of sampled batches, for one thread."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def tally_vertices(vertices: np.ndarray, num_dst: np.ndarray, destinations: np.n
 
     Args:
         vertices: `[S]` input vertices; the destinations of every hop are a prefix of them.
-        num_dst: `[L]` how long these prefixes are.
-        destinations: `[V]` int64, +1 per hop in which a vertex is a destination.
-        inputs: `[V]` int64, +1.
+        num_dst: `[L]` number of destinations of each hop.
+        destinations: `[V]` int64, increased by 1 per hop in which the vertex is a destination.
+        inputs: `[V]` int64, increased by 1 for each input vertex.
     """
     last = _U(vertices.size) - _1
     for i in range(_U(vertices.size)):
@@ -32,7 +32,7 @@ def tally_vertices(vertices: np.ndarray, num_dst: np.ndarray, destinations: np.n
 
 @compiled(nogil=True)
 def tally_positions(positions: np.ndarray, edges: np.ndarray) -> None:
-    """Count edges by position `[n]`; -1 (an added self loop) is none of the graph's."""
+    """Increase `edges` by 1 at each of the `positions` `[n]`; position -1, an added self loop, is not counted."""
     last = _U(positions.size) - _1
     for i in range(_U(positions.size)):
         prefetch(edges, max(positions[min(i + _AHEAD, last)], 0))
@@ -45,18 +45,19 @@ def tally_pairs(
     block_indptr: np.ndarray, sources: np.ndarray, vertices: np.ndarray, loops: int,
     indptr: np.ndarray, indices: np.ndarray, edges: np.ndarray,
 ) -> None:
-    """Count edges of a block by their ends: for samplers that do not tell positions.
+    """Count edges of a block by their ends, for samplers that give no positions of edges.
 
-    Parallel edges count as the first of them; pairs that are no edge of the graph (a random walk's) are not counted.
+    Each of several parallel edges counts for the first one. Pairs without an edge in the graph, such as those of a
+    random walk, are not counted.
 
     Args:
-        block_indptr: `[D + 1]` of the block, whose destinations are `vertices[:D]`.
+        block_indptr: `[D + 1]` bounds of each destination's edges in the block; destinations are `vertices[:D]`.
         sources: `[E]` positions in `vertices`.
-        vertices: `[S]` ids.
-        loops: 1 if the last edge of every destination is an added self loop.
-        indptr: of the graph.
-        indices: of the graph, ascending for every destination.
-        edges: counts.
+        vertices: `[S]` ids of the block's vertices.
+        loops: 1 if the last edge of every destination is an added self loop, else 0.
+        indptr: bounds of the edges of each vertex in the graph.
+        indices: sources of the graph's edges, ascending for every destination.
+        edges: counts per edge of the graph, increased.
     """
     for dst in range(block_indptr.size - 1):
         first, end = indptr[vertices[dst]], indptr[vertices[dst] + 1]
@@ -74,7 +75,10 @@ def tally_pairs(
 
 @compiled(nogil=True)
 def movement(now: np.ndarray, before: np.ndarray, epochs: int) -> float:
-    """Relative L1 distance of mean counts after `epochs` epochs from those one epoch `before`, which become `now`."""
+    """Relative L1 distance between mean counts per epoch: `now` after `epochs` epochs, `before` one epoch earlier.
+
+    The counts `now` are then copied to `before`.
+    """
     moved, total = 0.0, 0.0
     for i in range(now.size):
         mean = now[i] / epochs
@@ -85,7 +89,7 @@ def movement(now: np.ndarray, before: np.ndarray, epochs: int) -> float:
 
 
 def warm_up() -> None:
-    """Compile all of it for common types."""
+    """Compile the kernels of this module for common types."""
     none, longs, counts = np.empty(0, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32)
     tally_vertices(none, longs[:0], longs, longs)
     tally_positions(longs[:0], counts)

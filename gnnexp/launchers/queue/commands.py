@@ -1,4 +1,4 @@
-"""SLURM's commands, bounded in time and in what is read of them. What they print is not trusted."""
+"""Runs SLURM's commands with limits on time and output. Their output is not trusted."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-# SLURM's own commands give up after 9 s (nobody listens) to 20 s (nobody answers), as measured with 22.05.
+# SLURM's own commands give up after 9 s (nothing listens) to 20 s (nothing answers), as measured with 22.05.
 TIMEOUT_S = 60.0
-# 100,000 tasks of an array are 6 MB.
+# The output for 100,000 tasks of an array is 6 MB.
 _MOST_BYTES = 1 << 24
 _MOST_WORDS = 1 << 16
 _CHUNK = 1 << 16
-# A user's defaults for these commands would hide jobs: SQUEUE_PARTITION, SQUEUE_STATES, SACCT_FEDERATION, …
+# Prefixes of variables with a user's defaults, which would hide jobs: SQUEUE_PARTITION, SQUEUE_STATES, …
 _DEFAULTS = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_")
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a command printed.
+    """The output of a command.
 
     Attributes:
-        text: on standard output.
-        words: on standard error, one line of it, without control characters.
+        text: standard output.
+        words: first line of standard error, without control characters.
         failure: why this is no answer: not installed, a non-zero exit, too late, too long. Empty for an answer.
     """
 
@@ -37,13 +37,13 @@ class Reply:
 
 
 def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
-    """Run a command to its end, but not for ever; it is killed if it takes too long or prints too much."""
+    """Run a command to its end; kill it if it takes too long or prints too much."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DEFAULTS)}
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=kept | {"SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"},
-            start_new_session=True,  # so that its own children can be killed with it
+            start_new_session=True,  # so that the command's children can be killed with it
         )
     except (OSError, ValueError) as error:
         return Reply("", "", f"{command[0]} cannot be started: {plain(str(error))}")
@@ -67,14 +67,14 @@ def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
 
 
 def plain(text: str) -> str:
-    """The first line that says something, at most 200 printable characters of it."""
+    """The first line with text, at most 200 printable characters of it."""
     lines = ("".join(letter if letter.isprintable() else " " for letter in line).strip()
              for line in text[:_MOST_WORDS].splitlines())
     return next((line[:200] for line in lines if line), "")
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes, str]:
-    """Both streams up to their ends, and why reading stopped before."""
+    """Both streams up to their ends, and the reason if reading stopped earlier."""
     assert process.stdout is not None and process.stderr is not None, "both are pipes"
     limits = {process.stdout: _MOST_BYTES, process.stderr: _MOST_WORDS}
     found = {pipe: bytearray() for pipe in limits}

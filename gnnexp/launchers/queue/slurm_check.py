@@ -1,4 +1,4 @@
-"""Parameters of a job against what the cluster has, before anything is submitted."""
+"""Compares a job's parameters with what the cluster has, before anything is submitted."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _KEY = "hardware.launcher."
 
 @dataclass(frozen=True)
 class SlurmPartition:
-    """A partition of the cluster.
+    """A partition of the cluster, as SLURM uses the word.
 
     Attributes:
-        name: of it.
-        default: whether it is taken where none is asked for.
-        limit_min: longest time of a job, None without a limit.
-        nodes: that it has.
-        cpus, mem_mb, gpus: of its largest node.
+        name: name of the partition.
+        default: whether it is used if the job names none.
+        limit_min: longest time of a job in minutes, None without a limit.
+        nodes: number of its nodes.
+        cpus, mem_mb, gpus: resources of its largest node.
     """
 
     name: str
@@ -39,7 +39,7 @@ class SlurmPartition:
 
 
 def check_against_cluster(launcher: SlurmLauncher, hardware: HardwareConfig) -> list[Problem]:
-    """Everything that no node of the partition can give."""
+    """Problems for all parameters that no node of the partition can provide."""
     try:
         partitions = read_partitions(_sinfo())
     except (RunError, ValueError) as error:
@@ -88,7 +88,7 @@ def _sinfo() -> str:
 
 
 def read_partitions(text: str) -> list[SlurmPartition]:
-    """Partitions from `sinfo -o "%P|%l|%D|%c|%m|%G"`, lines of different node kinds joined."""
+    """Partitions from `sinfo -o "%P|%l|%D|%c|%m|%G"`; lines about different kinds of nodes are merged."""
     found: dict[str, SlurmPartition] = {}
     for line in text.splitlines():
         name, limit, nodes, cpus, mem, gres = line.split("|")
@@ -102,18 +102,18 @@ def read_partitions(text: str) -> list[SlurmPartition]:
 
 
 def _number(text: str) -> int:
-    """`64+` means at least 64.
+    """A number of sinfo; `64+` means at least 64.
 
     Raises:
-        ValueError: it is no number that a cluster could have.
+        ValueError: the text is not such a number.
     """
     if re.fullmatch(r"\d{1,15}\+?", text, re.ASCII) is None:
-        raise ValueError(f"sinfo says {text[:40]!r} where a number belongs")
+        raise ValueError(f"sinfo printed {text[:40]!r} in place of a number")
     return int(text.rstrip("+"))
 
 
 def _minutes(text: str) -> int | None:
-    """`1-00:30:00`, `30:00`, `infinite`."""
+    """Minutes of `1-00:30:00` or `30:00`; None for `infinite`."""
     if text in ("infinite", "UNLIMITED", "n/a"):
         return None
     days, _, clock = text.rpartition("-")

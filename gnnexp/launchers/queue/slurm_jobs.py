@@ -1,4 +1,4 @@
-"""The job that works on a run: its number, how it is cancelled or put back, and what `srun` says of its end."""
+"""The job that works on a run: its number, cancelling and requeueing it, and what `srun` wrote about its end."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import Any
 from gnnexp.errors import DataError, Problem, RunError
 from gnnexp.files.regular import open_regular, read_json
 from gnnexp.launchers.queue.commands import Reply, run
-from gnnexp.launchers.queue.listing import is_job_id
+from gnnexp.launchers.queue.controller import is_job_id
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import write_json
 
 SUBMISSION_FILE = "slurm.json"
-# How long a job's script tries to have its job put back: an outage of the controller may be over by then.
+# How long a job's script tries to requeue its job: an outage of the controller may be over by then.
 _REQUEUE_S = 300.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 30.0
-# Refusals that no waiting changes (slurm_strerror of ESLURM_DISABLED, INVALID_JOB_ID, ACCESS_DENIED and others).
+# Refusals that waiting does not change (slurm_strerror of ESLURM_DISABLED, INVALID_JOB_ID, ACCESS_DENIED and others).
 _REFUSALS = ("disabled", "invalid job id", "denied", "not permitted", "no requeue", "cannot be started")
 
-# `srun` says of its end last; a job has at most some ten thousand ranks, numbered with few digits.
+# `srun` writes about its end last. A job has at most some ten thousand ranks, whose numbers have few digits.
 _MOST_LOG_BYTES, _MOST_RANKS = 1 << 20, 1 << 16
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 
 
 def cancel(*job_ids: str) -> None:
-    """End jobs: their ranks have SLURM's KillWait for a checkpoint.
+    """End jobs; their ranks have SLURM's KillWait to write a checkpoint.
 
     Raises:
-        RunError: SLURM refuses, or does not answer: then nobody knows whether they end.
+        RunError: SLURM refuses or does not answer. Then it is unknown whether the jobs end.
     """
     reply = run(["scancel", *job_ids])
     if reply.failure:
@@ -41,7 +41,7 @@ def cancel(*job_ids: str) -> None:
 
 
 def requeue(job_id: str) -> None:
-    """Put the job back into the queue, to start as soon as there is room; tried again while SLURM does not answer.
+    """Put the job back into the queue, to start when there is room. Repeat this while SLURM does not answer.
 
     Raises:
         RunError: SLURM refuses, or has not answered for `_REQUEUE_S`.
@@ -60,20 +60,20 @@ def _is_refusal(reply: Reply) -> bool:
 
 
 def release(job_id: str) -> None:
-    """Let a job that was put back into the queue start now: SLURM holds it for two minutes otherwise.
+    """Let a job that was put back into the queue start now. SLURM would hold it for two minutes.
 
-    If SLURM does not take it, the job waits these two minutes.
+    If SLURM refuses this, the job waits these two minutes.
     """
     run(["scontrol", "update", f"jobid={job_id}", "StartTime=now"])
 
 
 @dataclass(frozen=True)
 class Submission:
-    """Note of a run directory that a SLURM job works on it.
+    """The note in a run directory about the SLURM job that works on the run.
 
     Attributes:
-        job_id: of the job; None while sbatch has not answered.
-        token: of the submission. A job that finds another one there leaves the run alone.
+        job_id: number of the job; None while sbatch has not answered.
+        token: identifies the submission. A job that finds another token in the note does not touch the run.
     """
 
     job_id: str | None
@@ -81,12 +81,12 @@ class Submission:
 
 
 def write_submission(run_dir: Path, submission: Submission) -> None:
-    """Note which job works on the run."""
+    """Write which job works on the run."""
     write_json(run_dir / SUBMISSION_FILE, {"schema": 1, **asdict(submission)})
 
 
 def read_submission(run_dir: Path) -> Submission | None:
-    """Which job works, or last worked, on the run; None for a run that was not submitted.
+    """The job that works, or last worked, on the run; None for a run that was not submitted.
 
     Raises:
         DataError: the note is damaged.
@@ -105,47 +105,47 @@ def read_submission(run_dir: Path) -> Submission | None:
 
 
 def read_job_id(run_dir: Path) -> str | None:
-    """The number of the job of `read_submission`, where there is one."""
+    """The job number in `read_submission`; None if there is none."""
     submission = read_submission(run_dir)
     return None if submission is None else submission.job_id
 
 
 def forget_submission(run_dir: Path) -> None:
-    """Have no job work on the run: one that SLURM starts all the same finds that the run is no longer its own."""
+    """Remove the note. If SLURM still starts the job, the job finds that the run is no longer its own."""
     (run_dir / SUBMISSION_FILE).unlink(missing_ok=True)
 
 
 def is_of_run(run_dir: Path, token: str) -> bool:
-    """Whether the job with this token is the one that shall work on the run: no later one, and no other launcher."""
+    """Whether the job with this token should work on the run: no later job and no other launcher has taken it."""
     submission = read_submission(run_dir)
     return not token or (submission is not None and submission.token == token)
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    # BUSY: a job that nobody can name may work on the run, so a sweep leaves the run as it is.
+    # BUSY: an unknown job may work on the run, so a sweep leaves the run as it is.
     return DataError(Problem(BUSY, str(path), f"must hold the number of the SLURM job that works on this run ({why})",
                              "remove the file if `squeue` shows that no job works on the run"))
 
 
 def ended_with_step(run_dir: Path, job_id: str) -> set[int]:
-    """Ranks that SLURM itself ended with the step, because another one had gone before: `srun` says which in its log.
+    """Ranks that SLURM itself ended with the step because another rank had ended before, from the log of `srun`.
 
-    Such a rank often dies without a word, as the one that was killed did; when either was last heard is as old as a
-    heartbeat.
+    Such a rank often ends without a message, as the killed rank did. Signs of life are only as exact as a heartbeat, so
+    they do not show which of the two ended first.
     """
     said = re.findall(r"srun: error: \S+: tasks? ([\d,-]+): Terminated", _words_of_srun(run_dir, job_id))
     return {rank for ranks in said for rank in _ranks(ranks)}
 
 
 def exited(run_dir: Path, job_id: str) -> dict[int, int]:
-    """Exit codes of the ranks that ended by themselves, as far as `srun` tells them."""
+    """Exit codes of the ranks that ended by themselves, if `srun` logged them."""
     said = re.findall(r"srun: error: \S+: tasks? ([\d,-]+): Exited with exit code (\d+)",
                       _words_of_srun(run_dir, job_id))
     return {rank: int(code) for ranks, code in said for rank in _ranks(ranks)}
 
 
 def _words_of_srun(run_dir: Path, job_id: str) -> str:
-    """The end of what `srun` wrote; empty where there is nothing that can be read."""
+    """The end of the log of `srun`; empty if there is none that can be read."""
     try:
         with open_regular(run_dir / "slurm" / f"{job_id}_0_log.err") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_LOG_BYTES))
@@ -155,6 +155,6 @@ def _words_of_srun(run_dir: Path, job_id: str) -> str:
 
 
 def _ranks(text: str) -> list[int]:
-    """Of `0,2-3`; of text that is no such list, as many ranks as a job may have at most."""
+    """The ranks in `0,2-3`. The number of ranks is limited, in case the text is no such list."""
     ranges = (range(int(first), int(last or first) + 1) for first, last in _RANGE.findall(text))
     return list(itertools.islice(itertools.chain.from_iterable(ranges), _MOST_RANKS))

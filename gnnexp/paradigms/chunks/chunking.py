@@ -1,11 +1,9 @@
-"""Into how many chunks a graph is cut: a number, or as few as a device-memory budget allows."""
+"""The number of chunks of a graph: given, or as few as a device-memory budget allows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-import torch
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.plan import GraphFacts
@@ -18,15 +16,15 @@ class Chunking:
     """The options `paradigm.chunks` and `paradigm.device_memory`.
 
     Attributes:
-        count: ranges of destinations with about equally many edges; None: by the budget.
-        budget: bytes that a chunk may take of the device tier, None for any.
+        count: number of ranges of destinations, with about equally many edges each; None: the budget decides.
+        budget: bytes of the device tier that a chunk may take; None for no limit.
     """
 
     count: int | None
     budget: int | None
 
     def problems(self) -> list[Problem]:
-        """What is wrong with them."""
+        """Invalid options."""
         found = []
         if self.count is not None and self.count < 1:
             found.append(Problem("chunks", self.count, "must be at least 1, or null with a device_memory",
@@ -42,7 +40,7 @@ class Chunking:
         return found
 
     def check_data(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
-        """The largest vertex with its in-edges must fit, in each layer."""
+        """Problems with the data: a budget that is too small for the largest vertex with its in-edges."""
         if self.budget is None:
             return []
         largest = facts.top_degrees[0] + self_loops if facts.num_nodes else 0
@@ -54,15 +52,15 @@ class Chunking:
                         f"it alone takes {needed} bytes", f"set paradigm.device_memory={needed} or more")]
 
     def chunks(self, block: Block, cost: ChunkCost | None) -> tuple[Chunk, ...]:
-        """Those of `block`, whose destinations are its first sources; a budget needs a `cost`.
+        """The chunks of `block`. Its destinations are its first sources. A budget needs a `cost`.
 
         Raises:
-            DataError: if one destination alone is above the budget.
+            DataError: if a single destination needs more than the budget.
         """
         if self.budget is None:
             assert self.count is not None
             return cut(block, even_ranges(block, self.count))
-        assert cost is not None, "layers of unknown cost are refused with a budget"
+        assert cost is not None, "a budget needs layers of known cost"
         bounds, dearest = ranges_in_budget(block, cost, self.budget)
         if dearest > self.budget:
             raise DataError(Problem("paradigm.device_memory", self.budget, f"a single vertex takes {dearest} bytes",
@@ -71,8 +69,3 @@ class Chunking:
 
 
 UNCUT = Chunking(1, None)
-
-
-def itemsize(dtype: torch.dtype) -> int:
-    """Bytes of one value."""
-    return torch.empty(0, dtype=dtype).element_size()

@@ -1,8 +1,8 @@
-"""Row-wise linear or non-linear work on a graph, chunk by chunk: forward keeps nothing of a chunk.
+"""Work on a graph, chunk by chunk. Forward keeps nothing of a chunk.
 
-Backward runs a chunk again, or, where the work is linear and constant, its transpose alone.
+Backward runs a chunk again. If the work is linear and constant, backward runs only its transpose.
 
-Results do not depend on the number of chunks: a destination's sum is taken over its own edges in their own order.
+Results do not depend on the number of chunks: a destination's sum is taken over its own edges, in their own order.
 """
 
 # ruff: noqa: ANN401  autograd's contexts have no types
@@ -24,7 +24,7 @@ from gnnexp.placement.chunks import Chunk
 from gnnexp.tiers.tier import DeviceTier
 
 ChunkWork = Callable[[Chunk, Tensor, Tensor | None], Tensor]
-# Of a chunk: forward, backward with a forward pass again, or backward over the transpose alone.
+# A pass over a chunk: forward, backward with a second forward pass, or backward with only the transpose.
 Pass = Literal["forward", "again", "transposed"]
 
 
@@ -32,24 +32,24 @@ def in_chunks(
     work: ChunkWork, x: Tensor, edges: Tensor | None, chunks: Sequence[Chunk], tier: DeviceTier, *, width: int,
     per_edge: bool = False, transposed: ChunkWork | None = None,
 ) -> Tensor:
-    """`[D, d']`: what `work(chunk, rows of x, rows of edges)` gives of every chunk, in order; `[E, d']` if `per_edge`.
+    """`[D, d']`: results of `work(chunk, rows of x, rows of edges)` for all chunks, in order; `[E, d']` if `per_edge`.
 
     Args:
-        work: differentiable in both and in parameters that it knows; must give the same when run again.
+        work: function that is differentiable in both rows and in its parameters. It must give the same when run again.
         x: `[S, d]` rows of all sources.
-        edges: `[E, k]` something of every edge, or None.
-        chunks: of one block.
-        tier: where they are worked on.
-        width: d'.
-        per_edge: whether `work` gives a row per edge, not per destination.
-        transposed: where `work` is linear in `x` and uses no parameters: the gradient of a chunk's rows from that of
-            its results `[D, d']`; used unless `edges` take a gradient.
+        edges: `[E, k]` values of every edge, or None.
+        chunks: all chunks of one block.
+        tier: memory that chunks are copied into.
+        width: d', number of columns of the results.
+        per_edge: whether `work` gives a row for each edge instead of each destination.
+        transposed: if `work` is linear in `x` and has no parameters: gradient of a chunk's rows, from the gradient of
+            its results `[D, d']`. It is used unless `edges` take a gradient.
     """
     if len(chunks) == 1 and chunks[0].rows is None:
         return work(chunks[0], x, edges)
     if edges is not None and edges.requires_grad:
         transposed = None
-    # Parameters may take gradients where x does not.
+    # Parameters may take gradients even if x takes none.
     anchor = torch.zeros((), requires_grad=torch.is_grad_enabled() and transposed is None)
     out: Tensor = _InChunks.apply(  # type: ignore[no-untyped-call]
         x, edges, anchor, work, transposed, chunks, tier, width, per_edge)
@@ -57,17 +57,17 @@ def in_chunks(
 
 
 def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) -> Tensor | None:
-    """`[E, 1]` weights of all edges that depend on nothing but the graph; None for ones, and for what is not static."""
+    """`[E, 1]` weights of all edges, if they depend only on the graph; None for ones, and for other kinds of layers."""
     if layer.kind != "static":
         return None
     parts = [normalised_weights(layer, chunk.block.to(device), None, None) for chunk in chunks]
     for chunk in chunks:
-        chunk.block.static_weights.clear()
+        layer.backend.constants.pop(chunk.block, None)
     return None if parts[0] is None else torch.cat([part for part in parts if part is not None])
 
 
 def run_forward(work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
-    """One chunk without a graph; its rows go to `into` `[D, d']`."""
+    """Run one chunk without an autograd graph. Its rows go to `into` `[D, d']`."""
     with visit(chunk, tier, (x, edges, into)) as here, torch.no_grad():
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         tier.leave(work(here, tier.enter(x.detach(), chunk.rows), own), into)
@@ -77,7 +77,7 @@ def run_backward(
     work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, gradient: Tensor,
     x_gradient: Tensor | None, edges_gradient: Tensor | None,
 ) -> None:
-    """One chunk again, with a graph; its gradients are added to `[S, d]` and `[E, k]`, and to parameters'."""
+    """Run one chunk again, with an autograd graph. Add its gradients to `[S, d]`, `[E, k]` and those of parameters."""
     host = (x, edges, gradient, x_gradient, edges_gradient)
     with visit(chunk, tier, host, "again") as here, torch.enable_grad():
         rows = tier.enter(x.detach(), chunk.rows).requires_grad_(x_gradient is not None)
@@ -96,7 +96,7 @@ def run_backward(
 def run_transposed(
     transposed: ChunkWork, chunk: Chunk, edges: Tensor | None, tier: DeviceTier, gradient: Tensor, x_gradient: Tensor
 ) -> None:
-    """The gradient of a chunk's rows, added to `[S, d]`."""
+    """Run the transpose of one chunk. Add the gradient of its rows to `[S, d]`."""
     with visit(chunk, tier, (edges, gradient, x_gradient), "transposed") as here, torch.no_grad():
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         tier.add(transposed(here, tier.enter(gradient), own), x_gradient, chunk.rows)
@@ -104,17 +104,17 @@ def run_transposed(
 
 @contextmanager
 def visit(chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], what: Pass = "forward") -> Iterator[Chunk]:
-    """The chunk on the device; `host` is what it is worked on with and lies elsewhere."""
+    """Copy the chunk to the device for a while. `host` are the arrays outside the device that the work uses."""
     block = chunk.block
     arrays = _topology(block, what, reads_transpose=tier.reads_transpose)
     num_bytes = sum(array.numel() * array.element_size() for array in arrays)
     with tier.chunk(num_bytes, (*arrays, *host)):
         yield chunk if block.sources.device == tier.device else replace(chunk, block=block.to(tier.device))
-        block.static_weights.clear()  # nothing of a chunk stays
+        tier.constants.pop(block, None)  # nothing of a chunk stays on the device
 
 
 def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor]:
-    """What a pass brings of a block."""
+    """The arrays of a block that a pass copies to the device."""
     if what == "forward" or not reads_transpose:
         return block.arrays()
     turned = block.transpose.arrays()

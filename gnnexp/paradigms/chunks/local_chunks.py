@@ -1,6 +1,7 @@
-"""Layers whose in-edges and source rows are all here, chunk by chunk (NeutronTP's chunk scheduling, section 4.2.1).
+"""Runs a layer chunk by chunk, if all in-edges and source rows of its destinations are on this rank.
 
-Vertex parallelism with it is the "baseline + CS" of Figure 11. Chunks are a rank's own: nothing is exchanged inside.
+This is the chunk scheduling of NeutronTP (section 4.2.1). With chunks, vertex parallelism is the
+"baseline + CS" of Figure 11. Ranks exchange nothing inside of chunks.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking, itemsize
+from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.chunks.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
 class LocalChunks:
-    """How a rank's layers are cut.
+    """The chunks of a rank's layers.
 
     Args:
-        job: of the rank.
-        blocks: the graph of every layer, on the host; destinations are the first sources.
-        chunking: into how many.
+        job: job of the rank.
+        blocks: block of every layer, on the host; destinations are the first sources.
+        chunking: number of chunks, or a budget.
     """
 
     def __init__(self, job: Job, blocks: Sequence[Block], chunking: Chunking) -> None:
@@ -45,12 +46,12 @@ class LocalChunks:
             self.chunks.append(made[block, cost])
 
     def preactivate(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
-        """`Model.preactivated`, of one chunk after another; arguments and result are the same."""
+        """`Model.preactivated`, one chunk after another. Arguments and result are the same."""
         model, chunks = self._job.model, self.chunks[index]
         layer: Any = model.layers[index]
         if len(chunks) == 1 and chunks[0].rows is None:
             return model.preactivated(index, block, dropped, key)
-        assert isinstance(dropped, Tensor), "sparse features are refused with chunks"
+        assert isinstance(dropped, Tensor), "chunks need dense features"
 
         def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
             return model.preactivated(index, chunk.block, rows, key)
@@ -59,15 +60,15 @@ class LocalChunks:
 
 
 def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
-    """What a chunk of a layer takes, whichever of projecting and aggregating comes first."""
+    """Memory that a chunk of a layer takes: an upper bound, whether the layer projects or aggregates first."""
     return ChunkCost.of(
         layer.in_dim + layer.width, max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
-        layer.num_weights, itemsize(dtype), layer.edge_columns,
+        layer.num_weights, dtype.itemsize, layer.edge_columns,
     )
 
 
 def check_chunks(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
-    """What does not fit the data: sparse features, a budget that is too small for the largest vertex."""
+    """Problems with the data: sparse features, or a budget that is too small for the largest vertex."""
     if chunking == UNCUT:
         return []
     if facts.sparse:
@@ -76,12 +77,12 @@ def check_chunks(experiment: Experiment, facts: GraphFacts, chunking: Chunking) 
     model, dtype = experiment.model.options, getattr(torch, experiment.train.dtype)
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:
-        return []  # a budget is refused by `check`
+        return []  # `check` refuses a budget
     return chunking.check_data(facts, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
 
 
 def layers_of(model: Model, facts: GraphFacts) -> list[Layer | BlockLayer]:
-    """The layers that `model` will have on `graph`, without memory for parameters: sizes are not checked yet."""
+    """The layers of `model` on a graph, without memory for parameters, because sizes are not checked yet."""
     dims = [facts.num_features, *[model.hidden] * (model.num_layers - 1), facts.num_classes]
     model.num_relations = facts.num_relations
     with torch.device("meta"):

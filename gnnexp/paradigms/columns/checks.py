@@ -1,4 +1,4 @@
-"""What training by columns asks of model and data."""
+"""What tensor parallelism needs of model and data."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.models.layer import Layer
-from gnnexp.paradigms.checks import attends, block_layers, projects_edges
-from gnnexp.paradigms.chunks.chunking import Chunking, itemsize
+from gnnexp.paradigms.checks import after_layer, attends, block_layers, projects_edges
+from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.chunks.local_chunks import layers_of
 from gnnexp.paradigms.columns.coupled import projects_first, shared_columns
 from gnnexp.placement.chunks import ChunkCost
 
 
 def check_coupled(experiment: Experiment) -> list[Problem]:
-    """Layers on the contract, and a hidden column for every rank."""
+    """Conflicts: needs contract layers, and a hidden column for each rank."""
     problems, model = _on_contract(experiment), experiment.model.options
     if model.num_layers > 1 and model.hidden < experiment.num_ranks:
         problems.append(_too_few("model.hidden", model.hidden, experiment))
@@ -27,11 +27,11 @@ def check_coupled(experiment: Experiment) -> list[Problem]:
 
 
 def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
-    """Layers on the contract, whose edges are weighed after rows were projected; attention where it is frozen."""
-    problems = _on_contract(experiment)
+    """Conflicts: needs contract layers that project rows before they weigh edges, and attention if it is frozen."""
+    problems = [*_on_contract(experiment), *after_layer(experiment, "tensor_parallel", "decouples layers")]
     if projects_edges(experiment):
         problems.append(Problem("model", experiment.model.target, "decoupled layers project rows, then weigh edges, "
-                                "and its edges are projected each in their own way",
+                                "and its projection differs from edge to edge",
                                 "set model.decomposition=basis, or paradigm.mode=coupled"))
     if attention == "frozen" and not attends(experiment):
         problems.append(Problem("paradigm.attention", "frozen", f"{experiment.model.target} has no attention",
@@ -47,11 +47,11 @@ def _on_contract(experiment: Experiment) -> list[Problem]:
 
 
 def check_columns(experiment: Experiment, facts: GraphFacts, chunking: Chunking, *, decoupled: bool) -> list[Problem]:
-    """A column for every rank, also of features and classes; a budget for the largest vertex."""
+    """Problems with the data: too few columns of features or classes, or a budget below the largest vertex."""
     ranks, model = experiment.num_ranks, experiment.model.options
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if len(layers) < model.num_layers:
-        return []  # refused by `check_coupled` and `check_decoupled`
+        return []  # `check_coupled` and `check_decoupled` refuse such models
     widths = {"dataset classes": facts.num_classes} if decoupled else _split_widths(layers, facts)
     problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]
     cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), decoupled=decoupled)
@@ -59,7 +59,7 @@ def check_columns(experiment: Experiment, facts: GraphFacts, chunking: Chunking,
 
 
 def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:
-    """What coupled layers split, and how many columns it has."""
+    """The rows that coupled layers split, by description, with their numbers of columns."""
     found = {}
     for index, layer in enumerate(layers):
         columns = len(shared_columns(layer, index, facts.sparse).rows) - 1
@@ -73,11 +73,11 @@ def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:
 
 
 def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupled: bool) -> ChunkCost:
-    """What a chunk takes, by the widest columns that a rank has of any layer."""
+    """Memory that a chunk takes, for the layer with the most columns per rank."""
     widths = [layers[-1].out_dim] if decoupled else [max(layer.in_dim, layer.width) for layer in layers]
     width = -(-max(widths) // ranks)
     edge_columns = -(-max(layer.edge_columns for layer in layers) // ranks)
-    return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), itemsize(dtype), edge_columns)
+    return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), dtype.itemsize, edge_columns)
 
 
 def _too_few(what: str, width: int, experiment: Experiment) -> Problem:

@@ -1,9 +1,9 @@
 """Coupled layers by columns: split, aggregate, gather (naive tensor parallelism, NeutronTP section 3.1).
 
-Layers with constant weights aggregate before they project, as in the paper: layer 1 reads features that are stored by
-columns, so it has a gather only. All others project first. Attention's weights come from keys that are shared, R-GCN's
-from parameters; sums are taken of projected columns, heads and bases included. Where edges are projected, ranks take
-whole blocks of the projection: columns of its input, and the columns of its output that follow from them.
+Layers with constant weights aggregate before they project, as in the paper. Layer 1 reads features that are stored by
+columns, so it only gathers. All other layers project first. Attention's weights come from shared keys, R-GCN's from
+parameters. Sums are taken of projected columns, including those of heads and bases. If edges are projected, ranks take
+whole blocks of the projection: columns of its input, and the columns of its output that depend on them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
 def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
-    """Whether layer `index` aggregates projected columns; `sparse` is whether the features are."""
+    """Whether layer `index` aggregates projected columns. `sparse`: whether features are sparse."""
     return layer.kind != "static" or (index == 0 and sparse)
 
 
 def shared_columns(layer: Layer, index: int, sparse: bool) -> ColumnCuts:
-    """Where what ranks aggregate of layer `index` may be cut into columns."""
+    """Where the rows that layer `index` aggregates may be cut into columns."""
     if projects_first(layer, index, sparse):
         return layer.cuts
     everywhere = range(layer.in_dim + 1)
@@ -42,44 +42,33 @@ def shared_columns(layer: Layer, index: int, sparse: bool) -> ColumnCuts:
 
 
 class CoupledTrainer(ColumnTrainer):
-    """The model's own layers, exact; see `ColumnTrainer` for the arguments."""
+    """Trains the layers of the model, exactly. `ColumnTrainer` explains the arguments."""
 
     def __init__(self, job: Job, chunking: Chunking, cost: ChunkCost) -> None:
         super().__init__(job, chunking, cost)
         self._features: Rows | None = None
         self._weights: dict[Hashable, Tensor | None] = {}
         self._own_here = self.own.to(job.device)
+        sparse, layers = isinstance(job.graph.features, SparseRows), range(job.model.num_layers)
+        cuts = [shared_columns(contract_layer(job.model, index), index, sparse) for index in layers]
+        self._projects_first = [projects_first(contract_layer(job.model, index), index, sparse) for index in layers]
+        self._split = [self._layout_of(cut.rows) for cut in cuts]  # columns of each rank in rows that are aggregated
+        self._gathered = [self._layout_of(cut.sums) for cut in cuts]  # columns of each rank in the sums
         degree = torch.cat([chunk.block.degree for chunk in self.chunks])
-        self._degree = degree.to(job.device)[self._own_here]
+        totals = [total for chunk in self.chunks if (total := chunk.block.total_weight) is not None]
+        self._dst = Destinations(self._own_here, degree.to(job.device)[self._own_here],
+                                 weight=torch.cat(totals).to(job.device)[self._own_here] if totals else None)
 
     def bounds_of(self, layer: int) -> Sequence[int]:
-        """Of what the layer aggregates."""
-        return self._split(layer).bounds
-
-    def _projects_first(self, index: int) -> bool:
-        return projects_first(contract_layer(self.job.model, index), index, self._sparse)
-
-    @property
-    def _sparse(self) -> bool:
-        return isinstance(self.job.graph.features, SparseRows)
+        """Where the columns of every rank begin in the rows that the layer aggregates."""
+        return self._split[layer].bounds
 
     def _static(self, index: int) -> Tensor | None:
-        """Weights of all edges that are the same in every epoch; layers that weigh alike share them."""
+        """Weights of all edges that are the same in every epoch. Layers with equal weights share them."""
         layer = contract_layer(self.job.model, index)
         if layer.weights_key not in self._weights:
             self._weights[layer.weights_key] = static_weights(layer, self.chunks, self.job.device)
         return self._weights[layer.weights_key]
-
-    def _split(self, index: int) -> ColumnLayout:
-        """Who has which columns of what is aggregated."""
-        return self._layout_of(self._cuts(index).rows)
-
-    def _gathered(self, index: int) -> ColumnLayout:
-        """Who has which columns of the sums."""
-        return self._layout_of(self._cuts(index).sums)
-
-    def _cuts(self, index: int) -> ColumnCuts:
-        return shared_columns(contract_layer(self.job.model, index), index, self._sparse)
 
     def _layout_of(self, cuts: Sequence[int]) -> ColumnLayout:
         comm = self.job.comm
@@ -87,12 +76,12 @@ class CoupledTrainer(ColumnTrainer):
         return ColumnLayout(self.counts_per_rank, bounds, comm.rank)
 
     def load(self) -> Rows:
-        """Whole rows of the own vertices; columns of all vertices' features beside them, where layer 1 sums those."""
+        """Load whole rows of the own vertices, and columns of all vertices' features if layer 1 aggregates features."""
         store = self.job.store
-        if not (self._projects_first(0) or store.trainable):
+        if not (self._projects_first[0] or store.trainable):
             features = self.job.graph.features
             assert isinstance(features, Tensor)
-            columns = features[:, self._split(0).columns].to(self.job.dtype).contiguous()
+            columns = features[:, self._split[0].columns].to(self.job.dtype).contiguous()
             self._features = columns.to(self.job.device)
             store.count("host", features.shape[0], self._features.numel() * self._features.element_size())
         return store.read(self.own.to(self.job.graph.indices.dtype))
@@ -104,19 +93,19 @@ class CoupledTrainer(ColumnTrainer):
     def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
         model, layer = self.job.model, contract_layer(self.job.model, index)
         dropped = model.drop_input(index, self._own_here, h, key)
-        if self._projects_first(index):
+        if self._projects_first[index]:
             projected = layer.project(dropped)
             aggregated = self._projected(index, projected, dropped, key)
             own = projected if layer.self_is_neighbour else layer.project_self(dropped)
         else:
             aggregated = layer.project_aggregated(self._aggregated(index, dropped, key))
             own = layer.project(dropped) if layer.self_is_neighbour else layer.project_self(dropped)
-        mixed = layer.mix(Destinations(self._own_here, self._degree), aggregated, own)
-        return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(h))
+        mixed = layer.mix(self._dst, aggregated, own)
+        return model.finish_layer(index, self._own_here, layer.preactivation(mixed), layer.residual_part(h))
 
     def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
-        """`[n, Din]` sums of the inputs; features that take no gradient are here by columns already."""
-        job, layout, layer = self.job, self._split(index), contract_layer(self.job.model, index)
+        """`[n, Din]` sums of the inputs. Features that take no gradient are already here by columns."""
+        job, layout, layer = self.job, self._split[index], contract_layer(self.job.model, index)
         if index == 0 and self._features is not None:
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
             x = job.model.drop_features(everyone, self._features, layout.columns, key)
@@ -136,9 +125,9 @@ class CoupledTrainer(ColumnTrainer):
         return gather(summed, layout, job.comm, "activations" if index else "features")
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
-        """`[n, C]` sums of projected rows, already divided by the mass where weights come from shared keys."""
-        job, layer, layout = self.job, contract_layer(self.job.model, index), self._split(index)
-        x, summed_shares = split(projected, layout, job.comm, "activations"), self._gathered(index)
+        """`[n, C]` sums of projected rows, divided by the mass if weights come from shared keys."""
+        job, layer, layout = self.job, contract_layer(self.job.model, index), self._split[index]
+        x, summed_shares = split(projected, layout, job.comm, "activations"), self._gathered[index]
         heads = layer.num_weights
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
         if layer.kind == "projected":

@@ -1,9 +1,9 @@
-"""Decoupled tensor parallelism (NeutronTP, sections 4.1 and 4.2): another model, whose propagations come last.
+"""Decoupled tensor parallelism (NeutronTP, sections 4.1 and 4.2): a changed model, whose propagations come last.
 
-    dense updates   of the own vertices, on the device or on the host
-    weights         of all edges: constant, or from keys that ranks share
-    propagation     one split to columns, L sums of all edges, one gather; exchanges of a chunk may pass while another
-                    chunk is worked on
+1. Dense updates of the own vertices, on the device or on the host.
+2. Weights of all edges: constant, or from keys that ranks share.
+3. Propagation: one split to columns, L sums over all edges, one gather. Exchanges of a chunk may run while another
+   chunk is computed.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
 class DecoupledTrainer(ColumnTrainer):
-    """The decoupled twin of the model.
+    """Trains the decoupled twin of the model.
 
     Args:
         job, chunking, cost: see `ColumnTrainer`.
-        pipeline: whether exchanges of a chunk pass while another one is worked on.
+        pipeline: whether exchanges of a chunk run while another chunk is computed.
         frozen: whether attention keeps its initial value.
         attention_work: `shared` or `replicated`, see `EdgeAttention`.
         on_host: whether dense updates run on the host.
@@ -61,7 +61,7 @@ class DecoupledTrainer(ColumnTrainer):
         self._last = contract_layer(job.model, job.model.num_layers - 1)
         self.layout = ColumnLayout(self.counts_per_rank, even_bounds(self._last.out_dim, job.comm.size), job.comm.rank)
         self._host = HostUpdates(job) if on_host else None
-        # Not methods: what is shared between trainers (`job.once`) keeps none of them alive.
+        # Not methods: objects that trainers share (`job.once`) must not keep a trainer in memory.
         self._step = partial(_step, self._last)
         self._static = static_weights(self._last, self.chunks, job.device)
         constant = not has_parameters(self._last, self.chunks[0].block.to(job.device))
@@ -78,7 +78,7 @@ class DecoupledTrainer(ColumnTrainer):
         self._own_here = self.own.to(job.device)
 
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
-        """`(who finishes each vertex [V], the pipeline)`; vertices are shared out by chunks."""
+        """`(rank that finishes each vertex [V], pipeline)`. Vertices are assigned to ranks chunk by chunk."""
         job = self.job
         owner, exchanges = plan_exchanges(self.chunks, job.graph.num_nodes, self.layout.bounds, job.comm, job.device)
         pipe = Pipeline(self.chunks, exchanges, self._step, job.model.num_layers, job.comm.clone_for_thread(job.device),
@@ -86,20 +86,20 @@ class DecoupledTrainer(ColumnTrainer):
         return owner, pipe
 
     def bounds_of(self, layer: int) -> Sequence[int]:
-        """Of the outputs, in every layer."""
+        """Where the columns of every rank begin: in every layer as in the outputs."""
         return self.layout.bounds
 
     def evaluation_model(self) -> Model:
-        """What was trained."""
+        """The twin, which was trained."""
         return self.twin
 
     def load(self) -> Rows:
-        """Whole rows of the own vertices."""
+        """Load whole rows of the own vertices."""
         return self.job.store.read(self.own.to(self.job.graph.indices.dtype))
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def forward(self, ready: Whole) -> Tensor:
-        """One forward pass."""
+        """`[n, classes]` of the own vertices."""
         h, keys = self._dense(ready)
         weights = self._weights(keys, ready.batch.key)
         if self._pipe is not None:
@@ -111,18 +111,18 @@ class DecoupledTrainer(ColumnTrainer):
         return gather(x, self.layout, self.job.comm, "activations")
 
     def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
-        """Dense updates of the own vertices; from the host only their results cross, and their gradients back."""
+        """Run dense updates of the own vertices. On the host, only results and gradients cross."""
         if self._host is None:
             return dense_updates(self.job.model, self._own_here, whole.features, whole.batch.key)
         h, keys = self._host.run(self.own, whole.features, whole.batch.key)
-        if not self.in_chunks:  # chunks take what they need of it, and count that
+        if not self.in_chunks:  # chunks copy what they need, and count it
             crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
             self.job.tier.counts.update({"tier/h2d_bytes": crossing, "tier/d2h_bytes": crossing})
         device = self.job.device
         return h.to(device), None if keys is None else (keys[0].to(device), keys[1].to(device))
 
     def _weights(self, keys: Keys | None, key: BatchKey) -> Tensor | None:
-        """`[E, 1]` of all propagations; None for ones."""
+        """`[E, 1]` edge weights of all propagations; None for ones."""
         if keys is not None:
             return self._attention.weights(keys, key)
         if self._last.kind == "static":

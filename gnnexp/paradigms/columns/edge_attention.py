@@ -1,10 +1,12 @@
 """Attention of all edges on every rank, once per epoch, for the propagations of a decoupled model (NeutronTP, 4.1.1).
 
-    keys          2K columns of every vertex, from its last dense update, go to all ranks
-    weights       each rank weighs the in-edges of a range of destinations, ranges with about equally many edges
-                  (data parallel), and shares them; or every rank weighs all edges, which sends less and computes more
+All ranks get the keys: 2K columns of every vertex, from its last dense update. Then there are two ways:
 
-Both ways are trained: gradients go back to the rank that weighed, and on to the owners of the keys.
+- `shared` (data parallel): each rank weighs the in-edges of a range of destinations, and shares the weights. Ranges
+  have about equally many edges.
+- `replicated`: every rank weighs all edges. This sends less and computes more.
+
+Both ways are trained: gradients go back to the rank that weighed an edge, and then to the owners of the keys.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ AttentionWork = Literal["shared", "replicated"]
 
 
 class EdgeAttention:
-    """How a rank comes to the weights of all edges.
+    """Computes the weights of all edges on a rank.
 
     Args:
-        job: of the rank.
+        job: job of the rank.
         whole: block of the whole graph, on the host.
-        chunks: of it.
-        lengths: of every rank, how many vertices' dense updates it finishes.
-        places: `[V]` where a vertex is among the ranks' vertices one after another; None where that is its id.
+        chunks: chunks of `whole`.
+        lengths: for every rank, number of vertices whose dense updates it finishes.
+        places: `[V]` place of each vertex in the list of all ranks' vertices, in order of ranks; None if it is the id.
         work: `shared` or `replicated`.
         frozen: whether keys take no gradient.
     """
@@ -54,7 +56,7 @@ class EdgeAttention:
             self._chunks = _between(whole, chunks, bounds[job.comm.rank], bounds[job.comm.rank + 1])
 
     def weights(self, keys: Keys, key: BatchKey) -> Tensor:
-        """`[E, 1]` of all edges, from the keys of this rank's vertices, `[n, K]` each."""
+        """`[E, 1]` weights of all edges, from the keys of this rank's vertices, `[n, K]` each."""
         both = torch.cat(keys, 1)
         sent = both.detach() if self._frozen else both
         everyone = gather_all_rows(sent, self._lengths, self._job.comm, "activations")
@@ -64,7 +66,7 @@ class EdgeAttention:
         return own if self._edges is None else gather_all_rows(own, self._edges, self._job.comm, "activations")
 
     def _weigh(self, everyone: Tensor, heads: int, key: BatchKey) -> Tensor:
-        """Of the edges whose weights are this rank's."""
+        """`[e, 1]` weights of the edges that this rank weighs."""
 
         def weigh(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
             source, destination = rows[:, :heads].contiguous(), rows[: chunk.block.num_dst, heads:].contiguous()
@@ -73,7 +75,7 @@ class EdgeAttention:
             return weight
 
         if not self._chunks:
-            return everyone[:0, :1]  # takes part in the exchange, forwards and backwards
+            return everyone[:0, :1]  # still takes part in the exchange, forward and backward
         if self._at_once:
             chunk = self._chunks[0]
             rows = everyone if chunk.rows is None else everyone[chunk.rows.to(everyone.device)]
@@ -82,7 +84,7 @@ class EdgeAttention:
 
 
 def _between(whole: Block, chunks: Sequence[Chunk], first: int, last: int) -> tuple[Chunk, ...]:
-    """Chunks of the destinations `first` to `last`, none larger than the given ones; edges counted from theirs."""
+    """Chunks of the destinations from `first` to `last`, none larger than `chunks`. Their edges count from 0."""
     inner = [chunk.first for chunk in chunks if first < chunk.first < last]
     base = int(whole.indptr[first])
     return tuple(

@@ -1,7 +1,7 @@
 """Dense updates on the host, so that features and their intermediate results never enter the device (NeutronTP, 4.2.1).
 
-Parameters stay where the optimizer has them; what an update needs of them is copied to the host in every epoch, and
-autograd takes the gradients back.
+Parameters stay on the optimizer's device. They are copied to the host in every epoch, and autograd takes gradients
+back.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def dense_updates(model: Model, ids: Tensor, features: Rows, key: BatchKey | Non
 
 
 class HostUpdates:
-    """`dense_updates` on the host, of a model that is elsewhere.
+    """`dense_updates` on the host, for a model on another device.
 
     Args:
-        job: of the rank; its model is set up.
+        job: job of the rank; its model is set up.
     """
 
     def __init__(self, job: Job) -> None:
@@ -43,13 +43,13 @@ class HostUpdates:
         self._updates = _Updates(here)
 
     def run(self, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
-        """As `dense_updates`, on the host; gradients arrive where the parameters are."""
+        """Run `dense_updates` on the host. Gradients arrive at the parameters."""
         parameters = {f"model.{name}": value.cpu() for name, value in self._model.layers.named_parameters("layers")}
         return functional_call(self._updates, parameters, (ids, features, key))  # type: ignore[no-any-return]
 
 
 class _Updates(nn.Module):
-    """`dense_updates` as a module, whose parameters can be replaced for one call."""
+    """`dense_updates` as a module, because `functional_call` replaces parameters of a module."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
 """Propagation of column slices over the whole graph, chunk by chunk, exchanges pipelined with sums (NeutronTP, 4.2.2).
 
-Algorithm 1, lines 8 to 14, and 18 to 24 backwards:
+Algorithm 1, lines 8 to 14, and lines 18 to 24 for backward:
 
-    split j      columns of the rows that chunk j is the first to read (each row is communicated once)
-    aggregate    chunk j, in every step
-    gather j     whole rows of chunk j's destinations, after the last step
+- Split j: send columns of the rows that chunk j is the first to read. Each row is sent once.
+- Aggregate chunk j, in every step.
+- Gather j: collect whole rows of the destinations of chunk j, after the last step.
 
-While chunk j is worked on, the rows of chunk j+1 are split and those of chunk j-1 are gathered. Backward visits the
-chunks in reverse, so that the gradient of a row is complete when the chunk that first read it is done.
+While chunk j is computed, rows of chunk j+1 are split and rows of chunk j-1 are gathered. Backward visits chunks in
+reverse. So the gradient of a row is complete when the chunk that read it first is done.
 """
 
 # ruff: noqa: ANN401  autograd's contexts have no types
@@ -33,15 +33,15 @@ from gnnexp.tiers.tier import DeviceTier
 
 @dataclass(frozen=True, eq=False)
 class ChunkExchange:
-    """What one chunk exchanges.
+    """The exchanges of one chunk.
 
     Attributes:
-        new: `[m]` ids of the rows that it is the first to read, ascending.
-        own_read_first: which of this rank's rows are among them.
-        split: shares of `new`.
-        by_rank: `[D]` its destinations, those of rank 0 first.
-        own_computed: which of this rank's rows are among its destinations.
-        gather: shares of the destinations.
+        new: `[m]` ids of the rows that the chunk is the first to read, ascending.
+        own_read_first: places of this rank's rows that are in `new`.
+        split: shares of the ranks in `new`.
+        by_rank: `[D]` places of the destinations, sorted by rank.
+        own_computed: places of this rank's rows that are destinations of the chunk.
+        gather: shares of the ranks in the destinations.
     """
 
     new: Tensor
@@ -55,13 +55,13 @@ class ChunkExchange:
 def plan_exchanges(
     chunks: Sequence[Chunk], num_nodes: int, bounds: Sequence[int], comm: Communicator, device: torch.device
 ) -> tuple[Tensor, tuple[ChunkExchange, ...]]:
-    """Who finishes which vertex, and what every chunk exchanges.
+    """Decide which rank finishes each vertex, and what every chunk exchanges.
 
-    The rows that a chunk is the first to read are shared evenly among all ranks (4.2.2), and so that the ranks' totals
-    differ by at most one.
+    The rows that a chunk reads first are shared evenly among all ranks (4.2.2). The totals of ranks differ by at most
+    one.
 
     Returns:
-        `(owner [V] int32 of every vertex; a turn per chunk)`.
+        `(owner [V] int32 of every vertex, exchanges of every chunk)`.
     """
     owner = np.full(num_nodes, -1, np.int32)
     fresh, before = [], 0
@@ -90,23 +90,23 @@ def plan_exchanges(
 
 
 def _even_size(count: int, rank: int, num_ranks: int) -> int:
-    """How many of the first `count` rows are `rank`'s."""
+    """Number of rows of `rank` among the first `count` rows."""
     return (count + num_ranks - 1 - rank) // num_ranks
 
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """What the propagation of an epoch needs.
+    """Everything that the propagation of an epoch needs.
 
     Attributes:
-        chunks: of the whole graph.
-        exchanges: what each exchanges.
+        chunks: chunks of the whole graph.
+        exchanges: exchanges of each chunk.
         work: one step on one chunk.
-        steps: L.
-        comm: for the background thread alone.
-        background: runs exchanges.
-        tier: where chunks are worked on.
-        transposed: of `work`, where it is constant but for weights of edges: see `in_chunks`.
+        steps: L, number of propagations.
+        comm: communicator for the background thread only.
+        background: thread that runs exchanges.
+        tier: memory that chunks are copied into.
+        transposed: transpose of `work` if only edge weights vary, see `in_chunks`.
     """
 
     chunks: Sequence[Chunk]
@@ -119,22 +119,22 @@ class Pipeline:
     transposed: ChunkWork | None
 
     def split(self, exchange: ChunkExchange, rows: Tensor) -> Any:
-        """Begin to send columns of this rank's rows of a chunk."""
+        """Start to send columns of this rank's rows of a chunk."""
         own = rows.index_select(0, exchange.own_read_first)
         return self.background.start(partial(to_columns, own, exchange.split, self.comm, "activations"))
 
     def gather(self, exchange: ChunkExchange, columns: Tensor) -> Any:
-        """Begin to collect this rank's rows among a chunk's destinations."""
+        """Start to collect this rank's rows among a chunk's destinations."""
         ordered = columns.index_select(0, exchange.by_rank)
         return self.background.start(partial(to_rows, ordered, exchange.gather, self.comm, "activations"))
 
     def split_back(self, exchange: ChunkExchange, gradient: Tensor) -> Any:
-        """The transpose of `gather`."""
+        """Start the transpose of `gather`."""
         own = gradient.index_select(0, exchange.own_computed)
         return self.background.start(partial(to_columns, own, exchange.gather, self.comm, "activations"))
 
     def gather_back(self, exchange: ChunkExchange, columns: Tensor) -> Any:
-        """The transpose of `split`."""
+        """Start the transpose of `split`."""
         new = columns.index_select(0, exchange.new)
         return self.background.start(partial(to_rows, new, exchange.split, self.comm, "activations"))
 

@@ -1,7 +1,7 @@
-"""A layer whose input columns are sliced over ranks: each rank runs its slice for every rank's block (P3's pull).
+"""A layer with input columns sliced over ranks: each rank runs its slice for every rank's block (P3's pull).
 
-What is summed over slices is linear in the input, so every layer on the contract is exact. Bias, normalisation and
-activation come after the sum, once. Attention needs whole keys before it can weigh, so they are summed first.
+Sums over slices are linear in the input, so every contract layer is exact. Bias, normalisation and activation run
+once, after the sum. Attention needs whole keys to weigh edges, so ranks sum keys first.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Pull = Literal["auto", "projections", "aggregates"]
 
 @dataclass(frozen=True, eq=False)
 class Slice:
-    """One rank's block with the columns of its input that are here.
+    """One rank's block, with the columns of its input rows that are on this rank.
 
     Attributes:
-        block: the first layer's.
+        block: block of the first layer.
         raw: `[S, d]` columns of the sources' rows.
-        rows: the same after dropout.
+        rows: `raw` after dropout.
         drop: attention dropout of the block's batch, or None.
     """
 
@@ -43,14 +43,14 @@ class Slice:
 
 
 class SlicedLayer:
-    """The first layer of a model.
+    """The first layer of a model, sliced over ranks.
 
     Args:
-        model: set up, its first layer on the contract.
-        dims: the columns that are here; of the input weights only these are kept.
-        comm: all ranks, one slice each.
-        pull: what is summed at a block's owner: `projections` of all sources, `aggregates` of the destinations (the
-            layer contract's second formula), or `auto`, whichever is fewer elements.
+        model: a model that is set up, whose first layer is a contract layer.
+        dims: input columns of this rank. The layer keeps only these columns of the input weights.
+        comm: all ranks; each has one slice.
+        pull: what a block's owner sums: `projections` of all sources, `aggregates` of the destinations (the second
+            formula of the layer contract), or `auto`: the choice with fewer elements.
     """
 
     def __init__(self, model: Model, dims: slice, comm: Communicator, pull: Pull) -> None:
@@ -63,18 +63,19 @@ class SlicedLayer:
         """`[D, out]` of this rank's block, as `Model.run_layer` would return it.
 
         Args:
-            blocks: every rank's.
-            features: `[S, d]` here, for every block.
-            key: of this rank's batch; with micro-batch draws the others' follow from their ranks.
+            blocks: block of every rank.
+            features: `[S, d]` columns on this rank, for every block.
+            key: key of this rank's batch. With `sampler.key=micro`, keys of other batches follow from their ranks.
         """
         slices = [self._slice(block, rows, key if key.micro < 0 else replace(key, micro=rank))
                   for rank, (block, rows) in enumerate(zip(blocks, features, strict=True))]
         pulled = self._pull_projections if self.pulls_projections(slices) else self._pull_aggregates
         mixed, residual = pulled(slices)
-        return self.model.finish_layer(0, self.layer.preactivation(mixed), residual)
+        ids = blocks[self.comm.rank].dst_ids
+        return self.model.finish_layer(0, ids, self.layer.preactivation(mixed), residual)
 
     def pulls_projections(self, slices: Sequence[Slice]) -> bool:
-        """Whether sources' projections are summed, not aggregates; the same on all ranks."""
+        """Whether ranks sum projections of sources instead of aggregates. The same on all ranks."""
         layer = self.layer
         if isinstance(slices[0].raw, SparseRows) or self.pull != "auto":
             return self.pull != "aggregates" or isinstance(slices[0].raw, SparseRows)
@@ -93,7 +94,7 @@ class SlicedLayer:
 
     # --- the two ways ----------------------------------------------------------------------------------------------
     def _pull_projections(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
-        """The owner gets the whole projection of its sources, and mixes as if it had computed it."""
+        """The owner sums the projections of its sources, then runs the rest of the layer."""
         parts = [
             [self.layer.project(of.rows, self.dims), *(self._keys(of) if self.ships_keys else []),
              *self._self_part(of, among_sources=True)]
@@ -106,7 +107,7 @@ class SlicedLayer:
         return mixed_from_projected(self.layer, mine.block, projected, own, mine.drop, keys), residual
 
     def _pull_aggregates(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
-        """Every rank aggregates its columns over every block, then projects; the owner gets the sums."""
+        """Every rank aggregates its columns of every block, then projects. The owner sums the results."""
         layer = self.layer
         weights, mass = self._weights(slices)
         parts = []
@@ -116,7 +117,7 @@ class SlicedLayer:
             parts.append([aggregated, *self._self_part(of, among_sources=False)])
         (aggregated, *own), residual = self._sum(parts, slices)
         block = slices[self.comm.rank].block
-        return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own[0] if own else None), residual
+        return layer.mix(Destinations.of(block, mass), aggregated, own[0] if own else None), residual
 
     # --- their pieces ----------------------------------------------------------------------------------------------
     def _slice(self, block: Block, features: Rows, key: BatchKey) -> Slice:
@@ -131,7 +132,7 @@ class SlicedLayer:
         return [both[0].contiguous(), cast(Tensor, destination_rows(of.block, both[1]))]
 
     def _self_part(self, of: Slice, *, among_sources: bool) -> list[Tensor]:
-        """The destinations' own partial, unless it is among the sources' projections anyway."""
+        """The partial self part of the destinations; empty if it is among the sources' projections."""
         own = destination_rows(of.block, of.rows)
         if self.layer.self_is_neighbour:
             return [] if among_sources else [self.layer.project(own, self.dims)]
@@ -139,7 +140,7 @@ class SlicedLayer:
         return [] if part is None else [part]
 
     def _sum(self, parts: list[list[Tensor]], slices: Sequence[Slice]) -> tuple[list[Tensor], Tensor | None]:
-        """Sums of this rank's parts, and of its residual, in one round."""
+        """Sum this rank's parts and its residual over ranks, in one round."""
         residuals = [self.layer.residual_part(destination_rows(of.block, of.raw), self.dims) for of in slices]
         together = [of_rank if residual is None else [*of_rank, residual]
                     for of_rank, residual in zip(parts, residuals, strict=True)]
@@ -147,7 +148,7 @@ class SlicedLayer:
         return (summed, None) if residuals[0] is None else (summed[:-1], summed[-1])
 
     def _weights(self, slices: Sequence[Slice]) -> tuple[list[Tensor | None], Tensor | None]:
-        """Edge weights of every block on every rank, and the mass of our own destinations; keys are summed first."""
+        """Edge weights of every block, and the mass of this rank's destinations. Ranks sum keys first."""
         layer, comm = self.layer, self.comm
         keys: list[tuple[Tensor, Tensor] | None] = [None] * len(slices)
         if layer.kind == "projected":

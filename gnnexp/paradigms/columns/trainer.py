@@ -1,4 +1,4 @@
-"""What coupled and decoupled training by columns share: the whole graph in chunks, even shares of the vertices."""
+"""Base of coupled and decoupled tensor parallelism: the whole graph in chunks, even shares of the vertices."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from gnnexp.samplers.expansion import Expansion
 
 
 class ColumnTrainer(WholeGraphTrainer):
-    """All vertices and edges, and some of the columns.
+    """A rank has all vertices and edges, and some of the columns.
 
     Args:
-        job: of the rank.
-        chunking: into how many ranges of destinations the graph is cut.
-        cost: of a chunk.
+        job: job of the rank.
+        chunking: number of ranges of destinations, or a budget.
+        cost: memory that a chunk takes.
 
     Attributes:
         whole: block of the whole graph, on the host.
-        chunks: of it; a single one is on the device.
-        counts_per_rank: how many vertices each rank finishes.
+        chunks: chunks of `whole`. A single chunk is on the device.
+        counts_per_rank: number of vertices that each rank finishes.
     """
 
     def __init__(self, job: Job, chunking: Chunking, cost: ChunkCost) -> None:
@@ -53,33 +53,31 @@ class ColumnTrainer(WholeGraphTrainer):
 
     @abstractmethod
     def bounds_of(self, layer: int) -> Sequence[int]:
-        """Where the columns of every rank begin in the aggregation of a layer, and where the last one's end."""
+        """Where the columns of every rank begin in the aggregation of a layer, then the number of all columns."""
 
     @property
     def in_chunks(self) -> bool:
-        """Whether there is more than one."""
+        """Whether there is more than one chunk."""
         return len(self.chunks) > 1
 
     @property
     def resident(self) -> tuple[Block, ...]:
-        """A single chunk."""
+        """The block, if there is a single chunk."""
         return () if self.in_chunks else self.blocks
 
     def facts(self) -> Mapping[str, Any]:
-        """Into how many chunks the graph was cut."""
+        """The number of chunks."""
         return {"chunks": len(self.chunks)}
 
     def count_computed(self, ready: Whole) -> None:
-        """A rank sums all edges for its columns: counted as its share of the edges, so that all ranks' add up."""
+        """Count a share of all edges, by the rank's share of the columns. All shares sum to the number of edges."""
         layers, num_edges = self.job.model.num_layers, sum(block.num_edges for block in self.blocks)
         edges = [size_of_rank(num_edges, self.bounds_of(index), self.job.comm.rank) for index in range(layers)]
-        self.count("vertices_computed", layers * self.own.numel())
         self.count("edges_computed", sum(edges))
         self.count("edges_redundant", 0)
-        self._batches.setdefault("edges", []).append(edges)
-        self._batches.setdefault("vertices", []).append([self.own.numel()] * layers)
+        self.count_layers(edges, [self.own.numel()] * layers)
 
 
 def size_of_rank(count: int, bounds: Sequence[int], rank: int) -> int:
-    """The part of `count` that goes with a rank's columns; all ranks' parts add up to it."""
+    """A rank's share of `count`, by its share of the columns. The shares of all ranks sum to `count`."""
     return count * bounds[rank + 1] // bounds[-1] - count * bounds[rank] // bounds[-1]

@@ -1,4 +1,4 @@
-"""The same models through DGL's own convolutions: the yardstick's layers, and DGL layers as `BlockLayer`s."""
+"""gnnexp's models with DGL's convolutions: the layers of the DGL reference, and DGL layers as `BlockLayer`s."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is importe
 import dgl
 from dgl.nn import pytorch as conv
 
-# (a parameter of ours, its place in DGL's convolution, whether DGL stores it transposed)
+# (parameter of gnnexp's layer, its name in DGL's convolution, whether DGL stores it transposed)
 _SAME: dict[type[nn.Module], list[tuple[str, str, bool]]] = {
     SAGELayer: [("weight", "fc_neigh.weight", False), ("self_weight", "fc_self.weight", False),
                 ("bias", "fc_self.bias", False)],
@@ -34,7 +34,7 @@ _SAME: dict[type[nn.Module], list[tuple[str, str, bool]]] = {
 
 
 class DGLStack(nn.Module):
-    """What a good DGL user writes: convolutions, ReLU (or ELU), `F.dropout`."""
+    """The model as a DGL user writes it: convolutions, ReLU (or ELU), `F.dropout`."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -45,11 +45,11 @@ class DGLStack(nn.Module):
 
     @property
     def layers(self) -> nn.ModuleList:
-        """The convolutions, by the name that models have for them."""
+        """The convolutions, under the name that models have."""
         return self.convs
 
     def forward(self, graphs: list[Any], h: Tensor) -> Tensor:
-        """`[T, classes]` from DGL blocks (or the same whole graph for every layer) and input rows."""
+        """`[T, classes]` from input rows and DGL blocks (or the same whole graph for every layer)."""
         h = F.dropout(h, self.input_dropout, self.training)
         for index, (layer, graph) in enumerate(zip(self.convs, graphs, strict=True)):
             h = layer(graph, h)
@@ -62,7 +62,7 @@ class DGLStack(nn.Module):
 
     @torch.no_grad()
     def load_from(self, model: Model) -> None:
-        """Start from the parameters of `model`."""
+        """Copy the parameters of `model` to the convolutions."""
         for conv_layer, layer in zip(self.convs, model.layers, strict=True):
             for ours, theirs, turned in _SAME[type(layer)]:
                 source = layer.get_parameter(ours)
@@ -71,7 +71,7 @@ class DGLStack(nn.Module):
 
     @torch.no_grad()
     def store_to(self, model: Model) -> None:
-        """Hand the trained parameters to `model`, for the evaluation that all systems share."""
+        """Copy the trained parameters to `model`, for the evaluation that all paradigms share."""
         for conv_layer, layer in zip(self.convs, model.layers, strict=True):
             for ours, theirs, turned in _SAME[type(layer)]:
                 target = layer.get_parameter(ours)
@@ -83,23 +83,23 @@ SUPPORTED = "model=sage, gcn, gat or gin, with model.bias=true, model.residual=f
 
 
 def supported(model: Model) -> str:
-    """Why DGL's convolutions cannot stand for `model`; empty when they can."""
+    """Why DGL's convolutions cannot replace `model`; empty if they can."""
     if type(model) not in (SAGE, GCN, GAT, GIN):
         return f"{type(model).__name__} has no counterpart among DGL's convolutions"
     if model.residual or model.norm or not model.bias:
         return "model.residual, model.norm and model.bias=false are not part of the DGL script"
     if isinstance(model, GAT) and model.out_heads > 1:
-        return "several output heads share one bias here, and have one each in DGL's GATConv"
+        return "several output heads share one bias in gnnexp, and each has its own in DGL's GATConv"
     return ""
 
 
 def wants_self_loops(model: Model) -> bool:
-    """Whether the DGL script has to add self loops to its graph."""
+    """Whether the DGL script must add self loops to its graph."""
     return isinstance(model, GCN | GAT) and model.self_loops
 
 
 def _conv(layer: nn.Module) -> nn.Module:
-    """The DGL convolution of one of our layers."""
+    """The DGL convolution for a layer of gnnexp."""
     if isinstance(layer, SAGELayer):
         return conv.SAGEConv(layer.in_dim, layer.out_dim, "mean").to(layer.weight)  # type: ignore[no-any-return]
     if isinstance(layer, GCNLayer):
@@ -121,7 +121,7 @@ def _conv(layer: nn.Module) -> nn.Module:
 
 
 def block_to_dgl(block: Block) -> Any:  # noqa: ANN401
-    """`block` as a DGL block, destinations first; built from COO (CSC without edge ids breaks edge softmax)."""
+    """`block` as a DGL block, destinations first. It is built from COO: CSC without edge ids breaks edge softmax."""
     destinations = torch.repeat_interleave(
         torch.arange(block.num_dst), block.indptr[1:] - block.indptr[:-1]
     )
@@ -134,9 +134,9 @@ class DGLLayer(BlockLayer):
     """Any DGL convolution with the signature `conv(graph, (h_src, h_dst))` as an ordinary layer.
 
     Args:
-        module: the convolution.
-        in_dim, out_dim: columns.
-        activation: what the model applies to its output.
+        module: the DGL convolution.
+        in_dim, out_dim: numbers of input and output columns.
+        activation: activation that the model applies to the output.
     """
 
     def __init__(self, module: nn.Module, in_dim: int, out_dim: int, activation: Any = "relu") -> None:  # noqa: ANN401
@@ -144,7 +144,7 @@ class DGLLayer(BlockLayer):
         self.module = module
 
     def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """`[D, out]`."""
+        """`[D, out]` output of the convolution, before the activation."""
         out: Tensor = self.module(block_to_dgl(block), (h_src, h_dst))
         return out.flatten(1)
 

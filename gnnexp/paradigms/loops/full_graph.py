@@ -1,14 +1,13 @@
-"""What full-graph paradigms share: every vertex is computed in every step, for all training vertices at once.
+"""Base of full-graph paradigms: every step computes every vertex, for all training vertices at once.
 
-Where examples are links, an epoch may have several steps (`train.batch_size` links each, as OGB's scripts have it).
+If examples are links, an epoch may have several steps, each with `train.batch_size` links, as in OGB's scripts.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -30,24 +29,24 @@ from gnnexp.samplers.full import FullSampler
 
 @dataclass(frozen=True, eq=False)
 class Whole(Ready):
-    """The epoch's batch on one rank.
+    """What one rank trains in one step: all blocks, the features, and the examples of its loss.
 
     Attributes:
-        features: what `load` gave.
+        features: rows that `load` returned.
     """
 
     features: Rows
 
 
 class FullGraphTrainer(GlobalBatchTrainer[Whole]):
-    """Full-graph training: a paradigm says which vertices are its own and what it holds of them.
+    """Full-graph training. A subclass says which vertices are its own, and what it holds of them.
 
-    What a rank works on is built once; features are read in the first epoch, and are there ever after, unless they are
-    trained.
+    Blocks are built once. Features are read in the first epoch and stay, unless they are trained.
 
     Attributes:
         own: `[n]` original ids of the vertices whose outputs this rank finishes, ascending; set by the constructor.
-        blocks: the graph of every layer here, on the device; likewise.
+        blocks: blocks that this rank computes; set by the constructor. One for each layer, on the device, by default.
+            Column paradigms have one for each chunk, which may be in host memory.
     """
 
     own: Tensor
@@ -60,10 +59,10 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     # --- what a paradigm says --------------------------------------------------------------------------------------
     @abstractmethod
     def load(self) -> Rows:
-        """The features that this rank holds, on the device; may communicate."""
+        """Load the features that this rank holds, to the device. Ranks may communicate."""
 
     def rank_batch(self, batch: Tensor, key: BatchKey) -> RankBatch:
-        """What the rank's loss is over: its own among the vertices of a global `batch`, or a part of its links."""
+        """Examples of the rank's loss: its own vertices in a global `batch`, or a share of the links."""
         task, comm = self.job.task, self.job.comm
         if task.pairs:
             examples = task.examples(targets_of_rank(batch, comm.rank, comm.size), batch, key)
@@ -77,7 +76,7 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
 
     @cached_property
     def _whole_batch(self) -> RankBatch:
-        """Of all training vertices: the same in every epoch."""
+        """The batch of all training vertices, which is the same in every epoch."""
         return self._on_device(self.rank_batch(self.schedule.targets, BatchKey(self.job.experiment.seed, 0, 0)))
 
     def _on_device(self, own: RankBatch) -> RankBatch:
@@ -85,18 +84,18 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
 
     @property
     def outputs_device(self) -> torch.device:
-        """Where the outputs of the own vertices are that losses of links read."""
+        """Device of the own vertices' outputs, which losses of links read."""
         return self.job.device
 
     @property
     def resident(self) -> tuple[Block, ...]:
-        """Topology that stays on the device; what visits it chunk by chunk is counted there."""
+        """Topology that stays on the device. Chunks that visit the device are counted elsewhere."""
         return self.blocks
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def batches(self, epoch: int, first: int = 0) -> Generator[Whole, None, None]:
-        """One batch, or one of links after the other; topology is that of every epoch, randomness is not."""
-        assert first == 0, "an epoch is not gone on with"
+        """One batch, or several of links. Topology is the same in every epoch, randomness is not."""
+        assert first == 0, "an epoch cannot be resumed in the middle"
         timer, pairs = self.job.timer, self.job.task.pairs
         with timer.phase("sample"):
             order = self.schedule.order(epoch)
@@ -114,41 +113,33 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
             yield Whole(Batch(own.seeds, self.blocks, key, own.global_count), self._loaded, own=own)
 
     def count_computed(self, ready: Whole) -> None:
-        """Nothing is sampled; a destination that is another rank's own is computed once more: redundantly."""
-        blocks, cross_edges = ready.batch.blocks, self.cross_edges(ready)
-        edges = [block.num_edges for block in blocks]
+        """Count edges and vertices. Edges into destinations that other ranks own are redundant."""
+        edges = [block.num_edges for block in ready.batch.blocks]
         self.count("edges_computed", sum(edges))
         self.count("edges_redundant", self.redundant_edges())
-        self.count("vertices_computed", sum(block.num_dst for block in blocks))
-        self._batches.setdefault("edges", []).append(edges)
-        self._batches.setdefault("vertices", []).append([block.num_dst for block in blocks])
-        if cross_edges:
-            self.count("edges_cross", sum(cross_edges))
-            self._batches.setdefault("cross_edges", []).append(list(cross_edges))
+        self.count_layers(edges, [block.num_dst for block in ready.batch.blocks], self.cross_edges(ready))
 
     def redundant_edges(self) -> int:
-        """Edges of an epoch here into destinations that are other ranks' own."""
+        """Edges on this rank into destinations that other ranks own. Own vertices are a block's first destinations."""
         return sum(block.num_edges - int(block.indptr[self.own.numel()]) for block in self.blocks)
 
     def end_epoch(self) -> EpochCounts:
-        """What crossed into the device tier with chunks, and back, beside the rest."""
-        found = super().end_epoch()
-        counts = Counter(found.work)
-        counts.update(self.job.tier.take_counts())
-        return replace(found, work=dict(counts))
+        """The counts of the epoch, with the bytes that crossed into the device tier and back."""
+        self.work.add(self.job.tier.take_counts())
+        return super().end_epoch()
 
     def memory(self) -> dict[str, int]:
-        """Topology is that of the blocks, not of the graph they were cut from."""
+        """Bytes by kind. Topology is that of the blocks, not of the graph."""
         held = super().memory()
         return {**held, "topology_bytes": sum(block.nbytes() for block in set(self.blocks))}
 
 
 class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):
-    """Full-graph training that keeps what it computes until the backward pass: a paradigm says how its model runs."""
+    """Full-graph training that keeps results until the backward pass. A subclass says how its model runs."""
 
 
 def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
-    """Everything in one batch, with all neighbours, the same draws for every number of ranks."""
+    """Conflicts: needs one batch, all neighbours, and the same draws for every number of ranks."""
     sampler = experiment.sampler.options
     problems = [*whole_rows(experiment, name)]
     if not isinstance(sampler, FullSampler):
@@ -167,12 +158,13 @@ def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
 
 
 def layer_by_layer(whole: Whole, num_layers: int, layer: Callable[[int, Rows, BatchKey], Tensor]) -> Tensor:
-    """`[n, C]` outputs of the own vertices, where every layer exchanges rows in its middle.
+    """`[n, C]` outputs of the own vertices, for layers that exchange rows between their stages.
 
     Args:
         whole: the batch.
-        num_layers: L.
-        layer: outputs `[n, d]` of a layer, of its index from 0, of the rows of the layer before, and of the key.
+        num_layers: L, number of layers.
+        layer: function that returns the outputs `[n, d]` of a layer. It takes the index from 0, rows of the layer
+            before, and the key.
     """
     h = whole.features
     for index in range(num_layers):

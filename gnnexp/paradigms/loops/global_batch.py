@@ -1,9 +1,8 @@
-"""What paradigms share that train a model on global batches: the loss, the gradients' sum, and counts."""
+"""Base of paradigms that train a model on global batches: the loss, the sum of gradients, and counts."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from gnnexp.graph.block import Batch
 from gnnexp.job import Job
-from gnnexp.measure.tally import Counts
+from gnnexp.measure.ledger import Counts
 from gnnexp.models.model import Model
 from gnnexp.paradigms.loops.gradients import FlatGradients, Trained, assert_same_parameters, clip
 from gnnexp.paradigms.loops.rank_batch import RankBatch
@@ -26,8 +25,8 @@ class Ready:
     """A batch that a rank can train.
 
     Attributes:
-        batch: its blocks and the vertices whose outputs are computed, on the device.
-        own: what the rank's loss is over.
+        batch: blocks, and vertices whose outputs are computed, on the device.
+        own: examples of the rank's loss, and how it gets their outputs.
     """
 
     batch: Batch
@@ -40,8 +39,8 @@ R = TypeVar("R", bound=Ready)
 class GlobalBatchTrainer(Trainer[R]):
     """One replicated model, one optimizer step per global batch.
 
-    Exact: the loss is the global sum over the global count (never a mean of means), whatever part of a batch's targets
-    a rank has. All ranks start from the same parameters.
+    It is exact for any distribution of targets over ranks: the loss is the global sum divided by the global count,
+    never a mean of means. All ranks start from the same parameters.
     """
 
     def __init__(self, job: Job) -> None:
@@ -60,45 +59,44 @@ class GlobalBatchTrainer(Trainer[R]):
 
     @property
     def trained(self) -> tuple[Trained, ...]:
-        """The model's parameters, and rows of the feature store where these are trained."""
+        """The model's parameters, and rows of the feature store if they are trained."""
         rows = self.job.trained_rows
         return (self.gradients,) if rows is None else (self.gradients, rows)
 
     def evaluation_model(self) -> Model:
-        """The model: replicated, so already here."""
+        """The model, which is replicated."""
         return self.job.model
 
     def synchronize(self) -> None:
-        """One all-reduce of all gradients; those of trained rows go home."""
+        """Sum gradients with one all-reduce. Gradients of trained rows go to the owners of the rows."""
         with self.job.timer.phase("sync"):
             for one in self.trained:
                 one.collect()
 
     def clip_gradients(self, max_norm: float) -> None:
-        """Of all that is trained, wherever it lives."""
+        """Clip the gradients of all that is trained, on all ranks."""
         clip(self.trained, max_norm, self.job.comm)
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Parameters, and trained rows where they live."""
+        """Update parameters, and trained rows at their owners."""
         optimizer.step()
         for one in self.trained:
             one.update()
 
     def clear_gradients(self) -> None:
-        """Of all that is trained."""
+        """Clear the gradients of all that is trained."""
         for one in self.trained:
             one.forget()
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def end_epoch(self) -> EpochCounts:
-        """Counters of this rank, and edges of every batch by layer."""
-        counts, batches = Counter(self.work.take()), self._batches
-        counts.update(self.job.store.take_counts())
-        self._batches = {}
-        return EpochCounts(dict(counts), batches)
+        """The counts of this rank, and edges and vertices of every batch by layer."""
+        self.work.add(self.job.store.take_counts())
+        batches, self._batches = self._batches, {}
+        return EpochCounts(self.work.take(), batches)
 
     def memory(self) -> dict[str, int]:
-        """Topology and features that this rank holds; gradients are the buffers."""
+        """Bytes of topology, features and gradients (the buffers) that this rank holds."""
         flat, store, trained = self.gradients.flat, self.job.store, self.job.trained_rows
         return {
             "topology_bytes": self.job.sampler.topology_bytes(self.job.shard),
@@ -109,21 +107,25 @@ class GlobalBatchTrainer(Trainer[R]):
         }
 
     def cross_edges(self, ready: R) -> Sequence[int]:
-        """Edges of each block whose source is another rank's; empty where a rank has all sources."""
+        """For each block, number of edges with a foreign source; empty if a rank has all sources."""
         return ()
 
     def count_computed(self, ready: R) -> None:
-        """Edges and vertices of a batch, and how many edges have a foreign source; by layer for every batch.
+        """Count edges and vertices of a batch by layer, and edges with a foreign source.
 
-        Self loops that the model adds are computed, but nobody sampled them and none crosses.
+        Self loops that the model adds are counted as computed, but not as sampled.
         """
-        blocks, cross_edges = ready.batch.blocks, self.cross_edges(ready)
+        blocks = ready.batch.blocks
         edges = [block.num_edges - block.num_dst * block.self_loops for block in blocks]
         self.count("edges_sampled", sum(edges))
         self.count("edges_computed", sum(block.num_edges for block in blocks))
-        self.count("vertices_computed", sum(block.num_dst for block in blocks))
-        self._batches.setdefault("edges", []).append(edges)
-        self._batches.setdefault("vertices", []).append([block.num_dst for block in blocks])
+        self.count_layers(edges, [block.num_dst for block in blocks], self.cross_edges(ready))
+
+    def count_layers(self, edges: Sequence[int], vertices: Sequence[int], cross_edges: Sequence[int] = ()) -> None:
+        """Record edges, computed vertices and edges with a foreign source of a batch, one number for each layer."""
+        self.count("vertices_computed", sum(vertices))
+        self._batches.setdefault("edges", []).append(list(edges))
+        self._batches.setdefault("vertices", []).append(list(vertices))
         if cross_edges:
             self.count("edges_cross", sum(cross_edges))
             self._batches.setdefault("cross_edges", []).append(list(cross_edges))
@@ -133,7 +135,7 @@ class GlobalBatchTrainer(Trainer[R]):
         self.work.add({name: amount})
 
     def task_loss(self, outputs: Tensor, own: RankBatch) -> tuple[Tensor, Tensor]:
-        """The task's part of the iteration, both ways: `(loss sum, gradient of outputs [m, C])`, timed apart."""
+        """Run the task forward and backward: `(loss sum, gradient of outputs [m, C])`. It has its own phases."""
         job, task = self.job, self.job.task
         outputs = outputs.detach().requires_grad_()
         with job.timer.phase("decode"):
@@ -151,16 +153,16 @@ class GlobalBatchTrainer(Trainer[R]):
 
 
 class AutogradTrainer(GlobalBatchTrainer[R]):
-    """Gradients come from one backward pass through all that was computed."""
+    """Training with one backward pass of autograd through all layers."""
 
     @abstractmethod
     def forward(self, ready: R) -> Tensor | None:
-        """`[n, C]` outputs of the vertices that this rank computes; None where it has nothing to do."""
+        """`[n, C]` outputs of the vertices that this rank computes; None if it computes nothing."""
 
     def forward_backward(self, batch: R) -> tuple[Tensor, int]:
-        """Gradients of this rank's part of the global mean loss."""
+        """Compute gradients of this rank's part of the global mean loss."""
         job, own = self.job, batch.own
-        assert own is not None, "set where the batch is prepared"
+        assert own is not None, "preparation of the batch sets it"
         with job.timer.phase("forward"):
             self.count_computed(batch)
             computed = self.forward(batch)

@@ -1,4 +1,4 @@
-"""What is trained, and its gradients: those of parameters lie in one flat buffer (one all-reduce, no copies)."""
+"""Trained values and their gradients. Gradients of parameters are in one flat buffer: one all-reduce, no copies."""
 
 from __future__ import annotations
 
@@ -15,87 +15,86 @@ from gnnexp.ops.slices import slices_of
 
 
 class Trained(Protocol):
-    """Something that an iteration trains: parameters, or rows of a feature store."""
+    """Trained values: parameters, or rows of a feature store."""
 
     def collect(self) -> None:
-        """Bring gradients together from all ranks, to where they are needed; all ranks call."""
+        """Sum gradients over ranks, where they are needed. All ranks call."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether every rank has all of the gradients, rather than a part of them."""
+        """Whether every rank has all gradients, and not only a part of them."""
 
     def square_sum(self) -> Tensor:
-        """Sum of the squares of the gradients that are here, a scalar on their device."""
+        """Sum of squares of the gradients on this rank, a scalar on their device."""
 
     def multiply(self, factor: Tensor) -> None:
         """Multiply the gradients by a scalar."""
 
     def update(self) -> None:
-        """After the optimizer's step: take a step where the optimizer took none, and forget the gradients."""
+        """Called after the optimizer's step. Update values that the optimizer does not, and clear gradients."""
 
     def forget(self) -> None:
-        """Forget the gradients: nothing is trained by them."""
+        """Clear the gradients without a step."""
 
 
 class FlatGradients:
-    """Makes each of these parameters `.grad` a view into one buffer; a missing gradient counts as zero.
+    """Gradients of parameters as views of one buffer. A missing gradient counts as zero.
 
     Args:
-        parameters: those that are trained are chosen; there may be none.
-        comm: of the ranks over which gradients are summed; None: gradients are complete here.
-        dtype, device: of all of them.
+        parameters: parameters, of which those with `requires_grad` are used; there may be none.
+        comm: ranks over which gradients are summed; None: gradients are complete here.
+        dtype, device: type and device of all parameters.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], comm: Communicator | None, dtype: torch.dtype,
                  device: torch.device) -> None:
         self._comm = comm
-        self._chosen = chosen = [p for p in parameters if p.requires_grad]
-        self.flat = torch.zeros(sum(p.numel() for p in chosen), dtype=dtype, device=device)
+        self._chosen = [p for p in parameters if p.requires_grad]
+        self.flat = torch.zeros(sum(p.numel() for p in self._chosen), dtype=dtype, device=device)
         self.attach()
 
     def attach(self) -> None:
-        """Gradients are the buffer's."""
-        start = 0
-        for parameter in self._chosen:
-            parameter.grad = self.flat[start : start + parameter.numel()].view_as(parameter)
-            start += parameter.numel()
+        """Make each `.grad` a view of the buffer."""
+        parts = torch.split_with_sizes(self.flat, [parameter.numel() for parameter in self._chosen])
+        for parameter, part in zip(self._chosen, parts, strict=True):
+            parameter.grad = part.view_as(parameter)
 
     def detach(self) -> None:
-        """There are none: an optimizer's step changes nothing."""
+        """Remove each `.grad`, so that an optimizer's step changes nothing."""
         for parameter in self._chosen:
             parameter.grad = None
 
     def collect(self) -> None:
-        """Sum over ranks."""
+        """Sum the buffer over ranks."""
         if self._comm is not None:
             self._comm.all_reduce(self.flat, "gradients")
 
     @property
     def is_shared(self) -> bool:
-        """Gradients that are summed over ranks are the same on all of them."""
+        """True if gradients are summed over ranks: they are the same on all ranks."""
         return self._comm is not None
 
     def square_sum(self) -> Tensor:
-        """Of the buffer."""
+        """Sum of squares of the buffer."""
         return self.flat.square().sum()
 
     def multiply(self, factor: Tensor) -> None:
-        """In place."""
+        """Multiply the buffer in place."""
         self.flat.mul_(factor)
 
     def update(self) -> None:
-        """The optimizer has stepped these parameters."""
+        """Clear gradients. The optimizer has already updated the parameters."""
         self.forget()
 
     def forget(self) -> None:
-        """Back to zero."""
+        """Set the buffer to zero."""
         self.flat.zero_()
 
 
 def clip(trained: Sequence[Trained], max_norm: float, comm: Communicator) -> None:
-    """Scale gradients down where the norm of all of them together is above `max_norm`; all ranks call.
+    """Scale gradients down if their total norm is above `max_norm`. All ranks call.
 
-    Slices and rows that live on one rank count once: their squares are summed over ranks (8 bytes, tag `gradients`).
+    Slices, and rows of one rank, count once: their squares are summed over ranks (8 bytes, tag `gradients`).
     The factor is that of `torch.nn.utils.clip_grad_norm_`.
     """
     total = torch.zeros((), dtype=torch.float64)
@@ -113,7 +112,7 @@ def clip(trained: Sequence[Trained], max_norm: float, comm: Communicator) -> Non
 
 
 def assert_same_parameters(module: nn.Module, comm: Communicator) -> None:
-    """Every rank must start from the same parameters, but for slices: they are drawn from the seed alone."""
+    """Check that all ranks start from the same parameters, except slices. The seed alone decides parameters."""
     digest, slices = hashlib.sha256(), slices_of(module)
     for name, parameter in module.named_parameters():
         digest.update(b"" if name in slices else parameter.detach().cpu().contiguous().numpy().tobytes())

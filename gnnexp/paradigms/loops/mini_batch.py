@@ -1,8 +1,12 @@
-"""What paradigms that train global mini-batches share: targets, draws, and preparation ahead.
+"""Base of paradigms that train global mini-batches: targets, random draws, and preparation in advance.
 
-One global batch per iteration, the same for any number of ranks. A paradigm says who has which of its targets
-(`targets_of`), who computes the vertices that their loss reads (`rank_batch`), how these are sampled (`sample`), what
-is loaded for them (`load`) and how its model runs (`forward`).
+Each iteration has one global batch, the same for any number of ranks. A subclass defines five methods:
+
+- `targets_of`: which rank has which targets.
+- `rank_batch`: which rank computes the vertices that a loss reads.
+- `sample`: how these vertices are sampled.
+- `load`: what is loaded for them.
+- `forward`: how the model runs.
 """
 
 from __future__ import annotations
@@ -29,15 +33,16 @@ R = TypeVar("R", bound=Ready)
 
 
 class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
-    """Training by global mini-batches; `S` is what sampling gives, `R` what loading makes of it.
+    """Training by global mini-batches. `S` is the result of sampling, `R` the result of loading.
 
-    Exact: what a rank has of a batch may be uneven or empty; with `sampler.key=global` the draws are those of a single
-    worker.
+    It is exact, also if ranks have uneven or empty shares of a batch. With `sampler.key=global`, draws are those of a
+    single worker.
 
     Args:
-        job: of the rank.
-        assign: who trains which targets of a global batch: `even` shares; the `owner` of each target; `stratified` (the
-            published systems' habit: every owner draws from its own targets, so a batch is no uniform sample of all).
+        job: job of the rank.
+        assign: which rank trains which targets of a global batch: `even` shares, or the `owner` of each target. With
+            `stratified`, as in the published systems, every owner draws from its own targets. Then a batch is not a
+            uniform sample of all targets.
     """
 
     resumes_within_epoch = True  # batches are a pure function of (seed, epoch, step)
@@ -50,19 +55,19 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
     # --- what a paradigm says --------------------------------------------------------------------------------------
     @abstractmethod
     def sample(self, own: RankBatch, key: BatchKey) -> S:
-        """What this rank needs to compute its seeds of a global batch; may communicate."""
+        """Sample what this rank needs to compute its seeds of a global batch. Ranks may communicate."""
 
     @abstractmethod
     def load(self, sampled: S) -> R:
-        """With its features, on the device; may communicate."""
+        """Load the features, and move the batch to the device. Ranks may communicate."""
 
     @property
     def drawing_unit(self) -> int:
-        """Ranks of the same unit draw alike with `sampler.key=micro`; by default every rank for itself."""
+        """Number of the unit of ranks that draw the same neighbours with `sampler.key=micro`. By default, each rank."""
         return self.job.comm.rank
 
     def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, Tensor]]:
-        """For a step: this rank's targets, and those of the global batch."""
+        """A function of the step: targets of this rank, and targets of the global batch."""
         comm, shard = self.job.comm, self.job.shard
         if self.assign == "stratified":
             strata = StratifiedSchedule(self.schedule, shard.owner, shard.num_parts)
@@ -79,7 +84,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
         return of_step
 
     def rank_batch(self, targets: Tensor, batch: Tensor, key: BatchKey) -> RankBatch:
-        """What the loss of this rank's `targets` of a global `batch` reads; by default it computes that itself."""
+        """What the loss of this rank's `targets` of a global `batch` reads. By default this rank computes all of it."""
         examples = self.job.task.examples(targets, batch, key)
         return RankBatch(examples, batch.numel(), examples.vertices)
 
@@ -111,23 +116,23 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
         return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare, self.work))
 
-    def to_device(self, batch: Batch, features: Rows | None, beside: int = 0) -> Batch:
-        """Blocks cross to the device tier (the store counts its rows); counted on CPU as an emulated crossing.
+    def to_device(self, batch: Batch, features: Rows | None, more_bytes: int = 0) -> Batch:
+        """Move blocks to the device tier, and count the bytes, also on a CPU. The store counts its rows.
 
         Args:
-            batch: on the host.
-            features: None where nothing is trained: then nothing crosses.
-            beside: bytes of what crosses with them.
+            batch: batch on the host.
+            features: rows of the batch; None if nothing is trained: then nothing is counted.
+            more_bytes: bytes that cross with the blocks.
         """
         if features is not None and self._crossed is not batch.blocks:
             if self.schedule.num_batches == 1:
                 self._crossed = batch.blocks
-            self.count("tier/h2d_bytes", beside + sum(block.nbytes() for block in batch.blocks))
+            self.count("tier/h2d_bytes", more_bytes + sum(block.nbytes() for block in batch.blocks))
         return batch.to(self.job.device)
 
 
 def approximated(experiment: Experiment, assign: Assign) -> str:
-    """What training by mini-batches approximates of serial training; empty if it is exact."""
+    """How mini-batch training differs from serial training; empty if it is exact."""
     if experiment.num_ranks > 1 and experiment.model.options.degrees_of == "block":
         return "degrees are those of each rank's own block"
     return "batches are drawn part by part, not uniformly from all targets" if assign == "stratified" else ""

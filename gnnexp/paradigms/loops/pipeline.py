@@ -1,4 +1,4 @@
-"""Preparing batches: one after the other, or the next ones in the background while this one trains."""
+"""Preparation of batches: one after another, or the next ones in the background during training."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from gnnexp.job import Job
 from gnnexp.kernels.threads import begin_thread, threads_next_to
+from gnnexp.measure.ledger import Counts, Tally
 from gnnexp.measure.phases import Phase, Stretch
-from gnnexp.measure.tally import Counts, Tally
 from gnnexp.samplers.pipeline import prefetched
 
 B = TypeVar("B")
@@ -20,27 +20,27 @@ def prepared(
     job: Job, steps: range, prepare: Callable[[int], B], work: Counts, *, waits_in: Phase = "sample",
     threads: int | None = None, depth: int | None = None,
 ) -> Generator[B, None, None]:
-    """`prepare(step)` of all steps, in order; prepared ahead with `train.overlap`.
+    """The results of `prepare(step)` for all steps, in order; prepared in advance with `train.overlap`.
 
-    Results are the same either way. What the training loop waits for is charged to the phases that the background
-    thread was in, all other work of that thread is reported as hidden (`PhaseTimer.charge_wait`). What a batch adds to
-    counts and traffic is added when the loop takes it: batches that are ready when the generator is closed are not
-    counted.
+    Results are the same in both cases. The time that the training loop waits is charged to the phases of the background
+    thread in that time. All other work of that thread is reported as hidden (`PhaseTimer.charge_wait`). Counts and
+    traffic of a batch are added when the loop takes the batch. If the generator is closed, batches that are ready are
+    not counted.
 
     Args:
         job: timer, ledger, store, sampler (threads and depth), `train.overlap`.
-        steps: whose batches are wanted.
-        prepare: makes one batch, enters the phases `sample` and `load`; where it communicates it is called by one
-            thread only, in order of the steps.
-        work: the paradigm's counts.
-        waits_in: phase that waiting belongs to where the background is in none.
-        threads: that prepare; None: `sampler.threads`.
-        depth: prepared or in preparation at once; None: `sampler.prefetch`.
+        steps: steps whose batches are prepared.
+        prepare: function that makes one batch, in the phases `sample` and `load`. If it communicates, only one thread
+            calls it, in order of the steps.
+        work: counts of the paradigm.
+        waits_in: phase for waiting time in which the background thread is in no phase.
+        threads: number of threads that prepare; None: `sampler.threads`.
+        depth: most batches that are ready or in preparation; None: `sampler.prefetch`.
     """
     timer = job.timer
     threads = job.sampler.threads if threads is None else threads
     depth = job.sampler.prefetch if depth is None else depth
-    # One batch has none to overlap with; rows that are trained are others after every step.
+    # A single batch has nothing to overlap with. Trained rows change after every step.
     if not job.experiment.train.overlap or len(steps) == 1 or threads == 0 or job.trained_rows is not None:
         for step in steps:
             yield prepare(step)

@@ -1,7 +1,7 @@
-"""A rank's part of a global batch: what its loss is over, and how the outputs that it reads come to it.
+"""A rank's part of a global batch: examples of its loss, and how the rank gets the outputs that the loss reads.
 
-Examples that are vertices are computed where their loss is. Both ends of a link rarely are: the rank that has the link
-asks their owners, who compute them; outputs come in one exchange and gradients go back in its transpose.
+If examples are vertices, the rank with the loss computes them. If examples are links, the rank asks the owners of both
+ends, which compute the ends. Outputs come in one exchange, and gradients go back in its transpose.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ class RankBatch:
     """One rank's part of a global batch.
 
     Attributes:
-        examples: what the rank's loss is over.
-        global_count: examples of all ranks.
+        examples: examples of the rank's loss.
+        global_count: number of examples of all ranks.
         seeds: `[n]` original ids of the vertices whose outputs the rank computes.
-        places: `[m]` which rows the examples' vertices are, of the seeds' and of those that come; None: the seeds'.
-        index: whose outputs go where; None: none do.
-        hidden: edges that messages of this batch do not pass along, or None.
+        places: `[m]` rows of the examples' vertices, among the seeds' outputs and then the received ones; None: they
+            are the seeds' outputs.
+        index: which outputs go to which rank; None without an exchange.
+        hidden: edges of this batch that pass no messages, or None.
     """
 
     examples: Examples
@@ -42,13 +43,13 @@ class RankBatch:
     hidden: Excluded | None = None
 
     def seen(self, batch: Batch) -> Batch:
-        """`batch` without what is hidden."""
+        """`batch` without hidden edges."""
         if self.hidden is None:
             return batch
         return replace(batch, blocks=tuple(without(block, self.hidden) for block in batch.blocks))
 
     def outputs(self, computed: Tensor, comm: Communicator) -> Tensor:
-        """`[m, C]` of the examples' vertices, from the seeds' `[n, C]`; collective where there is an `index`."""
+        """Outputs `[m, C]` of the examples' vertices, from the seeds' `[n, C]`. With an `index`, all ranks call."""
         rows = computed
         if self.index is not None:
             mixed = shuffle(computed, self.index, comm, "endpoints")
@@ -57,36 +58,37 @@ class RankBatch:
         return rows if self.places is None else rows.index_select(0, self.places)
 
     def to(self, device: torch.device, batch: Batch | None = None, outputs: torch.device | None = None) -> RankBatch:
-        """What is used on the device, there.
+        """A copy with the needed tensors on the device.
 
         Args:
-            device: of the rank.
-            batch: there, with the seeds as its last destinations: their ids need not cross again. None: they cross.
-            outputs: where the seeds' outputs are; None: on `device`.
+            device: device of the rank.
+            batch: batch on the device. Its last destinations are the seeds, so their ids need no second copy; None: ids
+                are copied.
+            outputs: device of the seeds' outputs; None: `device`.
         """
-        beside = device if outputs is None else outputs
+        outputs = device if outputs is None else outputs
         seeds = batch.blocks[-1].dst_ids if batch is not None and batch.blocks and self.places is None else None
         return replace(self, examples=self.examples.to(device, seeds),
-                       places=None if self.places is None else across(self.places, beside),
-                       index=None if self.index is None else self.index.to(beside))
+                       places=None if self.places is None else across(self.places, outputs),
+                       index=None if self.index is None else self.index.to(outputs))
 
 
 def of_vertices(targets: Tensor, global_count: int) -> RankBatch:
-    """Of vertices that this rank computes: those of its loss."""
+    """A batch of vertices that this rank computes for its own loss."""
     return RankBatch(Examples(targets, targets.numel()), global_count, targets)
 
 
 def from_owners(
     examples: Examples, global_count: int, owner: Tensor, comm: Communicator, own: Tensor | None = None
 ) -> RankBatch:
-    """Ask the owners of the examples' vertices for their outputs; one round.
+    """Ask the owners of the examples' vertices for outputs, in one round.
 
     Args:
-        examples: of this rank.
-        global_count: of all ranks.
-        owner: `[V]` which rank computes each vertex.
-        comm: host tensors; all ranks that share the batch call.
-        own: `[n]` ids that this rank computes anyway, ascending; None: those it is asked for.
+        examples: examples of this rank.
+        global_count: number of examples of all ranks.
+        owner: `[V]` rank that computes each vertex.
+        comm: communicator for host tensors. All ranks that share the batch call.
+        own: `[n]` ids of all vertices that this rank computes, ascending; None: it computes what ranks ask for.
     """
     routes = route(examples.vertices, owner.numpy(), comm.rank, comm.size)
     requests, asked = comm.counted_all_to_all(routes.foreign, routes.sent, "frontier")
@@ -99,9 +101,9 @@ def from_owners(
 
 
 def owners(own: Tensor, num_nodes: int, comm: Communicator) -> Tensor:
-    """`[V]` int32: which rank has each vertex among its `own`; agreed on once, O(V)."""
+    """`[V]` int32: rank that has each vertex among its `own`. Ranks gather it once, O(V)."""
     table = torch.empty(num_nodes, dtype=torch.int32)
-    told: Any = comm.gather_objects(own.numpy())
-    for rank, ids in enumerate(told):
+    of_ranks: Any = comm.gather_objects(own.numpy())
+    for rank, ids in enumerate(of_ranks):
         table[torch.from_numpy(ids).long()] = rank
     return table

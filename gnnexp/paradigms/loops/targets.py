@@ -1,4 +1,4 @@
-"""Which targets make a global batch, and which of them are a rank's: a pure function of seed, epoch and step."""
+"""Targets of a global batch, and a rank's share of them: a pure function of seed, epoch and step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from gnnexp.kernels.counter import Purpose, permutation, stream
 
-# Who trains which targets of a global batch: contiguous shares of equal size; each target at its vertex's owner; or,
-# the labelled habit of the published systems, every owner shuffles its own and takes its share of each batch.
+# How targets of a global batch are assigned to ranks. With `even`, shares are contiguous and of equal size. With
+# `owner`, the owner of a target trains it. With `stratified`, as in the published systems, every owner shuffles its own
+# targets and takes a share of each batch.
 Assign = Literal["even", "owner", "stratified"]
 
 
@@ -22,10 +23,10 @@ class TargetSchedule:
 
     Attributes:
         targets: `[n]` original ids.
-        batch_size: of a global batch; None = all in one.
-        seed: of the run.
-        shuffle: draw a new order in every epoch.
-        most_steps: bound on the global batches of an epoch, or None.
+        batch_size: number of targets of a global batch; None: all in one.
+        seed: seed of the run.
+        shuffle: whether to draw a new order in every epoch.
+        most_steps: most global batches of an epoch, or None.
     """
 
     targets: Tensor
@@ -36,16 +37,16 @@ class TargetSchedule:
 
     @property
     def num_steps(self) -> int:
-        """Global batches of an epoch; the last one of all may be smaller."""
+        """Number of global batches of an epoch. The last one may be smaller."""
         return min(self.num_batches, self.num_batches if self.most_steps is None else self.most_steps)
 
     @property
     def num_batches(self) -> int:
-        """Global batches that all targets make."""
+        """Number of global batches of all targets."""
         return math.ceil(self.targets.numel() / self._size)
 
     def order(self, epoch: int) -> Tensor:
-        """`[n]` targets in the epoch's order; with a single batch the order is that of the data."""
+        """`[n]` targets in the epoch's order. A single batch has the order of the data."""
         if not self.shuffle or self.num_batches == 1:
             return self.targets
         chosen = permutation(stream(self.seed, Purpose.SHUFFLE, epoch), self.targets.numel())
@@ -64,10 +65,10 @@ class TargetSchedule:
 class StratifiedSchedule:
     """Every part shuffles its own targets and spreads them evenly over the steps (GSplit's and DistDGL's scripts).
 
-    A global batch is no uniform sample of all targets then: it holds a fixed share of every part.
+    Then a global batch is not a uniform sample of all targets: it has a fixed share of every part.
 
     Attributes:
-        whole: the schedule of all targets: number of steps, seed.
+        whole: schedule of all targets, with number of steps and seed.
         owner: `[V]` part of each vertex.
         num_parts: number of parts.
     """
@@ -94,7 +95,7 @@ class StratifiedSchedule:
 
 
 def targets_of_rank(targets: Tensor, rank: int, num_ranks: int) -> Tensor:
-    """A contiguous share of a global batch; sizes differ by at most one, and may be zero."""
+    """A rank's contiguous share of a global batch. Sizes differ by at most one, and may be zero."""
     whole, rest = divmod(targets.numel(), num_ranks)
     start = rank * whole + min(rank, rest)
     return targets[start : start + whole + (1 if rank < rest else 0)]

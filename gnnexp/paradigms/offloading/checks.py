@@ -1,4 +1,4 @@
-"""What of offloaded training does not fit the data, and what it takes of the host."""
+"""Problems of offloaded training with the data, and memory that it takes on the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.checks import block_layers, pairs
-from gnnexp.paradigms.chunks.chunking import itemsize
 from gnnexp.paradigms.chunks.local_chunks import layers_of
 from gnnexp.paradigms.offloading.memory import layer_works, smallest_budget
 from gnnexp.paradigms.offloading.plan import planned_reads, row_widths
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_offload(experiment: Experiment, facts: GraphFacts, options: Offload) -> list[Problem]:
-    """Dense rows, and a budget that works with single vertices at least."""
+    """Problems: sparse features, trained features that are not projected, or a budget below single vertices."""
     if facts.sparse:
         return [Problem("paradigm", target_of(experiment.paradigm), "chunks take dense rows, and the features are "
                         "sparse", "set dataset.sparse=false")]
@@ -37,7 +36,8 @@ def check_offload(experiment: Experiment, facts: GraphFacts, options: Offload) -
     layers = layers_of(model, facts)
     projects, reads = planned_reads(layers, options.rows, facts)
     kept = ([False] * len(layers), may_keep_sums(layers, options))
-    works = [layer_works(layers, projects, reads, sums, trained=facts.trains_features) for sums in kept]
+    works = [layer_works(layers, projects, reads, sums, trained=facts.trains_features, weighted=facts.weighted)
+             for sums in kept]
     needs = [smallest_budget(facts, work, dtype, experiment.num_ranks, model.needs.self_loops) for work in works]
     needed = max((bytes_ for bytes_ in needs if bytes_ is not None), default=0)
     if needed <= options.device_memory:
@@ -47,16 +47,17 @@ def check_offload(experiment: Experiment, facts: GraphFacts, options: Offload) -
 
 
 def may_keep_sums(layers: Sequence[Layer | BlockLayer], options: Offload) -> list[bool]:
-    """Per layer, whether its sums may be kept: blocks decide it, which a check before allocation does not have."""
+    """For each layer, whether its sums may be kept. Blocks decide it later, when there are some."""
     return [options.keep != "outputs" and isinstance(layer, Layer) and layer.kind == "static" for layer in layers]
 
 
 def host_bytes(experiment: Experiment, facts: GraphFacts, options: Offload) -> tuple[int, int]:
-    """`(rows that a rank keeps on the host at most with gradients of the targets' logits, sums of one layer)`.
+    """`(rows, sums)`: bytes that a rank keeps on the host at most.
 
-    The second are in RAM beside, where the first are in files (`HostTier.to_add_up`).
+    Rows include gradients of the targets' logits. Sums are the gradients of one layer, which stay in RAM while they are
+    added up, if rows are in files (`HostTier.to_add_up`).
     """
-    model, size = experiment.model.options, itemsize(getattr(torch, experiment.train.dtype))
+    model, size = experiment.model.options, getattr(torch, experiment.train.dtype).itemsize
     layers = layers_of(model, facts)
     projects, reads = planned_reads(layers, options.rows, facts)
     widths = row_widths(reads, projects, may_keep_sums(layers, options))

@@ -1,9 +1,10 @@
 """One layer of offloaded training on one chunk: forward, and again in backward (HongTu, section 4.2).
 
-From what its chunks read (`start.py`) to what those of the next layer will: each vertex is handed on once.
+The layer takes the rows that its chunks read (`start.py`), and makes the rows that chunks of the next layer will read.
+It makes the row of each vertex once.
 
-`sums`: the layer's aggregated rows are kept (the paper's hybrid); backward runs the row-local rest again, and the
-transposed aggregation, which needs no rows. Otherwise backward runs the whole layer again from what it read.
+With kept sums (the paper's hybrid), backward runs the row-local rest of the layer again, and the transposed
+aggregation, which needs no rows. Otherwise backward runs the whole layer again from the rows that it read.
 """
 
 # ruff: noqa: ANN401  autograd's contexts have no types
@@ -37,9 +38,9 @@ class OffloadLayer:
     """A layer on chunks whose source rows are in a buffer.
 
     Attributes:
-        start: what its chunks read.
-        keeps_sums: see above; only of layers with constant sums.
-        following: what those of the next layer read; None after the last.
+        start: start of this layer, which makes the rows that its chunks read.
+        keeps_sums: whether aggregated rows are kept; only for layers with constant sums.
+        following: start of the next layer; None after the last layer.
     """
 
     start: LayerStart
@@ -48,19 +49,19 @@ class OffloadLayer:
 
     @property
     def reads_own_rows(self) -> bool:
-        """See `ends_with_own_rows`."""
+        """Whether the end of the layer needs the destinations' rows, see `ends_with_own_rows`."""
         return ends_with_own_rows(self.start.layer, projects=self.start.projects)
 
     def forward(
         self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None
     ) -> tuple[StartRows, Tensor | None]:
-        """`(what is handed on of D vertices, sums [D, d] or None)`.
+        """Run the layer: `(rows of D vertices for the next layer, sums [D, d] or None)`.
 
         Args:
-            block: of the chunk.
-            rows: `[S, d]` of its sources.
-            own: `[D, o]` of its destinations.
-            key: of the epoch.
+            block: block of the chunk.
+            rows: `[S, d]` rows of its sources.
+            own: `[D, o]` values of its destinations, see `StartRows.own`.
+            key: key of the epoch's dropout.
         """
         if not self.keeps_sums:
             return self._from_rows(block, *self.start.split_rows(rows), own, key), None
@@ -72,7 +73,7 @@ class OffloadLayer:
     def from_sums(
         self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None
     ) -> StartRows:
-        """What `forward` hands on, from kept sums; `read` `[D, d]`: the destinations' rows, if `reads_own_rows`."""
+        """The rows of `forward`, from kept sums. `read`: `[D, d]` destinations' rows if `reads_own_rows`."""
         layer = self.start.contract
         if self.start.projects:
             self_, _, skip = self.start.split_own(own)
@@ -87,15 +88,15 @@ class OffloadLayer:
         self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None, gradient: StartRows,
         into: Tensor | None,
     ) -> Tensor | None:
-        """Run again from what was read: the gradient of `own`; those of rows and parameters are added up.
+        """Run the layer again, forward and backward. Returns the gradient of `own`; other gradients are added up.
 
         Args:
-            block: of the chunk.
-            rows: `[S, d]`, as in forward.
-            own: `[D, o]`, as in forward.
-            key: as in forward.
-            gradient: of what forward handed on.
-            into: `[S, d]` in the device tier; None: nobody wants the rows' gradients.
+            block: block of the chunk.
+            rows: `[S, d]`, as in `forward`.
+            own: `[D, o]`, as in `forward`.
+            key: as in `forward`.
+            gradient: gradient of the rows that `forward` returned.
+            into: `[S, d]` sums of the rows' gradients, in the device tier; None: the rows take no gradient.
         """
         if own is not None:
             own.requires_grad_()
@@ -114,7 +115,7 @@ class OffloadLayer:
         self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None,
         gradient: StartRows, into: Tensor | None,
     ) -> Tensor | None:
-        """Run the row-local rest again, and the transposed aggregation; as `from_sums` and `backward`."""
+        """Run the row-local rest again, then the transposed aggregation. Arguments as in `from_sums` and `backward`."""
         for rows in (sums, read, own):
             if rows is not None:
                 rows.requires_grad_(into is not None)
@@ -122,7 +123,7 @@ class OffloadLayer:
             out = self.from_sums(block, sums, read, own, key)
         backward_through(out, gradient)
         if into is not None:
-            assert sums.grad is not None, "features as raw rows take no gradient, all others are read as they are"
+            assert sums.grad is not None, "rows that take a gradient give one to their sums"
             into += constant_sums_back(self.start.contract, block, sums.grad)
             if read is not None and read.grad is not None:
                 assert block.dst_positions is not None
@@ -151,7 +152,7 @@ class OffloadLayer:
         return self._handed_on(block, pre, skip, key)
 
     def _taken(self, ids: Tensor, rows: Tensor, key: BatchKey | None) -> Tensor:
-        """Rows as the layer takes them: features that are read raw have not been through its dropout."""
+        """Source rows after the layer's dropout. Only raw features are read before dropout."""
         if self.start.index or self.start.projects:
             return rows
         dropped = self._model.drop_input(0, ids, rows, key)
@@ -159,19 +160,19 @@ class OffloadLayer:
         return dropped
 
     def _handed_on(self, block: Block, pre: Tensor, skip: Tensor | None, key: BatchKey | None) -> StartRows:
-        out = self._model.finish_layer(self.start.index, pre, skip)
+        out = self._model.finish_layer(self.start.index, block.dst_ids, pre, skip)
         return StartRows(out, None) if self.following is None else self.following.of(block.dst_ids, out, key)
 
 
 def backward_through(out: StartRows, gradient: StartRows) -> None:
-    """Backward from what was handed on; nothing of it but parameters and what requires gradients gets any."""
+    """Run backward from rows of a layer start. Parts that do not require gradients are left out."""
     pairs: Iterable[tuple[Tensor | None, Tensor | None]] = zip(out, gradient, strict=True)
     wanted = [(part, given) for part, given in pairs if part is not None and given is not None and part.requires_grad]
     torch.autograd.backward([part for part, _ in wanted], [given for _, given in wanted])
 
 
 def added_into(rows: Tensor, sink: Tensor) -> Tensor:
-    """`rows` `[n, d]`, with their gradient added to `sink` `[n, d]`, which may be a slice of columns."""
+    """`rows` `[n, d]`. Backward adds their gradient to `sink` `[n, d]`, which may be a slice of columns."""
     anchor = torch.zeros((), requires_grad=True)
     out: Tensor = _AddedInto.apply(anchor, rows, sink)  # type: ignore[no-untyped-call]
     return out

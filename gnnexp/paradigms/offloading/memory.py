@@ -1,4 +1,4 @@
-"""What a chunk of offloaded training takes of the device tier, and how many chunks a budget wants (HongTu, 4.3)."""
+"""Memory that a chunk of offloaded training takes on the device tier, and chunks for a budget (HongTu, 4.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import BlockLayer, Layer
-from gnnexp.paradigms.chunks.chunking import itemsize
 from gnnexp.paradigms.offloading.start import Widths
 from gnnexp.placement.chunks import BY_RELATION, ChunkCost
 from gnnexp.placement.transitions import Dedup, Readings, held_rows
@@ -22,11 +21,11 @@ from gnnexp.placement.transitions import Dedup, Readings, held_rows
 
 @dataclass(frozen=True)
 class ChunkSize:
-    """A rank's chunks.
+    """Sizes of a rank's chunks.
 
     Attributes:
-        rows: of its buffer.
-        destinations, edges: `[n]` of every chunk.
+        rows: number of rows of the rank's buffer.
+        destinations, edges: `[n]` numbers of destinations and edges of every chunk.
     """
 
     rows: int
@@ -36,16 +35,17 @@ class ChunkSize:
 
 @dataclass(frozen=True)
 class LayerWork:
-    """How a layer is worked on, as far as its memory depends on it.
+    """How a layer is computed, as far as its memory depends on it.
 
     Attributes:
-        layer: any.
+        layer: contract layer or block layer.
         read: columns that its chunks read.
-        projects: whether those are projected.
+        projects: whether its chunks read projected rows.
         sums: whether sums are kept.
-        following: columns that it hands on per vertex.
-        parameters: values of its parameters, and of those that start the next layer.
-        inputs_trained: whether the features that its start projects take a gradient.
+        following: columns that it makes for the next layer, for each vertex.
+        parameters: number of values in its parameters, and in those of the next layer, whose start runs here.
+        inputs_trained: whether its start projects features that take a gradient.
+        weighted: whether edges have weights.
     """
 
     layer: Layer | BlockLayer
@@ -55,54 +55,60 @@ class LayerWork:
     following: int
     parameters: int
     inputs_trained: bool = False
+    weighted: bool = False
 
 
 def layer_works(
     layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], reads: Sequence[Widths],
-    sums: Sequence[bool], *, trained: bool,
+    sums: Sequence[bool], *, trained: bool, weighted: bool,
 ) -> list[LayerWork]:
-    """Of all layers of a model; `trained` are its features."""
+    """The work of all layers. `trained`: whether features are trained. `weighted`: whether edges have weights."""
     following = [read.rows + read.own for read in reads[1:]]
     following.append(2 * layers[-1].out_dim)  # logits and all their gradients
     sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
     parameters = [here + after for here, after in zip(sizes, [*sizes[1:], 0], strict=True)]
     works = [LayerWork(*work) for work in zip(layers, reads, projects, sums, following, parameters, strict=True)]
+    works = [replace(work, weighted=weighted) for work in works]
     return [replace(works[0], inputs_trained=trained), *works[1:]]
 
 
-# Of a parameter, made in a chunk: what is added up, a chunk's share, and one more where a product needs it turned.
+# Copies of a parameter's gradient in a chunk: the sum, the chunk's share, and a transposed copy for some products.
 _GRADIENTS = 3
 
 
 def chunk_bytes(works: Sequence[LayerWork], dtype: torch.dtype, size: ChunkSize) -> int | None:
-    """Bytes that no chunk exceeds, in any layer, forward or backward; None where a layer's are not known.
+    """Upper bound of the bytes of a chunk, in any layer, forward or backward; None if a layer's memory is not known.
 
-    Parameters lie outside of it, but their gradients are made in chunks.
-
-    The first layer's features, when their projection is handed on, come in the same ranges of destinations.
+    It does not include parameters, but gradients of parameters, which chunks make. If the first layer reads projected
+    features, features visit the device in the same ranges of destinations.
     """
     found = []
     for index, work in enumerate(works):
-        cost = _cost(work, index, itemsize(dtype))
+        cost = _cost(work, index, dtype.itemsize)
         if cost is None:
             return None
         chunks = size.destinations * cost.per_dst + size.edges * cost.per_edge
-        gradients = _GRADIENTS * work.parameters * itemsize(dtype)
+        gradients = _GRADIENTS * work.parameters * dtype.itemsize
         found.append(size.rows * cost.per_src + int(chunks.max(initial=0)) + gradients)
         if index == 0 and work.projects:
             columns = (5 if work.inputs_trained else 3) * work.layer.in_dim + 3 * (work.read.rows + work.read.own)
-            found.append(int(size.destinations.max(initial=0)) * (16 + columns * itemsize(dtype)) + gradients)
+            found.append(int(size.destinations.max(initial=0)) * (16 + columns * dtype.itemsize) + gradients)
     return max(found)
 
 
 def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
-    """Of a layer's chunks, values of `size` bytes.
+    """Memory of a layer's chunks, with values of `size` bytes.
 
-    Per row of the buffer: ids, transposed topology, a static weight with what it is made from (48 bytes); the rows
-    themselves, in backward their gradients and a chunk's share of these. From kept sums they are not read again.
-    Projecting raw rows adds projections, keys and their gradients. Per edge: topology and its transpose (16 bytes),
-    its identity (12), weights with gradients and scores, what projected edges take. Per destination: positions and
-    degrees (32), what was read and kept, four copies of the layer's end, and what is handed on with its gradient.
+    For each row of the buffer: ids, transposed topology, a static weight and its inputs (48 bytes); the row, and in
+    backward its gradient and a chunk's share of the gradient. With kept sums, backward does not read rows. Projecting
+    raw rows adds projections, keys and their gradients.
+
+    For each edge: topology and its transpose (16 bytes), identity (12 bytes), weights with gradients and scores, and
+    memory of projected edges.
+
+    For each destination: positions and degrees (32 bytes), values that were read and kept, four copies of the layer's
+    end, and rows for the next layer with their gradient.
+
     Measured: 41 to 90 % of it is used.
     """
     layer, read = work.layer, work.read
@@ -110,7 +116,9 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
         return None
     keyed = layer.kind == "projected"
     weights = 0 if type(layer).edge_weight is Layer.edge_weight else 3 * layer.num_weights * size
-    if layer.kind == "learned":  # counted and divided beside
+    if work.weighted:  # the weight as a value, its product with the source's weight, and sums in float64
+        weights += 12 + 3 * size
+    if layer.kind == "learned":  # counts of edges, and quotients
         weights += 2 * (layer.num_weights + 1) * size
     if layer.projects_edges:
         weights += layer.edge_columns * size + BY_RELATION
@@ -128,14 +136,14 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
 
 
 def least_chunks(works: Sequence[LayerWork], dtype: torch.dtype, block: Block, budget: int) -> int:
-    """With fewer chunks of `block` the average one is above the budget, if it read no more than its destinations."""
-    works = [replace(work, parameters=0) for work in works]  # they do not shrink with chunks
+    """Lower bound of the number of chunks of `block`: with fewer, the average chunk is above the budget."""
+    works = [replace(work, parameters=0) for work in works]  # their size does not depend on chunks
     whole = ChunkSize(block.num_dst, np.array([block.num_dst]), np.array([block.num_edges]))
     return max(1, -(-(chunk_bytes(works, dtype, whole) or 0) // budget))
 
 
 def largest(found: Readings, chunks: np.ndarray, dedup: Dedup, rank: int) -> ChunkSize:
-    """Of one rank, for an order of the chunks."""
+    """Sizes of one rank's chunks, for an order of the chunks."""
     rows = max(held_rows(found, chunks, dedup, rank, batch).size for batch in range(chunks.shape[1]))
     blocks = [chunk.block for chunk in found.chunks]
     return ChunkSize(rows, np.array([it.num_dst for it in blocks]), np.array([it.num_edges for it in blocks]))
@@ -144,7 +152,7 @@ def largest(found: Readings, chunks: np.ndarray, dedup: Dedup, rank: int) -> Chu
 def smallest_budget(
     facts: GraphFacts, works: Sequence[LayerWork], dtype: torch.dtype, ranks: int, self_loops: bool
 ) -> int | None:
-    """Bytes with which single vertices always work as chunks: the largest ones, one per rank at a time."""
+    """Bytes that always suffice for chunks of single vertices: the largest ones, one on each rank at a time."""
     degrees = [degree + self_loops for degree in facts.top_degrees]
     top = (degrees + degrees[-1:] * ranks)[: min(ranks, facts.num_nodes)]
     rows = min(facts.num_nodes, sum(degree + 1 for degree in top))
@@ -154,17 +162,17 @@ def smallest_budget(
 def fewest_chunks(
     cut: Callable[[int], Readings], needed: Callable[[Readings], int], most: int, budget: int, least: int = 1
 ) -> Readings:
-    """The fewest chunks per rank that fit: doubled until they do, then halved towards the last that did not.
+    """The fewest chunks per rank that fit: double the number until they fit, then bisect.
 
     Args:
-        cut: into n chunks per rank; called by all ranks.
-        needed: bytes of the largest chunk of all ranks.
-        most: the largest part's vertices: more chunks there are not.
-        budget: bytes.
-        least: with fewer chunks even the average one is too large.
+        cut: function that cuts into n chunks per rank; all ranks call.
+        needed: function that returns the bytes of the largest chunk of all ranks.
+        most: number of vertices of the largest part, the most possible chunks.
+        budget: bytes that a chunk may take.
+        least: lower bound; with fewer chunks, the average chunk is too large.
 
     Raises:
-        DataError: if single vertices are too large.
+        DataError: if a single vertex needs more than the budget.
     """
     count, last = min(least, most), min(least, most) - 1
     fitting = cut(count)
@@ -187,5 +195,5 @@ def fewest_chunks(
 
 def max_over_ranks(value: int, comm: Communicator) -> int:
     """The largest of all ranks' values."""
-    told: Any = comm.gather_objects(value)
-    return int(max(told))
+    values: Any = comm.gather_objects(value)
+    return int(max(values))

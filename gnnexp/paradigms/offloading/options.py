@@ -1,4 +1,4 @@
-"""Which options of offloaded training go together, and with what."""
+"""Checks of the options of offloaded training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Keep = Literal["cheapest", "paper", "outputs", "sums"]
 
 
 def option_problems(options: Offload) -> list[Problem]:
-    """What is wrong with them, alone and together."""
+    """Invalid options, alone and together."""
     problems = options.chunking.problems()
     if options.reorganise and not (options.dedup.inter and options.dedup.intra):
         problems.append(Problem("reorganise", True, "puts chunks in an order for both kinds of dedup",
@@ -24,7 +24,7 @@ def option_problems(options: Offload) -> list[Problem]:
 
 
 def check_layers(experiment: Experiment, options: Offload) -> list[Problem]:
-    """Kept sums need constant weights, a budget layers whose needs are known."""
+    """Conflicts with the model: kept sums need constant weights, and a budget needs layers of known memory."""
     problems, target = [], experiment.model.target
     if options.keep == "sums" and (learns_weights(experiment) or block_layers(experiment)):
         problems.append(Problem("paradigm.keep", "sums", f"the aggregation of {target} has learned weights: its "

@@ -1,4 +1,4 @@
-"""The last layer's outputs of a rank's vertices, chunk by chunk, and their gradients on the host."""
+"""Outputs of the last layer for a rank's vertices, chunk by chunk, and their gradients on the host."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from gnnexp.tiers.tier import across
 
 
 class Outputs:
-    """What a loss reads of the last layer, and what it gives back.
+    """Outputs of the last layer that a loss reads, and their gradients.
 
     Args:
-        job: of the rank.
-        own: `[n]` its vertices, ascending.
-        host: where gradients lie.
+        job: job of the rank.
+        own: `[n]` vertices of the rank, ascending.
+        host: host tier for the gradients.
     """
 
     def __init__(self, job: Job, own: Tensor, host: HostTier) -> None:
         self._job = job
-        # Outputs that no loss reads have no gradient; where examples are links, any may be an end of one.
+        # Outputs that no loss reads have no gradient. If examples are links, any vertex may be an end of a link.
         self._read = own
         if not job.task.pairs:
             mine = job.task.targets()
             self._read = torch.sort(mine[contains(own, mine)]).values
         self._rows = torch.searchsorted(own, self._read)
-        # The same on the device: what a chunk's loss reads is cut out of them there.
+        # Copies on the device, from which each chunk takes its slice.
         self._rows_there, self._read_there = across(self._rows, job.device), across(self._read, job.device)
         self.gradients = host.rows(self._read.numel(), job.model.widths[-1], job.dtype)
 
     def loss(self, chunk: Chunk, rows: Tensor, count: int) -> Tensor:
-        """The loss sum of a chunk's targets, from its outputs `[D, C]`; their gradients go to the host.
+        """The loss sum of a chunk's targets, from outputs `[D, C]`. Gradients of the outputs go to the host.
 
-        Those of a decoder are added to its parameters' own, chunk by chunk.
+        Gradients of a decoder's parameters are added up, chunk by chunk.
 
         Args:
-            chunk: on the device.
-            rows: of its destinations.
-            count: targets of all ranks, which the loss is the mean over.
+            chunk: chunk on the device.
+            rows: outputs of its destinations.
+            count: number of targets of all ranks; the loss is the mean over them.
         """
         task, (part, places) = self._job.task, self._part(chunk)
         with torch.enable_grad():
@@ -55,18 +55,18 @@ class Outputs:
         return loss.detach()
 
     def keep(self, chunk: Chunk, rows: Tensor) -> None:
-        """A chunk's outputs `[D, C]`, for a loss that reads those of all; gradients may take their place."""
+        """Store a chunk's outputs `[D, C]` on the host, if a loss reads all outputs. Gradients may replace them."""
         self._job.tier.leave(rows, self.gradients[chunk.first : chunk.last], "tier/d2h_rows_outputs")
 
     def gradient(self, chunk: Chunk) -> Tensor:
-        """`[D, C]` of a chunk's outputs, on the device; zero where no loss has read any."""
+        """Gradient `[D, C]` of a chunk's outputs, on the device; zero for outputs that no loss reads."""
         part, places = self._part(chunk)
         given = self._job.tier.enter(self.gradients[part], counted="tier/h2d_rows_gradients")
         whole = torch.zeros(chunk.last - chunk.first, given.shape[1], dtype=given.dtype, device=self._job.device)
         return whole.index_copy_(0, places, given)
 
     def _part(self, chunk: Chunk) -> tuple[slice, Tensor]:
-        """Which of the outputs that are read are a chunk's, and where among its destinations they are (there)."""
+        """The chunk's slice of the outputs that are read, and their places among its destinations (on the device)."""
         bounds = torch.searchsorted(self._rows, torch.tensor([chunk.first, chunk.last])).tolist()
         part = slice(*bounds)
         return part, self._rows_there[part] - chunk.first

@@ -1,4 +1,4 @@
-"""What is decided once, before offloaded training begins: chunks, their order, what is kept, what moves."""
+"""The plan of offloaded training, made once: chunks, their order, kept sums, and rows that move."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_sums
-from gnnexp.paradigms.chunks.chunking import itemsize
 from gnnexp.paradigms.offloading.memory import (
     LayerWork,
     chunk_bytes,
@@ -41,15 +40,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class OffloadPlan:
-    """Of one rank.
+    """The plan of one rank.
 
     Attributes:
-        transitions: its visits.
-        volumes: rows that a sweep moves, over all ranks.
-        keeps_sums: per layer, see `OffloadLayer`.
-        projects: per layer, see `LayerStart`.
-        slots: where the host keeps its rows.
-        facts: what is recorded of it, the same on every rank.
+        transitions: visits of the rank's chunks.
+        volumes: number of rows that a sweep moves, on all ranks.
+        keeps_sums: for each layer, see `OffloadLayer`.
+        projects: for each layer, see `LayerStart`.
+        slots: arrays in which the host keeps rows.
+        facts: recorded values, the same on every rank.
     """
 
     transitions: Transitions
@@ -61,30 +60,31 @@ class OffloadPlan:
 
     @property
     def num_edges(self) -> int:
-        """In-edges of the own vertices, added self loops included."""
+        """Number of in-edges of the own vertices, with added self loops."""
         return sum(it.chunk.block.num_edges for it in self.transitions.visits)
 
     @property
     def topology_bytes(self) -> int:
-        """Of the chunks, and of the indices of what moves."""
+        """Bytes of the chunks, and of the indices of rows that move."""
         return sum(it.chunk.block.nbytes() + it.forward.nbytes() + (0 if it.back is None else it.back.nbytes())
                    for it in self.transitions.visits)
 
     @staticmethod
     def of(job: Job, own: Tensor, options: Offload) -> OffloadPlan:
-        """Plan for a rank's `own` vertices `[n]`; called by all ranks."""
+        """Make the plan for a rank's `own` vertices `[n]`. All ranks call."""
         start = time.perf_counter()
         comm, dedup = job.batch_comm, options.dedup
         (level,) = levels(job.shard, own, 1, lambda _, ids: torch.zeros(ids.shape, dtype=torch.bool))
         layers = [layer for layer in job.model.layers if isinstance(layer, Layer | BlockLayer)]
         projects, reads = planned_reads(layers, options.rows, job.graph)
-        rates = Rates.of(job.experiment.hardware, sum(read.rows for read in reads) // len(reads) * itemsize(job.dtype))
+        rates = Rates.of(job.experiment.hardware, sum(read.rows for read in reads) // len(reads) * job.dtype.itemsize)
         known = sums_known(constant_layers(layers, level), options.keep)
-        # Chunks are sought for kept sums wherever those are possible: they need less, and mostly they are kept.
+        # Chunks are sized as if sums were kept wherever possible: this needs less memory and is the usual result.
         hoped = [kept is not False for kept in known]
 
         def works_of(sums: Sequence[bool]) -> list[LayerWork]:
-            return layer_works(layers, projects, reads, sums, trained=job.graph.trains_features)
+            return layer_works(layers, projects, reads, sums, trained=job.graph.trains_features,
+                               weighted=job.graph.edge_weights is not None)
 
         def needed(found: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
             size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
@@ -104,15 +104,15 @@ class OffloadPlan:
         cheaper = cheaper_sums(layers, projects, order.volumes.from_host(dedup), job.graph.num_nodes)
         keeps = [less if kept is None else kept for kept, less in zip(known, cheaper, strict=True)]
         if budget is not None and needed(found, order.chunks, keeps) > budget:
-            keeps = hoped  # to run a layer again is cheaper, but does not fit
-        give_back_heap()  # overlaps of millions of rows were counted
+            keeps = hoped  # running a layer again is cheaper, but does not fit
+        give_back_heap()  # counting overlaps of millions of rows took memory, which is free now
         moved = transitions(found, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
             "keeps": ["sums" if kept else "outputs" for kept in keeps],
             "rows": ["projected" if on else "raw" for on in projects],
             "chunk_bytes_bound": needed(found, order.chunks, keeps) or None,
-            # Of what every layer reads and of the logits: rows mean nothing in bytes without.
-            "row_bytes": [width * itemsize(job.dtype) for width in (*(it.rows for it in reads), job.model.widths[-1])],
+            # Bytes of a row that each layer reads, and of a row of logits: they convert rows to bytes.
+            "row_bytes": [width * job.dtype.itemsize for width in (*(it.rows for it in reads), job.model.widths[-1])],
             **facts_of_order(found, order, comm),
         }
         slots = SlotPlan.of(row_widths(reads, projects, keeps), job.model.in_dim)
@@ -121,7 +121,7 @@ class OffloadPlan:
 
 
 def facts_of_order(found: Readings, order: ChunkOrder, comm: Communicator) -> dict[str, Any]:
-    """What is recorded of the chunks and of their order."""
+    """Recorded values of the chunks and their order."""
     return {
         "chunks": len(found.chunks), "order": order.note,
         "rows_initial": asdict(order.initial),
@@ -143,19 +143,19 @@ def planned_reads(
 
 
 def row_widths(reads: Sequence[Widths], projects: Sequence[bool], keeps: Sequence[bool]) -> list[RowWidths]:
-    """Of every layer."""
+    """Columns that the host keeps for every layer."""
     return [RowWidths(read, read.summed if kept else 0, index > 0 or on)
             for index, (read, on, kept) in enumerate(zip(reads, projects, keeps, strict=True))]
 
 
 def constant_layers(layers: Sequence[Layer | BlockLayer], level: RankLayer) -> list[bool]:
-    """Which layers can keep sums exactly: never those whose weights are learned."""
+    """For each layer, whether kept sums are exact. With learned weights they are not."""
     block = empty_chunk(level).block
     return [isinstance(layer, Layer) and has_constant_sums(layer, block) for layer in layers]
 
 
 def sums_known(constant: Sequence[bool], keep: Keep) -> list[bool | None]:
-    """Per layer, whether sums are kept; None where rows that cross decide it, when the chunks are known."""
+    """For each layer, whether sums are kept; None if the number of rows that cross decides it later."""
     if keep == "outputs":
         return [False] * len(constant)
     return [(None if keep == "cheapest" else True) if can else False for can in constant]
@@ -164,10 +164,10 @@ def sums_known(constant: Sequence[bool], keep: Keep) -> list[bool | None]:
 def cheaper_sums(
     layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], from_host: int, num_vertices: int
 ) -> list[bool]:
-    """Per layer, whether keeping sums moves fewer rows than running it again, which takes `from_host` once more.
+    """For each layer, whether keeping sums moves fewer rows than running it again, which moves `from_host` rows again.
 
-    Sums go out and come back, with the own row where the layer's end needs that (layer_contract.md: cheaper from
-    2K + 1 = 3 rows per vertex on).
+    Sums go out and come back, with the own row if the layer's end needs it. Keeping sums is cheaper from
+    2K + 1 = 3 rows per vertex on (layer_contract.md).
     """
     return [from_host > (2 + ends_with_own_rows(layer, projects=on)) * num_vertices
             for layer, on in zip(layers, projects, strict=True)]

@@ -1,4 +1,4 @@
-"""What the host keeps of a rank's vertices between visits of chunks, layer by layer (HongTu, Figure 4)."""
+"""Rows that the host keeps of a rank's vertices, layer by layer (HongTu, Figure 4)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gnnexp.tiers.host_tier import HostTier
 
 @dataclass(frozen=True)
 class RowWidths:
-    """Columns of what the host keeps of one layer; 0: nothing.
+    """Numbers of columns that the host keeps of one layer; 0: nothing.
 
     Attributes:
-        read: what chunks read.
-        sums: kept sums.
-        gradients: whether what is read takes any; features do not, where they are read as they are.
+        read: columns that chunks read.
+        sums: columns of kept sums.
+        gradients: whether the rows that chunks read take a gradient. Raw features take none.
     """
 
     read: Widths
@@ -29,14 +29,14 @@ class RowWidths:
 
 @dataclass(frozen=True, eq=False)
 class LayerRows:
-    """Rows of one layer; n vertices of the rank.
+    """Rows of one layer, for the n vertices of the rank.
 
     Attributes:
-        rows: `[n, d]` what chunks read of every source.
-        own: `[n, o]` what they read of their destinations beside, or None.
+        rows: `[n, d]` rows that chunks read of every source.
+        own: `[n, o]` additional rows that chunks read of their destinations, or None.
         sums: `[n, s]` kept sums, or None.
-        gradients: `[n, d]` of `rows`, or None.
-        own_gradients: `[n, o]` of `own`, or None.
+        gradients: `[n, d]` gradients of `rows`, or None.
+        own_gradients: `[n, o]` gradients of `own`, or None.
     """
 
     rows: Tensor
@@ -46,15 +46,16 @@ class LayerRows:
     own_gradients: Tensor | None = None
 
     def tensors(self) -> list[Tensor]:
-        """Those that there are."""
+        """All tensors that are not None."""
         return [rows for field in fields(self) if (rows := getattr(self, field.name)) is not None]
 
 
 @dataclass(frozen=True)
 class SlotPlan:
-    """Where it all goes: columns of each slot, and per layer the slot of each field of `LayerRows`; features first.
+    """The arrays (slots) of all rows: columns of each slot, and for each layer the slot of each field of `LayerRows`.
 
-    Gradients are written when the layer above is done with: a slot of equal width there makes room for them.
+    The first slot has the features. Gradients are written when the layer above is done. So they reuse a slot of that
+    layer with the same width.
     """
 
     columns: tuple[int, ...]
@@ -62,7 +63,7 @@ class SlotPlan:
 
     @staticmethod
     def of(layers: Sequence[RowWidths], num_features: int) -> SlotPlan:
-        """For all layers."""
+        """The slots for all layers."""
         columns, found = [num_features], list[dict[str, int]]()
         for here in reversed(layers):
             placed = {"rows": 0} if not here.gradients else {}
@@ -82,7 +83,7 @@ class SlotPlan:
         return SlotPlan(tuple(columns), tuple(found[::-1]))
 
     def num_bytes(self, count: int, itemsize: int) -> int:
-        """Of `count` vertices."""
+        """Bytes of all slots, for `count` vertices."""
         return count * itemsize * sum(self.columns)
 
     def allocate(self, count: int, dtype: torch.dtype, host: HostTier) -> tuple[Tensor, list[LayerRows]]:

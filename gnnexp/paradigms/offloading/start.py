@@ -1,12 +1,13 @@
-"""What chunks of a layer read of a vertex: made once, where the layer before ends, and handed on through host memory.
+"""Rows that chunks of a layer read of a vertex. They are made once, at the end of the layer before, and stored on the
+host. There are two kinds:
 
-    raw         its rows after the layer's dropout; undropped beside, where a skip connection adds them
-    projected   its neighbour projection and its key as a source; beside it, for the one chunk that computes the
-                vertex: the layer's self part, its key as a destination, the skip's part
+- `raw`: the row after the layer's dropout. If a skip connection adds it, also the row before dropout.
+- `projected`: the neighbour projection and the source key. The one chunk that computes the vertex also reads the self
+  part, the destination key and the skip's part.
 
-A vertex is read by several chunks (alpha of HongTu's Table 3): what is done here is not repeated in each of them, and
-where a layer narrows, fewer columns cross and are summed (../shared/layer_contract.md: the order of projecting and
-summing is free). Features as raw rows are what they are; as projected ones they take a sweep of their own.
+Several chunks read a vertex (alpha in HongTu's Table 3). So work that is done here is not repeated in each of them. If
+a layer has fewer output columns than input columns, fewer columns cross and are summed. The order of projecting and
+summing is free (../shared/layer_contract.md). Raw features need no work; projected features need a sweep of their own.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ ReadRows = Literal["cheapest", "raw", "projected"]
 
 
 class StartRows(NamedTuple):
-    """Of some vertices.
+    """Rows that a layer start makes for some vertices.
 
     Attributes:
-        rows: `[n, d]`, for every chunk with the vertex among its sources.
-        own: `[n, o]`, for the chunk that computes it; None: nothing.
+        rows: `[n, d]`, read by every chunk that has the vertex as a source.
+        own: `[n, o]`, read by the one chunk that computes the vertex, or None.
     """
 
     rows: Tensor
@@ -43,9 +44,9 @@ class LayerStart:
     """The row-local start of layer `index`.
 
     Attributes:
-        model: set up.
-        index: which layer.
-        projects: see above; only of contract layers.
+        model: a model that is set up.
+        index: number of the layer, from 0.
+        projects: whether rows are projected; only for contract layers.
     """
 
     model: Model
@@ -53,7 +54,7 @@ class LayerStart:
     projects: bool
 
     def of(self, ids: Tensor, h: Tensor, key: BatchKey | None) -> StartRows:
-        """From `h` `[n, Din]`, what the layer before gave of vertices `ids` (its preactivation, where that fuses)."""
+        """The start for vertices `ids`, from outputs `h` `[n, Din]` of the layer before (preactivations if fused)."""
         dropped = self.model.drop_input(self.index, ids, h, key)
         assert isinstance(dropped, Tensor)
         if not self.projects:
@@ -65,29 +66,29 @@ class LayerStart:
 
     @property
     def layer(self) -> Layer | BlockLayer:
-        """What starts."""
+        """The layer."""
         layer = self.model.layers[self.index]
         assert isinstance(layer, Layer | BlockLayer)
         return layer
 
     @property
     def contract(self) -> Layer:
-        """The same, where only layers on the contract come."""
+        """The layer, if it must be a contract layer."""
         assert isinstance(self.layer, Layer)
         return self.layer
 
     @cached_property
     def widths(self) -> Widths:
-        """Columns of what is read."""
+        """Columns that chunks read."""
         return widths_of(self.layer, self.index, projects=self.projects)
 
     def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        """`(what is summed, source key)`: views."""
+        """Views `(rows to be summed, source key)` of `rows`."""
         summed, key = self.widths.summed, self.widths.source_key
         return (rows[:, :summed], rows[:, summed:]) if key else (rows, None)
 
     def split_own(self, own: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """`(self part, key, skip's part)` of projected rows' `own`."""
+        """`(self part, destination key, skip's part)` from `own` of projected rows."""
         if own is None:
             return None, None, None
         parts = torch.split(own, list(self.widths.own_parts), dim=1)
@@ -96,7 +97,7 @@ class LayerStart:
 
 
 class Widths(NamedTuple):
-    """Columns of what is read of a vertex: `rows` = `summed` + source keys."""
+    """Numbers of columns that chunks read of a vertex."""
 
     summed: int
     source_key: int
@@ -104,17 +105,17 @@ class Widths(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of every source."""
+        """Columns that are read of every source: summed ones and source keys."""
         return self.summed + self.source_key
 
     @property
     def own(self) -> int:
-        """Of every destination, beside."""
+        """Additional columns that are read of every destination."""
         return sum(self.own_parts)
 
 
 def widths_of(layer: Layer | BlockLayer, index: int, *, projects: bool) -> Widths:
-    """Of layer `index`."""
+    """The columns of layer `index`."""
     if not projects:
         return Widths(layer.in_dim, 0, (layer.in_dim if index and layer.residual else 0,))
     assert isinstance(layer, Layer)
@@ -127,7 +128,7 @@ def widths_of(layer: Layer | BlockLayer, index: int, *, projects: bool) -> Width
 
 
 def projected_parts(layer: Layer, dropped: Tensor, raw: Tensor) -> tuple[Tensor | None, ...]:
-    """`(projection [n, C], source key, self part, destination key, skip's part)`, each of them or None."""
+    """`(projection [n, C], source key, self part, destination key, skip's part)`, each a tensor or None."""
     projected = layer.project(dropped)
     source_key = key = None
     if layer.kind == "projected":
@@ -139,15 +140,15 @@ def projected_parts(layer: Layer, dropped: Tensor, raw: Tensor) -> tuple[Tensor 
 
 
 def ends_with_own_rows(layer: Layer | BlockLayer, *, projects: bool) -> bool:
-    """Whether the end of `layer`, run from sums, needs the destinations' rows too."""
+    """Whether the end of `layer`, run from sums, also needs the destinations' rows."""
     return not projects or (isinstance(layer, Layer) and layer.self_is_neighbour)
 
 
 def projects_rows(layer: Layer | BlockLayer, index: int, rows: ReadRows, num_edges: int, num_vertices: int) -> bool:
-    """Whether chunks read projected rows: asked for, or fewer floats are gathered per epoch.
+    """Whether chunks read projected rows: if chosen, or if an epoch gathers fewer floats with them.
 
-    Raw rows are summed forward, and back where they take a gradient; projected ones always both ways, and features
-    cross once more each way. Scores of edges take the projection anyway.
+    Raw rows are summed in forward, and in backward if they take a gradient. Projected rows are summed in both, and
+    features then cross once more in each direction. Edge scores need the projection in any case.
     """
     if rows != "cheapest" or not isinstance(layer, Layer):
         return rows == "projected"
@@ -158,6 +159,6 @@ def projects_rows(layer: Layer | BlockLayer, index: int, rows: ReadRows, num_edg
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """Side by side; alone as it is, without a copy."""
+    """The tensors side by side. A single tensor is not copied."""
     found = [part for part in parts if part is not None]
     return torch.cat(found, 1) if len(found) > 1 else next(iter(found), None)

@@ -1,4 +1,4 @@
-"""Sweeps over the chunks of a rank, one layer at a time: the two loops of HongTu's Algorithm 1."""
+"""Sweeps over the chunks of a rank, one layer at a time: both loops of HongTu's Algorithm 1."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _PIECE_BYTES = 64 << 20
 
 
 class Sweeps:
-    """The host's rows of a rank, and how they are worked through.
+    """The host's rows of a rank, and the sweeps over its chunks.
 
     Args:
-        job: of the rank.
-        own: `[n]` its vertices, ascending.
-        plan: for them.
-        options: of the paradigm.
+        job: job of the rank.
+        own: `[n]` vertices of the rank, ascending.
+        plan: plan of the rank.
+        options: options of the paradigm.
     """
 
     def __init__(self, job: Job, own: Tensor, plan: OffloadPlan, options: Offload) -> None:
@@ -46,7 +46,7 @@ class Sweeps:
         self._layers = [OffloadLayer(start, kept, following)
                         for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)]
         self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
-        self._trained: Tensor | None = None  # what was read, where it takes a gradient
+        self._trained: Tensor | None = None  # features that were read, if they take a gradient
         self._feature_gradients: Tensor | None = None
         self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
         if job.trained_rows is not None:
@@ -59,26 +59,26 @@ class Sweeps:
         """Read the features of the own vertices into the host tier."""
         features = self._features
         step = max(1, _PIECE_BYTES // max(1, features.shape[1] * features.element_size()))
-        if self._job.store.collective:  # all ranks read as often
+        if self._job.store.collective:  # all ranks must read equally often
             step = max(1, self._own.numel())
         for first in range(0, max(1, self._own.numel()), step):
             piece = self._job.store.read(self._own[first : first + step])
-            assert isinstance(piece, Tensor), "sparse features are refused"
+            assert isinstance(piece, Tensor), "features must be dense"
             features[first : first + step] = piece.detach()
             if piece.requires_grad:
                 self._trained = piece
         return features
 
-    # --- features, where the first layer reads them projected ------------------------------------------------------
+    # --- features, if the first layer reads them projected ---------------------------------------------------------
     def project_features(self, key: BatchKey) -> None:
-        """The start of the first layer, for all vertices."""
+        """Run the start of the first layer for all vertices."""
         if self._layers[0].start.projects:
             for chunk, ids, features in self._feature_pieces():
                 with torch.no_grad():
                     self._hand_on(0, chunk, self._layers[0].start.of(ids, features, key))
 
     def project_features_back(self, key: BatchKey) -> None:
-        """The gradients of its parameters, and of features that are trained."""
+        """Compute gradients of the parameters of the first layer's start, and of trained features."""
         if self._layers[0].start.projects:
             given = self._feature_gradients
             for chunk, ids, features in self._feature_pieces():
@@ -91,7 +91,7 @@ class Sweeps:
                 self._trained.grad = given
 
     def _feature_pieces(self) -> Iterator[tuple[Chunk, Tensor, Tensor]]:
-        """`(chunk, ids [D] and features [D, Din] of its destinations)`: no topology comes along."""
+        """`(chunk, ids [D], features [D, Din])` of chunks' destinations, on the device; topology stays on the host."""
         tier = self._job.tier
         for it in self._visits:
             if it.chunk.block.num_dst:
@@ -102,16 +102,16 @@ class Sweeps:
 
     # --- forward ---------------------------------------------------------------------------------------------------
     def forward(self, index: int, key: BatchKey) -> None:
-        """A hidden layer for all chunks."""
+        """Run a hidden layer for all chunks."""
         for chunk, out in self._forward(index, key):
             self._hand_on(index + 1, chunk, out)
 
     def forward_last(self, key: BatchKey, count: int) -> Tensor:
-        """The last layer, with the loss of every chunk: its sum. Gradients of the targets' logits go to the host.
+        """Run the last layer and the loss for all chunks. Returns the loss sum; gradients of logits go to the host.
 
         Args:
-            key: of the epoch.
-            count: targets of all ranks, which the loss is the mean over.
+            key: key of the epoch.
+            count: number of targets of all ranks; the loss is the mean over them.
         """
         total = torch.zeros((), dtype=self._job.dtype, device=self._job.device)
         for chunk, out in self._forward(len(self._layers) - 1, key):
@@ -119,13 +119,13 @@ class Sweeps:
         return total
 
     def last_outputs(self, key: BatchKey) -> Tensor:
-        """`[n, C]` of the last layer, in the host tier; a loss's gradients may take their place."""
+        """Outputs `[n, C]` of the last layer, in the host tier. Gradients of a loss may replace them."""
         for chunk, out in self._forward(len(self._layers) - 1, key):
             self.outputs.keep(chunk, out.rows)
         return self.outputs.gradients
 
     def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, StartRows]]:
-        """`(chunk, what it hands on)`, while it is in the device tier."""
+        """`(chunk, rows for the next layer)`, while the chunk is in the device tier."""
         tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
         buffer = self._room(index)
         with tier.holding(buffer):
@@ -140,7 +140,7 @@ class Sweeps:
                     yield here, out
 
     def _hand_on(self, index: int, chunk: Chunk, made: StartRows) -> None:
-        """What chunks of layer `index` will read of the chunk's vertices, to the host."""
+        """Copy the rows that chunks of layer `index` will read to the host."""
         host, part = self._rows[index], _range(chunk)
         self._job.tier.leave(made.rows, host.rows[part], "tier/d2h_rows_outputs")
         if made.own is not None and host.own is not None:
@@ -148,7 +148,7 @@ class Sweeps:
 
     # --- backward --------------------------------------------------------------------------------------------------
     def backward(self, index: int, key: BatchKey) -> None:
-        """A layer for all chunks, last first; gradients of what they read are added up on the host."""
+        """Run a layer backward for all chunks, last first. The host adds up gradients of the rows that they read."""
         tier, layer, wanted = self._job.tier, self._layers[index], self._rows[index].gradients
         order = self._visits[::-1]
         sums = None if wanted is None else self.host.to_add_up(wanted)
@@ -178,7 +178,7 @@ class Sweeps:
                 tier.leave(of_own, host.own_gradients[_range(here)], "tier/d2h_rows_own")
 
     def _gradients_of(self, index: int, chunk: Chunk) -> StartRows:
-        """Of what layer `index` read of the chunk's vertices; of logits after the last, zero but for the targets'."""
+        """Gradients of rows that layer `index` read of the chunk's vertices; after the last layer, of logits."""
         tier, counted = self._job.tier, "tier/h2d_rows_gradients"
         if index < len(self._rows):
             host, part = self._rows[index], _range(chunk)
@@ -192,7 +192,7 @@ class Sweeps:
         self, index: int, visits: Sequence[Visit], moves: Sequence[Move], buffer: Tensor,
         counted: Literal["forward", "backward"],
     ) -> Iterator[Visit]:
-        """Visits, each when its rows are in the buffer; empty chunks are visited for what others need of this rank."""
+        """Visits, each when its rows are in the buffer. Empty chunks are visited too, because other ranks need rows."""
         host, neighbours = self._rows[index].rows, self._neighbours
         arriving = neighbours.fetch(moves[0], host)
         for number, (it, move) in enumerate(zip(visits, moves, strict=True)):
@@ -212,7 +212,7 @@ class Sweeps:
         return "activations" if index or self._layers[0].start.projects else "features"
 
     def _room(self, index: int) -> Tensor:
-        """Zeros: gradients begin with them, and places that nothing was put in must not hold what is no number."""
+        """A buffer of zeros. Sums of gradients start with zero, and unused places must not contain NaN."""
         width = self._rows[index].rows.shape[1]
         return torch.zeros(self._capacity, width, dtype=self._job.dtype, device=self._job.device)
 
@@ -221,11 +221,11 @@ _OWN_IN = "tier/h2d_rows_own"
 
 
 def _range(chunk: Chunk) -> slice:
-    """Of the rank's own vertices."""
+    """The chunk's range among the rank's own vertices."""
     return slice(chunk.first, chunk.last)
 
 
 def _back(visits: Sequence[Visit]) -> list[Move]:
     moves = [it.back for it in visits]
-    assert all(move is not None for move in moves), "planned wherever a layer is run again"
+    assert all(move is not None for move in moves), "the plan has it if a layer is run again"
     return [move for move in moves if move is not None]

@@ -1,4 +1,4 @@
-"""A part while it is trained: its topology in memory, its features mapped, its own sampler, store and targets."""
+"""A part during its training: topology in memory, mapped features, and its own sampler, store and targets."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ActivePart:
     """A part that is being trained.
 
     Attributes:
-        number: of the part.
-        part: in memory.
-        sampler: of its topology.
-        store: of its features.
-        schedule: of its training vertices, by local ids.
+        number: number of the part.
+        part: the part, with its topology in memory.
+        sampler: sampler of its topology.
+        store: store of its features.
+        schedule: schedule of its training vertices, by local ids.
     """
 
     number: int
@@ -37,12 +37,12 @@ class ActivePart:
 
     @property
     def nbytes(self) -> int:
-        """What was read into memory: topology and names."""
+        """Bytes of the topology and of the original ids, which `load_part` reads into memory."""
         names = self.part.names
         return self.part.graph.topology_bytes + names.numel() * names.element_size()
 
     def sample(self, order: Tensor, key: BatchKey) -> Batch:
-        """Batch `key.step` of the epoch's `order` of targets, by local ids."""
+        """Batch number `key.step`. `order` is the epoch's order of targets, as local ids."""
         targets = self.schedule.global_batch(order, key.step)
         micro = self.number if self.sampler.key == "micro" else -1
         return self.sampler.sample(targets, replace(key, micro=micro), int(targets.numel()))
@@ -52,19 +52,19 @@ class ActivePart:
         return self.store.read(batch.input_ids)
 
     def renamed(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        """With original ids: draws of dropout, degrees and labels are theirs."""
+        """The blocks with original ids in place of local ids. Original ids decide dropout masks, degrees and labels."""
         names = self.part.names
         return tuple(replace(block, src_ids=names[block.src_ids.long()]) for block in blocks)
 
 
 def load_part(job: Job, number: int, batch_size: int | None, pool: Pool) -> ActivePart:
-    """Load part `number` of the job's.
+    """Load part `number`.
 
     Args:
-        job: of the rank.
-        number: of the part.
-        batch_size: targets of a batch, None for all in one.
-        pool: memory of batches, which outlives a active: fresh pages are costly.
+        job: job of the rank.
+        number: number of the part.
+        batch_size: number of targets of a batch; None: all in one.
+        pool: memory of batches. All parts use it, because fresh pages are costly.
     """
     assert job.parts is not None
     part = in_memory(job.parts.open(number))

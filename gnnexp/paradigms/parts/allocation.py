@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 def num_parts(data_bytes: int, ranks: int, memory: int | None, reserve: int | None = None) -> int:
-    """As many parts as ranks where these have room for all of the data, else as many as it takes.
+    """The number of parts: as many as ranks if all data fits, else as many as needed.
 
     Args:
-        data_bytes: S, of topology and features; in memory about what they are on disk.
-        ranks: q.
-        memory: M, bytes of a rank; None: there is room.
-        reserve: T < M, bytes of M that computing takes; None: two thirds (the paper measured a GAT of 3 layers).
+        data_bytes: S, bytes of topology and features; about the same in memory as on disk.
+        ranks: q, number of ranks.
+        memory: M, bytes of a rank; None: enough for all data.
+        reserve: T < M, bytes of M for computing; None: two thirds (the paper measured a GAT of 3 layers).
 
     Returns:
         p: q if S <= q (M - T), else the next whole number from S / (M - T) on.
@@ -24,5 +24,5 @@ def num_parts(data_bytes: int, ranks: int, memory: int | None, reserve: int | No
 
 
 def parts_of(rank: int, ranks: int, parts: int) -> range:
-    """Parts are dealt in turn: rank r trains r, r + q, r + 2q, ..."""
+    """Parts of a rank: rank r trains r, r + q, r + 2q, ..."""
     return range(rank, parts, ranks)

@@ -1,7 +1,7 @@
 """Models of several parts that take turns in one module, and their average (SDT-GNN, section III-D).
 
-The average is the same to the bit however parts are spread over ranks: weights are summed as whole numbers, which have
-no order of addition.
+The average is bit-identical for any distribution of parts over ranks. Parameters are summed as integers, so the order
+of addition does not matter.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DivergedError
 
-# Sums of weights stay below 2^61: a sign, and a bit for rounding of every part.
+# Sums of parameters stay below 2^61. The other bits are the sign, and room for the rounding of every part.
 _BITS = 61
 
 
 class LocalModels:
-    """Values and optimizer states of a rank's parts; outside of a turn the module holds the last average.
+    """Values and optimizer states of a rank's parts. The module holds the last average while no part has its turn.
 
     Args:
-        module: all of its parameters are trained.
-        parts: of this rank. Each keeps an optimizer state of its own, which an average of the models leaves alone.
+        module: module whose parameters are all trained.
+        parts: parts of this rank. Each keeps its own optimizer state. Averages of models do not change this state.
     """
 
     def __init__(self, module: nn.Module, parts: Sequence[int]) -> None:
@@ -37,7 +37,7 @@ class LocalModels:
         self.optimizer: torch.optim.Optimizer | None = None
 
     def use(self, optimizer: torch.optim.Optimizer) -> None:
-        """The optimizer whose states they are; the first time, the part whose turn it is brings its own."""
+        """Set the optimizer, once. If a part has its turn, the optimizer gets the state of this part."""
         if self.optimizer is not None:
             return
         self.optimizer = optimizer
@@ -46,7 +46,7 @@ class LocalModels:
                 self._set_state(parameter, state)
 
     def begin(self, part: int) -> None:
-        """The part's turn: module and optimizer are its own, without a copy."""
+        """Begin the part's turn: module and optimizer get its values and states, without a copy."""
         self.end()
         self._turn = part
         for parameter, value, state in zip(self._parameters, self._values[part], self._states[part], strict=True):
@@ -54,7 +54,7 @@ class LocalModels:
             self._set_state(parameter, state)
 
     def end(self) -> None:
-        """The turn is over, if there is one."""
+        """End the turn, if there is one."""
         if self._turn is None:
             return
         for number, (parameter, value) in enumerate(zip(self._parameters, self._average, strict=True)):
@@ -64,11 +64,11 @@ class LocalModels:
         self._turn = None
 
     def average(self, weights: Mapping[int, float], comm: Communicator) -> None:
-        """All models become the weighted average of those of all parts of all ranks, between turns.
+        """Set all models to the weighted average of the models of all parts on all ranks. No part may have its turn.
 
         Args:
-            weights: of this rank's parts; over all ranks they sum to 1.
-            comm: of all ranks.
+            weights: weights of this rank's parts. Over all ranks they sum to 1.
+            comm: communicator of all ranks.
         """
         assert self._turn is None
         weighted_sum(self._average, self._values, weights, comm)
@@ -85,11 +85,11 @@ class LocalModels:
             self.optimizer.state.pop(parameter, None)
 
     def state_dict(self) -> dict[str, Any]:
-        """Of every part of this rank, by its number: values and optimizer states in the order of the parameters."""
+        """Values and optimizer states of every part of this rank, by number, in the order of parameters."""
         return {str(part): {"values": self._values[part], "states": self._states[part]} for part in self._values}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` gave, each tensor on the device of its parameter."""
+        """Restore the state of `state_dict`, each tensor on the device of its parameter."""
         devices = [parameter.device for parameter in self._parameters]
         for part, found in state.items():
             self._values[int(part)] = [value.to(device) for value, device in zip(found["values"], devices, strict=True)]
@@ -102,30 +102,28 @@ class LocalModels:
 def weighted_sum(
     out: Sequence[Tensor], values: Mapping[int, Sequence[Tensor]], weights: Mapping[int, float], comm: Communicator
 ) -> None:
-    """Write the sum over all parts of weight times value into `out`, tensor by tensor; one all-reduce of int64.
+    """Write the sum over all parts of weight times value to `out`, with one all-reduce of int64.
 
-    Rounded to 2^-61 of the largest value anywhere (for float32 that is no loss worth naming; for float64 the last bits
-    of small values go), to the bit the same for any order and any spread of the parts.
+    Values are rounded to 2^-61 of the largest value on any rank. For float32 this is negligible. In float64, small
+    values lose their last bits. The result is bit-identical for any order and any distribution of the parts.
     """
     size = sum(tensor.numel() for tensor in out)
     flat = {part: torch.cat([value.detach().reshape(-1).double() for value in mine]) for part, mine in values.items()}
     largest = max((_largest(one) for one in flat.values()), default=0.0)
-    told = comm.all_gather(torch.tensor([largest], dtype=torch.float64), [1] * comm.size, "sizes")
-    largest = max(float(one) for one in told)
+    of_ranks = comm.all_gather(torch.tensor([largest], dtype=torch.float64), [1] * comm.size, "sizes")
+    largest = max(float(one) for one in of_ranks)
     if not math.isfinite(largest):
         raise DivergedError("a part's model is not finite: try a smaller optimizer.lr")
     scale = 2.0 ** (_BITS - 1 - math.frexp(largest)[1])
     total = torch.zeros(size, dtype=torch.int64, device=out[0].device)
-    for part, weight in weights.items():
-        total += (flat[part] * weight * scale).round().to(torch.int64)
+    for number, weight in weights.items():
+        total += (flat[number] * weight * scale).round().to(torch.int64)
     comm.all_reduce(total, "parameters")
-    start = 0
-    for tensor in out:
-        tensor.copy_((total[start : start + tensor.numel()].double() / scale).view_as(tensor))
-        start += tensor.numel()
+    for tensor, part in zip(out, torch.split_with_sizes(total, [tensor.numel() for tensor in out]), strict=True):
+        tensor.copy_((part.double() / scale).view_as(tensor))
 
 
 def _largest(values: Tensor) -> float:
-    """Magnitude, infinite where one is no number."""
+    """The largest magnitude; infinite if a value is NaN."""
     found = float(values.abs().max()) if values.numel() else 0.0
     return math.inf if math.isnan(found) else found

@@ -1,4 +1,4 @@
-"""Which options of model averaging go together, and with what."""
+"""Checks of the options of model averaging, and the number of parts that fits."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from gnnexp.paradigms.model_averaging import ModelAveraging
 
 _NAME = "model_averaging"
-# Halos may take this many times the parts of section III-C: more of them hardly shrink.
+# At most this many times the parts of section III-C: with more parts, halos hardly shrink.
 _MOST_TIMES = 8
 
 
 def batch_size_of(options: ModelAveraging, whole: int | None, parts: int) -> int | None:
-    """Targets of a part's batch, of `whole` in a global one (`train.batch_size`); None: all that the part has."""
+    """Targets of a part's batch, for `whole` targets in a global batch (`train.batch_size`); None: all targets."""
     if options.local_batch_size is not None or whole is None:
         return options.local_batch_size
     return -(-whole // parts)
 
 
 def memory_of(experiment: Experiment, options: ModelAveraging) -> int | None:
-    """M: bytes of a rank; None: nobody said."""
+    """M, bytes of a rank; None if no option says it."""
     return experiment.hardware.device_memory if options.memory is None else options.memory
 
 
 def option_problems(options: ModelAveraging) -> list[Problem]:
-    """What no configuration can have."""
+    """Invalid options."""
     found = []
     if options.sync_every < 1:
         found.append(Problem("paradigm.sync_every", options.sync_every, "must be 1 or more epochs",
@@ -47,7 +47,7 @@ def option_problems(options: ModelAveraging) -> list[Problem]:
 
 
 def check_averaging(experiment: Experiment, options: ModelAveraging) -> list[Problem]:
-    """What does not go with the rest of the experiment."""
+    """Conflicts with the other choices of the experiment."""
     every, eval_every = options.sync_every, experiment.train.eval_every
     problems = [*plain_features(experiment, _NAME), *whole_topology(experiment, _NAME),
                 *vertices_only(experiment, _NAME, "the ends of a link are in different parts")]
@@ -67,9 +67,9 @@ def check_averaging(experiment: Experiment, options: ModelAveraging) -> list[Pro
 def fitting_parts(
     experiment: Experiment, facts: GraphFacts, options: ModelAveraging, sizes: Sequence[PartSizes], least: int
 ) -> int | Problem:
-    """How many parts fit what a rank has, where section III-C counts `least` without their halos.
+    """The number of parts that fits the memory of a rank. Section III-C counts `least` parts without their halos.
 
-    Those that are cut, if each fits; else twice as many, where nobody told how many.
+    If each cut part fits, their number. Else twice as many, if partitioner.num_parts=auto.
     """
     memory, count = memory_of(experiment, options), len(sizes)
     largest = max(topology_bytes(facts, size) + feature_bytes(facts, size) for size in sizes)

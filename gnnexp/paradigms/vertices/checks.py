@@ -1,4 +1,4 @@
-"""What training by vertices does not go with, and what it holds of other ranks."""
+"""Checks of vertex parallelism, and memory that it takes for rows of other ranks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gnnexp.paradigms.loops.full_graph import check_full_graph
 
 
 def check_vertices(experiment: Experiment, name: str, arrival: Arrival, key: str) -> list[Problem]:
-    """A part per rank, everything in one batch; old or late rows are counted in epochs of one step each.
+    """Conflicts: needs one part for each rank and one batch. With old or late rows, each epoch must have one step.
 
     Args:
-        experiment: to be checked.
-        name: of the paradigm.
-        arrival: of other ranks' rows.
-        key: of the option that says how old or late they are.
+        experiment: experiment to check.
+        name: name of the paradigm.
+        arrival: when other ranks' rows are used.
+        key: key of the option that says how old or late these rows are.
     """
     problems = [*check_full_graph(experiment, name), *one_part_per_rank(experiment), *block_degrees(experiment, name)]
     age = arrival.epochs
@@ -34,7 +34,7 @@ def check_vertices(experiment: Experiment, name: str, arrival: Arrival, key: str
 
 
 def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
-    """A budget wants to know what layers take."""
+    """Conflicts: a budget needs layers of known memory."""
     if chunking.budget is None or not block_layers(experiment):
         return []
     return [Problem("paradigm.device_memory", chunking.budget, f"what layers of {experiment.model.target} take is not "
@@ -42,7 +42,7 @@ def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
 
 
 def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
-    """Over a vertex-cut no destination has all its edges in one place."""
+    """Conflicts over a vertex-cut: a destination's in-edges are on several ranks."""
     target, problems = target_of(experiment.partitioner), []
     if chunking != UNCUT:
         problems.append(Problem("paradigm.chunks", chunking.count, f"over the vertex-cut of {target} a vertex has its "
@@ -54,14 +54,14 @@ def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
 
 
 def part_and_halo(experiment: Experiment, facts: GraphFacts, *, whole_parts: bool = False) -> Resident:
-    """A part and its halo: no more vertices than edges lead out of it; with whole parts, all of them."""
+    """Sizes of a part and its halo. Edges bound the vertices of the halo; with whole parts, it has all vertices."""
     own, edges = (-(-count // experiment.num_ranks) for count in (facts.num_nodes, facts.num_edges))
     rows = facts.num_nodes if whole_parts else min(facts.num_nodes, own + edges)
     return Resident(edges, rows, rows)
 
 
 def held_graph(experiment: Experiment, facts: GraphFacts) -> Resident:
-    """A part, and in all layers below the last whatever it can reach."""
+    """Sizes of a part in the last layer, and of the whole graph in all layers below, which is an upper bound."""
     own_edges = -(-facts.num_edges // experiment.num_ranks)
     below = (experiment.model.options.num_layers - 1) * facts.num_edges
     return Resident(own_edges + below, facts.num_nodes, facts.num_nodes)
@@ -71,12 +71,12 @@ def kept_rows(
     experiment: Experiment, facts: GraphFacts, arrival: Arrival, *, whole_parts: bool = False,
     holds_inputs: bool = False,
 ) -> Need:
-    """Rows that a rank keeps for later epochs, and writes into checkpoints; an upper bound.
+    """Upper bound of the rows that a rank keeps for later epochs and writes into checkpoints.
 
-    The foreign rows of all ranks are no more than the edges, and no more than all vertices on all other ranks.
+    All ranks together have at most as many foreign rows as edges, and at most all vertices on all other ranks.
     """
     model, ranks = experiment.model.options, experiment.num_ranks
-    itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
+    itemsize = getattr(torch, experiment.train.dtype).itemsize
     foreign = (ranks - 1) * facts.num_nodes
     if not whole_parts:
         foreign = min(foreign, facts.num_edges)

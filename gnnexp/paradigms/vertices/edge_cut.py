@@ -1,9 +1,9 @@
-"""Training by vertices over an edge-cut: a destination has all its in-edges here, so any model runs.
+"""Vertex parallelism over an edge-cut: the owner of a destination has all its in-edges, so any model runs.
 
-    for every layer:   foreign rows come (halo or whole parts; fresh, stale or late), then the layer runs as it is
-    backwards:         gradients with respect to foreign rows go home
+Forward, for every layer: foreign rows arrive (halo or whole parts; fresh, stale or late), then the layer runs
+unchanged. Backward: gradients of foreign rows go to their owners.
 
-Foreign rows that are `held` are computed here as well, and do not come.
+Foreign rows that are `held` are computed here too, and do not arrive.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def none_held(layer: int, ids: Tensor) -> Tensor:
 
 
 def all_held(layer: int, ids: Tensor) -> Tensor:
-    """NeutronStar's DepCache: the L-hop halo is here."""
+    """NeutronStar's DepCache: no foreign row is fetched, the L-hop halo is here."""
     return torch.ones(ids.shape, dtype=torch.bool)
 
 
@@ -46,25 +46,26 @@ def inputs_held(layer: int, ids: Tensor) -> Tensor:
 
 
 class EdgeCutTrainer(WholeGraphTrainer):
-    """A rank's vertices with all their in-edges.
+    """Trains a rank's vertices, with all their in-edges.
 
     Args:
-        job: of the rank.
-        held: which foreign inputs of a layer are computed here: `(layer from 0, ids [m])` to `[m]` bool.
-        arrival: when fetched rows are used; features of the first layer are never late.
-        whole_parts_from: first layer before which whole parts go to everybody (Sancus), not only the rows that are
-            needed; None: no layer.
-        chunking: ranges of destinations that a layer is worked on one after another.
-        beside: on what late exchanges run while the loop computes, and among whom; None: the loop waits for them.
+        job: job of the rank.
+        held: function that says which foreign inputs of a layer are computed here: `(layer from 0, ids [m])` to `[m]`
+            bool.
+        arrival: when fetched rows are used. Features of the first layer are never late.
+        whole_parts_from: first layer before which all ranks get whole parts (Sancus), not only the rows that they need;
+            None: no layer.
+        chunking: ranges of destinations that a layer computes one after another.
+        background: thread and communicator for late exchanges, which run while the loop computes; None: the loop waits.
     """
 
     def __init__(
         self, job: Job, held: Cached = none_held, arrival: Arrival = FRESH, *, whole_parts_from: int | None = None,
-        chunking: Chunking = UNCUT, beside: tuple[Background, Communicator] | None = None,
+        chunking: Chunking = UNCUT, background: tuple[Background, Communicator] | None = None,
     ) -> None:
         super().__init__(job)
         assert job.shard.partition is not None
-        self.own, self._arrival, self._beside = job.shard.partition.vertices_of(job.shard.part), arrival, beside
+        self.own, self._arrival, self._background = job.shard.partition.vertices_of(job.shard.part), arrival, background
         self.levels = job.once.of("levels", lambda: self._levels(held, whole_parts_from))
         self.blocks = job.once.of("blocks", self._moved)
         self._crossing = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
@@ -88,20 +89,20 @@ class EdgeCutTrainer(WholeGraphTrainer):
         return tuple(moved[level] for level in self.levels)
 
     def _placed(self, *, whole_parts: bool) -> tuple[ExchangePoint | None, ...]:
-        """Where foreign rows come, per layer; None where no rank fetches any."""
-        told: Any = self.job.comm.gather_objects(
+        """For each layer, the exchange of foreign rows; None if no rank fetches any."""
+        of_levels: Any = self.job.comm.gather_objects(
             [(sum(level.fetched), index > 0 and level is self.levels[index - 1])
              for index, level in enumerate(self.levels)]
         )
         halo: Halo | None = None
         found: list[ExchangePoint | None] = []
-        for index, (level, of_ranks) in enumerate(zip(self.levels, zip(*told, strict=True), strict=True)):
+        for index, (level, of_ranks) in enumerate(zip(self.levels, zip(*of_levels, strict=True), strict=True)):
             if not any(fetches for fetches, _ in of_ranks):
                 halo = None
             elif halo is None or not all(alike for _, alike in of_ranks):
-                halo = self._halo(level, whole_parts=whole_parts)  # collective: every rank makes it if one must
+                halo = self._halo(level, whole_parts=whole_parts)  # collective: all ranks make one
             arrival = FRESH if index == 0 and self._arrival.kind == "late" else self._arrival
-            found.append(None if halo is None else arrival.at(halo, self._beside))
+            found.append(None if halo is None else arrival.at(halo, self._background))
         return tuple(found)
 
     def _halo(self, level: RankLayer, *, whole_parts: bool) -> Halo:
@@ -115,17 +116,17 @@ class EdgeCutTrainer(WholeGraphTrainer):
     # --- the iteration ---------------------------------------------------------------------------------------------
     @property
     def resident(self) -> tuple[Block, ...]:
-        """Of layers that are not cut into chunks."""
+        """Blocks of the layers that are not cut into chunks."""
         if self.local is None:
             return self.blocks
         return tuple(block for block, chunks in zip(self.blocks, self.local.chunks, strict=True) if len(chunks) == 1)
 
     def load(self) -> Rows:
-        """Rows of the inputs that are here without an exchange."""
+        """Load rows of the inputs that need no exchange."""
         return self.job.store.read(self._inputs)
 
     def forward(self, ready: Whole) -> Tensor:
-        """Before a layer, foreign rows come (autograd runs the transposed exchange)."""
+        """Run the model. Foreign rows arrive before each layer; autograd runs the transposed exchange."""
         job, epoch = self.job, ready.batch.key.epoch
 
         def exchange(layer: int, rows: Rows) -> Rows:
@@ -136,20 +137,20 @@ class EdgeCutTrainer(WholeGraphTrainer):
         return job.model(ready.batch, ready.features, exchange, preactivate=preactivate)  # type: ignore[no-any-return]
 
     def synchronize(self) -> None:
-        """Gradients meet; then no exchange of this epoch is under way any more."""
+        """Sum gradients, then wait for all background exchanges of this epoch."""
         super().synchronize()
-        if self._beside is not None:
+        if self._background is not None:
             with self.job.timer.phase("sync"):
                 for place in self._exchanging():
                     place.drain()
 
     # --- counts and state ------------------------------------------------------------------------------------------
     def cross_edges(self, ready: Whole) -> Sequence[int]:
-        """Edges from a fetched vertex."""
+        """For each layer, number of edges from fetched vertices."""
         return self._crossing
 
     def end_epoch(self) -> EpochCounts:
-        """Rows fetched and held per exchange, and what was not sent because old rows did."""
+        """The counts of the epoch, with fetched and held rows, and bytes that old rows saved."""
         found, own = super().end_epoch(), self.own.numel()
         found.work["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
         found.work["halo_cached"] = sum(level.num_local - own for level in self.levels)
@@ -158,11 +159,11 @@ class EdgeCutTrainer(WholeGraphTrainer):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Old rows, or what is late, layer by layer."""
+        """Old or late rows and gradients, layer by layer."""
         return {self._arrival.kind: states_of(self._exchanging())} if self._arrival.epochs else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
+        """Restore old or late rows and gradients."""
         if state:
             restore_all(self._exchanging(), state[self._arrival.kind], self.job.device)
 
@@ -171,5 +172,5 @@ class EdgeCutTrainer(WholeGraphTrainer):
 
 
 def tag_of(layer: int) -> Tag:
-    """What the rows before a layer are."""
+    """The tag of the rows before a layer."""
     return "activations" if layer else "features"

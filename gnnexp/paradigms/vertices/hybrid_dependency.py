@@ -1,10 +1,11 @@
-"""NeutronStar's hybrid: for every foreign vertex and layer, compute it once more or fetch it, whichever costs less.
+"""NeutronStar's hybrid: each foreign vertex of each layer is computed here or fetched, whichever is cheaper.
 
-By costs per float, edge and byte that the hardware profile says. A vertex that is computed here in layer l is needed
-here in layer l-1 as well, with its in-neighbours, each of which is computed or fetched in turn. What several vertices
-share is charged to each of them, so caching looks a little dearer than it is. Features of layer 1 are always held:
-they cost an exchange in every epoch and no computation. (Wang et al., SIGMOD 2022; the artifact has this commented
-out, so it follows the paper's description.)
+Costs per float, operation and byte come from the hardware profile. If a vertex is computed here in layer l, layer l-1
+needs the vertex and its in-neighbours here. These are again computed or fetched. Work that several vertices share is
+charged to each of them, so caching looks slightly too expensive. Features of layer 1 are always held: fetching them
+would cost an exchange in every epoch, and holding them needs no computation.
+
+(Wang et al., SIGMOD 2022. In the artifact this code is a comment, so this module follows the paper.)
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.graph.edges import sum_over_in_edges
 
-# Passes in training: an aggregation runs forward and backward, a product forward and for both of its gradients.
+# Passes in training: aggregations and exchanges run forward and backward, products forward and for both gradients.
 _GATHERS, _PRODUCTS, _EXCHANGES = 2, 3, 2
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of one gathered float, one float operation of a matrix product, one float sent."""
+    """Seconds for one gathered float, for one operation of a matrix product, and for one sent float."""
 
     gather: float
     flop: float
@@ -36,13 +37,13 @@ class Costs:
 
     @staticmethod
     def of(hardware: HardwareConfig, itemsize: int) -> Costs:
-        """By the profile, which has been checked to say all of it."""
+        """Costs from the hardware profile. `check_profile` has checked that it is complete."""
         assert hardware.links is not None and hardware.links.network and hardware.gather and hardware.flops
         return Costs(itemsize / hardware.gather, 1 / hardware.flops, itemsize / hardware.links.network)
 
 
 def check_profile(hardware: HardwareConfig) -> list[Problem]:
-    """The profile must say what computing and sending cost."""
+    """Problems of the hardware profile: costs of computing or sending are missing."""
     said = {"hardware.flops": hardware.flops, "hardware.gather": hardware.gather,
             "hardware.links.network": None if hardware.links is None else hardware.links.network}
     return [Problem(key, value, "paradigm.dependency=hybrid weighs computing against sending by it: must be a positive "
@@ -51,17 +52,17 @@ def check_profile(hardware: HardwareConfig) -> list[Problem]:
 
 
 def cheapest(shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs) -> Callable[[int, Tensor], Tensor]:
-    """Which foreign inputs of a layer are computed here: `(layer from 0, ids [m])` to `[m]` bool.
+    """A function that says which foreign inputs of a layer are computed here: `(layer from 0, ids [m])` to `[m]` bool.
 
     Args:
-        shard: the graph.
+        shard: shard with the whole graph.
         own: `[n]` vertices of this rank.
-        dims: widths of the inputs of all layers, then of the output.
-        costs: of the machine.
+        dims: `[L + 1]` columns of the inputs of all layers, then of the output.
+        costs: costs of the machine.
     """
     indptr, indices = shard.graph.indptr.numpy(), shard.graph.indices.numpy()
     degree = np.diff(indptr)
-    computed = np.zeros(degree.size)  # cost of having the input of layer l of a vertex here
+    computed = np.zeros(degree.size)  # cost to compute the input of layer l of each vertex here
     decisions = [torch.ones(degree.size, dtype=torch.bool)]
     best = np.zeros(degree.size)
     for before, after in pairwise(dims[:-1]):
@@ -72,5 +73,5 @@ def cheapest(shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs) -> Ca
         decisions.append(torch.from_numpy(computed < fetched))
         best = np.minimum(computed, fetched)
         best[own.numpy()] = 0
-    # A vertex that is computed in one layer is in all layers below.
+    # A vertex that is computed in one layer is computed in all layers below.
     return lambda layer, ids: decisions[layer][ids.long()]

@@ -1,17 +1,18 @@
-"""Training by vertices over a vertex-cut (DistGNN): sums are taken where edges are, and finished at their masters.
+"""Vertex parallelism over a vertex-cut (DistGNN): ranks sum over their edges, and owners of vertices complete the sums.
 
-    gather      projected rows (and keys) of foreign sources
-    aggregate   partial sums over the edges here
-    reduce      partial sums (and masses) of foreign destinations to their masters
+1. Gather projected rows (and keys) of foreign sources.
+2. Aggregate partial sums over the edges of this rank.
+3. Reduce partial sums (and masses) of foreign destinations at their owners.
 
-Attention needs keys of foreign destinations too, and the largest score of all of a destination's edges: any common
-peak is exact, a peak of one's own is wrong. With rows and sums that are old or late attention is refused, because its
-sums would carry another epoch's peak.
+Attention also needs keys of foreign destinations, and the largest score of all in-edges of a destination as a peak. Any
+common peak is exact; a peak of a single rank is wrong. Attention is refused with old or late rows and sums, because
+these have peaks of other epochs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations, Layer
-from gnnexp.models.local import edge_weights
+from gnnexp.models.local import edge_weights, with_factors
 from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer, layer_by_layer
 from gnnexp.paradigms.trainer import EpochCounts
 from gnnexp.paradigms.vertices.edge_cut import tag_of
@@ -34,12 +35,12 @@ from gnnexp.placement.halo import shuffle_index
 
 
 class VertexCutTrainer(WholeGraphTrainer):
-    """A rank's edges, and the vertices at their ends.
+    """Trains a rank's edges, and the vertices at their ends.
 
     Args:
-        job: of the rank.
-        arrival: when other ranks' rows and sums are used; projected features of the first layer are always fresh.
-        holds_inputs: whether features of foreign sources are here: layer 1 gathers nothing.
+        job: job of the rank.
+        arrival: when other ranks' rows and sums are used. Projected features of the first layer are always fresh.
+        holds_inputs: whether features of foreign sources are here. Then layer 1 gathers nothing.
     """
 
     def __init__(self, job: Job, arrival: Arrival, *, holds_inputs: bool) -> None:
@@ -51,20 +52,22 @@ class VertexCutTrainer(WholeGraphTrainer):
         self.sources, self.destinations = (
             shuffle_index(ids, counts, count, self.own, job.batch_comm).to(job.device) for ids, counts in indices)
         layers = range(job.model.num_layers)
-        # Layer 1 gathers projected features, always of this epoch: only its sums are old or late.
+        # Layer 1 gathers projected features of this epoch. Only its sums may be old or late.
         self._gathers = [(arrival if index else FRESH).at(self.sources) for index in layers]
         self._reduces = [arrival.at(self.destinations) for _ in layers]
-        self._dst = Destinations(self.own.to(job.device), self._block.degree[:count])
+        total = self._block.total_weight
+        self._dst = Destinations(self.own.to(job.device), self._block.degree[:count],
+                                 weight=None if total is None else total[:count])
         self.blocks = (self._block,) * job.model.num_layers
         self._crossing = [graph.cross_edges] * job.model.num_layers
         self._inputs = graph.block.src_ids[: graph.block.num_src if holds_inputs else graph.own.numel()]
 
     def load(self) -> Rows:
-        """Rows of the inputs that are here without an exchange."""
+        """Load rows of the inputs that need no exchange."""
         return self.job.store.read(self._inputs)
 
     def forward(self, ready: Whole) -> Tensor:
-        """Rows come, partial sums go, layer by layer."""
+        """Run the model layer by layer: rows arrive, and partial sums leave."""
         return layer_by_layer(ready, self.job.model.num_layers, self._layer)
 
     def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
@@ -78,18 +81,17 @@ class VertexCutTrainer(WholeGraphTrainer):
         else:
             rows = self._gather(index, projected, key.epoch)
             weight, mass = edge_weights(layer, self._block, None)
-            assert mass is None, "weights without keys have no mass that would have to be summed"
+            assert mass is None, "weights without keys have no mass"
             aggregated = self._reduce(index, layer.aggregate_projected(self._block, rows, weight), key.epoch)
-        dst = Destinations(self._dst.ids, self._dst.degree, mass)
-        mixed = layer.mix(dst, aggregated, own)
-        return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(_first(h, count)))
+        mixed = layer.mix(replace(self._dst, mass=mass), aggregated, own)
+        residual = layer.residual_part(_first(h, count))
+        return model.finish_layer(index, self._dst.ids, layer.preactivation(mixed), residual)
 
     def _attended(
         self, index: int, layer: Layer, projected: Tensor, dropped: Rows, key: BatchKey
     ) -> tuple[Tensor, Tensor | None]:
-        """`([n, C], mass [n, K])`, complete."""
+        """Sums of an attention layer over all ranks: `([n, C], mass [n, K] or None)`."""
         job, block, backend, heads = self.job, self._block, layer.backend, layer.num_weights
-        assert backend is not None
         keys = layer.keys_of_projected(projected) or layer.keys(dropped)
         assert keys is not None, "a layer with projected weights has keys"
         rows = self._gather(index, torch.cat((projected, keys[0]), 1), key.epoch)
@@ -100,6 +102,7 @@ class VertexCutTrainer(WholeGraphTrainer):
         assert score is not None
         peak = reduce_max_home(backend.edge_max(block, score), self.destinations, job.comm, "activations")
         weight, mass = layer.edge_weight(block, score, peak)
+        weight = with_factors(layer, block, weight)
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
         summed = layer.aggregate_projected(block, x, layer.drop_weights(block, weight, drop))
         if mass is None:
@@ -125,15 +128,15 @@ class VertexCutTrainer(WholeGraphTrainer):
         return [*self._gathers, *self._reduces]
 
     def cross_edges(self, ready: Whole) -> Sequence[int]:
-        """Edges with an end of another rank."""
+        """For each layer, number of edges with a foreign end."""
         return self._crossing
 
     def redundant_edges(self) -> int:
-        """Each edge is one rank's."""
+        """0, because each edge belongs to one rank."""
         return 0
 
     def end_epoch(self) -> EpochCounts:
-        """Rows fetched per exchange, and what was not sent because old rows did."""
+        """The counts of the epoch, with exchanged rows, and bytes that old rows saved."""
         found, layers = super().end_epoch(), len(self.blocks)
         found.work["halo_fetched"] = ((layers - self._holds_inputs) * self.sources.num_foreign
                                       + layers * self.destinations.num_foreign)
@@ -142,17 +145,17 @@ class VertexCutTrainer(WholeGraphTrainer):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Old rows and sums, or what is late."""
+        """Old or late rows and sums."""
         return {self._arrival.kind: states_of(self._places)} if self._arrival.epochs else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
+        """Restore old or late rows and sums."""
         if state:
             restore_all(self._places, state[self._arrival.kind], self.job.device)
 
 
 def _first(rows: Rows, count: int) -> Rows:
-    """The own rows, where foreign ones are held beside them."""
+    """The first `count` rows, which are the own rows. Held foreign rows follow them."""
     if rows.shape[0] == count:
         return rows
     return rows[:count] if isinstance(rows, Tensor) else rows.rows(torch.arange(count))

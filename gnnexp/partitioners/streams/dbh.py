@@ -1,4 +1,4 @@
-"""DBH, Degree-Based Hashing: edges by a hash of the end with fewer edges.
+"""DBH, Degree-Based Hashing: a hash of the end with fewer edges selects the part of an edge.
 
 Source: Xie, Yan, Li, Zhang, "Distributed Power-Law Graph Computing: Theoretical and Empirical Analysis", NIPS 2014; a
 baseline of SDT-GNN (section IV).
@@ -15,23 +15,23 @@ from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.partitioners.dbh import place_edges
 from gnnexp.partitioners.streams.streaming import Degrees, Home, NumParts, VertexCut
 
-# Keeps hashes apart from the shuffle of the same seed.
+# Separates the hash from the shuffle with the same seed.
 HASH = 2
 
 
 class DbhPartitioner(VertexCut):
-    """An edge goes to the part that its end of the lower degree is hashed to, the destination on ties.
+    """The hash of an edge's lower-degree end selects the part of the edge; on ties, the hash of the destination.
 
-    So vertices with many edges are cut, and the others mostly are not. The hash is the counter-based one of all draws
-    (the published artifact of SDT-GNN takes SHA-256). Parts are as even as chance makes
-    them: there is no cap. Takes 4 bytes per vertex while edges are streamed.
+    So vertices with many edges are cut, and most others are not. The hash is the counter-based generator of all draws;
+    the published artifact of SDT-GNN uses SHA-256. The load of a part is random and has no limit. Takes 4 bytes per
+    vertex while edges are streamed.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        degrees: `exact` ones, by a pass of their own, or those `streamed` so far, the edge at hand included.
-        order: in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`; with exact degrees
-            it changes nothing but the homes of `home=last`.
-        seed: of the hash, and of the shuffle.
+        degrees: `exact` degrees, which need an additional pass, or degrees `streamed` so far, with the current edge.
+        order: order in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`. With exact
+            degrees it changes only the homes of `home=last`.
+        seed: seed of the hash and of the shuffle.
         home: see `VertexCut`.
     """
 
@@ -43,7 +43,7 @@ class DbhPartitioner(VertexCut):
         self.degrees = degrees
 
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
-        """In one pass, by the kernel."""
+        """Place all edges in one pass, by the kernel; returns no facts."""
         streamed = self.degrees == "streamed"
         degrees = np.zeros(stream.num_nodes, np.int32) if streamed else stream.degrees
         key = hash_key(self.seed)
@@ -56,5 +56,5 @@ class DbhPartitioner(VertexCut):
 
 
 def hash_key(seed: int) -> np.uint64:
-    """Of a partitioner's hash of vertices."""
+    """The key of a partitioner's hash of vertices."""
     return np.uint64(stream(seed, Purpose.PARTITION, HASH))

@@ -1,4 +1,4 @@
-"""HDRF, High-Degree (are) Replicated First: edges by replicas, degrees and load.
+"""HDRF, High-Degree (are) Replicated First: replicas, degrees and loads decide the part of an edge.
 
 Source: Petroni, Querzoni, Daudjee, Kamali, Iacoboni, "HDRF: Stream-Based Partitioning for Power-Law Graphs", CIKM 2015;
 a baseline of SDT-GNN (section IV).
@@ -15,23 +15,27 @@ from gnnexp.partitioners.streams.streaming import Degrees, EdgePlacer, Home, Num
 
 
 class HdrfPartitioner(EdgePlacer):
-    """An edge goes to the part with the best score, the lowest one on ties.
+    """An edge goes to the part with the best score, the lowest part on ties.
 
-    With d the degrees, a part that holds u scores 1 + (1 - d(u) / (d(u) + d(v))), likewise for v, so that of two ends
-    the one with the higher degree is replicated; and lambda (max - load) / (epsilon + max - min), with the loads of the
-    fullest and of the emptiest part. There is no cap on loads: of edges that come sorted, the first ones may all go to
-    one part as long as lambda is 1 or less.
+    For an edge (u, v) with degrees d, the score of a part is the sum of these terms:
+
+    - 1 + (1 - d(u) / (d(u) + d(v))) if the part holds u, and likewise for v. So the end with the higher degree is
+      replicated.
+    - lambda (max - load) / (epsilon + max - min), with the loads of the fullest and of the emptiest part.
+
+    Loads have no limit. With sorted edges and lambda of 1 or less, the first edges may all go to one part.
 
     Takes 4 + 8 ceil(p / 64) bytes per vertex while edges are streamed.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        lambda_: weight of balance against replicas, above 0: up to 1 it decides between parts with equally many
-            replicas only, which is what the paper and the published artifact of SDT-GNN run (1).
+        lambda_: weight of balance against replicas, above 0. Up to 1, balance only decides between parts with equally
+            many replicas; the paper and the published artifact of SDT-GNN use 1.
         epsilon: above 0; keeps the balance term finite (1 in the artifact).
-        degrees: those `streamed` so far, the edge at hand included, as published, or `exact` ones, by a pass more.
-        order: in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
-        seed: of the shuffle.
+        degrees: degrees `streamed` so far, with the current edge, as published, or `exact` degrees, which need an
+            additional pass.
+        order: order in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
+        seed: seed of the shuffle.
         home: see `VertexCut`.
     """
 
@@ -45,14 +49,13 @@ class HdrfPartitioner(EdgePlacer):
             Problem(f"partitioner.{key}", value, "must be above 0", f"set partitioner.{key}=1")
             for key, value in (("lambda_", lambda_), ("epsilon", epsilon)) if not 0 < value < np.inf
         ]
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_all(problems)
 
     def first_degrees(self, stream: EdgeStream) -> np.ndarray:
-        """`[V]` int32, zeros to count in if degrees are streamed."""
+        """Degrees `[V]` int32: zeros if degrees are counted while edges are streamed."""
         return np.zeros(stream.num_nodes, np.int32) if self.degrees == "streamed" else stream.degrees
 
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
-        """By the kernel."""
+        """Place the edges by the kernel."""
         place_edges(sources, destinations, state.degrees, state.replicas, state.loads, self.lambda_, self.epsilon,
                     self.degrees == "streamed", parts)

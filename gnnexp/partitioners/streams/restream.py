@@ -1,13 +1,12 @@
-"""Restreaming: vertices to the parts of their in-neighbours, in k passes over a graph that may be mapped.
+"""Restreaming: vertices go to the parts of their in-neighbours, in k passes over a graph that may be memory-mapped.
 
 Sources: LDG (Stanton & Kliot, KDD 2012), Fennel (Tsourakakis et al., WSDM 2014), restreaming (Nishimura & Ugander, KDD
-2013), and clusters by label propagation to start from (`multilevel`).
+2013). The start may be clusters from label propagation (`multilevel`).
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from gnnexp.graph.partition import owner_dtype
 from gnnexp.kernels.counter import Purpose, permutation, stream
 from gnnexp.kernels.partitioners.refine import PARTS_PER_WORD, count_pins, move_by_copies
 from gnnexp.kernels.partitioners.restream import stream_vertices, unload
-from gnnexp.partitioners.base import Owners, Partitioner
+from gnnexp.partitioners.base import Owners, Partitioner, too_small
 from gnnexp.partitioners.metis import fill_empty
 from gnnexp.partitioners.metis_library import index_dtype, metis_version
 from gnnexp.partitioners.multilevel import Caps, CoarseGraph, Coarsest, cluster_owners
@@ -28,53 +27,53 @@ log = logging.getLogger(__name__)
 
 Order = Literal["falling", "rising", "stored", "random"]
 _UNBOUNDED = np.iinfo(np.int64).max
-# Edges cut less that are worth one copy less, in the passes over copies: geometric mean of replication_full over seven
-# real graphs, 4, 8 and 16 parts, 3.061, 3.078 and 3.098 with 0.02, 0.1 and 0.3.
+# Value of one cut edge, in copies, in the passes over copies. Geometric mean of replication_full over seven real graphs
+# with 4, 8 and 16 parts: 3.061, 3.078 and 3.098 with 0.02, 0.1 and 0.3.
 _TILT = 0.02
-# Geometric mean of replication_full over the same: 3.07 after 3, 3.04 after 10. From clusters, with passes over copies
-# afterwards, 2.68 without, 2.59 after 1, 2.57 after 3. With edges bounded to 1.05 of the mean 2.92 without, 3.22 after
-# 1: vertices with many in-edges come first, and fill parts wherever their clusters were.
+# The same mean is 3.07 after 3 passes from empty, 3.04 after 10. From clusters, with passes over copies afterwards, it
+# is 2.68 without a pass, 2.59 after 1, 2.57 after 3. From clusters, with edges limited to 1.05 times the mean, it is
+# 2.92 without a pass, 3.22 after 1: vertices with many in-edges come first, and fill parts of other clusters too.
 _PASSES_FROM_EMPTY = 3
-# Passes over copies end where less than 1 % of the vertices move.
+# Passes over copies end when less than 1 % of the vertices move.
 _SETTLED = 0.01
 _CHOICES = {"start": ("clusters", "empty"), "score": ("fennel", "ldg"), "coarsest": ("metis", "stream"),
             "order": ("falling", "rising", "stored", "random")}
 
 
-# Anonymous memory at its peak, per edge: 6.5 on 245,000 vertices and 12.4 M edges with planted communities, 15 on
-# 169,000 and 2.3 M, where the graph of clusters is half as large.
+# Peak of anonymous memory per edge. Measured: 6.5 bytes on 245,000 vertices and 12.4 M edges with planted communities;
+# 15 bytes on 169,000 vertices and 2.3 M edges, where the graph of clusters is half as large as the graph.
 BYTES_PER_EDGE = 16
 
 
 class RestreamPartitioner(Partitioner):
-    """LDG or Fennel restreamed, from clusters or from nothing, then moves that save copies.
+    """Restream by LDG or Fennel, from clusters or from empty parts; then move vertices to save copies.
 
-    Known of a vertex are its in-neighbours. In a directed graph they are what a part must hold for it, but who needs
-    the vertex itself is not seen, other than by its place in the rows of others: those with out-edges only are placed
-    without regard to them until the passes over copies.
+    The score of a vertex depends on its in-neighbours. In a directed graph these are the vertices that its part must
+    hold. The out-neighbours, which need the vertex itself, have no influence on its score. So vertices with out-edges
+    only are placed without regard to their neighbours until the passes over copies.
 
-    Caps hold after every pass: parts are filled from empty, and a vertex goes only where it fits. If `edge_balance` is
-    not held in the end, that is logged, and told by the fact `edges_over_cap`.
+    The limits hold after every pass, because parts are filled from empty, and a vertex goes only where it fits. If
+    `edge_balance` does not hold in the end, a warning is logged, and the fact `edges_over_cap` is above 0.
 
-    Takes about 30 bytes per vertex, p rounded up to 8 more in passes over copies, and from clusters 12 to 30 bytes per
-    edge of the graph of clusters.
+    Takes about 30 bytes per vertex. Passes over copies take p more, rounded up to a multiple of 8. A start from
+    clusters takes 12 to 30 bytes per edge of the graph of clusters.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        start: from `clusters` (size-constrained label propagation, contracted, split and refined) or `empty`.
-        score: `fennel` or `ldg`, of the passes.
-        passes: k over the graph, from the start on; `auto`: 3 from empty; from clusters 1, but none where edges are
-            bounded.
-        copies_passes: passes of moves afterwards, at most, that bring down the copies per vertex (`replication_full`)
-            themselves.
-        vertex_balance: vertices of a part over the mean, at most (a part takes V / p rounded up in any case).
-        edge_balance: in-edges of a part over the mean, at most (a part takes E / p rounded up, and all in-edges of any
-            vertex, in any case); None: as it comes, for 9 % fewer copies, with up to 5 times the mean in a part.
-        gamma: exponent of what a part's size costs in Fennel's score.
-        order: in which vertices come: by in-edges, most first (`falling`) or fewest first (`rising`), by ids (`stored`)
-            or at `random`.
-        coarsest: what splits the last level of clusters: `metis` (needs pymetis), or the best of 8 `stream`s.
-        seed: of METIS's choices, of streams and of the random order.
+        start: start from `clusters` (size-constrained label propagation, contracted, split and refined) or `empty`.
+        score: score of the passes, `fennel` or `ldg`.
+        passes: number k of passes over the graph after the start. `auto` means 3 from empty; from clusters 1, or 0 if
+            `edge_balance` is set.
+        copies_passes: most passes of moves afterwards, which directly reduce the copies per vertex
+            (`replication_full`).
+        vertex_balance: most vertices of a part over the mean; a part always has room for V / p vertices, rounded up.
+        edge_balance: most in-edges of a part over the mean; a part always has room for E / p in-edges, rounded up, and
+            for all in-edges of any vertex. None means no limit: 9 % fewer copies, but up to 5 times the mean in a part.
+        gamma: exponent of the cost of a part's size in Fennel's score.
+        order: order in which vertices come: by in-edges, most first (`falling`) or fewest first (`rising`), by ids
+            (`stored`) or at `random`.
+        coarsest: method that splits the last level of clusters: `metis` (needs pymetis), or the best of 8 `stream`s.
+        seed: seed of METIS's choices, of the streams and of the random order.
     """
 
     bytes_per_edge = BYTES_PER_EDGE
@@ -97,41 +96,37 @@ class RestreamPartitioner(Partitioner):
         self.start, self.score, self.passes, self.copies_passes = start, score, passes, copies_passes
         self.vertex_balance, self.edge_balance, self.gamma = vertex_balance, edge_balance, gamma
         self.order, self.coarsest, self.seed = order, coarsest, seed
-        if problems := self._problems():
-            raise ConfigError(problems)
+        ConfigError.raise_all(self._problems())
 
     def _problems(self) -> list[Problem]:
-        """All that is wrong with the options."""
+        """Problems of the options."""
         problems = [
             Problem(f"partitioner.{key}", getattr(self, key), f"must be one of {', '.join(allowed)}",
                     f"set partitioner.{key}={allowed[0]}")
             for key, allowed in _CHOICES.items() if getattr(self, key) not in allowed
         ]
         least = 1 if self.start == "empty" else 0
-        for key, low, default in (("passes", least, "auto"), ("copies_passes", 0, 2), ("vertex_balance", 1, 1.05),
-                                  ("edge_balance", 1, 1.2), ("gamma", 1, 1.5), ("seed", 0, 0)):
-            value = getattr(self, key)
-            if key == "passes" and isinstance(value, str):
-                if value != "auto":
-                    problems.append(Problem("partitioner.passes", value, f"must be auto, or {low} or more",
-                                            "set partitioner.passes=auto"))
-            elif value is not None and not (low <= value < math.inf):
-                problems.append(Problem(f"partitioner.{key}", value, f"must be {low} or more",
-                                        f"set partitioner.{key}={default}"))
-        return problems
+        numbers = [(key, getattr(self, key), low, default) for key, low, default in (
+            ("passes", least, "auto"), ("copies_passes", 0, 2), ("vertex_balance", 1, 1.05), ("edge_balance", 1, 1.2),
+            ("gamma", 1, 1.5), ("seed", 0, 0))]
+        passes = numbers[0][1]
+        if isinstance(passes, str) and passes != "auto":
+            problems.append(Problem("partitioner.passes", passes, f"must be auto, or {least} or more",
+                                    "set partitioner.passes=auto"))
+        return problems + too_small(number for number in numbers if not isinstance(number[1], str | None))
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """METIS comes with pymetis, and splits the last level of clusters."""
+        """pymetis, if METIS splits the last level of clusters."""
         return ("pymetis",) if (self.start, self.coarsest) == ("clusters", "metis") else ()
 
     @property
     def version(self) -> str:
-        """METIS decides on the last level of clusters."""
+        """The version, with METIS's version if METIS splits the last level of clusters."""
         return f"2, metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else "2"
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
-        """Owners by restreaming; no part is left empty."""
+        """Owners by restreaming; no part is empty."""
         if (self.start, self.coarsest) == ("clusters", "metis"):
             _check_metis()
         dtype = torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype
@@ -170,7 +165,7 @@ class RestreamPartitioner(Partitioner):
         return Caps(vertices, max(edges, most))
 
     def _order(self, level: CoarseGraph) -> np.ndarray:
-        """`[V]` in the type of ids."""
+        """The order `[V]` in which vertices come, in the dtype of `indices`."""
         if self.order == "stored":
             return np.arange(level.num_nodes, dtype=level.indices.dtype)
         if self.order == "random":
@@ -179,8 +174,8 @@ class RestreamPartitioner(Partitioner):
         return level.order(falling=self.order == "falling")
 
     def _stream(self, level: CoarseGraph, num_parts: int, caps: Caps, order: np.ndarray, owners: np.ndarray) -> int:
-        """All passes; how many vertices the last one moved."""
-        # Fennel's own choice, m k^(gamma - 1) / n^gamma, for m undirected edges, of which there are two in-edges each.
+        """Run all passes; returns how many vertices the last pass has moved."""
+        # Fennel's choice, m k^(gamma - 1) / n^gamma, for m undirected edges; each of them counts as two in-edges here.
         alpha = level.indices.size / 2 * num_parts ** (self.gamma - 1) / level.num_nodes**self.gamma
         masses, loads = np.zeros(num_parts, np.int64), np.zeros(num_parts, np.int64)
         moved = 0
@@ -207,7 +202,7 @@ class RestreamPartitioner(Partitioner):
 
 
 def _check_metis() -> None:
-    """Before the work starts."""
+    """Raise ConfigError before the work starts if METIS is not available."""
     try:
         index_dtype()
     except ConfigError as error:
@@ -217,12 +212,12 @@ def _check_metis() -> None:
 
 
 def _hold(level: CoarseGraph, num_parts: int, caps: Caps, owners: np.ndarray) -> int:
-    """Make `owners` hold the caps; the most in-edges by which a part still exceeds them."""
+    """Change `owners` to respect `caps`; returns the largest number of in-edges by which a part still exceeds them."""
     masses, loads = level.totals(owners, num_parts)
     if masses.max() <= caps.vertices and loads.max() <= caps.edges:
         return 0
     over = int(unload(level.indptr, level.order(falling=True), owners, masses, loads, caps.vertices, caps.edges))
     if over:
-        log.warning("partitioner.edge_balance is not held: a part has %d in-edges, %d were to be the most",
+        log.warning("partitioner.edge_balance is not held: a part has %d in-edges, at most %d are allowed",
                     caps.edges + over, caps.edges)
     return over

@@ -7,30 +7,32 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees, check_record_ids
 from gnnexp.kernels.partitioners import spring
-from gnnexp.partitioners.base import Owners
+from gnnexp.partitioners.base import Owners, too_small
 from gnnexp.partitioners.streams.streaming import NumParts, StreamPartitioner
 
 
 class SpringPartitioner(StreamPartitioner):
-    """Clusters from one pass over the edges, merged by richest neighbours, largest first to the emptiest part.
+    """Clusters come from one pass over the edges, and are merged by richest neighbours; each goes to the emptiest part.
+
+    The largest cluster goes first.
 
     Takes 28 bytes per vertex while edges are streamed (4 for degrees, 16 for records, 8 for volumes; 4 more with
-    `bound_sizes`), then 20 and 24 per cluster.
+    `bound_sizes`). Afterwards it takes 20 bytes per vertex and 24 bytes per cluster.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        alpha: clusters move vertices up to a volume of alpha 2m / p, which the paper leaves open; 0.1 is the published
-            artifact's. Larger ones find larger clusters and lose the balance of vertices.
+        alpha: clusters exchange vertices up to a volume of alpha 2m / p. The paper gives no value; 0.1 is the value of
+            the published artifact. Larger values give larger clusters and a worse balance of vertices.
         beta: clusters are merged up to beta V / p vertices (1.05 in the paper).
-        bound_sizes: while edges are streamed no cluster takes more than beta V / p vertices either. Algorithm 1 does
-            not bound them: few edges make a large volume only where degrees are large.
-        degrees: `exact` ones, which take a pass of their own, or those `streamed` so far.
-        order: in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
-        seed: of the shuffle.
+        bound_sizes: whether clusters are limited to beta V / p vertices also while edges are streamed. Algorithm 1 has
+            no such limit, and a cluster of many vertices with low degrees has a small volume.
+        degrees: `exact` degrees, which need an additional pass, or degrees `streamed` so far.
+        order: order in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
+        seed: seed of the shuffle.
     """
 
     def __init__(
@@ -39,16 +41,13 @@ class SpringPartitioner(StreamPartitioner):
     ) -> None:
         super().__init__(num_parts, order, seed)
         self.alpha, self.beta, self.bound_sizes, self.degrees = alpha, beta, bound_sizes, degrees
-        problems = [
-            Problem(f"partitioner.{key}", value, f"must be {least} or more", f"set partitioner.{key}={default}")
-            for key, value, least, default in (("alpha", alpha, 0, 0.1), ("beta", beta, 1, 1.05))
-            if not value >= least
-        ]
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_all(too_small([("alpha", alpha, 0, 0.1), ("beta", beta, 1, 1.05)], infinite=True))
 
     def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
-        """Algorithm 1; facts: clusters before and after merging, number, mean and deviation of sizes (Table II)."""
+        """Owners by Algorithm 1; facts: number, mean size and standard deviation of clusters before and after merging.
+
+        Table II of the paper has these figures.
+        """
         most = self.beta * stream.num_nodes / num_parts
         records = self._cluster(stream, num_parts, most)
         count = spring.number_clusters(records, np.empty(stream.num_nodes, np.int32))
@@ -65,7 +64,7 @@ class SpringPartitioner(StreamPartitioner):
         return Owners(torch.from_numpy(owners), None, facts)
 
     def _cluster(self, stream: EdgeStream, num_parts: int, most: float) -> np.ndarray:
-        """`[4 V]` records after the pass over the edges."""
+        """The records `[4 V]` of vertices after the pass over the edges."""
         V, streamed = stream.num_nodes, self.degrees == "streamed"
         check_record_ids(V, stream.name)
         records, volumes = np.empty(spring.FIELDS * V, np.int32), np.empty(V, np.int64)

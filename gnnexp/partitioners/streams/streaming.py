@@ -1,8 +1,11 @@
 """Partitioners that see a graph as a stream of edges and keep O(V) state (SDT-GNN, section III-B).
 
-A rule of one's own is a subclass: of `StreamPartitioner` if it decides owners of vertices; of `VertexCut` if it takes
-several passes to place edges, of `EdgePlacer` if it places them chunk by chunk in one, of `EdgeScorer` if it scores the
-parts for one edge at a time.
+To add a rule, write a subclass of one of these classes:
+
+- `StreamPartitioner`: the rule decides the owners of vertices.
+- `VertexCut`: the rule places edges in several passes.
+- `EdgePlacer`: the rule places edges chunk by chunk, in one pass.
+- `EdgeScorer`: the rule gives each part a score, for one edge at a time.
 """
 
 from __future__ import annotations
@@ -25,20 +28,21 @@ from gnnexp.partitioners.base import Owners, Partitioner
 NumParts = int | Literal["auto"]
 Home = Literal["most", "last"]
 Degrees = Literal["exact", "streamed"]
-# Homes are counted for as many parts per pass as this has room for, but for 8 at least, with 32 bytes per vertex.
+# Memory in one pass for the counts of edges per vertex and part, 4 bytes each. A pass counts at least 8 parts, even if
+# these need more memory.
 HOMES_BYTES = 1 << 30
 HOMES_PER_PASS = 8
-# Peak of a shuffled stream, while its order is sorted: 20.0 measured on R-MAT, 200,000 vertices, 10 M edges.
+# Peak memory of a shuffled stream, while its order is sorted: 20.0 measured on R-MAT, 200,000 vertices, 10 M edges.
 SHUFFLED_BYTES_PER_EDGE = 20
 
 
 class StreamPartitioner(Partitioner):
-    """Decides from passes over a stream of edges.
+    """A partitioner that reads the graph in passes over a stream of edges.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        order: in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
-        seed: of the shuffle.
+        order: order in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
+        seed: seed of the shuffle.
     """
 
     def __init__(self, num_parts: NumParts = "auto", order: StreamOrder = "stored", seed: int = 0) -> None:
@@ -46,11 +50,11 @@ class StreamPartitioner(Partitioner):
 
     @property
     def bytes_per_edge(self) -> int:
-        """What a shuffled stream holds; a stored one holds nothing."""
+        """Memory of a shuffled stream per edge, in bytes; a stored stream needs none."""
         return SHUFFLED_BYTES_PER_EDGE if self.order == "shuffled" else 0
 
     def stream(self, graph: Graph) -> EdgeStream:
-        """The graph's edges, in the order in which they are wanted."""
+        """The edges of the graph as a stream in the order `order`."""
         return GraphStream(graph, self.order, self.seed)
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
@@ -58,15 +62,15 @@ class StreamPartitioner(Partitioner):
         return self.assign_stream(self.stream(graph), num_parts)
 
     def partition_stream(self, stream: EdgeStream, num_parts: int, key: str = "") -> Partition:
-        """Split the vertices (and in a vertex-cut the edges, by position) of a stream, in its order.
+        """Split the vertices of a stream, and in a vertex-cut its edges by position, in the order of the stream.
 
         Args:
-            stream: any.
+            stream: the edges.
             num_parts: from 1 to V.
             key: content key of the stream, kept in the partition.
 
         Raises:
-            ConfigError: the stream is to be shuffled, or there are more parts than vertices.
+            ConfigError: `order` is not `stored`, or there are more parts than vertices.
         """
         if self.order != "stored":
             raise ConfigError(Problem("partitioner.order", self.order, "a stream comes in its own order",
@@ -75,18 +79,19 @@ class StreamPartitioner(Partitioner):
 
     @abstractmethod
     def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
-        """Owners of all vertices, and in a vertex-cut of the edges by position; 1 <= num_parts <= V."""
+        """Owners of all vertices, and in a vertex-cut owners of the edges by position; 1 <= num_parts <= V."""
 
 
 class VertexCut(StreamPartitioner):
-    """Gives every edge a part, and every vertex a home by the parts of its edges.
+    """A partitioner that gives every edge a part, and every vertex a home among the parts of its edges.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
         order: see `StreamPartitioner`.
-        seed: of the shuffle.
-        home: who owns a vertex: the part with `most` of its edges (lowest on ties), or the one of its `last` streamed
-            in-edge (the published artifact of SDT-GNN); vertices without any go to the parts with the fewest.
+        seed: seed of the shuffle.
+        home: the owner of a vertex: the part with `most` of its edges (lowest on ties), or the part of its `last`
+            streamed in-edge, as in the published artifact of SDT-GNN. Vertices without such an edge go to the parts
+            with the fewest vertices.
     """
 
     vertex_cut = True
@@ -99,31 +104,31 @@ class VertexCut(StreamPartitioner):
 
     @property
     def bytes_per_edge(self) -> int:
-        """Of owners where a stream holds nothing: sorting a shuffled one is the peak, before owners are written."""
+        """Memory per edge, in bytes: of a shuffled stream while it is sorted, else 2 for the owners of edges."""
         return super().bytes_per_edge or 2
 
     @abstractmethod
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
-        """Write the part of every edge into `parts` `[E]` by position; what is told of it, by name."""
+        """Write the part of every edge to `parts` `[E]` by position; returns facts about the run by name."""
 
     def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
-        """Place every edge, then say where vertices are at home."""
+        """Place every edge, then find the home of every vertex."""
         parts = np.empty(stream.num_edges, torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype)
         facts = self.place_all(stream, num_parts, parts)
         return Owners(torch.from_numpy(homes_of(stream, parts, num_parts, self.home)), torch.from_numpy(parts), facts)
 
 
 def homes_of(stream: EdgeStream, parts: np.ndarray, num_parts: int, home: Home) -> np.ndarray:
-    """The part `[V]` where every vertex is at home, in the dtype of `parts`; see `VertexCut`.
+    """The home `[V]` of every vertex, in the dtype of `parts`; see `VertexCut`.
 
-    `most` takes a pass per 1 GiB or 8 parts, with 4 bytes per vertex and part; a self loop counts once, parallel edges
-    each.
+    `most` takes 4 bytes per vertex and part. One pass counts the parts that fit in 1 GiB, at least 8. A self loop
+    counts once, parallel edges count each.
 
     Args:
-        stream: of the edges.
-        parts: `[E]` of every edge, by position.
+        stream: the edges.
+        parts: `[E]` part of every edge, by position.
         num_parts: p.
-        home: which part of its edges.
+        home: rule for the home, `most` or `last`.
     """
     homes = np.full(stream.num_nodes, -1, parts.dtype)
     if home == "last":
@@ -144,11 +149,11 @@ def homes_of(stream: EdgeStream, parts: np.ndarray, num_parts: int, home: Home) 
 
 @dataclass(eq=False)
 class Placement:
-    """What a rule knows while it places edges.
+    """The state of a rule while it places edges.
 
     Attributes:
         num_parts: p.
-        degrees: `[V]` int32: of the whole graph, or of what was streamed so far.
+        degrees: `[V]` int32 degrees of the whole graph, or of the edges streamed so far.
         replicas: `[V, ceil(p / 64)]` uint64, bit set of the parts that hold each vertex.
         loads: `[p]` int64 edges of every part.
     """
@@ -160,17 +165,17 @@ class Placement:
 
     @classmethod
     def empty(cls, degrees: np.ndarray, num_parts: int) -> Placement:
-        """Nothing is placed yet."""
+        """The state before the first edge is placed."""
         words = (num_parts + 63) // 64
         return cls(num_parts, degrees, np.zeros((degrees.size, words), np.uint64), np.zeros(num_parts, np.int64))
 
     def holders(self, vertex: int) -> np.ndarray:
-        """`[p]` whether each part holds `vertex`."""
+        """Whether each part holds `vertex`, `[p]` bool."""
         bits = np.unpackbits(self.replicas[vertex].astype("<u8").view(np.uint8), bitorder="little")
         return bits[: self.num_parts].astype(bool)
 
     def put(self, source: int, destination: int, part: int) -> int:
-        """An edge into `part`, which is returned."""
+        """Record that an edge is placed in `part`; returns `part`."""
         for vertex in (source, destination):
             self.replicas[vertex, part >> 6] |= np.uint64(1 << (part & 63))
         self.loads[part] += 1
@@ -180,23 +185,24 @@ class Placement:
 class EdgePlacer(VertexCut):
     """A vertex-cut in one pass: edges are placed in the order of the stream, chunk by chunk.
 
-    A subclass implements `place`. If it counts degrees itself, as they are streamed, `first_degrees` gives it zeros.
+    A subclass implements `place`. A subclass that counts degrees while edges are streamed returns zeros from
+    `first_degrees`.
     """
 
     @abstractmethod
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
-        """Write the part of each edge into `parts` `[n]`, and keep `state.replicas` and `state.loads` true."""
+        """Write the part of each edge to `parts` `[n]`, and update `state.replicas` and `state.loads`."""
 
     def first_degrees(self, stream: EdgeStream) -> np.ndarray:
-        """`[V]` int32 that `Placement.degrees` starts with: those of the whole stream, not to be changed."""
+        """Initial `Placement.degrees` `[V]` int32: by default those of the whole stream, which must not be changed."""
         return stream.degrees
 
     def begin(self, stream: EdgeStream, num_parts: int) -> Placement:
-        """State before the first edge; a rule that keeps more returns a subclass of `Placement`."""
+        """The state before the first edge; a rule with more state returns a subclass of `Placement`."""
         return Placement.empty(self.first_degrees(stream), num_parts)
 
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
-        """In one pass."""
+        """Place all edges in one pass; returns no facts."""
         state = self.begin(stream, num_parts)
         for chunk in stream.chunks():
             placed = np.empty(chunk.sources.size, parts.dtype)
@@ -207,16 +213,17 @@ class EdgePlacer(VertexCut):
 
 
 class EdgeScorer(EdgePlacer):
-    """A vertex-cut by scores: an edge goes to the part that scores best, the lowest one on ties.
+    """A vertex-cut by scores: an edge goes to the part with the best score, the lowest part on ties.
 
-    Python code for every edge: some ten thousand edges a second. `EdgePlacer.place` takes a kernel.
+    Python code runs for every edge, so this places about ten thousand edges per second. For more speed, implement
+    `EdgePlacer.place` with a kernel.
     """
 
     @abstractmethod
     def score(self, state: Placement, source: int, destination: int) -> np.ndarray:
-        """`[p]` scores of the parts for one edge, the higher the better."""
+        """The scores `[p]` of the parts for one edge; higher is better."""
 
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
-        """Edge by edge."""
+        """Place the edges one by one."""
         for edge, (source, destination) in enumerate(zip(sources.tolist(), destinations.tolist(), strict=True)):
             parts[edge] = state.put(source, destination, int(np.argmax(self.score(state, source, destination))))

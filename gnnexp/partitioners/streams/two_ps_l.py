@@ -1,4 +1,4 @@
-"""2PS-L, two-phase streaming in linear time: edges by clusters of a first pass.
+"""2PS-L, two-phase streaming in linear time: clusters of a first pass decide the parts of edges.
 
 Source: Mayer, Orujzade, Jacobsen, "Out-of-Core Edge Partitioning at Linear Run-Time", ICDE 2022, in the form in which
 its authors published it (github.com/mayerrn/two_phase_streaming); a baseline of SDT-GNN (section IV).
@@ -11,44 +11,46 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_record_ids
 from gnnexp.kernels.partitioners import two_ps_l
 from gnnexp.kernels.partitioners.spring import assign_clusters
+from gnnexp.partitioners.base import too_small
 from gnnexp.partitioners.streams.dbh import hash_key
 from gnnexp.partitioners.streams.streaming import Home, NumParts, Placement, VertexCut
 
 
 class TwoPsLPartitioner(VertexCut):
-    """Clusters vertices in passes over the edges, gives clusters to parts, and edges to the parts of their ends.
+    """Clusters vertices in passes over the edges, assigns clusters to parts, and edges to the parts of their ends.
 
-    1. Every vertex starts as a cluster, with its degree as volume. At every edge, if neither end's cluster is larger
-       than the cap, the end whose cluster is smaller without it joins the other's (the source on ties), unless that
-       would grow beyond the cap.
-    2. Clusters, largest volume first (lowest id on ties), go to the part with the least volume by then.
-    3. Edges whose ends have clusters in one part go there.
-    4. Every other edge goes to one of the parts of its ends' clusters. A part scores 1 + (1 - d(u) / (d(u) + d(v))) if
-       it holds u, and vol(u) / (vol(u) + vol(v)) more, with the volumes of the ends' clusters, if u's cluster is its
-       own; likewise for v. The better one takes it, the lower on ties.
+    1. Every vertex starts as a cluster, with its degree as volume. For every edge, one end joins the cluster of the
+       other end. The end that moves has the smaller cluster, measured without that end; on ties it is the source. No
+       end moves if one of the clusters exceeds the volume limit, or would exceed it.
+    2. Clusters come by volume, largest first (lowest id on ties). Each goes to the part with the least volume then.
+    3. Edges whose ends have clusters in the same part go to that part.
+    4. Every other edge (u, v) goes to one of the two parts of its ends' clusters: the one with the higher score, the
+       lower part on ties. A part that holds u scores 1 + (1 - d(u) / (d(u) + d(v))). If the cluster of u is in that
+       part too, vol(u) / (vol(u) + vol(v)) is added, with the volumes of the ends' clusters. The same applies to v.
 
-    A part takes balance |E| / p edges at most (or what is needed for all edges). An edge with a full candidate goes
-    where its end of the higher degree (the destination on ties) is hashed to, and if that is full to the least loaded
-    part, the lowest on ties.
+    A part takes balance |E| / p edges at most, or |E| / p rounded up if that is more. An edge with a full candidate
+    goes to the part that the hash of its higher-degree end (the destination on ties) selects. If that part is full too,
+    the edge goes to the least loaded part, the lowest on ties.
 
-    Unlike the authors' program, ties of volumes go to the lower cluster instead of the higher, ties of scores to the
-    lower part instead of the destination's, the hash mixes ids instead of taking them modulo p, and the cap of a part
-    is one that holds all edges. The published artifact of SDT-GNN is
-    max_volume=0.1, passes=2, with edges of step 4 hashed without a score.
+    There are four differences to the authors' program. Ties of volumes go to the lower cluster instead of the higher.
+    Ties of scores go to the lower part instead of the destination's part. The hash mixes ids instead of taking them
+    modulo p. The limit of a part is never too low to hold all edges. The published artifact of SDT-GNN uses
+    max_volume=0.1 and passes=2, and hashes the edges of step 4 without a score.
 
     Takes 22 + 8 ceil(p / 64) bytes per vertex while edges are streamed.
 
     Args:
         num_parts: number of parts, `auto` for one per rank.
-        max_volume: clusters grow up to a volume of max_volume 2|E| / p, the sum of all degrees being 2|E|.
-        passes: of clustering, 1 in the authors' program unless told otherwise; each takes up where the last one ended.
-        balance: edges of a part over the mean, at most; 1 or more.
-        order: in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
-        seed: of the hash, and of the shuffle.
+        max_volume: clusters grow up to a volume of max_volume 2|E| / p; the sum of all degrees is 2|E|.
+        passes: number of passes that cluster vertices; each continues the result of the pass before. The authors'
+            program uses 1 by default.
+        balance: most edges of a part over the mean; 1 or more.
+        order: order in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
+        seed: seed of the hash and of the shuffle.
         home: see `VertexCut`.
     """
 
@@ -58,18 +60,14 @@ class TwoPsLPartitioner(VertexCut):
     ) -> None:
         super().__init__(num_parts, order, seed, home)
         self.max_volume, self.passes, self.balance = max_volume, passes, balance
-        problems = [
-            Problem(f"partitioner.{key}", value, f"must be {least} or more", f"set partitioner.{key}={default}")
-            for key, value, least, default in (
-                ("max_volume", max_volume, 0, 1.0), ("passes", passes, 1, 1), ("balance", balance, 1, 1.05))
-            if not least <= value < np.inf
-        ]
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_all(too_small([
+            ("max_volume", max_volume, 0, 1.0), ("passes", passes, 1, 1), ("balance", balance, 1, 1.05)]))
 
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
-        """Passes for degrees, for clusters and two for edges; facts: clusters with edges, and edges of step 3 and of
-        overflow."""
+        """Place all edges, in passes for degrees, for clusters, and two for edges.
+
+        Returns facts: the number of clusters with edges, of edges placed in step 3, and of edges with a full candidate.
+        """
         if not parts.size:
             return {}
         records, volumes = self._cluster(stream, num_parts)
@@ -92,7 +90,7 @@ class TwoPsLPartitioner(VertexCut):
         return {"clusters": float(count), "edges_within": float(within), "edges_overflowed": float(overflow)}
 
     def _cluster(self, stream: EdgeStream, num_parts: int) -> tuple[np.ndarray, np.ndarray]:
-        """`[2 V]` records and `[V]` volumes after step 1."""
+        """The records `[2 V]` of vertices and the volumes `[V]` of clusters after step 1."""
         check_record_ids(stream.num_nodes, stream.name)
         records, volumes = np.empty(two_ps_l.FIELDS * stream.num_nodes, np.int32), np.empty(stream.num_nodes, np.int64)
         two_ps_l.start(stream.degrees, records, volumes)
@@ -106,7 +104,7 @@ class TwoPsLPartitioner(VertexCut):
 def _parts_of_vertices(
     records: np.ndarray, volumes: np.ndarray, num_parts: int, dtype: np.dtype
 ) -> tuple[np.ndarray, int]:
-    """Step 2: the part `[V]` of every vertex's cluster, and how many clusters have edges."""
+    """Step 2: the part `[V]` of every vertex's cluster, and the number of clusters with edges."""
     clusters = np.flatnonzero(volumes)
     parts = np.zeros(volumes.size, np.int32)
     order = clusters[np.argsort(-volumes[clusters], kind="stable")]

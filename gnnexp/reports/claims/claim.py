@@ -1,4 +1,4 @@
-"""What papers claim: `sweeps/<paper>/claims.yaml`, quoted, with what is checked of it."""
+"""The claims of papers: `sweeps/<paper>/claims.yaml` holds the quoted sentences and how each is checked."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from gnnexp.reports.claims.expression import check_expression
 Statistic = Literal["ratio", "reduction_pct", "difference", "value"]
 TAKES = ("each", "greatest", "least", "mean", "growth", "steps")
 _ALONG = ("growth", "steps")
-# What sets runs apart that are compared with each other: the same in both.
+# Config keys whose values must be equal in two runs that are compared with each other.
 ALIKE = ("dataset", "dataset.name", "dataset.shape", "dataset.scale", "dataset.num_features", "model", "model.layers",
          "model.hidden", "train.batch_size", "hardware.workers", "task")
 
 
 @dataclass(frozen=True)
 class Expects:
-    """What the paper says of the statistic.
+    """What the paper says about the statistic.
 
     Attributes:
-        statistic: made of the two sides a, `of`, and b, `over`: ratio a / b, reduction_pct 100 (1 - a / b), difference
-            a - b; value: a.
-        low, high: the range; either may be open.
-        mean: an average.
-        better: whether `higher` or `lower` ones speak for the paper. An open range with a highest value and `higher` is
-            an "up to".
+        statistic: how the two sides a (`of`) and b (`over`) give one number. `ratio` is `a / b`, `reduction_pct` is
+            `100 (1 - a / b)`, `difference` is `a - b`, and `value` is `a`.
+        low, high: the published range; None for an open end.
+        mean: the published average, or None.
+        better: whether `higher` or `lower` values support the paper. An open range with a highest value and `higher`
+            is an "up to".
     """
 
     statistic: Statistic
@@ -42,14 +42,14 @@ class Expects:
 
 @dataclass(frozen=True)
 class Count:
-    """Something counted that a claim rests on, on a synthetic graph that stands for the paper's.
+    """A count that a claim depends on, measured on a synthetic graph that stands for the paper's graph.
 
     Attributes:
-        name: for the page.
+        name: its name on the claims page.
         value: an `expression` of a run; `[full]` and `[steps]` scale it to the published size.
-        cell: the paper's number: fields and settings of the paper's `published.csv`; the graph is the run's.
-        of: which runs are counted, by config key.
-        sweeps: whose; empty: those of the check.
+        cell: the paper's number: fields and settings of a cell in the paper's `published.csv`. The graph is the run's.
+        of: config keys and the values that a run must have to be counted.
+        sweeps: sweeps whose runs are counted; empty: those of the check.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Count:
 
 @dataclass(frozen=True)
 class Cells:
-    """What the paper prints for every single pair.
+    """The number that the paper prints for each single pair.
 
     Attributes:
-        of: fields and settings of the cell; the graph is the run's. Its range, where it has one, is what is expected.
-        over: of a second cell: the statistic of both is then expected.
-        by: further fields and settings of the cells that the run says, by its config key.
+        of: fields and settings of the cell; the graph is the run's. If the cell holds a range, that range is expected.
+        over: fields and settings of a second cell; then the statistic of both cells is expected.
+        by: further fields and settings of the cells, each with the config key of the run that gives its value.
     """
 
     of: Mapping[str, str]
@@ -79,33 +79,34 @@ class Check:
     """How a claim is decided from the runs of sweeps.
 
     Attributes:
-        sweeps: whose runs are looked at.
+        sweeps: sweeps whose runs are used.
         value: an `expression` of each run.
-        of, over: which runs are on either side, by config key; several values of a key are sides of their own.
-        uncounted: further components in place of `of`: the page shows their pairs, and no verdict counts them.
-        where: what all of them must be.
+        of, over: config keys and values that select the runs of each side. Each value of a key is a side of its own.
+        uncounted: further components in place of `of`. The page shows their pairs, but no verdict counts them.
+        where: config keys and values that all runs must have.
         alike: config keys that a pair must share.
-        take: which of the pairs' values count: `each`, the `greatest`, the `least`, their `mean`; `growth` compares the
-            value at the last value of `along` with that at the first, `steps` each with that before it, and takes their
-            mean: as the statistic says where there is no `over`, else as a ratio.
+        take: the values that count: `each` pair, the `greatest`, the `least`, or their `mean`. For `growth`, the value
+            at the last value of `along` is compared with the value at the first. For `steps`, each value is compared
+            with the one before, and the mean is taken. Both use the statistic if there is no `over`, else a ratio.
         along: a config key, for `growth` and `steps`.
-        tolerance: how far outside, as a share of the published number, is still inside.
+        tolerance: how far outside of the range still counts as inside, as a share of the published number.
         within: how far outside of the published range still counts as equal, in the unit of the statistic. An interval
-            over seeds that reaches both sides of such an end decides nothing.
-        effect: of a difference: the paper says that there is one, so that an interval with 0 inside decides nothing;
-            else "no loss" is the claim.
-        equal_epochs: both runs of a pair are looked at after as many epochs as the shorter one has.
-        hardware: the profile for an estimate, where the value is of seconds. A claim of time that depends on hardware
-            cannot be decided here without one.
-        estimate: an expression for the estimate, where it is not `value`.
-        printed: which of the paper's cells are `[published/<quantity>]` in `estimate`; the graph is the run's.
+            over seeds that lies on both sides of such an end decides nothing.
+        effect: for a difference: whether the paper says that there is one. Then an interval that contains 0 decides
+            nothing. Otherwise the claim is "no loss".
+        equal_epochs: whether both runs of a pair are compared after as many epochs as the shorter one has.
+        hardware: the profile for an estimate, if the value is in seconds. Without a profile, a claim of time that
+            depends on hardware cannot be decided here.
+        estimate: an expression for the estimate, if it differs from `value`.
+        printed: selects the paper's cells for `[published/<quantity>]` in `estimate`; the graph is the run's.
         edge_rows: systems whose published code keeps rows for the edges of a GAT (`report.published.edge_rows`).
-        cells: what the paper prints for every pair; each is then compared with its own.
-        counts: what the claim rests on, where graphs are synthetic: `()` where it does not depend on the graph.
-        unlike: why the synthetic graph cannot show it, whatever it counts.
-        unpriced: what the claim is about and the profile has no price for: the estimate is shown, and decides nothing.
-        lower_bound: what the values leave out: below the published range they decide nothing.
-        by_construction: why nothing that is counted could refute it: it is then shown.
+        cells: the cells that the paper prints for each pair; each pair is then compared with its own cell.
+        counts: counts that the claim depends on, if graphs are synthetic; `()` if it does not depend on the graph.
+        unlike: why the synthetic graph cannot show the claim, whatever its counts are.
+        unpriced: what the claim is about, if the profile has no price for it. The estimate is shown, and decides
+            nothing.
+        lower_bound: what the values leave out. Values below the published range then decide nothing.
+        by_construction: why no count could refute the claim; the claim is then shown.
     """
 
     sweeps: Sequence[str]
@@ -138,17 +139,17 @@ class Claim:
     """One sentence of a paper.
 
     Attributes:
-        paper: which.
-        name: of the claim.
-        says: its words.
-        source: where they stand.
+        paper: the paper's folder name.
+        name: the claim's name.
+        says: the quoted sentence.
+        source: where the sentence stands in the paper.
         kind: `count`, `memory`, `accuracy` or `time`.
-        depends_on_hardware: whether other hardware may decide otherwise.
-        expects: what it says of the statistic.
+        depends_on_hardware: whether other hardware could change the verdict.
+        expects: what the sentence says about the statistic.
         measure: the check in words.
-        note: contradictions, and what we read into it.
-        check: how it is decided; None where nothing here can, and `why` says what is missing.
-        why: what explains a claim that does not hold here, or that is not checked.
+        note: contradictions in the paper, and how we read the sentence.
+        check: how the claim is decided; None if nothing here can decide it. Then `why` says what is missing.
+        why: the reason why a claim does not hold here or is not checked.
     """
 
     paper: str
@@ -165,16 +166,16 @@ class Claim:
 
 
 def claiming_papers() -> tuple[str, ...]:
-    """Papers whose claims are written down."""
+    """Papers whose claims are transcribed."""
     return tuple(papers_with(CLAIMS_FILE))
 
 
 @cache
 def claims_of(paper: str) -> tuple[Claim, ...]:
-    """In the file's order.
+    """The claims of a paper, in the order of its file.
 
     Raises:
-        ConfigError: there is no such paper, or its file is wrong.
+        ConfigError: there is no such paper, or its file has mistakes.
     """
     if paper not in claiming_papers():
         raise ConfigError(unknown("report claims", paper, paper, claiming_papers()))
@@ -222,7 +223,7 @@ def _side(item: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Values of a config key as `Run.value` has them."""
+    """The value of a config key as texts, in the form of `Run.value`."""
     if isinstance(value, list):
         return tuple(text for one in value for text in _texts(one))
     return ("null",) if value is None else (str(value),)

@@ -1,4 +1,4 @@
-"""Claims against runs: what was found, what it rests on, and whether that decides anything."""
+"""Evaluates claims against runs: what the runs show, on which counts it depends, and whether that decides anything."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _SUPPORT = ("holds", "exceeds", "in direction", "shown")
 
 @dataclass(frozen=True)
 class Outcome:
-    """A claim, evaluated.
+    """A claim with the result of its evaluation.
 
     Attributes:
-        claim: which.
-        measured: every pair on the machine that made the runs.
-        estimated: every pair on the paper's machine; empty where the claim needs none, or nothing can be estimated.
-        counts: of the synthetic graphs that it rests on, and the paper's.
+        claim: the claim.
+        measured: the statistic of each pair, on the machine that made the runs.
+        estimated: the statistic of each pair, on the paper's machine. Empty if the claim needs no estimate, or if
+            nothing can be estimated.
+        counts: counts of the synthetic graphs that the claim depends on, with the paper's counts.
         uncounted: pairs of further systems, on the machine that decides; no verdict counts them.
     """
 
@@ -48,7 +49,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """The last word: an estimate where the machine matters, else the measurement, if either can decide."""
+        """The verdict: of the estimate if the machine matters, else of the measurement, if either can decide."""
         check = self.claim.check
         if check is None:
             return "not checked"
@@ -65,15 +66,15 @@ class Outcome:
         return f"only estimated: {word}" if by_machine and word != NOT_ON_THIS_GRAPH else word
 
     def _lacks_pairs(self, check: Check) -> bool:
-        """Whether a mean is asked for and pairs are missing there: their runs do not fit, or are too many ranks."""
+        """Whether a mean is needed and pairs are missing there: their runs do not fit or have too many ranks."""
         of_mean = check.take == "mean" or prints_mean(self.claim.expects)
         return of_mean and len(self.estimated) < len(self.measured)
 
     def _on_these_graphs(self, found: Sequence[Found], check: Check) -> str:
-        """What the pairs say whose graphs are like the paper's.
+        """The verdict of the pairs whose graphs are like the paper's.
 
-        One of these is enough to refute what is said of each; the best of them is the best that counts; a mean needs
-        all pairs. What is only shown needs no graph like the paper's.
+        One such pair is enough to refute a claim about each pair. For the greatest or least value, the best of these
+        pairs counts. A mean needs all pairs. A claim that is only shown needs no graph like the paper's.
         """
         if _word(self.claim, found) == "shown":
             return "shown"
@@ -87,12 +88,12 @@ class Outcome:
 
 
 def needs_estimate(claim: Claim) -> bool:
-    """Whether seconds of the paper's machine are asked for, which those of another one say nothing about."""
+    """Whether the claim is about seconds of the paper's machine. Seconds of other machines cannot decide it."""
     return claim.kind == "time" and claim.depends_on_hardware
 
 
 def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
-    """Of the runs of its sweeps."""
+    """Evaluate a claim on the finished runs of its sweeps."""
     check = claim.check
     if check is None:
         return Outcome(claim, (), ())
@@ -111,7 +112,7 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
 
 
 def taken(found: Sequence[Found], take: str) -> list[Found]:
-    """Pairs of which the verdict speaks; of a mean, one that has all of them."""
+    """The pairs that the verdict is about; for a mean, one pair that holds the mean of all."""
     if not found or take not in ("greatest", "least", "mean"):
         return list(found)
     if take == "mean":
@@ -121,14 +122,14 @@ def taken(found: Sequence[Found], take: str) -> list[Found]:
 
 
 def spread_of(found: Found, claim: Claim, check: Check) -> tuple[float, float]:
-    """Value and half interval of a pair: over seeds, or of loads by what chance makes of a batch."""
+    """Value and half interval of a pair: over seeds, or for loads also from the random draw of a batch's targets."""
     if is_of_balance(check.value):
         return with_chance(found, check.value, claim.expects)
     return found.value, found.half
 
 
 def _take(check: Check) -> str:
-    """Where the paper prints a number for every pair, each is compared with its own, not the best of them."""
+    """How the check takes pairs; `each` if the paper prints a number for each pair, to compare each with its own."""
     return "each" if check.cells is not None and check.take in ("greatest", "least") else check.take
 
 
@@ -158,7 +159,7 @@ def _word(claim: Claim, found: Sequence[Found]) -> Verdict:
 
 
 def _judged(claim: Claim, check: Check, found: Sequence[Found]) -> list[Judged]:
-    """Every pair with what is expected of it; where the paper prints a mean beside cells or a range, the mean too."""
+    """Each pair with what is expected of it; if the paper prints a mean next to cells or a range, the mean too."""
     expects = claim.expects
     judged = [(*spread_of(one, claim, check), expected_of(one, claim)) for one in taken(found, _take(check))]
     if prints_mean(expects):
@@ -167,5 +168,5 @@ def _judged(claim: Claim, check: Check, found: Sequence[Found]) -> list[Judged]:
 
 
 def prints_mean(expects: Expects) -> bool:
-    """Whether the paper prints a mean beside a best value or a range."""
+    """Whether the paper prints a mean in addition to a best value or a range."""
     return expects.mean is not None and not {expects.low, expects.high} <= {None, expects.mean}

@@ -1,21 +1,21 @@
-"""Arithmetic over what runs recorded: `([comm/rounds_frontier] + [comm/rounds_features]) / [config/model.layers]`.
+"""Arithmetic over recorded values: `([comm/rounds_frontier] + [comm/rounds_features]) / [config/model.layers]`.
 
-A name in brackets is a metric of the epoch record (its median over the epochs after the first), or
+A name in brackets is a metric of the epoch record, taken as its median over the epochs after the first. It can also be:
 
-    summary/<metric>    at the best validation epoch, `summary/acc/test`
-    last/<metric>       of the last epoch that has it
-    sum/<metric>        over all epochs
-    epochs/<number>/<metric>  of one epoch, from 1
-    quality/<name>      of the partition
-    comparable          1 for a partition none of whose parts has more than twice its share; not known for others, which
-                        leaves them out
-    paradigm/<name>     what the paradigm decided before the first epoch
-    graph/<name>        the size of the data: `num_nodes`, `num_edges`, `num_features`
-    config/<key>        a number of the configuration, `config/model.layers`
-    ranks, batches      how many ranks train, how many batches an epoch has
-    losses              a number made of the losses of all steps, bit by bit: equal where all of them are
+- `summary/<metric>`: at the best validation epoch, such as `summary/acc/test`.
+- `last/<metric>`: of the last epoch that has the metric.
+- `sum/<metric>`: the sum over all epochs.
+- `epochs/<number>/<metric>`: of one epoch, counted from 1.
+- `quality/<name>`: of the partition.
+- `comparable`: 1 for a partition none of whose parts has more than twice its share. For other partitions it is not
+  known, which leaves their runs out.
+- `paradigm/<name>`: a fact that the paradigm decided before the first epoch.
+- `graph/<name>`: the size of the data: `num_nodes`, `num_edges`, `num_features`.
+- `config/<key>`: a number of the configuration, such as `config/model.layers`.
+- `ranks`, `batches`: how many ranks train, how many batches an epoch has.
+- `losses`: a checksum of the losses of all steps. It is equal if all losses are equal bit by bit.
 
-and, where whoever asks knows them: `full` and `steps` (`evidence.standin.at_full_size`), `published/<quantity>`.
+The caller may define more names: `full` and `steps` (`evidence.standin.at_full_size`), and `published/<quantity>`.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "min": min}
-# A purpose without traffic and a place that no row came from are not recorded: nothing was sent, none was read.
+# Not recorded if it is zero: the traffic of a purpose without messages, and the rows of a place that no row came from.
 _ZERO_IF_ABSENT = ("comm/", "tier/", "work/features_loaded_")
-# A partition with a part of more than this times the mean, of vertices or in a vertex-cut of edges, is not compared.
+# A partition is not compared if a part has more than this times the mean of vertices (in a vertex-cut also of edges).
 _COLLAPSED = 2.0
 
 
 def names_in(text: str) -> list[str]:
-    """What is in brackets, in order."""
+    """The names in brackets, in order."""
     return _NAME.findall(text)
 
 
 def check_expression(text: str, where: str) -> list[Problem]:
-    """What is wrong with it before there is a run."""
+    """What is wrong with an expression, checked before there is a run."""
     try:
         _value(_parsed(text), dict.fromkeys(_placeholders(text), 1.0))
     except ZeroDivisionError:
-        return []  # `1 / ([a] - [b])`: the runs' values decide
+        return []  # `1 / ([a] - [b])`: only the runs' values can show whether it divides by 0
     except (SyntaxError, ValueError, TypeError) as error:
         return [Problem(where, text, f"is no arithmetic over names in brackets: {error}",
                         "[time/epoch_s], or ([a] + [b]) / [c]; + - * / max() min() and numbers")]
@@ -60,7 +60,7 @@ def check_expression(text: str, where: str) -> list[Problem]:
 
 
 def evaluate(text: str, run: Run, known: Mapping[str, float] | None = None) -> float:
-    """Of `run`; NaN where it did not record what is asked for. `known` values come before the run's."""
+    """The value of an expression for `run`; NaN if `run` did not record it. `known` values override the run's."""
     found = {name: known[name] if known and name in known else measured(run, name) for name in names_in(text)}
     values = {place: found[name] for place, name in _placeholders(text).items()}
     try:
@@ -70,7 +70,7 @@ def evaluate(text: str, run: Run, known: Mapping[str, float] | None = None) -> f
 
 
 def measured(run: Run, name: str) -> float:
-    """What a name in brackets means; NaN where `run` does not know it."""
+    """The value of a name in brackets; NaN if `run` does not have it."""
     kind, _, rest = name.partition("/")
     hardware = run.config["hardware"]
     said: Mapping[str, Callable[[], object]] = {
@@ -98,13 +98,13 @@ def _of_epoch(run: Run, number: str, metric: str) -> float | None:
 
 
 def _fingerprint(run: Run) -> int:
-    """Of the losses of all steps; a checksum of 32 bits is a whole number that a float holds exactly."""
+    """A checksum of the losses of all steps. It has 32 bits, so a float holds it exactly."""
     losses = [loss for epoch in run.lines() for loss in epoch["losses"]]
     return zlib.crc32(struct.pack(f"<{len(losses)}d", *losses))
 
 
 def _has_collapsed(quality: Mapping[str, float]) -> bool:
-    """In an edge-cut all definitions of copies are one, and edges are not balanced."""
+    """Whether a part is too large. In an edge-cut both replication factors are equal, and edges are not balanced."""
     cuts_vertices = quality["replication_cut"] != quality["replication_full"]
     names = ("balance_vertices", "balance_edges") if cuts_vertices else ("balance_vertices",)
     return any(quality.get(name, 1.0) > _COLLAPSED for name in names)
@@ -127,7 +127,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _value(node: ast.expr, values: Mapping[str, float]) -> float:
-    """Of a tree of additions, products and names: nothing else is let in."""
+    """The value of a tree of additions, products, calls of `_FUNCTIONS` and names; all other nodes are refused."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return float(node.value)
     if isinstance(node, ast.Name) and node.id in values:

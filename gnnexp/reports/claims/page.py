@@ -1,4 +1,4 @@
-"""The claims page: what each paper claims, what our runs say of it, and why where they do not agree."""
+"""The claims page: what each paper claims, what our runs show, and the reason if the two do not agree."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ from gnnexp.reports.table import Table
 _COLUMNS = ("claim", "source", "kind", "published", "measured here", "estimated there", "verdict", "runs",
             "stand-in / paper", "why, and notes")
 _CAPTION = (
-    "Measured here: the statistic of the lowest and of the highest pair of runs, with its 95 % interval over seeds; "
-    "where the paper prints a number for every pair, each pair with that number in brackets. Seconds of more ranks "
-    "than cores, or of two kinds of machine, are left out. Estimated there: the same statistic, of the linear model's"
-    " seconds on the paper's hardware (docs/estimates.md). Stand-in / paper: what our synthetic graph counts, at the "
-    "paper's size, beside what the paper prints. Verdicts: holds: inside of the published range, widened by 10 % "
-    "(exact counts: by nothing; an effect: by half of it at most) or by the interval; an “up to” has to be met, not "
-    "passed, and a printed mean has to agree too. Exceeds: some pairs are better than claimed, the others hold. In "
-    "direction: outside of the range, but at least a quarter as far from no effect (a ratio of 1, a difference of 0) "
-    "as published, and on the same side. Too weak: less than that quarter. Does not hold: neither. Shown: the paper "
-    "names no number, or the number follows from a definition. Not decided: seeds spread too much, a load cannot "
-    "be told from what chance alone gives, or a lower bound is below the range. Only estimated: the claim is about "
-    "other hardware; this is what the estimate says. Not decidable on this graph: a count of the stand-in is more than "
-    f"{TOO_FAR:g} times off, or the stand-in lacks what the claim is about. Not decidable here: seconds of other "
-    "hardware, and no profile that has a price for them; a mean of which pairs are missing there, because their runs "
-    "do not fit; or seconds measured on more ranks than cores, or on different kinds of machine. Not checked: see why."
+    "Measured here: the statistic of the lowest and of the highest pair of runs, with its 95 % interval over seeds. "
+    "If the paper prints a number for every pair, each pair is shown with that number in brackets. Seconds are left "
+    "out if there are more ranks than cores or two kinds of machine. Estimated there (docs/estimates.md): the same "
+    "statistic, from the seconds that the linear model estimates for the paper's hardware. Stand-in / paper: counts "
+    "of our synthetic graph at the paper's size, and the paper's counts. The verdicts are as follows. Holds: "
+    "inside of the published range. The range is widened by 10 % (exact counts: by nothing; an effect: by half of it "
+    "at most) or by the interval. An “up to” has to be met, not passed, and a printed mean has to agree too. Exceeds: "
+    "some pairs are better than claimed, the others hold. In direction: outside of the range, but at least a "
+    "quarter as far from no effect (a ratio of 1, a difference of 0) as published, on the same side. Too weak: less "
+    "than that quarter. Does not hold: neither. Shown: the paper names no number, or the number follows from a "
+    "definition. Not decided: seeds spread too much, chance alone explains a load, or a lower bound is below the "
+    "range. Only estimated: the claim is about other hardware, and this is the verdict of the estimate. Not decidable "
+    f"on this graph: a count of the stand-in is more than {TOO_FAR:g} times off, or the stand-in lacks what the claim "
+    "is about. Not decidable here, for one of three reasons. First: the claim needs seconds of other hardware, and no "
+    "profile has a price for them. Second: pairs of a mean are missing there, because their runs do not fit. Third: "
+    "seconds were measured on more ranks than cores, or on different kinds of machine. Not checked: see why."
 )
 
 
 def evaluated(claims: Sequence[Claim], runs_of: Mapping[str, Sequence[Run]]) -> list[Outcome]:
-    """Every claim, in order."""
+    """The outcome of each claim, in order."""
     return [outcome(claim, runs_of) for claim in claims]
 
 
 def make_table(outcomes: Sequence[Outcome]) -> Table:
-    """A row per claim."""
+    """The claims table, one row per claim."""
     counts = Counter(one.verdict for one in outcomes)
-    told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return Table(_COLUMNS, tuple(_row(one) for one in outcomes), f"{len(outcomes)} claims: {told}. {_CAPTION}")
+    verdicts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    return Table(_COLUMNS, tuple(_row(one) for one in outcomes), f"{len(outcomes)} claims: {verdicts}. {_CAPTION}")
 
 
 def sweeps_of(claims: Sequence[Claim]) -> tuple[str, ...]:
-    """Whose runs are needed."""
+    """The sweeps whose runs the claims need."""
     checks = [claim.check for claim in claims if claim.check]
     counted = [sweep for check in checks for count in check.counts or () for sweep in count.sweeps]
     return tuple(dict.fromkeys([*(sweep for check in checks for sweep in check.sweeps), *counted]))
@@ -64,7 +65,7 @@ def _row(one: Outcome) -> tuple[str, ...]:
 
 
 def _cells(one: Outcome) -> tuple[str, str]:
-    """Measured and estimated; what no verdict counts follows what decides."""
+    """The measured and the estimated cell. Uncounted pairs are appended to the cell that decides."""
     cells = [_measured_cell(one.claim, one.measured), _cell(one.claim, one.estimated)]
     if one.uncounted:
         cells[needs_estimate(one.claim)] += f"; not counted: {_cell(one.claim, one.uncounted)}"
@@ -93,7 +94,7 @@ def _range(low: float | None, high: float | None, *, up_to: bool) -> str:
 
 
 def _measured_cell(claim: Claim, found: Sequence[Found]) -> str:
-    """Without the seconds that decide nothing, of which only the reason is said."""
+    """The measured cell. Seconds that decide nothing are left out; only the reason is shown."""
     if claim.check is None or not of_seconds(claim.check.value):
         return _cell(claim, found)
     flaws = dict.fromkeys(filter(None, map(flaw_of_seconds, found)))
@@ -102,7 +103,7 @@ def _measured_cell(claim: Claim, found: Sequence[Found]) -> str:
 
 
 def _cell(claim: Claim, found: Sequence[Found]) -> str:
-    """The range over pairs, or every pair with the paper's own number; of loads what chance alone gives."""
+    """The range over pairs, or each pair with the paper's own number; for loads, also what chance alone gives."""
     check = claim.check
     if check is None or not found:
         return "–"
@@ -120,7 +121,7 @@ def _each(claim: Claim, check: Check, found: Sequence[Found]) -> str:
 
 
 def _expected(expects: Expects) -> str:
-    """Of one pair; a quotient of two cells to three digits."""
+    """What is expected of one pair; the quotient of two cells has three digits."""
     if expects.low is None or expects.high is None:
         return published_cell(expects).removesuffix(" %")
     return " to ".join(dict.fromkeys(f"{end:.3g}" for end in (expects.low, expects.high)))
@@ -140,7 +141,7 @@ def _counts_cell(counts: Sequence[Counted]) -> str:
     graphs: dict[str, list[str]] = {}
     for one in counts:
         graphs.setdefault(one.graph, []).append(str(one))
-    return "; ".join(f"{graph}: {', '.join(told)}" for graph, told in graphs.items()) or "–"
+    return "; ".join(f"{graph}: {', '.join(texts)}" for graph, texts in graphs.items()) or "–"
 
 
 def _number(value: float, half: float) -> str:

@@ -1,4 +1,4 @@
-"""Whether figures are what a paper claims: rules on values and their intervals."""
+"""Whether values agree with what a paper claims: rules on values and their intervals."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import Literal
 from gnnexp.reports.claims.claim import Check, Expects
 
 Verdict = Literal["holds", "exceeds", "in direction", "too weak", "does not hold", "shown", "not decided", "not run"]
-# Value, half the width of its 95 % interval (NaN: one seed), and what is expected of it.
+# A value, half the width of its 95 % interval (NaN for one seed), and what is expected of the value.
 Judged = tuple[float, float, Expects]
 # A claim is as good as its worst pair.
 _WORST_FIRST: Sequence[Verdict] = ("does not hold", "too weak", "not decided", "in direction", "exceeds", "holds",
                                    "shown")
-# A share of the published distance from "no effect": below it an effect is not the one that was claimed.
+# A share of the distance between the published value and "no effect". Below it, the effect is too weak for the claim.
 _ENOUGH = 0.25
 
 
 def verdict(found: Sequence[Judged], check: Check) -> Verdict:
     """The worst of the verdicts on single values.
 
-    `holds`: inside of the published range. `exceeds`: outside of it on the better side. `in direction`: outside, but at
-    least a quarter as far from "no effect" (a ratio of 1, a reduction or difference of 0) as published, on the same
-    side; `too weak`: less than that.
-    `not decided`: the interval over seeds reaches what would count as equal and what would not, or both the claimed
-    effect and none, or a lower bound is below the range. `shown`: the paper names no number, or the number follows from
-    a definition.
+    - `holds`: inside of the published range.
+    - `exceeds`: outside of it, on the better side.
+    - `in direction`: outside, on the same side of "no effect" (a ratio of 1, a reduction or difference of 0), and at
+      least a quarter as far from it as published.
+    - `too weak`: less than that quarter.
+    - `not decided`: the interval over seeds contains values that count as equal and values that do not, or both the
+      claimed effect and none. Or a lower bound is below the range.
+    - `shown`: the paper names no number, or the number follows from a definition.
     """
     known = [(value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found
              if not math.isnan(value)]
@@ -55,12 +57,12 @@ def _of_one(value: float, half: float, expects: Expects, check: Check) -> Verdic
 
 
 def _straddles(value: float, half: float, low: float, high: float) -> bool:
-    """Whether an interval lies on both sides of an end of what counts as equal: then more seeds are needed."""
+    """Whether an interval contains an end of the range that counts as equal: then more seeds are needed."""
     return value - half < low <= value + half or value - half <= high < value + half
 
 
 def _of_distance(value: float, claimed: tuple[float, float], neutral: float | None) -> Verdict:
-    """Outside of the published range, and not better: how far from no effect."""
+    """The verdict on a value that is outside of the published range and not better: how far it is from no effect."""
     if neutral is None or _claims_none(claimed, neutral):
         return "does not hold"
     nearest = min(filter(math.isfinite, claimed), key=lambda end: abs(end - neutral))
@@ -69,7 +71,7 @@ def _of_distance(value: float, claimed: tuple[float, float], neutral: float | No
 
 
 def _claimed(expects: Expects) -> tuple[float, float]:
-    """The published range; open ends are infinite, and of an "up to" the best value is claimed, not a bound."""
+    """The published range. Open ends are infinite, except for an "up to": it claims its best value, not a bound."""
     low, high = expects.low, expects.high
     if low is None and high is None:
         low = high = expects.mean
@@ -79,7 +81,7 @@ def _claimed(expects: Expects) -> tuple[float, float]:
 
 
 def _widened(claimed: tuple[float, float], neutral: float | None, check: Check) -> tuple[float, float]:
-    """What counts as inside: where an effect is claimed, the tolerance takes half of it at most."""
+    """The range that counts as inside. If an effect is claimed, the tolerance is at most half of the effect."""
     low, high = claimed
     if check.within is not None:
         return low - check.within, high + check.within
@@ -95,13 +97,13 @@ def _allowed(end: float, effect: float | None, check: Check) -> float:
 
 
 def _is_better(value: float, expects: Expects, inside: tuple[float, float]) -> bool:
-    """Beyond the end that speaks for the paper; a bound has no such end: it is met or not."""
+    """Whether a value is beyond the end that supports the paper. A bound has no such end: it is met or not."""
     beyond = value > inside[1] if expects.better == "higher" else value < inside[0]
     return beyond and all(map(math.isfinite, inside))
 
 
 def _may_be_none(value: float, half: float, expects: Expects, check: Check) -> bool:
-    """Whether the interval has no effect inside where the paper claims one."""
+    """Whether the interval contains "no effect" although the paper claims an effect."""
     neutral = _neutral(expects)
     if neutral is None:
         return False
@@ -111,7 +113,7 @@ def _may_be_none(value: float, half: float, expects: Expects, check: Check) -> b
 
 
 def _claims_none(claimed: tuple[float, float], neutral: float) -> bool:
-    """Whether no effect is what is claimed, or lies inside of it; a bound at no effect claims what lies beyond."""
+    """Whether the claimed range contains "no effect". A bound at no effect claims the values beyond it."""
     return all(map(math.isfinite, claimed)) and claimed[0] <= neutral <= claimed[1]
 
 

@@ -1,4 +1,4 @@
-"""A column of estimates in the comparison table: an epoch on a described machine, in the paper's size."""
+"""A column of estimates in the comparison table: seconds of an epoch on a described machine, at the paper's size."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from gnnexp.planning.estimate import estimate
 from gnnexp.planning.machine import Machine
 from gnnexp.reports.estimates.planned import tells_enough
 from gnnexp.reports.published.beside import Beside, any_of, place_of
-from gnnexp.reports.published.cells import number_of
+from gnnexp.reports.published.cells import number_of, pairs_in_order
 from gnnexp.reports.published.graphs import work_as_published
-from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.setting import setting_of
-from gnnexp.reports.values.spread import number_cell
+from gnnexp.reports.values.labels import setting_of
+from gnnexp.reports.values.metrics import number_cell
 
 OUT_OF_MEMORY = "OOM"
 
@@ -23,14 +22,14 @@ OUT_OF_MEMORY = "OOM"
 def with_estimates(
     table: Table, groups: Sequence[Group], machine: Machine, paper: str = "", beside: Beside | None = None
 ) -> Table:
-    """`table` with the seconds of an epoch of every row on `machine`: after the paper's, or at the end.
+    """`table` with a column of estimated seconds of an epoch on `machine`: after the paper's column, or at the end.
 
     Args:
-        table: a row per group.
-        groups: of the table.
-        machine: that is described.
-        paper: whose share of the vertices is trained; empty: that of the graph's shape.
-        beside: the paper's numbers that stand in the table, with which estimates are compared.
+        table: the comparison table, one row per group.
+        groups: the groups of runs, one per row.
+        machine: the described machine.
+        paper: the paper whose share of training vertices is used; empty: the share of the graph's shape.
+        `beside`: the paper's numbers in the table, which the estimates are compared with.
     """
     edge_rows = () if beside is None else beside.edge_rows
     seconds = [estimated_s(group, machine, paper, edge_rows) for group in groups]
@@ -39,8 +38,8 @@ def with_estimates(
     place = table.header.index(f"{quantity}, paper") + 1 if paired else len(table.header)
     header = (*table.header[:place], f"{quantity}, estimated", *table.header[place:])
     rows = tuple((*row[:place], _cell(value), *row[place:]) for row, value in zip(table.rows, seconds, strict=True))
-    notes = [f"{quantity}, estimated: on {machine.name}, not measured: a linear model of what the runs counted "
-             "(docs/estimates.md), counts of the whole graph of that shape "
+    notes = [f"{quantity}, estimated: on {machine.name}, not measured. A linear model of what the runs counted "
+             "(docs/estimates.md) gives it, with the counts of the whole graph of that shape "
              f"(1 / dataset.scale) and of all its targets{f' in {paper}' if paper else ''}."]
     if beside is not None and paired:
         if beside.edge_rows:
@@ -48,14 +47,14 @@ def with_estimates(
                          "both ends of every edge, which ours does not.")
         notes += _against_paper(groups, seconds, beside)
     if left_out := sum(map(math.isnan, seconds)):
-        notes.append(f"No estimate: {left_out} rows without a finished run on the {machine.nodes * machine.workers} "
-                     f"ranks of {machine.name}, on fewer of its devices or on several whole nodes of it, that says "
-                     "what its layers computed.")
+        notes.append(f"No estimate: {left_out} rows. An estimate needs a finished run that counted what its layers "
+                     f"computed, on the {machine.nodes * machine.workers} ranks of {machine.name}, on fewer of its "
+                     "devices, or on several of its nodes.")
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
 def estimated_s(group: Group, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
-    """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
+    """Mean over the runs; infinite if the device's memory is too small, NaN if no run has the needed counts."""
     runs = [run for run in group.runs if tells_enough(run) and machine.can_run(setting_of(run).ranks)]
     found = [estimate(work_as_published(paper, run, edge_rows), machine) for run in runs]
     if not found:
@@ -68,12 +67,10 @@ def _cell(seconds: float) -> str:
 
 
 def _against_paper(groups: Sequence[Group], seconds: Sequence[float], beside: Beside) -> list[str]:
-    """Of how many pairs of systems the order is the paper's, and how far estimates are from its numbers."""
+    """How many pairs of systems have the paper's order, and how far the estimates are from the paper's numbers."""
     papers = [_printed(beside.printed(any_of(group), beside.epoch)) for group in groups]
-    compared = [Compared(place_of(group, beside), any_of(group).value("system"), ours, theirs)
-                for group, ours, theirs in zip(groups, seconds, papers, strict=True)]
-    right, total = pairs_in_order(compared)
-    notes = [f"By it, {right} of {total} pairs of systems are in the paper's order."] if total else []
+    right, total = pairs_in_order(zip((place_of(group, beside) for group in groups), seconds, papers, strict=True))
+    notes = [f"By this estimate, {right} of {total} pairs of systems are in the paper's order."] if total else []
     errors = [abs(math.log(ours / theirs)) for ours, theirs in zip(seconds, papers, strict=True)
               if math.isfinite(ours) and math.isfinite(theirs) and theirs > 0 < ours]
     if errors:
@@ -83,5 +80,5 @@ def _against_paper(groups: Sequence[Group], seconds: Sequence[float], beside: Be
 
 
 def _printed(text: str) -> float:
-    """Infinite for `OOM`: what does not fit comes after what does."""
+    """The paper's number; infinite for `OOM`, so that systems that do not fit are ordered last."""
     return math.inf if text == OUT_OF_MEMORY else number_of(text)

@@ -1,4 +1,4 @@
-"""A run on a machine that we do not have: its estimate, beside what was measured and what a paper has published."""
+"""A run on a machine that we do not have: its estimate, compared with measured and published times."""
 
 from __future__ import annotations
 
@@ -8,29 +8,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gnnexp.planning.estimate import Estimate, estimate
-from gnnexp.planning.full_size import full_factor, full_size
 from gnnexp.planning.machine import Machine
-from gnnexp.planning.work import work_of
+from gnnexp.planning.work import full_factor, full_size, work_of
 from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import Cell, cells, papers
 from gnnexp.reports.published.graphs import published_graph
-from gnnexp.reports.values.setting import setting_of
+from gnnexp.reports.values.labels import setting_of
 
-# Counts times this, or each run's to the size of its shape (`dataset.scale=1`).
+# A factor for all counts, or "full": a factor for each run that brings it to the size of its shape (`dataset.scale=1`).
 Scale = float | Literal["full"]
-# A graph within this of the published one's size is compared with it.
+# A graph is compared with the published one if its size differs by at most this share.
 _SAME_SIZE = 0.05
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A run on a machine.
+    """A run with its estimate on a machine.
 
     Attributes:
-        run: whose counts are taken.
-        machine: on which.
-        estimate: of its epoch.
-        factor: that its counts were multiplied by.
+        run: the run whose counts are used.
+        machine: the described machine.
+        estimate: the estimate of its epoch.
+        factor: the factor that its counts were multiplied by.
     """
 
     run: Run
@@ -40,7 +39,7 @@ class Planned:
 
     @property
     def group(self) -> tuple[str, ...]:
-        """What systems are ranked within."""
+        """What systems must share to be ranked together."""
         run, setting = self.run, setting_of(self.run)
         graph = run.value("dataset") if setting.shape != "null" else setting.dataset
         return (graph, setting.shape, f"{self.size:.3g}", setting.model, setting.layers, run.value("task"),
@@ -48,22 +47,22 @@ class Planned:
 
     @property
     def size(self) -> float:
-        """Of the graph that is estimated, over that of its shape."""
+        """The size of the estimated graph, divided by the size of its shape."""
         return float(self.run.config["dataset"].get("scale") or 1) * self.factor
 
     @property
     def measured_s(self) -> float:
-        """Of the run itself, where it was made with this profile and nothing was scaled; NaN elsewhere."""
+        """Seconds of the run's own epoch; NaN unless it was made with this profile and its counts are not scaled."""
         return self.run.median("time/epoch_s") if made_with(self.run, self.machine) and self.factor == 1 else math.nan
 
     @property
     def ours(self) -> float:
-        """Of the epoch; infinite where it does not fit."""
+        """Estimated seconds of the epoch; infinite if the run does not fit."""
         return self.estimate.epoch_s if self.estimate.fits else math.inf
 
     @property
     def published(self) -> Cell | None:
-        """The paper's epoch on this machine, of the same system, graph in its size, model, layers, width and ranks."""
+        """The paper's epoch on this machine, of the same system, graph at its size, model, layers, width and ranks."""
         if abs(self.size - 1) > _SAME_SIZE:
             return None
         found = [cell for paper in papers() for cell in cells(paper) if self._is(cell)]
@@ -71,7 +70,7 @@ class Planned:
 
     @property
     def published_s(self) -> float:
-        """NaN where the paper has no such number, or ran out of memory."""
+        """Seconds of the paper's epoch; NaN if the paper has no such number or ran out of memory."""
         return math.nan if self.published is None else self.published.number
 
     @property
@@ -95,15 +94,15 @@ def made_with(run: Run, machine: Machine) -> bool:
 
 
 def tells_enough(run: Run) -> bool:
-    """Whether a run has finished, and says how large its data is and what its layers computed.
+    """Whether a run has finished, and its record has the size of its data and the work of its layers.
 
-    Those of earlier versions do not, nor do DGL's own loops.
+    Runs of earlier versions and DGL's own loops do not record these.
     """
     return run.status == "finished" and "graph" in run.provenance and run.median("work/vertices_layer1") >= 0
 
 
 def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -> list[Planned]:
-    """Every run that tells enough, on every machine with as many ranks, or with whose profile it was made."""
+    """Every run with enough counts, on each machine that has as many ranks or whose profile the run was made with."""
     found = []
     for run in filter(tells_enough, runs):
         factor = full_factor(run) if scale == "full" else scale

@@ -10,19 +10,19 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import Machine
 from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.planned import Planned, Scale, plan, tells_enough
-from gnnexp.reports.published.order import Compared, pairs_in_order
+from gnnexp.reports.published.cells import pairs_in_order
 from gnnexp.reports.table import Table
-from gnnexp.reports.values.setting import setting_of
-from gnnexp.reports.values.spread import number_cell
+from gnnexp.reports.values.labels import setting_of
+from gnnexp.reports.values.metrics import number_cell
 
 _COLUMNS = ("system", "dataset", "model", "ranks", "hardware", "S s", "L s", "FB s", "sync s", "hidden s", "epoch s",
             "device GB", "place", "measured s", "measured / estimated", "published s", "published / estimated")
 _CAPTION = (
-    "Estimated, not measured: a linear model of what the runs counted (docs/estimates.md). S sampling, L loading, FB "
-    "forward and backward, sync the gradients' sum, of the busiest rank, one after the other, less what is hidden "
-    "behind other work; nothing is fitted. "
-    "Place: among the systems on the same graph, model and hardware; OOM: more device memory than there is. Measured: "
-    "where the run was made with this profile. Published: by a paper on such a machine."
+    "Estimated, not measured: a linear model of what the runs counted (docs/estimates.md). S is sampling, L loading, "
+    "FB forward and backward, and sync the gradients' sum. They are times of the busiest rank, one after the other. "
+    "The epoch is their sum, minus what is hidden behind other work; nothing is fitted. "
+    "Place: among the systems on the same graph, model and hardware. OOM: more device memory than there is. Measured: "
+    "if the run was made with this profile. Published: by a paper on such a machine."
 )
 
 _FIX = "choose profiles with as many ranks as runs have (--hardware all: every one), or run with hardware.workers=N"
@@ -30,13 +30,13 @@ _FIX = "choose profiles with as many ranks as runs have (--hardware all: every o
 
 def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
                ) -> Table:
-    """A row per run and machine, the fastest of a group first.
+    """The ranking table: a row per run and machine, the fastest of a group first.
 
     Args:
-        runs: whose counts are taken.
-        machines: described.
-        scale: of the graphs, see `plan`.
-        untold: profiles that do not say enough to be among the machines.
+        runs: runs whose counts are used.
+        machines: the described machines.
+        scale: factor for the size of the graphs, see `plan`.
+        untold: names of profiles whose description is incomplete, so that they are not among the machines.
 
     Raises:
         ConfigError: no run can be estimated on any of the machines.
@@ -56,7 +56,7 @@ def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 
                  for place, one in enumerate(members, 1)]
     notes = [_CAPTION, *_scaled(scale), *_errors(found), *_order(groups.values()), *_chunks(found),
              *(f"{machine.name}: {machine.source}." for machine in machines), *_left_out(runs, machines, found),
-             *([f"Profiles that say too little: {', '.join(untold)}."] if untold else [])]
+             *([f"Profiles without enough numbers: {', '.join(untold)}."] if untold else [])]
     return Table((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
 
 
@@ -65,23 +65,23 @@ def _measured_on(one: Planned) -> str:
 
 
 def _cells(one: Planned, place: int) -> tuple[str, ...]:
-    setting, told = setting_of(one.run), one.estimate
-    seconds = (told.sample_s, told.load_s, told.forward_backward_s, told.sync_s, told.hidden_s, told.epoch_s)
-    compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / told.epoch_s)]
+    setting, found = setting_of(one.run), one.estimate
+    seconds = (found.sample_s, found.load_s, found.forward_backward_s, found.sync_s, found.hidden_s, found.epoch_s)
+    compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / found.epoch_s)]
     return (one.run.value("system"), setting.dataset, setting.model, str(setting.ranks), one.machine.name,
-            *(f"{value:.4g}" for value in seconds), f"{told.device_bytes / 1e9:.3g}",
-            str(place) if told.fits else "OOM", *map(number_cell, compared[:2]),
+            *(f"{value:.4g}" for value in seconds), f"{found.device_bytes / 1e9:.3g}",
+            str(place) if found.fits else "OOM", *map(number_cell, compared[:2]),
             "OOM" if one.published_oom else number_cell(compared[2]), number_cell(compared[3]))
 
 
 def _scaled(scale: Scale) -> list[str]:
     if scale == "full":
-        return ["Counts of graphs and batches times what makes each graph as large as its shape."]
-    return [] if scale == 1 else [f"Counts times {scale:g}: of a graph, and of batches, so many times as large."]
+        return ["Counts of graphs and batches are multiplied so that each graph is as large as its shape."]
+    return [] if scale == 1 else [f"Counts times {scale:g}: of a graph and of batches that are this many times larger."]
 
 
 def _errors(found: Sequence[Planned]) -> list[str]:
-    """By how much estimates differ from what was measured and published: in all, then by system."""
+    """The factor between estimates and measured or published times: over all systems, then for each system."""
     notes = []
     for word, known in (("Measured", [one.measured_s for one in found]),
                         ("Published", [one.published_s for one in found])):
@@ -107,32 +107,31 @@ def _median_and_worst(factors: Sequence[float]) -> str:
 
 
 def _order(groups: Iterable[Sequence[Planned]]) -> list[str]:
-    """How often estimates put two systems as the paper does, and whether they run out of memory where it does."""
+    """How often estimates order two systems as the paper does, and whether systems run out of memory as published."""
     ours = [one for members in groups for one in members]
-    ordered, total = pairs_in_order(Compared(one.group, one.run.value("system"), one.ours, one.published_s)
-                                  for one in ours)
+    ordered, total = pairs_in_order((one.group, one.ours, one.published_s) for one in ours)
     known = [one for one in ours if one.published is not None]
     out = [one for one in known if one.published_oom]
     notes = [f"{ordered} of {total} pairs of systems are in the published order."] if total else []
     if out or any(not one.estimate.fits for one in known):
         right = sum(not one.estimate.fits for one in out)
         wrong = sum(not one.estimate.fits and not one.published_oom for one in known)
-        notes.append(f"Out of memory: {right} of the {len(out)} that were published so, and {wrong} others.")
+        notes.append(f"Out of memory: {right} of the {len(out)} that were published as such, and {wrong} others.")
     return notes
 
 
 def _chunks(found: Sequence[Planned]) -> list[str]:
     more = sorted({f"{one.run.value('system')} {one.estimate.more_chunks}" for one in found
                    if one.estimate.more_chunks > 1})
-    return [f"Chunks so many times as many as were counted, to fit: {', '.join(more)}."] if more else []
+    return [f"To fit, some runs need more chunks than were counted, by this factor: {', '.join(more)}."] if more else []
 
 
 def _left_out(runs: Sequence[Run], machines: Sequence[Machine], found: Sequence[Planned]) -> list[str]:
     planned = {id(one.run) for one in found}
     others = [run for run in runs if id(run) not in planned]
-    untold = sum(not tells_enough(run) for run in others)
-    left_out = ((untold, "that failed or do not say what their layers computed"),
-                (len(others) - untold, "with another number of ranks than the profiles have"))
+    incomplete = sum(not tells_enough(run) for run in others)
+    left_out = ((incomplete, "that failed or did not record what their layers computed"),
+                (len(others) - incomplete, "with another number of ranks than the profiles have"))
     used = {one.machine.name for one in found}
     idle = [f"{machine.nodes * machine.workers} ranks of {machine.name}" for machine in machines
             if machine.name not in used]

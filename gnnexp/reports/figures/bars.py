@@ -1,4 +1,4 @@
-"""Bars of one or several metrics, a group of them per series, beside each other or stacked."""
+"""Bars of one or several metrics, one group of bars per series, side by side or stacked."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, finish, name_bars, panel_figure, stack
-from gnnexp.reports.figures.panels import Panel, caption_of
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of
 from gnnexp.reports.table import Table
-from gnnexp.reports.values.metrics import axis_of, values_of
-from gnnexp.reports.values.spread import mean_and_interval
+from gnnexp.reports.values.metrics import axis_of, mean_and_interval, values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
-    """Means over seeds with their interval; what failed says so in the place of its bars."""
+    """Means over seeds with their interval. A series that failed shows its verdict in the place of its bars."""
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=2.6)
     rows = []
     for axes, panel in zip(spaces, panels, strict=True):
@@ -54,7 +52,7 @@ def _grouped(axes: Axes, figure: Figure, found: Found) -> None:
 
 
 def _stacked(axes: Axes, figure: Figure, found: Found) -> None:
-    """What was not recorded has no height: the caption names it."""
+    """Stacked bars. A metric that was not recorded has height 0, and the caption names it."""
     parts = []
     for number, (metric, of_metric) in enumerate(zip(figure.y, found, strict=True)):
         label, factor = axis_of(metric)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ROW = 3  # panels of a kind in a row
+_ROW = 3  # panels in a row, if there is one kind of panel
 _STYLES = ("-", "--", ":")
 _HATCHED = {"color": "none", "edgecolor": "white", "hatch": "///", "linewidth": 0}
 Row = Mapping[str, Any]
@@ -25,17 +25,17 @@ class Panel:
     """One pair of axes.
 
     Attributes:
-        y: columns that are drawn; several are parts of stacked bars, or lines of a series.
-        label: of the axis, or the column that has it.
-        xlabel: of the axis below lines, where it is not the column's name.
-        names: of the columns in the legend, where there are several.
-        colours: of the columns that are stacked.
+        y: columns that are drawn. Several are the parts of stacked bars, or the lines of a series.
+        label: label of the y axis, or the column that holds it.
+        xlabel: label of the x axis of lines, if it differs from the column's name.
+        names: names of the columns in the legend, if there are several.
+        colours: colours of the stacked columns.
         mark: a column that is drawn as a dash.
-        hatched: a column that is hatched over the bars, from the foot.
-        beside: columns that are stacked beside those of `y`, hatched.
-        line: a column that is drawn as a line across the stack, by its name in the legend.
-        start: the least value of the axis; bars begin there where it is logarithmic.
-        log: whether the axis is logarithmic.
+        hatched: a column that is drawn as a hatched bar over the bars, from their foot.
+        `beside`: columns that are stacked in hatched bars, next to the bars of `y`.
+        line: columns that are drawn as a line across the stack, each with its name in the legend.
+        start: the lowest value of the axis; bars begin there if the axis is logarithmic.
+        log: whether the y axis is logarithmic.
     """
 
     y: Sequence[str]
@@ -53,20 +53,20 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a figure of a query shows.
+    """The description of a query's figure.
 
     Attributes:
-        figure: its name, and of its files.
-        draw: `bars` beside each other, `stacked` bars, or `lines`.
-        x: the column whose values are groups of bars, or stand along the axis.
-        panels: what is drawn, each on axes of its own.
-        series: the column whose values are bars of a group, or lines; stacks need none.
-        facets: a column: the panels are drawn again for each of its values, which is their title.
+        figure: name of the figure and of its files.
+        draw: `bars` side by side, `stacked` bars, or `lines`.
+        x: the column whose values are groups of bars, or places along the x axis.
+        panels: the panels, each with axes of its own.
+        series: the column whose values are the bars of a group, or the lines; stacks need none.
+        facets: a column; the panels are drawn once for each of its values, which is their title.
         below: whether panels stand below each other.
-        called: of x and facets: the column that has the text for each of their values, where they are not texts.
-        own: whether a group has room for its own bars only, not for every series.
-        colours: of series, by their value.
-        powers: whether x is logarithmic: lines along powers of 2.
+        called: for x and facets, the column that holds the text of each value, if the values are not texts.
+        own: whether a group has room for its own bars only, and not for every series.
+        colours: colours of series, by their value.
+        powers: whether the x axis of lines is logarithmic, with base 2.
     """
 
     figure: str
@@ -83,13 +83,13 @@ class Chart:
 
     @property
     def columns(self) -> set[str]:
-        """That it draws."""
+        """The columns that the figure draws."""
         own = {self.x, self.series, self.facets, *self.called.values()}
         return own.union(*((*one.y, *one.beside, *one.line, one.mark, one.hatched) for one in self.panels)) - {""}
 
 
 def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
-    """The figure of a result that has rows."""
+    """Draw the figure of a result that has at least one row."""
     facets = _values(rows, chart.facets) if chart.facets else [""]
     count = len(facets) * len(chart.panels)
     across = 1 if chart.below else len(chart.panels) if len(chart.panels) > 1 else min(_ROW, count)
@@ -115,7 +115,7 @@ def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
 
 
 def _values(rows: Sequence[Row], column: str) -> list[Any]:
-    """Distinct ones, in order."""
+    """The distinct values of a column, in order."""
     return list(dict.fromkeys(row[column] for row in rows)) if column else []
 
 

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnexp.record.runs import Run
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, panel_figure
-from gnnexp.reports.figures.panels import Panel, caption_of, names_of
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.metrics import axis_of, epoch_value
-from gnnexp.reports.values.spread import mean_and_interval
+from gnnexp.reports.values.metrics import axis_of, epoch_value, mean_and_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moment:
-    """A curve after one epoch.
+    """One point of a curve: the state after one epoch.
 
     Attributes:
-        epoch: from 1.
-        seconds: of training until then, mean over the runs; NaN where one did not record it.
-        values: of the runs that have this epoch.
+        epoch: number of the epoch, from 1.
+        seconds: training time up to the end of the epoch, mean over the runs; NaN if a run did not record it.
+        values: the metric in each run that has this epoch.
     """
 
     epoch: int
@@ -37,7 +35,7 @@ class Moment:
 
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
-    """A line per series through the evaluated epochs, shaded: the interval over its runs."""
+    """A line per series through the evaluated epochs; the interval over its runs is shaded."""
     names, by_time = names_of(panels), figure.by == "time"
     canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
     rows, metrics, lacking = [], set(), []
@@ -53,7 +51,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
             drawn.add(axis_of(metric)[0])
             metrics.add(metric)
             rows += [(panel.title, name, metric, *_cells(moment)) for moment in curve]
-        if any(label.endswith(", %") for label in drawn):  # intervals of two seeds may reach beyond what is possible
+        if any(label.endswith(", %") for label in drawn):  # the interval of two seeds may exceed 0 to 100
             low, high = axes.get_ylim()
             axes.set_ylim(max(low, 0.0), min(high, 100.0))
         axes.set_ylabel(min(drawn) if len(drawn) == 1 else "test metric")
@@ -67,12 +65,12 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
 
 
 def metric_of(group: Group) -> str:
-    """The task's own, on the test vertices or links; empty where nothing was evaluated."""
+    """The task's own metric on the test vertices or links; empty if nothing was evaluated."""
     return next((name for run in group.runs if (name := run.best("test")[0])), "")
 
 
 def curve_of(group: Group, metric: str) -> list[Moment]:
-    """Of every epoch that any run of the group has the metric of."""
+    """A moment for every epoch in which at least one run of the group has the metric."""
     curves = [_points(run, metric) for run in group.runs]
     epochs = sorted({epoch for curve in curves for epoch in curve})
     return [Moment(epoch, statistics.fmean(curve[epoch][0] for curve in curves if epoch in curve),
@@ -80,7 +78,7 @@ def curve_of(group: Group, metric: str) -> list[Moment]:
 
 
 def _points(run: Run, metric: str) -> dict[int, tuple[float, float]]:
-    """Seconds so far and value by epoch, from 1."""
+    """Seconds so far and the metric's value, by epoch from 1."""
     seconds = itertools.accumulate(epoch.get("time/epoch_s", math.nan) for epoch in run.epochs)
     return {number: (so_far, value) for number, (so_far, epoch) in enumerate(zip(seconds, run.epochs, strict=True), 1)
             if metric and not math.isnan(value := epoch_value(epoch, metric))}
@@ -107,7 +105,7 @@ def _cells(moment: Moment) -> tuple[str, ...]:
 
 def _first(figure: Figure, metrics: Sequence[str], lacking: Sequence[str]) -> str:
     what = " and ".join(metrics) or " ".join(figure.y) or "the task's metric"
-    along = ("seconds of training so far: the sum of the epochs, the first too, without evaluation; mean over the runs"
+    along = ("seconds of training so far (the sum of all epochs without evaluation, mean over the runs)"
              if figure.by == "time" else "epoch")
     left_out = f" Not recorded, not drawn: {', '.join(lacking)}." if lacking else ""
     return f"{what} after each epoch that was evaluated, by {along}.{left_out}"

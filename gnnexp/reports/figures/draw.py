@@ -1,4 +1,4 @@
-"""Every figure of a report: drawn, and saved with its data."""
+"""Draws every figure of a report and saves it with its data."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 
 from gnnexp.record.runs import Run
 from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stacked
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, save
-from gnnexp.reports.figures.panels import Panel, cut
+from gnnexp.reports.figures.panels import Figure, Panel, cut
 from gnnexp.reports.table import Table, save_table
 
 _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
@@ -19,13 +18,13 @@ _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
 
 
 def draw(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> Drawn:
-    """`figure` of the report's `runs`; `rows`: config keys that name a row."""
+    """Draw `figure` from the report's `runs`; `rows` are the config keys that name a row."""
     return _DRAW[figure.draw](figure, cut(figure, runs, rows))
 
 
 def draw_all(figures: Sequence[Figure], runs: Sequence[Run], rows: Sequence[str], folder: Path, title: str
              ) -> tuple[list[Path], dict[str, Table]]:
-    """Save each as png and svg, and its data as csv, in `folder`; the files, and the data by the figure's name."""
+    """Save each figure as png and svg, its data as csv, in `folder`. Return the files and the data by figure name."""
     files, data = [], {}
     for figure in figures:
         drawn = draw(figure, runs, rows)
@@ -36,7 +35,7 @@ def draw_all(figures: Sequence[Figure], runs: Sequence[Run], rows: Sequence[str]
 
 
 def usual_figures(runs: Sequence[Run], rows: Sequence[str]) -> list[Figure]:
-    """Of a report that names none: the phases, and the metric by epoch and by time where it was evaluated often."""
+    """Figures of a report that describes none: phases, and (if evaluated often) the metric by epoch and by time."""
     finished = [run for run in runs if run.status == "finished"]
     found = [Figure("breakdown", "stacked", series=tuple(rows))] if finished else []
     if not any(_evaluated_often(run) for run in finished):

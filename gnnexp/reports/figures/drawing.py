@@ -1,4 +1,4 @@
-"""What figures of reports have in common: an empty one, colours, stacked bars, and the files in which they are kept."""
+"""Shared parts of figures: an empty figure, colours, stacked bars, the legend, and saving to files."""
 
 from __future__ import annotations
 
@@ -19,37 +19,38 @@ if TYPE_CHECKING:
 
     from gnnexp.reports.figures.panels import Panel
 
-# Okabe and Ito's palette, those first that are told apart best; more lines than these begin again.
+# Okabe and Ito's palette; the colours that are easiest to distinguish come first. Further lines start again.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#999999", "#F0E442")
-# As many as colours but one: lines of one colour have other marks.
+# One mark fewer than there are colours: lines of the same colour then have different marks.
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _MOST_IN_A_ROW = 4
-# A part below this share of the highest bar is thinner than a line: neither drawn nor named.
+# A part below this share of the highest bar would be thinner than a line: it is neither drawn nor named.
 _THINNEST = 1e-3
-# Characters of a caption's size in an inch, measured on captions of figures that were looked at.
-_INCHES_PER_LETTER = 0.075  # of names under bars (8 points), widest ones
+# Measured on figures that we looked at: inches of a wide letter in names under bars (8 points), and letters per inch
+# of a caption of this size.
+_INCHES_PER_LETTER = 0.075
 _CAPTION_SIZE, _CAPTION_PER_INCH = 6.5, 19.0
 
 
 class Drawn(NamedTuple):
-    """A figure, and the data that it shows; the table's caption is the figure's."""
+    """A figure and the data that it shows; the table's caption is the figure's caption."""
 
     canvas: Figure
     table: Table
 
 
 def colour_of(number: int) -> str:
-    """Of the `number`th line or bar."""
+    """The colour of line or bar `number`, from 0."""
     return _COLOURS[number % len(_COLOURS)]
 
 
 def mark_of(number: int) -> str:
-    """Of the points of the `number`th line."""
+    """The mark of the points of line `number`, from 0."""
     return _MARKS[number % len(_MARKS)]
 
 
 def empty_figure(width: float, height: float) -> Figure:
-    """Inches; matplotlib is imported only where something is drawn."""
+    """A figure of this size in inches. Matplotlib is imported here, so that only drawing needs it."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
@@ -57,13 +58,13 @@ def empty_figure(width: float, height: float) -> Figure:
 
 def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float, beside: float
                  ) -> tuple[Figure, list[Axes]]:
-    """A figure with axes for each panel under its title, a few in a row.
+    """A figure with axes for each panel, a few in a row; each panel has its title above.
 
     Args:
-        panels: to be drawn.
-        widths: of each, inches.
-        height: of each, inches.
-        beside: inches for the legend.
+        panels: the panels.
+        widths: width of each panel in inches.
+        height: height of each panel in inches.
+        `beside`: width of the legend in inches.
     """
     columns = max(1, min(_MOST_IN_A_ROW, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
@@ -78,19 +79,19 @@ def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float
 
 
 def bars_width(names: Collection[str]) -> float:
-    """Inches that so many bars take with their names below, whose words stand under each other."""
+    """Inches for these bars with their names below, one word per line."""
     longest = max((len(word) for name in names for word in name.split()), default=0)
     return 0.7 + len(names) * max(0.9, _INCHES_PER_LETTER * (longest + 1))
 
 
 def name_bars(axes: Axes, names: Collection[str]) -> None:
-    """Names below the bars, a word a line, and as much room beside one bar as beside several."""
+    """Write names below the bars, one word per line. A single bar has as much room at its sides as several bars."""
     axes.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names], fontsize=8)
     axes.set_xlim(-0.6, max(0.6, len(names) - 0.4))
 
 
 def finish(canvas: Figure, caption: str) -> None:
-    """One legend for all panels, beside them, and the caption below."""
+    """Add one legend for all panels on the right, and the caption below."""
     legend(canvas)
     columns = int(canvas.get_figwidth() * _CAPTION_PER_INCH)
     canvas.supxlabel("\n".join(textwrap.wrap(caption, columns)), fontsize=_CAPTION_SIZE, x=0.01, ha="left")
@@ -99,7 +100,7 @@ def finish(canvas: Figure, caption: str) -> None:
 
 
 def legend(canvas: Figure) -> None:
-    """One for all panels, beside them; of what several have, the mark of the first."""
+    """Add one legend for all panels on the right. A label of several panels has the mark of the first."""
     named: dict[str, Artist] = {}
     for axes in canvas.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -109,7 +110,7 @@ def legend(canvas: Figure) -> None:
 
 
 class Part(NamedTuple):
-    """A part of stacked bars: its `heights` by bar."""
+    """A part of stacked bars, with one height per bar."""
 
     label: str
     colour: str
@@ -117,7 +118,7 @@ class Part(NamedTuple):
 
 
 def stack(axes: Axes, places: Sequence[float], parts: Sequence[Part], width: float = 0.6) -> list[float]:
-    """Draw `parts` on top of each other, the first at the bottom; how high the bars are."""
+    """Draw `parts` on top of each other, the first at the bottom. Return the height of each bar."""
     tops = [sum(of_bar) for of_bar in zip(*(part.heights for part in parts), strict=True)]
     bottoms = [0.0] * len(places)
     for part in parts:
@@ -128,7 +129,7 @@ def stack(axes: Axes, places: Sequence[float], parts: Sequence[Part], width: flo
 
 
 def save(figures: Mapping[str, Figure], folder: Path, title: str) -> list[Path]:
-    """Each figure as png and svg under its name; the files. Without figures no folder is made."""
+    """Save each figure as png and svg under its name. Return the files. Without figures no folder is made."""
     files = []
     for name, figure in figures.items():
         folder.mkdir(parents=True, exist_ok=True)
@@ -140,10 +141,10 @@ def save(figures: Mapping[str, Figure], folder: Path, title: str) -> list[Path]:
 
 
 def save_figure(figure: Figure, file: Path) -> None:
-    """As its ending says; the same drawing gives the same file, so that a report that is made again changes nothing."""
+    """Save in the format of the file's ending. The same drawing gives the same bytes: a repeated report is equal."""
     from matplotlib import rc_context
 
-    with rc_context({"svg.hashsalt": "gnnexp"}):  # else its ids are drawn at random
+    with rc_context({"svg.hashsalt": "gnnexp"}):  # otherwise the ids in the file are random
         drawn = io.BytesIO()
         figure.savefig(drawn, format=file.suffix[1:], metadata={"Date": None} if file.suffix == ".svg" else None)
     write_bytes(file, drawn.getvalue())

@@ -1,4 +1,4 @@
-"""Lines: a metric against a number of the configuration, as scaling curves with the ideal line, memory by chunks."""
+"""Lines: a metric against a number of the configuration, such as scaling curves or memory by chunks."""
 
 from __future__ import annotations
 
@@ -6,30 +6,28 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, mark_of, panel_figure
-from gnnexp.reports.figures.panels import Panel, caption_of, names_of
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of
 from gnnexp.reports.table import Group, Table, group_runs
-from gnnexp.reports.values.metrics import axis_of, values_of
-from gnnexp.reports.values.spread import mean_and_interval
+from gnnexp.reports.values.metrics import axis_of, mean_and_interval, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from matplotlib.axes import Axes
 
-_FEW = 10  # so many places along an axis can all be named
-_FARTHEST = 3.0  # times the outermost mean, where its interval would reach farther
+_FEW = 10  # up to this many places along an axis are all named
+_FARTHEST = 3.0  # the y axis ends at most at this many times the outermost mean, although an interval may reach farther
 
 
 @dataclass(frozen=True)
 class Point:
-    """One place of a line.
+    """One point of a line.
 
     Attributes:
-        x: along the axis.
-        mean, half: over the runs, and half the width of the 95 % interval (NaN for one run).
-        count: of the runs.
+        x: place along the axis.
+        mean, half: mean over the runs, and half the width of its 95 % interval (NaN for one run).
+        count: number of runs.
     """
 
     x: float
@@ -39,7 +37,7 @@ class Point:
 
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
-    """A line per series, a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
+    """A line per series, with a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
     canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
@@ -69,7 +67,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
 
 
 def line_of(group: Group, x: str, metric: str) -> tuple[list[Point], list[str]]:
-    """The points of a line from left to right, and the values of `x` of which there is none to draw."""
+    """The points of a line from left to right, and the values of `x` that have no point."""
     points, others = [], []
     for place in group_runs((*group.runs, *group.failed), (x,)):
         values = values_of(place.runs, metric)
@@ -95,7 +93,7 @@ def _line(axes: Axes, points: Sequence[Point], factor: float, name: str, number:
 
 
 def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> list[float]:
-    """Draw it; its values in the record's units."""
+    """Draw the ideal line, and return its values in the record's units."""
     first = points[0]
     ideal = [first.mean * first.x / point.x for point in points]
     axes.plot([point.x for point in points], [factor * value for value in ideal], ":", color=colour_of(number),
@@ -104,7 +102,7 @@ def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> l
 
 
 def _scales(axes: Axes, figure: Figure, places: Sequence[float], means: Sequence[float]) -> None:
-    """Axes follow the means: the interval of two seeds may be many times as wide."""
+    """Set scales and limits by the means, since the interval of two seeds may be many times wider."""
     if "x" in figure.log and places:
         axes.set_xscale("log", base=2)
     if 0 < len(places) <= _FEW:
@@ -122,7 +120,7 @@ def _scales(axes: Axes, figure: Figure, places: Sequence[float], means: Sequence
 def _notes(figure: Figure, left_out: Sequence[str]) -> str:
     notes = []
     if figure.ideal:
-        notes.append("Dotted: ideal, falling as one over the axis from a line's first point.")
+        notes.append("Dotted: the ideal, which falls as 1 / x from a line's first point.")
     if left_out:
         notes.append(f"No point: {', '.join(left_out)}.")
     return "".join(f" {note}" for note in notes)

@@ -1,4 +1,4 @@
-"""How evenly ranks are loaded: bars from the least to the most loaded rank, the mean marked."""
+"""How even the ranks' loads are: bars from the least to the most loaded rank, with a dash at the mean."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gnnexp.errors import DataError
 from gnnexp.measure.phases import FORWARD_BACKWARD
 from gnnexp.record.runs import Run
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, name_bars, panel_figure
-from gnnexp.reports.figures.panels import Panel, caption_of, names_of, runs_of
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, names_of, runs_of
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import axis_of, typical_epoch
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Load(NamedTuple):
-    """Of an epoch, over the ranks."""
+    """The load of the ranks in an epoch."""
 
     least: float
     mean: float
@@ -28,7 +27,7 @@ class Load(NamedTuple):
 
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
-    """A bar per series; above it the most over the mean."""
+    """A bar per series, with the ratio of most to mean above it."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=0.8)
@@ -40,8 +39,8 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
         axes.set_ylabel(f"{label}, by rank")
         rows += [(panel.title, name, metric, *(f"{value:.6g}" for value in load),
                   f"{load.most / load.mean:.4f}" if load.mean else "") for name, load in loads.items()]
-    first = (f"{metric} of the least and of the most loaded rank, dash: mean over the ranks, above: most / mean; "
-             f"{typical_epoch(runs_of(panels))}.")
+    first = (f"{metric} of the least and of the most loaded rank. Dash: mean over the ranks. Number above: most / "
+             f"mean. {typical_epoch(runs_of(panels)).capitalize()}.")
     if lacking:
         first += f" Not recorded by rank, not drawn: {', '.join(dict.fromkeys(lacking))}."
     caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
@@ -51,13 +50,13 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
 
 
 def load_of(group: Group, metric: str) -> Load | None:
-    """Mean over the runs of their typical epoch; None where no rank of any recorded the metric."""
+    """The load in the typical epoch, mean over the runs; None if no rank of any run recorded the metric."""
     loads = [load for run in group.runs if (load := _load(run, metric)) is not None]
     return Load(*map(statistics.fmean, zip(*loads, strict=True))) if loads else None
 
 
 def _load(run: Run, metric: str) -> Load | None:
-    """Median over the epochs after the first, on the last number of ranks, that were not stopped half way."""
+    """Medians over the epochs after the first. Epochs with another number of ranks, or a stop inside, are left out."""
     try:
         lines = run.lines()
     except (OSError, DataError):
@@ -73,12 +72,12 @@ def _load(run: Run, metric: str) -> Load | None:
 
 
 def rank_value(rank: Mapping[str, Any], metric: str) -> float | None:
-    """Of one rank's record of an epoch; None where it does not tell the metric."""
+    """A metric of one rank in one epoch; None if the rank's record does not have it."""
     room, _, name = metric.partition("/")
     if room == "time":
         return _seconds(rank["times"], name.removesuffix("_s"))
     if room == "comm" and name.startswith("bytes_"):
-        # A purpose without traffic is not recorded: it was counted, and is 0.
+        # No entry means no traffic for this purpose, so the count is 0.
         return float(rank["traffic"].get(name.removeprefix("bytes_"), {}).get("sent_bytes", 0))
     if room == "memory":
         found = rank.get("memory", {}).get(name)
@@ -98,7 +97,7 @@ def _seconds(times: Mapping[str, Any], name: str) -> float | None:
 
 def _bars(axes: Axes, loads: Mapping[str, Load], factor: float, numbers: Sequence[int]) -> None:
     for place, (load, number) in enumerate(zip(loads.values(), numbers, strict=True)):
-        # An edge, so that ranks that are all loaded alike are seen.
+        # The edge keeps a bar visible if all ranks have the same load.
         axes.bar(place, factor * (load.most - load.least), 0.5, factor * load.least, color=colour_of(number),
                  edgecolor=colour_of(number), linewidth=1.5)
         axes.hlines(factor * load.mean, place - 0.32, place + 0.32, colors="black", linewidth=1.5)

@@ -1,4 +1,4 @@
-"""Speed-up matrix: how many times less the row needs than the column, a heat map with numbers."""
+"""Speed-up matrix: a heat map of how many times less the row needs than the column, with numbers."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, finish, panel_figure
-from gnnexp.reports.figures.panels import Panel, caption_of
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.metrics import values_of
-from gnnexp.reports.values.spread import mean_and_interval
+from gnnexp.reports.values.metrics import mean_and_interval, values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Brown to blue-green through white, told apart by colour-blind readers.
+# Brown to blue-green through white: colour-blind readers can distinguish them.
 _COLOURS = "BrBG"
-_LEAST_SPAN = 1.25  # colours reach at least so far on both sides of 1, so that noise is not painted as a victory
-_DARK = 0.6  # of the way to either end: white letters
+# Colours cover at least this factor on both sides of 1, so that noise does not look like a speed-up.
+_LEAST_SPAN = 1.25
+# Letters are white beyond this share of the way from the middle to either end.
+_DARK = 0.6
 
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
-    """Ratios of means over seeds; the column's metric over the row's."""
+    """Ratios of means over seeds: the column's metric divided by the row's."""
     metric = figure.y[0]
     sizes = [max(2.0, 0.75 * len(panel.series)) for panel in panels]
     canvas, spaces = panel_figure(panels, [size + 0.6 for size in sizes], 1.2 + max(sizes, default=2.0), beside=1.0)
@@ -43,7 +43,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
 
 
 def _ratios(groups: Sequence[Group], metric: str) -> list[list[float]]:
-    """The column's mean over the row's; NaN for seconds of different kinds of machine, which are not compared."""
+    """The column's mean divided by the row's; NaN for seconds of different kinds of machine: not comparable."""
     means = [mean_and_interval(values_of(group.runs, metric))[0] for group in groups]
     kinds = [{run.machine for run in group.runs} if "time/" in metric else set() for group in groups]
     return [[column / row if row and of_row == of_column else math.nan

@@ -1,15 +1,129 @@
-"""Runs cut into the panels and series of a figure, and what its caption must say of them."""
+"""The description of a figure (an entry of `report.figures`), its runs in panels and series, and its caption."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from gnnexp.errors import Problem
+from gnnexp.experiment.signature import Parameter, check_keys, unknown
 from gnnexp.record.runs import MACHINE, Run
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.table import Group, group_runs, mixtures, with_machine
 from gnnexp.reports.values.labels import said
-from gnnexp.reports.values.metrics import typical_epoch, values_of
+from gnnexp.reports.values.metrics import check_metric, typical_epoch, values_of
+
+# The type of each key, and the keys that each kind of drawing takes and needs in addition to those of all kinds.
+_HINTS: Mapping[str, Any] = {
+    "name": str, "draw": str, "series": Sequence[str] | None, "panels": Sequence[str], "where": Mapping[str, Any],
+    "x": str, "y": str | Sequence[str], "log": Literal["x", "y"] | Sequence[Literal["x", "y"]], "ideal": bool,
+    "by": Literal["epoch", "time"], "stacked": bool,
+}
+_ALL = ("name", "draw", "series", "panels", "where")
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "stacked": (), "lines": ("x", "y", "log", "ideal"), "curves": ("by", "y"), "range": ("y",),
+    "bars": ("y", "stacked", "log"), "matrix": ("y",),
+}
+_NEEDED = ("name", "draw", "x", "y")
+DRAWINGS = tuple(_KEYS)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The description of one figure.
+
+    Attributes:
+        name: name of its files.
+        draw: the kind of drawing, one of `DRAWINGS`.
+        y: metrics of the record (`metrics.value_of`). Only `bars` take several; curves without one use the task's own.
+        x: config key of the numbers along a line.
+        series: config keys that distinguish lines or bars; None: those that name a row, except `x` and `panels`.
+        panels: config keys; there is a panel for each of their values.
+        where: values that a run must have, by config key.
+        log: axes that are logarithmic.
+        ideal: whether each line has an ideal line next to it, which falls as 1 / x.
+        by: `epoch`, or `time` for seconds of training so far.
+        stacked: whether the bars of several metrics are stacked.
+    """
+
+    name: str
+    draw: str
+    y: tuple[str, ...] = ()
+    x: str = ""
+    series: tuple[str, ...] | None = None
+    panels: tuple[str, ...] = ()
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    log: tuple[str, ...] = ()
+    ideal: bool = False
+    by: str = "epoch"
+    stacked: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All config keys in the description."""
+        return tuple(filter(None, (self.x, *(self.series or ()), *self.panels, *self.where)))
+
+
+def read_figures(options: Sequence[Any], where: str) -> tuple[tuple[Figure, ...], list[Problem]]:
+    """The figures of a report, and all problems of their descriptions."""
+    figures, problems = [], []
+    for number, one in enumerate(options):
+        place = f"{where}[{number}]"
+        if found := _check(one, place):
+            problems += found
+        else:
+            figures.append(_figure(one))
+    names = [figure.name for figure in figures]
+    problems += [Problem(f"{where}.name", name, "two figures would have the same file", "give each figure its own name")
+                 for name in sorted({name for name in names if names.count(name) > 1})]
+    return tuple(figures), problems
+
+
+def _check(one: object, place: str) -> list[Problem]:
+    if not isinstance(one, dict):
+        return [Problem(place, one, "must be a mapping", "{name: epoch, draw: stacked}")]
+    draw = one.get("draw")
+    if not isinstance(draw, str) or draw not in DRAWINGS:
+        return [unknown(f"{place}.draw", draw, str(draw), DRAWINGS)]
+    needed = {*_NEEDED} - {"y" if draw == "curves" else ""}
+    keys = (*_ALL, *_KEYS[draw])
+    problems = check_keys(place, one, {key: Parameter(key, _HINTS[key], key in needed) for key in keys})
+    right = one.keys() - {problem.key.rpartition(".")[2] for problem in problems}
+    if "name" in right and not _NAME.fullmatch(one["name"]):
+        problems.append(Problem(f"{place}.name", one["name"], "must be a file name of letters, digits, _ and -",
+                                "name: scaling"))
+    metrics = (_words(one["y"]) or ("",)) if "y" in right else ()
+    problems += [problem for metric in metrics for problem in check_metric(f"{place}.y", metric)]
+    if len(metrics) > 1 and draw != "bars":
+        problems.append(Problem(f"{place}.y", one["y"], f"{draw} takes one metric", "a figure for each"))
+    return problems
+
+
+def _figure(one: Mapping[str, Any]) -> Figure:
+    """The figure of an entry without mistakes."""
+    series = one.get("series")
+    return Figure(
+        str(one["name"]), str(one["draw"]), _words(one.get("y")), str(one.get("x") or ""),
+        None if series is None else _words(series), _words(one.get("panels")),
+        {key: tuple(map(_text, value if isinstance(value, list) else [value]))
+         for key, value in (one.get("where") or {}).items()},
+        _words(one.get("log")), bool(one.get("ideal", False)), str(one.get("by", "epoch")),
+        bool(one.get("stacked", False)))
+
+
+def _words(value: object) -> tuple[str, ...]:
+    """The words of a value that is a word, a list of words, or None."""
+    if value is None:
+        return ()
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+
+
+def _text(value: object) -> str:
+    """The value as text, in the form of `Run.value`."""
+    return "null" if value is None else str(value)
+
 
 _SEEDS = "Over several seeds: mean and 95 % interval (Student's t)."
 
@@ -19,8 +133,8 @@ class Panel:
     """A panel of a figure.
 
     Attributes:
-        title: what its runs have in common; empty where there is one panel.
-        series: its runs by the name of their line or bar, in order of first appearance.
+        title: what its runs have in common; empty if there is only one panel.
+        series: groups of runs by the name of their line or bar, in order of first appearance.
     """
 
     title: str
@@ -31,9 +145,9 @@ def cut(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> list[Panel]
     """The panels of `figure`.
 
     Args:
-        figure: what is asked for.
-        runs: of the report, those that failed too.
-        rows: config keys that name a row of the report: series where the figure names none.
+        figure: the description of the figure.
+        runs: runs of the report, including failed ones.
+        rows: config keys that name a row of the report. They name the series if the figure does not.
     """
     shown = [run for run in runs if all(run.value(key) in values for key, values in figure.where.items())]
     keys = figure.series if figure.series is not None else series_of(figure, shown, rows)
@@ -48,23 +162,23 @@ def cut(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> list[Panel]
 
 
 def series_of(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> tuple[str, ...]:
-    """Those of `rows` that are neither panels nor along the axis and that differ, else the system."""
+    """The keys of `rows` whose values differ and that are neither panels nor the x axis, else the system."""
     left = [key for key in rows if key not in (*figure.panels, figure.x)]
     return tuple(key for key in left if len({run.value(key) for run in runs}) > 1) or ("system",)
 
 
 def name_of(keys: Sequence[str], values: Sequence[str]) -> str:
-    """`p3 workers=4`: values in one line, bare numbers with their key; those that are null are left out."""
+    """`p3 workers=4`: the values in one line, a bare number with its key; null values are left out."""
     return " ".join(said(key, value) for key, value in zip(keys, values, strict=True) if value != "null")
 
 
 def names_of(panels: Iterable[Panel]) -> list[str]:
-    """Every series of any panel, once: what has a colour of its own."""
+    """The names of all series of all panels, each once. Each has a colour of its own."""
     return list(dict.fromkeys(name for panel in panels for name in panel.series))
 
 
 def runs_of(panels: Iterable[Panel]) -> list[Run]:
-    """The finished ones."""
+    """The finished runs of all panels."""
     return [run for panel in panels for group in panel.series.values() for run in group.runs]
 
 
@@ -72,14 +186,14 @@ def caption_of(
     panels: Sequence[Panel], metrics: Sequence[str] = (), first: str = "", seeds: str = _SEEDS,
     places: Sequence[Group] | None = None,
 ) -> str:
-    """What a reader of the figure must know: what is drawn, over which epochs and runs, and what is missing.
+    """The caption of a figure: what is drawn, over which epochs and runs, and what is missing.
 
     Args:
-        panels: of the figure.
-        metrics: that are drawn as the runs' own values.
-        first: how the caption begins.
-        seeds: what is drawn of several.
-        places: runs that are taken together, where that is not all of a series.
+        panels: panels of the figure.
+        metrics: metrics whose recorded values are drawn.
+        first: the first sentence, in place of the one about `metrics`.
+        seeds: the sentence about several seeds.
+        places: groups of runs that are averaged, if these are not whole series.
     """
     where = [(name, panel, group) for panel in panels for name, group in panel.series.items()]
     notes = [first or f"{' and '.join(metrics)}: {typical_epoch(runs_of(panels))}."]
@@ -97,7 +211,7 @@ def caption_of(
     if failed:
         notes.append(f"Failed: {', '.join(failed)}.")
     if found := mixtures(together):
-        notes.append(f"Runs that differ in {', '.join(found)} are taken together.")
+        notes.append(f"Runs that differ in {', '.join(found)} are averaged together.")
     return " ".join(notes)
 
 

@@ -1,4 +1,4 @@
-"""The breakdown figure: stacked phases of an epoch, one bar per kind of run."""
+"""The breakdown figure: the stacked phases of an epoch, one bar per kind of run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, name_bars, panel_figure, save_figure, stack
-from gnnexp.reports.figures.panels import Panel, caption_of, runs_of
+from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of
 from gnnexp.reports.table import Group, Table
-from gnnexp.reports.values.metrics import typical_epoch
-from gnnexp.reports.values.spread import number_cell
+from gnnexp.reports.values.metrics import number_cell, typical_epoch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Colours of Okabe and Ito's palette: told apart by colour-blind readers, and in grey.
+# Colours of Okabe and Ito's palette: colour-blind readers can distinguish them, also in grey.
 _PARTS = (
     ("S  sample", "sample", "#0072B2"),
     ("N  negatives", "negatives", "#009E73"),
@@ -29,14 +27,14 @@ _PARTS = (
     ("wait for other ranks", "wait", "#DDDDDD"),
 )
 _WALL = "time/epoch_s_mean"
-_UNTOLD = " –: not recorded, as a part of another phase (DDP waits and reduces inside of backward)."
+_UNTOLD = " –: not recorded; it is a part of another phase (DDP waits and reduces inside of backward)."
 
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
-    """Stacked S / N / L / FB / D / sync / update / wait bars, a bar per series, the epoch's wall time marked.
+    """Stacked S / N / L / FB / D / sync / update / wait bars, one per series, with a line at the epoch's wall time.
 
-    Bars are means over the ranks: phases are exclusive, so they add up to the wall time (the table has the slowest rank
-    of each phase). Of several seeds the median.
+    Bars are means over the ranks. Phases exclude each other, so the means add up to the wall time. (The table shows the
+    slowest rank of each phase.) Over several seeds a bar is the median.
     """
     shown = [{name: group for name, group in panel.series.items() if group.runs} for panel in panels]
     canvas, spaces = panel_figure(panels, [bars_width(series) for series in shown], 3.8, beside=2.4)
@@ -55,7 +53,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
 
 
 def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = "") -> None:
-    """Save the bars of `groups` in one panel, once per file, whose ending (.png, .svg, .pdf) says what it is."""
+    """Save the bars of `groups` in one panel to each of `files`; the ending (.png, .svg, .pdf) is the format."""
     canvas = draw(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
     canvas.suptitle(title, fontsize=10)
     for file in files:
@@ -79,7 +77,7 @@ def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
 
 
 def _seconds(group: Group) -> dict[str, float]:
-    """Of every part; NaN where a record does not tell it. The decoder is taken out of FB, which has it."""
+    """Seconds of every part; NaN if the record does not have it. FB is shown without the decoder, which is in it."""
     seconds = {name: group.median(f"time/{name}_s_mean") for _, name, _ in _PARTS}
     return {**seconds, "fb": seconds["fb"] - _drawn(seconds["decode"])}
 

@@ -1,4 +1,4 @@
-"""A figure's SVG file as a piece of an HTML page: its ids, style and colours are kept to itself."""
+"""A figure's SVG file as a part of an HTML page: its ids, style and colours do not affect the rest of the page."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from html import escape
 from pathlib import Path
 
 _SVG, _XLINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}"
-# What a still picture does not need: it could run, load, or (style) reach the rest of the page.
+# Elements that a still picture does not need. They could run code, load files, or (style) change the rest of the page.
 _LEFT_OUT = ("metadata", "style", "script", "foreignObject", "image", "a", "animate", "set")
-# What matplotlib's style element, left out above, says.
+# The rules of matplotlib's style element, which is left out above.
 _ROOT_STYLE = "stroke-linejoin:round;stroke-linecap:butt"
-# What would not be seen on dark paper follows the page's colours: black, white, and two of the palette's (page.css).
+# Colours that suit only a light page: text, paper, blue and pale grey. A colour of page.css, which changes with the
+# page, replaces each of them.
 _COLOURS = {"#000000": "currentColor", "#ffffff": "var(--paper)", "#0072b2": "var(--blue)", "#dddddd": "var(--pale)"}
 _PX_PER_PT = 96 / 72
-# Narrower than this share of its size, text of a figure is not readable: it then scrolls.
+# A figure does not shrink below this share of its size, because its text would be unreadable. Its box scrolls.
 _LEAST_SHARE = 0.7
 
 
@@ -24,8 +25,8 @@ def inline_svg(file: Path, prefix: str, alt: str) -> str:
 
     Args:
         file: an SVG file, as matplotlib writes it.
-        prefix: put before every id, so that figures of one page do not share any.
-        alt: what is told of it where it is not seen.
+        prefix: prefix of every id, so that no two figures of a page share an id.
+        alt: description for readers who cannot see the figure.
     """
     root = ET.fromstring(file.read_bytes())
     _clean(root, prefix)
@@ -41,7 +42,7 @@ def inline_svg(file: Path, prefix: str, alt: str) -> str:
 
 
 def _clean(element: ET.Element, prefix: str) -> None:
-    """Without namespaces, dangerous parts and shared ids; all the way down."""
+    """Remove namespaces, dangerous parts and shared ids from an element and all elements below it."""
     element.tag = element.tag.removeprefix(_SVG)
     element.attrib = dict(filter(None, (_attribute(name, value, prefix) for name, value in element.attrib.items())))
     for child in list(element):
@@ -66,7 +67,7 @@ def _attribute(name: str, value: str, prefix: str) -> tuple[str, str] | None:
 
 
 def _text(element: ET.Element) -> str:
-    """As HTML reads it: ElementTree's own writers know no `svg` in HTML."""
+    """An element as HTML, without white space between elements."""
     attributes = "".join(f' {name}="{escape(value)}"' for name, value in element.attrib.items())
     inner = escape((element.text or "").strip()) + "".join(map(_text, element))
     tail = escape((element.tail or "").strip())

@@ -1,4 +1,4 @@
-"""What a report's page holds, as values: text, tables, figures and runs, with where they come from."""
+"""The contents of a report's page as values: text, tables, figures and runs, with their provenance."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from gnnexp.provenance.imported import imported_from
+from gnnexp.record.archive import imported_from
 from gnnexp.record.runs import Run
 from gnnexp.reports.table import Table
 
-# Of figures without one of their own.
+# Captions of figures that have none of their own, by file name.
 _CAPTIONS = {
-    "balance": "Edges computed (above) and bytes sent but for gradients (below), a bar per rank.",
+    "balance": "Edges computed (above) and bytes sent except for gradients (below), one bar per rank.",
     "splitting": "Loads (left) and cross edges (right) by layer and partitioner.",
     "replication": "Replication of the partitions.",
-    "cost": "Seconds and memory of making the partitions.",
-    "tasks": "Seconds by part of the work (left), and shares beside the paper's (right).",
+    "cost": "Seconds and memory for making the partitions.",
+    "tasks": "Seconds by part of the work (left), and shares next to the paper's (right).",
 }
 
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table under a heading of its own."""
+    """A table with its own heading."""
 
     name: str
     table: Table
@@ -33,13 +33,13 @@ class NamedTable:
 
 @dataclass(frozen=True)
 class PageFigure:
-    """An SVG file.
+    """A figure of the page, from an SVG file.
 
     Attributes:
-        file: that is read when the page is written.
-        caption: below it, empty where it is drawn into the figure.
-        alt: for those who cannot see it.
-        data: the numbers that are drawn, where they are kept as a table.
+        file: the SVG file; it is read when the page is written.
+        caption: text below the figure; empty if the caption is drawn into the figure.
+        alt: description for readers who cannot see the figure.
+        data: the drawn numbers as a table, or None if they are not kept.
     """
 
     file: Path
@@ -50,15 +50,15 @@ class PageFigure:
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run, or a case of a sweep that has none yet.
+    """A run, or a case of a sweep that has no run yet.
 
     Attributes:
-        label: what sets it apart.
+        label: what distinguishes the run from the others.
         status: `finished`, `failed`, `waiting`, …
         reason: why it failed.
-        exact: `yes`, or what it approximates; empty where it did not get so far.
-        run_dir: of its files.
-        command: the one that makes it again.
+        exact: `yes`, or what the run approximates; empty if the run ended before that was known.
+        run_dir: directory of its files.
+        command: the command that reproduces it.
     """
 
     label: str
@@ -71,19 +71,19 @@ class RunLine:
 
 @dataclass(frozen=True)
 class Page:
-    """A report.
+    """The contents of a report's page.
 
     Attributes:
         title: the sweep's name.
-        description: a sentence.
-        command: that makes it again, empty where there is none.
-        date: when this page was made.
-        version: of gnnexp, that made it.
-        provenance: (what, value) of the runs: versions, dates, machines, libraries.
-        tables: the report's own.
-        figures: drawn of the same runs.
-        runs: all of them, those that failed too.
-        notes: what a reader must be warned of.
+        description: one sentence about the sweep.
+        command: the command that makes the report again; empty if there is none.
+        date: when the page was made.
+        version: version of gnnexp that made the page.
+        provenance: (fact, value) pairs about the runs: versions, dates, machines, libraries.
+        tables: tables of the report.
+        figures: figures drawn from the same runs.
+        runs: all runs, including failed ones.
+        notes: warnings that a reader must see first.
     """
 
     title: str
@@ -98,14 +98,14 @@ class Page:
     notes: Sequence[str] = ()
 
     def digest(self) -> str:
-        """Of what it says; not of its date, nor of the figures' bytes, which differ each time they are drawn."""
+        """Digest of the content, without the date and the figures' bytes, which differ whenever they are drawn."""
         figures = [replace(figure, file=Path(figure.file.name)) for figure in self.figures]
         content = asdict(replace(self, date="", figures=figures))
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def run_line(run: Run, label: str = "") -> RunLine:
-    """Of a run that has ended; with the label of its case where it is one of a sweep's."""
+    """The line of a run that has ended; `label` is the label of its case in a sweep."""
     named = label or " ".join(run.value(key) for key in ("system", "dataset", "model")) + f" seed={run.value('seed')}"
     return RunLine(named, run.status, run.reason, _exactness(run), str(run.path),
                    str(run.provenance.get("reproduce", "")))
@@ -114,11 +114,11 @@ def run_line(run: Run, label: str = "") -> RunLine:
 def _exactness(run: Run) -> str:
     if "exact" not in run.facts:
         return ""
-    return "yes" if run.facts["exact"] else f"no: {run.facts.get('approximates') or 'not said what'}"
+    return "yes" if run.facts["exact"] else f"no: {run.facts.get('approximates') or 'it is not recorded what'}"
 
 
 def page_figures(files: Sequence[Path], data: Mapping[str, Table]) -> list[PageFigure]:
-    """Of the SVG files among `files`; `data` has the numbers of some, with a caption that is drawn into the figure."""
+    """The page's figures from the SVG files among `files`. `data` has the numbers of figures with a drawn caption."""
     return [_figure(file, data.get(file.stem)) for file in files if file.suffix == ".svg"]
 
 
@@ -131,7 +131,7 @@ def _figure(file: Path, data: Table | None) -> PageFigure:
 
 
 def provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Versions, dates, machines and libraries of `runs`; where these differ, each with the number of its runs."""
+    """Versions, dates, machines and libraries of `runs`. If values differ, each has the number of its runs."""
     dates = sorted(str(run.provenance["date"])[:16].replace("T", " ") for run in runs if run.provenance.get("date"))
     facts = [
         ("gnnexp", _told(_version(run) for run in runs)),
@@ -161,7 +161,7 @@ def _machine(run: Run) -> str:
 
 
 def _told(values: Iterable[str]) -> str:
-    """One value as it is, several with how often each occurs."""
+    """A single value as it is, several values with the number of runs that have each."""
     counted = Counter(value for value in values if value)
     if len(counted) < 2:
         return "".join(counted)
@@ -169,15 +169,15 @@ def _told(values: Iterable[str]) -> str:
 
 
 def notes(lines: Sequence[RunLine], runs: Sequence[Run]) -> list[str]:
-    """What a reader must know before believing the tables: what is missing, approximate, or not comparable."""
+    """Warnings for the reader of the tables: runs that are missing, approximate or not comparable."""
     missing = Counter(line.status for line in lines if line.status != "finished")
-    found = [f"{count} of {len(lines)} runs {status}: the tables have no numbers of theirs."
+    found = [f"{count} of {len(lines)} runs {status}: the tables do not contain them."
              for status, count in missing.items()]
     if len({_version(run) for run in runs}) > 1:
         found.append("Runs were made by several versions of gnnexp: see provenance.")
     if any(_version(run).endswith("-dirty") for run in runs):
         found.append("Some runs were made by code that differs from its commit (-dirty): the commit alone does not "
-                     "make them again.")
+                     "reproduce them.")
     if len({run.machine for run in runs}) > 1:
         found.append("Runs were made on several kinds of machines: their times are not comparable.")
     inexact = dict.fromkeys(f"{run.value('system')} approximates: {run.facts.get('approximates')}." for run in runs

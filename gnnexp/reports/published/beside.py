@@ -1,4 +1,4 @@
-"""A paper's table with our numbers beside its own: what `report.published` of a sweep asks for."""
+"""A paper's table with our numbers next to the paper's, as `report.published` of a sweep describes it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,29 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.expression import check_expression, evaluate
-from gnnexp.reports.published.cells import Cell, cells, number_of, papers, printed
+from gnnexp.reports.published.cells import Cell, cells, number_of, pairs_in_order, papers, printed
 from gnnexp.reports.published.graphs import published_graph
-from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.table import Group, Table, shared_caption
-from gnnexp.reports.values.metrics import check_metric, value_of
-from gnnexp.reports.values.spread import interval_cell, mean_and_interval
+from gnnexp.reports.values.metrics import check_metric, interval_cell, mean_and_interval, value_of
 
 EPOCH = "time/epoch_s"
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Which published table stands beside ours.
+    """The published table that is shown next to ours.
 
     Attributes:
-        paper: of `cells.papers()`.
-        source: `Table 3`.
-        columns: a metric of our record by the paper's quantity, in order; or an `expression`, which has brackets.
-        where: further fields and settings of the cells, the same for all rows; they win over what a row's runs are
-            (`model: ""`, where the paper does not say which).
-        settings: of the cells, that differ between rows: a config key of the runs, or an expression, by the setting.
-        systems: which of the paper's one of ours stands for, where it is not the one of the same name.
-        edge_rows: systems of ours whose published code keeps rows for the edges of a GAT: estimates of their memory
-            have them (`gnnexp.planning.work.Workload`).
-        over: a system that every row's last column is compared with, or None.
+        paper: name of the paper, one of `cells.papers()`.
+        source: the table in the paper, such as `Table 3`.
+        columns: the metric of our record for each quantity of the paper, in order; or an `expression` with brackets.
+        where: further fields and settings of the cells, the same for all rows. They override the values of a row's
+            runs (`model: ""` if the paper does not name the model).
+        settings: settings of the cells that differ between rows, each with a config key of the runs or an expression.
+        systems: the paper's system for a system of ours, if their names differ.
+        edge_rows: our systems whose published code keeps rows for the edges of a GAT. Estimates of their memory include
+            these rows (`gnnexp.planning.work.Workload`).
+        over: a system that the last column of every row is compared with, or None.
     """
 
     paper: str
@@ -49,28 +47,28 @@ class Beside:
 
     @property
     def epoch(self) -> str:
-        """The quantity that stands beside our seconds of an epoch; empty where there is none."""
+        """The quantity that is shown next to our seconds of an epoch; empty if there is none."""
         return next((quantity for quantity, metric in self.columns.items() if metric == EPOCH), "")
 
     def printed(self, run: Run, quantity: str) -> str:
-        """The paper's cell for what `run` is, `–` where it has none."""
+        """The paper's cell for the system and setting of `run`; `–` if there is none."""
         wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": self.system_of(run)}
         wanted |= self.settings_of(run)
         return printed(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
 
     def system_of(self, run: Run) -> str:
-        """The paper's system; empty where another one of ours stands for that of this name."""
+        """The paper's system for `run`; empty if another system of ours stands for the paper's system of this name."""
         name = run.value("system")
         return self.systems.get(name, "" if name in self.systems.values() else name)
 
     def settings_of(self, run: Run) -> dict[str, str]:
-        """What `run` has of `settings`, as cells have it."""
+        """The values of `settings` for `run`, in the form that cells have."""
         return {name: f"{evaluate(key, run):g}" if _is_expression(key) else run.value(key)
                 for name, key in self.settings.items()}
 
 
 def read_beside(options: Mapping[str, Any], where: str = "report.published") -> Beside:
-    """From a sweep's file.
+    """Read the options from a sweep's file.
 
     Raises:
         ConfigError: a key is unknown, or the paper has no such source or quantity.
@@ -116,7 +114,7 @@ def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cel
 
 
 def make_table(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> Table:
-    """One row per group: for every quantity ours, over seeds, and the paper's; how often both order systems alike."""
+    """One row per group: for every quantity our value over seeds and the paper's. The caption compares the orders."""
     header = [name for quantity in beside.columns for name in (quantity, f"{quantity}, paper")]
     if beside.over:
         header += [f"x {beside.over}", f"x {beside.over}, paper"]
@@ -136,7 +134,7 @@ def _cells(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
 
 
 def _ratios(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
-    """The last column of this row over that of the `over` row of the same graph and model, ours and the paper's."""
+    """Ours and the paper's: the last column divided by that of the `over` row of the same graph and model."""
     quantity, metric = list(beside.columns.items())[-1]
     base = next((other for other in groups if any_of(other).value("system") == beside.over
                  and place_of(other, beside) == place_of(group, beside)), None)
@@ -149,21 +147,21 @@ def _ratios(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
 
 def _caption(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> str:
     quantity, metric = list(beside.columns.items())[-1]
-    found = [Compared(place_of(group, beside), any_of(group).value("system"), _mean(group, metric),
-                      number_of(beside.printed(any_of(group), quantity))) for group in groups]
-    right, total = pairs_in_order(found)
+    right, total = pairs_in_order(
+        (place_of(group, beside), _mean(group, metric), number_of(beside.printed(any_of(group), quantity)))
+        for group in groups)
     order = f" By {quantity}, {right} of {total} pairs of systems are in the paper's order." if total else ""
     return (f"Paper: {beside.paper}, {beside.source}, on its machines and its graphs. Ours: "
             f"{shared_caption(groups, keys)}{order}")
 
 
 def any_of(group: Group) -> Run:
-    """A run of the row, finished or not: all have its keys."""
+    """One run of the row, finished or not: all runs have the same values of the row's keys."""
     return (*group.runs, *group.failed)[0]
 
 
 def place_of(group: Group, beside: Beside) -> tuple[str, ...]:
-    """What systems are compared within: the published graph, the model, the settings, and the kind of machine."""
+    """What systems must share to be compared: the published graph, the model, the settings and the kind of machine."""
     run = any_of(group)
     return published_graph(run), run.value("model"), *beside.settings_of(run).values(), run.machine
 
@@ -175,7 +173,7 @@ def _mean(group: Group, metric: str) -> float:
 
 
 def _values(runs: Sequence[Run], metric: str) -> list[float]:
-    """Of every run that recorded it."""
+    """The values of all runs that recorded the metric."""
     of = evaluate if _is_expression(metric) else _metric
     return [value for run in runs if not math.isnan(value := of(metric, run))]
 

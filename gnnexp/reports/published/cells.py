@@ -1,15 +1,16 @@
-"""What papers have published: cells of their tables and numbers of their prose, each with the text it stands in.
+"""Published numbers (cells of tables, numbers in texts, each with its line), and the order of systems by them.
 
-`sweeps/<paper>/published.csv` is a transcription: nothing is read off a figure, and tests look every value and every
-quote up in the paper's text. Columns are the fields of `Cell`.
+`sweeps/<paper>/published.csv` is a transcription: nothing is read off a figure. Tests look up every value and every
+quote in the paper's text. Columns are the fields of `Cell`.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,7 +22,7 @@ _FILE = "published.csv"
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "million": 1e6, "billion": 1e9}
 _NUMBER = re.compile(r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?|million|billion)\s*"
                      r"(?:[xX×%s]|ms|[KMGT]i?B)?")
-# Counts within this factor are called equal: papers print two or three digits.
+# Counts within this factor are called equal, since papers print two or three digits.
 _SAME = 1.05
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -31,17 +32,17 @@ class Cell:
     """One published number.
 
     Attributes:
-        paper: of which it is: the name of the folder.
-        source: `Table 3`, `Section 6.2`, `Figure 5` (what prose says of it), `Abstract`.
-        system: our preset of that name, or the paper's word; empty where it is of none.
-        dataset: without `ogbn-` (`papers100m`); empty where it is of none.
-        model: `sage`; empty where it is of none.
-        setting: what else it holds for; `over` is what a ratio compares with.
-        quantity: what it is, with its unit (`epoch_s`).
-        value: as printed.
-        upper: the other end of a range, as printed; empty where it is none.
-        unit: of both.
-        hardware: a profile of ours, or words.
+        paper: the paper's folder name.
+        source: `Table 3`, `Section 6.2`, `Figure 5` (text about the figure), `Abstract`.
+        system: our preset of that name, or the paper's word; empty if the number belongs to no system.
+        dataset: the graph without `ogbn-` (`papers100m`); empty if the number belongs to no graph.
+        model: the model, such as `sage`; empty if the number belongs to no model.
+        setting: further conditions; `over` is what a ratio compares with.
+        quantity: the quantity with its unit (`epoch_s`).
+        value: the number as printed.
+        upper: the other end of a range, as printed; empty if the number is no range.
+        unit: unit of `value` and `upper`.
+        hardware: one of our profiles, or the paper's words.
         quote: the line of the table, or the sentence.
     """
 
@@ -60,7 +61,7 @@ class Cell:
 
     @property
     def number(self) -> float:
-        """Of `value`; NaN where it is none (`OOM`)."""
+        """`value` as a number; NaN if it is none (`OOM`)."""
         return number_of(self.value)
 
 
@@ -77,7 +78,7 @@ def number_of(printed: str) -> float:
 
 
 def short(value: float) -> str:
-    """As papers print counts: `926M`, `13.4B`, `8.5`."""
+    """A count as papers print it: `926M`, `13.4B`, `8.5`."""
     for factor, sign in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if abs(value) >= factor:
             return f"{value / factor:.3g}{sign}"
@@ -85,7 +86,7 @@ def short(value: float) -> str:
 
 
 def times_off(ours: float, papers: float) -> float:
-    """How many times apart two counts are, in either direction: at least 1; infinite where we counted none."""
+    """The factor between two counts, at least 1, whichever is larger; infinite if ours is 0."""
     return max(ours / papers, papers / ours) if ours > 0 else math.inf
 
 
@@ -102,7 +103,7 @@ def papers() -> tuple[str, ...]:
 
 @cache
 def cells(paper: str) -> tuple[Cell, ...]:
-    """Everything that is transcribed of `paper`, in its order.
+    """All transcribed cells of `paper`, in the order of its file.
 
     Raises:
         ConfigError: there is no such paper.
@@ -119,15 +120,30 @@ def _setting(text: str) -> dict[str, str]:
 
 
 def chosen(found: Iterable[Cell], **wanted: str) -> list[Cell]:
-    """Cells whose fields, or settings, are the `wanted` ones."""
+    """Cells whose fields or settings have the `wanted` values."""
     return [cell for cell in found
             if all(getattr(cell, name, cell.setting.get(name)) == value for name, value in wanted.items())]
 
 
 def printed(paper: str, absent: str = "–", **wanted: str) -> str:
-    """The value of the only such cell as printed, its range where it has one; `absent` if there is none."""
+    """The printed value of the only cell with the `wanted` values, or its range; `absent` if there is no such cell."""
     found = chosen(cells(paper), **wanted)
     assert len(found) < 2, f"{paper}, {wanted}: {len(found)} cells"
     if not found:
         return absent
     return f"{found[0].value} to {found[0].upper}" if found[0].upper else found[0].value
+
+
+def pairs_in_order(found: Iterable[tuple[Hashable, float, float]]) -> tuple[int, int]:
+    """How many pairs of systems of a group are ordered as in the paper, and how many pairs there are.
+
+    Each system is its group (what systems must share to be compared), our number and the paper's number. A number is
+    NaN if there is none, and infinite if the run ran out of memory. Lower is better. Pairs with equal numbers in the
+    paper are left out, and so are pairs that lack one of the four numbers.
+    """
+    groups: dict[Hashable, list[tuple[float, float]]] = {}
+    for group, ours, papers in found:
+        if not math.isnan(ours) and not math.isnan(papers):
+            groups.setdefault(group, []).append((ours, papers))
+    pairs = [(a, b) for members in groups.values() for a, b in itertools.combinations(members, 2) if a[1] != b[1]]
+    return sum((a[0] < b[0]) == (a[1] < b[1]) and a[0] != b[0] for a, b in pairs), len(pairs)

@@ -1,40 +1,104 @@
-"""What a query says of runs: a table, its caption, and the data of figures.
+"""The answer of a query about runs (a table, its caption, the data of figures), and the tables that the query reads.
 
-DuckDB works in memory, cannot reach files or the network, and its settings are locked before any of the query is read.
+DuckDB works in memory and cannot reach files or the network. Its settings are locked before it reads the query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib import resources
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.planning.work import full_factor, full_steps
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.figures.chart import Row, draw_chart
 from gnnexp.reports.figures.drawing import save
+from gnnexp.reports.published.cells import cells
+from gnnexp.reports.published.graphs import fraction_of_targets, graph_like, published_graph
 from gnnexp.reports.queries.query import VIEWS, Query
-from gnnexp.reports.queries.tables import fill, make_labels
 from gnnexp.reports.table import Table, stack
+from gnnexp.reports.values.labels import ALWAYS, flat, label_runs, said, setting_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+
+Rows = Iterator[Mapping[str, Any]]
+# Long tables, and the names in a query's text that need them.
+_LONG = {"metrics": ("epochs", "typical", "full_graph"), "lines": ("ranks", "batches")}
+
+
+def fill(connection: DuckDBPyConnection, runs: Sequence[Run], paper: str, text: str) -> None:
+    """Fill the tables of `tables.sql`. A long table stays empty if the query's `text` does not name it."""
+    tables: Mapping[str, Callable[[], Rows]] = {
+        "runs": lambda: (_run(number, run, paper) for number, run in enumerate(runs)),
+        "metrics": lambda: _each(runs, lambda run: ({"metrics": metrics} for metrics in run.epochs)),
+        "lines": lambda: _each(runs, lambda run: (
+            {**line, "resumed": bool(line.get("resumed"))} for line in run.lines())),
+        "published": lambda: (asdict(cell) | {"number": cell.number} for cell in (cells(paper) if paper else ())),
+    }
+    for name, rows in tables.items():
+        columns = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE {name})").fetchall()
+        if any(word in text for word in _LONG.get(name, ("",))):
+            kept = ({column: row.get(column) for column, _ in columns} for row in rows())
+            _insert(connection, f"INSERT INTO {name} BY NAME", ", ".join(map(" ".join, columns)), kept)
+
+
+def _each(runs: Sequence[Run], epochs_of: Callable[[Run], Rows]) -> Rows:
+    for number, run in enumerate(runs):
+        yield from ({"run": number, "epoch": epoch, **row} for epoch, row in enumerate(epochs_of(run)))
+
+
+def _insert(connection: DuckDBPyConnection, into: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Insert rows by the names of the columns, each with its type."""
+    connection.execute(f"{into} SELECT unnest($1::JSON::STRUCT({columns})[], max_depth := 2)",
+                       [json.dumps([*rows], default=str)])
+
+
+def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, Run]) -> None:
+    """Make `labelled` and `labels`: what distinguishes the `chosen` runs, as columns and one by one."""
+    found = label_runs([*chosen.values()])
+    struct = ", ".join(f'"{name}" VARCHAR' for name in (found[0] if found else ALWAYS))
+    _insert(connection, "CREATE OR REPLACE TABLE labelled AS", f"run INT, label STRUCT({struct})", (
+        {"run": number, "label": label} for number, label in zip(chosen, found, strict=True)))
+    each = "run INT, place INT, key VARCHAR, value VARCHAR, said VARCHAR"
+    _insert(connection, "CREATE OR REPLACE TABLE labels AS", each, (
+        {"run": number, "place": place, "key": key, "value": value, "said": said(key, value)}
+        for number, label in zip(chosen, found, strict=True) for place, (key, value) in enumerate(label.items())))
+
+
+def _run(number: int, run: Run, paper: str) -> Mapping[str, Any]:
+    names = ("system", *flat(run.config))
+    keys = dict.fromkeys(key for name in names for key in accumulate(name.split("."), "{}.{}".format))
+    setting = setting_of(run)
+    like = graph_like(setting.shape)
+    return {
+        "run": number, "path": str(run.path), "status": run.status, "num_epochs": len(run.epochs),
+        "config": {key: run.value(key) for key in keys}, "facts": run.facts,
+        "quality": run.quality, "provenance": run.provenance, "graph": published_graph(run),
+        "graph_like": like, "setting": asdict(setting), "setting_name": str(setting),
+        "full_size": full_factor(run) * full_steps(run, fraction_of_targets(paper, run)) if like else 1,
+    }
+
+
 _ABSENT = "–"
-# Ends the name of a column that is shown only where some row has it.
+# Suffix of a column's name; such a column is shown only if some row has a value in it.
 _OPTIONAL = "?"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a query about the runs of one kind of machine.
+    """The answer of a query about the runs of one kind of machine.
 
     Attributes:
-        machine: the kind.
-        table: with its caption.
-        data: rows of a figure, by its name.
+        machine: the kind of machine.
+        table: the table, with its caption.
+        data: rows of each figure, by the figure's name.
     """
 
     machine: str
@@ -43,22 +107,22 @@ class Answer:
 
 
 def ask(query: Query, runs: Sequence[Run], where: str = "report.query") -> list[Answer]:
-    """One answer for each kind of machine that the runs were made on, at least one.
+    """One answer for each kind of machine that the runs were made on, and at least one answer.
 
     Raises:
-        ConfigError: DuckDB refuses a part, or a figure draws a column that is not there; `where` names the query.
+        ConfigError: DuckDB refuses a part, or a figure draws a missing column; `where` names the query.
     """
     return [_Asking(query, [run for run in runs if run.machine == machine], where).answer(machine)
             for machine in dict.fromkeys(run.machine for run in runs) or ("",)]
 
 
 def table_of(answers: Sequence[Answer]) -> Table:
-    """Of all machines: each has rows of its own."""
+    """The table of all machines, in which each machine has its own rows."""
     return answers[0].table if len(answers) == 1 else stack({one.machine: one.table for one in answers}, MACHINE)
 
 
 def draw(query: Query, answers: Sequence[Answer], folder: Path, title: str) -> list[Path]:
-    """Save the figures that have something to show; the files. Each kind of machine has a folder of its own."""
+    """Save the figures that have data, and return the files. Each kind of machine has its own folder."""
     files = []
     for number, one in enumerate(answers, 1):
         figures = {chart.figure: draw_chart(chart, rows) for chart in query.charts if (rows := one.data[chart.figure])}
@@ -87,7 +151,7 @@ class _Asking:
         self._make(VIEWS, "CREATE")  # labels have other columns now
 
     def answer(self, machine: str) -> Answer:
-        """Of every part."""
+        """Execute all parts of the query."""
         caption = " ".join(str(text) for row in self._rows("caption") for text in row.values() if text is not None)
         header, rows = self._read("table")
         shown = [place for place, name in enumerate(header) if header.index(name) == place
@@ -100,7 +164,7 @@ class _Asking:
         header, rows = self._read(part)
         drawn = next((chart.columns for chart in self._query.charts if chart.figure == part), set[str]())
         if lacking := sorted(drawn - {*header}):
-            raise self._refusal(part, f"draws {', '.join(lacking)}, and its result has {', '.join(header)}")
+            raise self._refusal(part, f"draws {', '.join(lacking)}, but its result has only {', '.join(header)}")
         return [dict(zip(header, row, strict=True)) for row in rows]
 
     def _read(self, part: str) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -1,4 +1,4 @@
-"""Queries of reports: a file of SQL in a paper's folder of sweeps, or a user's own; docs/reports.md has the form."""
+"""Queries of reports: an SQL file in a paper's folder of sweeps, or a user's own file (its form: docs/reports.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.reports.figures.chart import DRAWINGS, Chart, Panel
 
-# What a part begins with: its name, or that of a figure with its description.
+# The head of a part: its name, or `figure` with the figure's name and description.
 _PART = re.compile(r"/\*\s*(runs|views|table|caption|figure\s.*?)\s*\*/", re.DOTALL)
 _NEEDED = ("runs", "table", "caption")
 VIEWS = "views"
@@ -20,14 +20,14 @@ VIEWS = "views"
 
 @dataclass(frozen=True)
 class Query:
-    """What a report asks of records.
+    """A query about records, for a report.
 
     Attributes:
-        name: of the file.
-        paper: whose published numbers it reads: the folder's name; empty for a user's own file.
-        parts: SQL by what it gives: `runs` (that the report is about), `views` that the others share, `table`,
-            `caption`, and what a figure draws, by the figure's name.
-        charts: how figures are drawn.
+        name: name of the file.
+        paper: folder name of the paper whose published numbers the query reads; empty for a user's own file.
+        parts: SQL of each part. The part `runs` selects the report's runs, and the other parts share `views`. The parts
+            `table` and `caption` give the text, and a figure's name gives the data of that figure.
+        charts: descriptions of the figures.
     """
 
     name: str
@@ -37,20 +37,20 @@ class Query:
 
 
 def query_names() -> dict[str, Path]:
-    """Files of the product's queries by their name."""
+    """The files of gnnexp's own queries, by name."""
     return {file.stem: file for file in sorted(product_folder("sweeps").glob("*/*.sql"))}
 
 
 def is_query(name: object) -> bool:
-    """Whether it is the name of one of the product's, or of a file of SQL."""
+    """Whether it is the name of one of gnnexp's own queries, or of an SQL file."""
     return isinstance(name, str) and (name in query_names() or name.endswith(".sql"))
 
 
 def read_query(name: object, where: str) -> Query:
-    """One of the product's by its name, or the file of a user.
+    """Read one of gnnexp's own queries by its name, or a user's file.
 
     Raises:
-        ConfigError: there is none, or something in it is missing or unknown; `where` names it.
+        ConfigError: there is no such query, or a part or key is missing or unknown; `where` names the query.
     """
     if not isinstance(name, str) or not is_query(name):
         raise ConfigError(unknown(where, name, str(name), query_names()))
@@ -58,7 +58,7 @@ def read_query(name: object, where: str) -> Query:
     try:
         _, *pieces = _PART.split((own or Path(name)).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(Problem(where, name, f"must be a file of SQL that can be read: {error}", "correct the path")
+        raise ConfigError(Problem(where, name, f"must be a readable SQL file: {error}", "correct the path")
                           ) from None
     parts, charts = dict[str, str](), list[Chart]()
     problems = list[Problem]()
@@ -74,7 +74,7 @@ def read_query(name: object, where: str) -> Query:
 
 
 def _chart(head: str, where: str) -> tuple[Chart | None, list[Problem]]:
-    """Of `figure NAME` and the YAML below it."""
+    """The figure described by `figure NAME` and the YAML below it, and the problems of the description."""
     import yaml
 
     first, _, rest = head.partition("\n")
@@ -90,5 +90,5 @@ def _chart(head: str, where: str) -> tuple[Chart | None, list[Problem]]:
     if options.get("draw") not in DRAWINGS:
         problems.append(unknown(f"{where}.draw", options.get("draw"), str(options.get("draw")), DRAWINGS))
     if not given:
-        problems.append(Problem(f"{where}.panels", panels, "must be a list, at least one", "[{y: [column]}]"))
+        problems.append(Problem(f"{where}.panels", panels, "must be a list of at least one panel", "[{y: [column]}]"))
     return (None, problems) if problems else (Chart(**{**options, "panels": [Panel(**panel) for panel in given]}), [])

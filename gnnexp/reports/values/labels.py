@@ -1,21 +1,74 @@
-"""What tells runs of a table or a figure apart."""
+"""The setting of a run, and the labels that distinguish the runs of a table or a figure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from gnnexp.experiment.build import batch_size_of
 from gnnexp.record.runs import MACHINE, Run
-from gnnexp.reports.values.setting import setting_of
 
-# Columns of every table; other labels head a column where they differ.
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """The setting that runs must share for their counters to be compared.
+
+    Attributes:
+        dataset: name, shape and scale, as readable text.
+        ranks: number of ranks that train.
+        fanouts: fanouts of the sampler.
+        batch: number of targets of a global batch, for any `train.batch_of`.
+        layers: number of layers of the model.
+        shape: shape of the dataset, `null` if it has none.
+        data: all options of the dataset except for its location.
+        model: name of the model; some models add self loops.
+        sampler: name of the sampler.
+    """
+
+    dataset: str
+    ranks: int
+    fanouts: str
+    batch: str
+    layers: str
+    shape: str
+    data: str
+    model: str = "None"
+    sampler: str = "None"
+
+    def __str__(self) -> str:
+        """The setting as text for a caption."""
+        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
+        return f"{self.dataset} on {ranks} (fanouts {self.fanouts}, batch {self.batch}, {self.layers} layers)"
+
+
+def setting_of(run: Run) -> Setting:
+    """The setting of `run`, from its configuration."""
+    dataset, hardware = run.config["dataset"], run.config["hardware"]
+    data = {key: value for key, value in dataset.items() if key not in ("path", "buffer_bytes")}
+    words = (run.value("dataset"), dataset.get("shape"), f"x{dataset['scale']}" if "scale" in dataset else "",
+             f"{dataset['num_nodes']} nodes" if dataset.get("num_nodes") else "")
+    return Setting(
+        " ".join(filter(None, words)), int(hardware.get("nodes", 1) * hardware["workers"]),
+        run.value("sampler.fanouts"), _global_batch(run), run.value("model.layers"),
+        run.value("dataset.shape"), json.dumps(data, sort_keys=True), run.value("model"), run.value("sampler"))
+
+
+def _global_batch(run: Run) -> str:
+    if run.value("train.batch_of") in ("null", "run"):
+        return run.value("train.batch_size")
+    return str(batch_size_of(run.config))
+
+
+# Columns of every table; other labels have a column only if their values differ.
 ALWAYS = ("system", "dataset", "ranks")
-# What makes no other setting: names, where records go, what is refused beforehand; the system is a label.
+# Keys that do not change the setting: names, where records go, what preflight refuses. The system is a label already.
 _UNIMPORTANT = ("name", "tracker", "preflight", "system")
 
 
 def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
-    """Of every run: those of all tables, and what differs between the runs."""
+    """The labels of every run: the columns of every table, and the settings in which runs differ."""
     named = [_names(run) for run in runs]
     configs = [flat(run.config) for run in runs]
     telling = sorted({key for names, config in zip(named, configs, strict=True)
@@ -30,7 +83,7 @@ def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
 
 def _names(run: Run) -> dict[str, str]:
     setting = setting_of(run)
-    # Only what was partitioned has a partitioner, whatever the configuration says.
+    # The configuration always names a partitioner, but only a run with a partition used it.
     partitioner = run.value("partitioner") if run.provenance.get("partition") else "–"
     return {"system": run.value("system"), "dataset": setting.dataset, "ranks": str(setting.ranks),
             "task": run.value("task"), "model": run.value("model"), "layers": setting.layers,
@@ -38,7 +91,7 @@ def _names(run: Run) -> dict[str, str]:
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """By dotted keys, without what is unimportant."""
+    """The values of a configuration by dotted key, without the unimportant keys."""
     found: dict[str, str] = {}
     for key, value in config.items():
         if prefix or key not in _UNIMPORTANT:
@@ -48,5 +101,5 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def said(column: str, value: str) -> str:
-    """With its key where it is a bare number, yes or no."""
+    """The value, with its key if it is a bare number, yes or no."""
     return f"{column.rpartition('.')[2]}={value}" if value[:1].isdigit() or value in ("True", "False") else value

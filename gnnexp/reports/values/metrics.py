@@ -1,4 +1,4 @@
-"""One number of a run by its name in the record, and how a reader wants to see it: in columns, along axes."""
+"""A number of a run by its name in the record, its form in columns and along axes, and its mean over seeds."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gnnexp.record.runs import Run
 
 _ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss")
 _SPLITS = ("val", "test")
-# Rooms whose names are known before there is a run, and how alike to one of them a slip is.
+# Rooms whose names are known before there is a run, and the similarity to a known name that counts as a typing mistake.
 _NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES}
 _SLIP = 0.85
-# By the last word of a header: its factor, and what the metric must end in or hold.
+# By the last word of a header: the factor, and a word that the metric must contain (`bytes`) or its ending (`_s`).
 _UNITS: Mapping[str, tuple[float, str]] = {
     "ms": (1e3, "_s"), "s": (1.0, "_s"), "KB": (1e-3, "bytes"), "MB": (1e-6, "bytes"), "GB": (1e-9, "bytes"),
     "%": (100.0, ""), "K": (1e-3, ""), "M": (1e-6, ""),
@@ -25,24 +25,24 @@ _UNITS: Mapping[str, tuple[float, str]] = {
 
 
 def check_metric(where: str, metric: object) -> list[Problem]:
-    """What is wrong with a metric's name, or with a sum of them (`work/a + work/b`)."""
+    """What is wrong with the name of a metric, or of a sum of metrics (`work/a + work/b`)."""
     if not isinstance(metric, str) or not metric:
         return [Problem(where, metric, "must be a metric of the epoch record", "time/epoch_s (docs/record.md)")]
     problems = []
     for name in terms(metric):
         room, _, rest = name.partition("/")
         if not rest:
-            problems.append(Problem(where, metric, "must be room/name, or a sum of them with ` + ` between",
+            problems.append(Problem(where, metric, "must be room/name, or a sum of them separated by ` + `",
                                     "time/epoch_s (docs/record.md)"))
         elif room not in _ROOMS and rest not in _SPLITS:
             problems.append(unknown(where, metric, room, _ROOMS))
         elif name not in (names := _NAMES.get(room, frozenset((name,)))) and nearest(name, names, _SLIP):
-            problems.append(unknown(where, metric, name, names))  # others may be what a component of one's own counts
+            problems.append(unknown(where, metric, name, names))  # other names may be counted by a user's own component
     return problems
 
 
 def check_header(where: str, header: str, metric: str) -> list[Problem]:
-    """Whether the unit that a column's header ends in is one of its metric."""
+    """What is wrong if a column's header ends in a unit that its metric does not have."""
     unit = _unit_of(header)
     needed = _UNITS.get(unit, (1.0, ""))[1]
     fits = all(needed in name if needed == "bytes" else seconds(name) for name in terms(metric)) if needed else True
@@ -54,7 +54,7 @@ def check_header(where: str, header: str, metric: str) -> list[Problem]:
 
 
 def terms(metric: str) -> list[str]:
-    """Of a sum of metrics; one for one."""
+    """The names in a sum of metrics; one name if there is no sum."""
     return [name.strip() for name in metric.split(" + ")]
 
 
@@ -64,10 +64,10 @@ def seconds(metric: str) -> bool:
 
 
 def value_of(run: Run, metric: str) -> float:
-    """Of a finished run, in the record's units; NaN for what it did not record.
+    """The value of a metric for a finished run, in the record's units; NaN if the run did not record it.
 
-    `acc/test` and the like: at the best validation epoch. `quality/*`: of the partition. Others: the median over the
-    epochs after the first; a sum is summed epoch by epoch.
+    `acc/test` and the like are values at the best validation epoch, and `quality/*` is about the partition. All others
+    are medians over the epochs after the first; a sum is formed in each epoch.
     """
     names = terms(metric)
     if len(names) == 1 and (kept := _of_the_run(run, names[0])) is not None:
@@ -78,21 +78,21 @@ def value_of(run: Run, metric: str) -> float:
 
 
 def epoch_value(epoch: Mapping[str, float], metric: str) -> float:
-    """In one epoch; NaN for what it did not record.
+    """The value of a metric in one epoch; NaN if the epoch did not record it.
 
-    Traffic for a purpose that had none is not recorded: it was counted, and is 0 where any traffic was.
+    A tag without traffic is not recorded. Its value is 0 in an epoch that recorded any traffic.
     """
     found = [epoch.get(name, 0.0 if _counted(epoch, name) else math.nan) for name in terms(metric)]
     return float(sum(found))
 
 
 def values_of(runs: Sequence[Run], metric: str) -> list[float]:
-    """Of every run that recorded it."""
+    """The values of all runs that recorded the metric."""
     return [value for run in runs if not math.isnan(value := value_of(run, metric))]
 
 
 def unrecorded(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
-    """A sentence for each name in `metrics` that none of the finished `runs` has: what looks like a slip is told."""
+    """A sentence for each name in `metrics` that no finished run has, with the nearest name if there is one."""
     done = [run for run in runs if run.status == "finished"]
     names = list(dict.fromkeys(name for metric in metrics for name in terms(metric)))
     absent = [name for name in names if done and all(math.isnan(value_of(run, name)) for run in done)]
@@ -103,12 +103,12 @@ def unrecorded(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
 
 
 def header_factor(header: str) -> float:
-    """What a column's values are multiplied with: `features MB` shows bytes / 10^6, `epoch ms` seconds x 1000."""
+    """The factor for a column's values: `features MB` shows bytes / 10^6, `epoch ms` seconds x 1000."""
     return _UNITS.get(_unit_of(header), (1.0, ""))[0]
 
 
 def axis_of(metric: str) -> tuple[str, float]:
-    """Label of an axis with its unit, and the factor on the record's values."""
+    """Label of an axis with its unit, and the factor for the record's values."""
     first = terms(metric)[0]
     name = " + ".join(_short(term) for term in terms(metric))
     if seconds(first):
@@ -147,7 +147,7 @@ def _counted(epoch: Mapping[str, Any], name: str) -> bool:
 
 
 def typical_epoch(runs: Sequence[Run]) -> str:
-    """For captions: over which epochs `value_of` takes its median, and how many are left out to warm up."""
+    """For captions: the epochs over which `value_of` takes its median, and that the first one is left out."""
     warm = sorted({run.num_warm for run in runs if len(run.epochs) > 1})
     alone = any(len(run.epochs) == 1 for run in runs)
     if not warm:
@@ -155,3 +155,30 @@ def typical_epoch(runs: Sequence[Run]) -> str:
     count = f"{warm[0]} epochs" if warm[0] == warm[-1] else f"{warm[0]} to {warm[-1]} epochs"
     return (f"median of the {'1 epoch' if warm == [1] else count} after the first, which warms up and is left out"
             + ("; runs of one epoch: that one" if alone else ""))
+
+
+# 97.5 % quantiles of Student's t by degrees of freedom, from 1. For more degrees the last is within 5 %.
+_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+              2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half the width of its 95 % confidence interval (Student's t); NaN if there are too few values."""
+    known = [value for value in values if not math.isnan(value)]
+    if len(known) < 2:
+        return (known[0] if known else math.nan), math.nan
+    quantile = _QUANTILES[min(len(known) - 1, len(_QUANTILES)) - 1]
+    return statistics.fmean(known), quantile * statistics.stdev(known) / math.sqrt(len(known))
+
+
+def number_cell(value: float, form: str = ".4g") -> str:
+    """A number, or a dash for NaN."""
+    return "–" if math.isnan(value) else f"{value:{form}}"
+
+
+def interval_cell(values: Sequence[float], form: str = ".4g") -> str:
+    """`1.23 ± 0.04`; without the interval for one value, `–` for none. Fixed decimals (`.4f`) apply to both numbers."""
+    mean, half = mean_and_interval(values)
+    if math.isnan(half):
+        return number_cell(mean, form)
+    return f"{mean:{form}} ± {half:{form if form.endswith('f') else '.2g'}}"

@@ -1,20 +1,19 @@
-"""An emulated CUDA device on a CPU build of torch: tests of the path to a GPU, for machines without one.
+"""An emulated CUDA device on a CPU build of torch: it tests the code for GPUs on machines without a GPU.
 
-`python -m gnnexp.testing.emulated -m pytest -m gpu` runs any program on it. Tensors are on `cuda:0`, their bytes are in
-host memory, and every kernel is the CPU's. What a GPU refuses is refused: tensors of two devices in one operation,
-`.numpy()` of a device tensor, pinning one. Backward passes run on autograd's device threads, each thread starts on
-device 0, and streams, events and copies have the order that a GPU promises, and no other:
+`python -m gnnexp.testing.emulated -m pytest -m gpu` runs a program on the device. Tensors are on `cuda:0`, their bytes
+are in host memory, and all kernels are CPU kernels. The device refuses what a GPU refuses: an operation with tensors of
+two devices, `.numpy()` of a device tensor, pinning of a device tensor. Backward passes run on autograd's device
+threads, and each thread starts on device 0. Streams, events and copies have only the order that a GPU guarantees:
 
-- a kernel that reads what another stream wrote, and has not waited for, raises;
-- memory that is freed while another stream may use it raises (`record_stream` is missing);
-- pinned host memory that changes before its copy to the device is known to be over raises;
-- host memory holds NaN until its copy from the device is known to be over.
+- a kernel raises if it reads what another stream wrote, and has not waited for that stream;
+- freeing memory raises if another stream may still use it (`record_stream` is missing);
+- a change of pinned host memory raises if its copy to the device may not be complete;
+- host memory holds NaN until its copy from the device is known to be complete.
 
-`counting` tells launches, waits of the host, copies and bytes, by line of gnnexp.
+`counting` counts launches, waits of the host, copies and bytes, by line of gnnexp. If each rank has its own GPU, ranks
+exchange through an emulated NCCL (`nccl`).
 
-Ranks with a GPU each exchange through an emulated NCCL (`nccl`).
-
-It proves nothing about speed, the memory of a GPU, or the order in which a GPU adds.
+The device shows nothing about speed, the memory of a GPU, or the order in which a GPU adds.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from gnnexp.testing.emulated.cuda import install as _install
 from gnnexp.testing.emulated.library import load, load_nccl
 from gnnexp.testing.emulated.nccl import install as _install_nccl
 
-VARIABLE = "GNNEXP_EMULATED_CUDA"  # the library, and the process that has loaded it last: its children do so too
-THREADS_VARIABLE = "GNNEXP_EMULATED_THREADS"  # `off`: backward passes run on the thread that asks for them
+VARIABLE = "GNNEXP_EMULATED_CUDA"  # path of the library, number of the process that loaded it last
+THREADS_VARIABLE = "GNNEXP_EMULATED_THREADS"  # `off`: backward passes run on the calling thread
 
 
 def install() -> None:
-    """Put the emulated device into this process, and into its children that ask (`is_wanted`); before torch."""
+    """Install the emulated device in this process, before torch is imported. Children check `is_wanted`."""
     if os.environ.get(VARIABLE, "").endswith(f":{os.getpid()}"):
         return
     library = load()
@@ -55,13 +54,13 @@ def is_wanted() -> bool:
 
 @contextmanager
 def counting() -> Iterator[Counts]:
-    """Count what this process does on the emulated device inside."""
+    """Count what this process does on the emulated device inside the context."""
     with _counting(ctypes.CDLL(os.environ[VARIABLE].rpartition(":")[0])) as counts:
         yield counts
 
 
 def raise_pending() -> None:
-    """Raise the error of a use of memory that was found where nothing could be raised, if there is one."""
+    """Raise the error of a wrong use of memory that was found in code that could not raise, if there is one."""
     import torch
 
     torch.cuda.synchronize()

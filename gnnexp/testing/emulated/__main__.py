@@ -9,7 +9,7 @@ from gnnexp.testing.emulated import install
 
 
 def main() -> None:
-    """Install the device, then become the program."""
+    """Install the device, then run the program."""
     words = sys.argv[1:]
     if not words or (words[0] == "-m" and len(words) < 2):
         sys.exit("usage: python -m gnnexp.testing.emulated (-m MODULE | SCRIPT) ARGUMENTS")

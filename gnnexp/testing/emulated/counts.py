@@ -1,4 +1,4 @@
-"""What a GPU would have done: launches, waits of the host, copies and their bytes, by kernel and by line."""
+"""Counts the work of a GPU: launches, waits of the host, copies and their bytes, by kernel and by line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib",
 
 @dataclass
 class Counts:
-    """Since counting began.
+    """Counts since counting began: bytes for names that end in `_bytes`, numbers of events for others.
 
     Attributes:
-        totals: by the names of `NAMES`; bytes, or how often.
-        places: by name and the line that did it, of gnnexp ("comm/rows.py:40") or of a user ("my_layer.py:12");
-            "autograd" where none of them is on the thread's stack.
-        kernels: by name and kernel.
+        totals: counts by name (`NAMES`).
+        places: counts by name and by the line that caused them, of gnnexp ("comm/rows.py:40") or of a user
+            ("my_layer.py:12"); "autograd" if no such line is on the thread's stack.
+        kernels: counts by name and kernel.
     """
 
     totals: Counter[str] = field(default_factory=Counter)
@@ -38,7 +38,7 @@ class Counts:
 
 @contextmanager
 def counting(library: ctypes.CDLL) -> Iterator[Counts]:
-    """Count what all threads of this process do on the emulated device inside; one at a time."""
+    """Count what all threads of this process do on the emulated device inside. Contexts cannot be nested."""
     counts, lock = Counts(), threading.Lock()
 
     def seen(what: int, amount: int, kernel: bytes) -> None:
@@ -60,7 +60,7 @@ _OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int64, ctypes.c_char_p
 
 
 def _place() -> str:
-    """The innermost line of gnnexp, its tests' helpers apart, or of a user's own code on this thread's stack."""
+    """The innermost line on this thread's stack of gnnexp, without `gnnexp.testing`, or of a user's code."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

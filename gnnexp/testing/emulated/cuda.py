@@ -1,6 +1,6 @@
-"""`torch.cuda` of a CPU build, over the emulated device: what gnnexp calls of it, and no more.
+"""The functions of `torch.cuda` that gnnexp calls, on the emulated device.
 
-A function that is not replaced raises, as it does without CUDA: nothing is made up.
+A function that is not replaced here raises, as it does without CUDA.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ NAME = "emulated CUDA device (gnnexp.testing.emulated)"
 
 
 def install(library: ctypes.CDLL) -> None:
-    """Let `torch.cuda` speak of the emulated device; torch is imported here."""
+    """Let `torch.cuda` use the emulated device. This imports torch."""
     import torch
 
     for name, value in _replaced(library).items():
         assert hasattr(torch.cuda, name), f"torch.cuda.{name} is gone"
         setattr(torch.cuda, name, value)
-    # torch.manual_seed seeds the device's generator too: kernels here draw from the CPU's, which is seeded.
+    # torch.manual_seed also seeds the device's generator. Here kernels use the CPU's generator, which is seeded anyway.
     torch.cuda.manual_seed_all = lambda seed: None
 
 
 def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
-    """What stands for functions and classes of `torch.cuda`, by name."""
+    """Replacements of functions and classes of `torch.cuda`, by name."""
     import torch
 
     accelerator = torch.accelerator
 
     def _device(device: Any = None) -> torch.device:  # noqa: ANN401
-        """A device with its number: the thread's current one if there is none."""
+        """A device with its index; the thread's current device if no index is given."""
         if isinstance(device, int):
             return torch.device("cuda", device)
         asked = torch.device("cuda" if device is None else device)
-        assert asked.type == "cuda", f"{asked} is no CUDA device"
+        assert asked.type == "cuda", f"{asked} is not a CUDA device"
         return torch.device("cuda", accelerator.current_device_index() if asked.index is None else asked.index)
 
     def new_stream(device: Any = None, priority: int = 0) -> torch.Stream:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""Building and loading the emulated device and its NCCL: C++ beside this file, compiled once per torch and source."""
+"""Compiles and loads the emulated device and its NCCL: C++ in this folder, compiled once per torch and source."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CACHE_VARIABLE = "GNNEXP_EMULATED_CACHE"
 
 
 def load() -> ctypes.CDLL:
-    """Load the emulated device into this process, compiled if need be (minutes, once).
+    """Load the emulated device into this process. It is compiled first if necessary (once, for minutes).
 
     Raises:
-        RuntimeError: torch has been imported already, it is a CUDA build, or the compiler failed.
+        RuntimeError: torch is already imported, is missing or is a CUDA build, or the compiler failed.
     """
     if "torch" in sys.modules:
-        raise RuntimeError("the emulated device must be loaded before torch, which asks for CUDA once, when imported")
+        raise RuntimeError("the emulated device must be loaded before torch: torch looks for CUDA once, at its import")
     found = importlib.util.find_spec("torch")
     if found is None or found.origin is None:
         raise RuntimeError("torch is not installed")
@@ -41,14 +41,14 @@ def load() -> ctypes.CDLL:
     for name in ("libgomp.so.1", "libc10.so", "libtorch_cpu.so"):
         if (torch / "lib" / name).exists():
             ctypes.CDLL(str(torch / "lib" / name), mode=ctypes.RTLD_GLOBAL)
-    library = ctypes.CDLL(str(_built(torch, _DEVICE, _LIBRARIES)), mode=ctypes.RTLD_GLOBAL)  # NCCL's calls it
+    library = ctypes.CDLL(str(_built(torch, _DEVICE, _LIBRARIES)), mode=ctypes.RTLD_GLOBAL)  # NCCL's library calls it
     for name in ("emulated_count", "emulated_allocated_bytes"):
         getattr(library, name).restype = ctypes.c_int64
     return library
 
 
 def load_nccl() -> ModuleType:
-    """The Python module of the emulated NCCL, compiled if need be; after the device and torch are loaded."""
+    """The Python module of the emulated NCCL, compiled if necessary. The device and torch must be loaded before."""
     import torch
 
     built = _built(Path(torch.__file__).parent, _NCCL, (*_LIBRARIES, "-ltorch_python"))
@@ -60,7 +60,7 @@ def load_nccl() -> ModuleType:
 
 
 def _built(torch: Path, sources: Sequence[str], libraries: Sequence[str]) -> Path:
-    """A shared library: that of an earlier process, or compiled now."""
+    """A shared library that an earlier process compiled, or that is compiled now."""
     key = hashlib.sha256(importlib.metadata.version("torch").encode() + sys.version.encode())
     for file in (*sorted(_HERE.rglob("*.h")), *(_HERE / source for source in sources)):
         key.update(file.read_bytes())
@@ -71,7 +71,7 @@ def _built(torch: Path, sources: Sequence[str], libraries: Sequence[str]) -> Pat
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             compiled = Path(folder) / "emulated.so"
             _compile(torch, sources, libraries, compiled)
-            compiled.replace(built)  # another process may have done the same: either is as good
+            compiled.replace(built)  # another process may have compiled the same; both are equal
     return built.resolve()
 
 

@@ -1,4 +1,4 @@
-"""One steady step of training on the emulated device: what it launches, waits for and copies."""
+"""Counts launches, waits and copies of one training step on the emulated device, after warm-up steps."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gnnexp.testing.emulated import counting
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.optimization import Optimization
 
-WARM_UP = 2  # steps: what is made once is made by then
+WARM_UP = 2  # steps before the counted step; everything that is made once exists then
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a rank did in a step.
+    """Counts of one step on a rank.
 
     Attributes:
-        waits: moments in which the host waited for the GPU.
-        launches: kernels.
-        h2d_bytes, pageable_bytes: copied to the device, and those of them from memory that is not pinned.
-        expected_bytes: what `h2d_bytes` should be.
-        places: counts by name (`counts.NAMES`) and the line of gnnexp that did it.
+        waits: number of times that the host waited for the GPU.
+        launches: number of kernel launches.
+        h2d_bytes, pageable_bytes: bytes copied to the device, and the bytes of these from memory that is not pinned.
+        expected_bytes: value that `h2d_bytes` should have.
+        places: counts by name (`counts.NAMES`) and by line of gnnexp.
     """
 
     waits: int
@@ -44,7 +44,7 @@ class Step:
     places: Counter[tuple[str, str]]
 
     def lines(self, name: str) -> str:
-        """Where that was done, for messages: most first."""
+        """The lines that caused the count `name`, largest first, for messages."""
         found = {place: number for (counted, place), number in self.places.items() if counted == name}
         return ", ".join(f"{place} ({number})" for place, number in sorted(found.items(), key=lambda one: -one[1]))
 
@@ -53,13 +53,14 @@ def steady_step(
     config: Mapping[str, Any], graph: Graph, partition: Partition | None,
     formula: Callable[[Trainer[Any], int], int],
 ) -> Step:
-    """Train on this rank's GPU for `WARM_UP` steps, and count what the next one does.
+    """Train on this rank's GPU for `WARM_UP` steps, and count what the next step does.
 
     Args:
-        config: resolved.
-        graph: whole.
-        partition: who owns what, where the paradigm asks for it.
-        formula: bytes to the device, from the paradigm, and what the record says of the step (`tier/h2d_bytes`).
+        config: resolved configuration.
+        graph: the whole graph.
+        partition: the partition, if the paradigm needs one.
+        formula: computes the expected bytes to the device, from the trainer and the recorded bytes of the step
+            (`tier/h2d_bytes`).
     """
     with tempfile.TemporaryDirectory() as folder:
         frequency = torch.arange(graph.num_nodes) % 7

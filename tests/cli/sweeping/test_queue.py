@@ -90,7 +90,7 @@ def test_every_executor_ends_in_the_same_states_and_results(
     assert str(found["side by side"]) == str(found["one by one"]) == str(found["submitted"]), "keys and losses, too"
     for words in EXECUTORS.values():  # each finds its own again, and goes on with what failed
         assert run_command(["sweep", "list.yaml", *words, "--dry-run"]) == 0
-        assert "5 runs, 3 finished before, 2 to go on with" in capsys.readouterr().out
+        assert "5 runs, 3 finished before, 2 to be continued" in capsys.readouterr().out
 
 
 PRETENDED = ["tracker=none", "hardware.launcher.worker_module=pretending_worker"]
@@ -111,7 +111,7 @@ def test_cases_alone_and_side_by_side_are_not_mixed_without_a_word(
     capsys.readouterr()
     assert run_command(["sweep", "mine.yaml", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "0 finished before" in said and "1 there from another kind of machine (--accept-foreign" in said
+    assert "0 finished before" in said and "1 made on another kind of machine (--accept-foreign" in said
     assert "side by side" in said
     assert run_command(["sweep", "mine.yaml", "--accept-foreign"]) == 0
     assert "1 finished before, 1 finished" in capsys.readouterr().out

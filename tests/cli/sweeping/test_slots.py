@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from experiments import experiment_in
 
-from gnnexp.cli.sweeping import slots
-from gnnexp.cli.sweeping.slots import make_slots, visible_gpus
+from gnnexp.cli.sweeping import side_by_side
+from gnnexp.cli.sweeping.side_by_side import make_slots, visible_gpus
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.provenance.machine import this_node
@@ -25,9 +25,10 @@ def asking(workers: int, **hardware: Any) -> Experiment:
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of eight cores with two threads each, and of four GPUs."""
     threads = [[number, number + 8] for number in range(8)]
-    monkeypatch.setattr(slots, "cores_by_threads", lambda: threads)
-    monkeypatch.setattr(slots, "this_node", lambda: this_node().__class__("n", "EPYC", 8, ("A100",) * 4, "2.13.0"))
-    monkeypatch.setattr(slots, "visible_gpus", lambda: ["4", "5", "6", "7"])
+    monkeypatch.setattr(side_by_side, "cores_by_threads", lambda: threads)
+    node = this_node().__class__("n", "EPYC", 8, ("A100",) * 4, "2.13.0")
+    monkeypatch.setattr(side_by_side, "this_node", lambda: node)
+    monkeypatch.setattr(side_by_side, "visible_gpus", lambda: ["4", "5", "6", "7"])
 
 
 def test_cores_and_gpus_are_shared_out_evenly(large: None) -> None:
@@ -59,7 +60,7 @@ def test_a_machine_that_is_too_small_is_named_with_the_fix(
 def test_a_process_inherits_the_cores_of_its_slot() -> None:
     before = os.sched_getaffinity(0)
     (slot,) = make_slots(1, [asking(1)])
-    one = slots.Slot((slot.cores[0],), (), 2)
+    one = side_by_side.Slot((slot.cores[0],), (), 2)
     with one.inherited():
         code = ("import os; from gnnexp.provenance.machine import this_node as node\n"
                 "print(sorted(os.sched_getaffinity(0)), node().cores, node().kind)")

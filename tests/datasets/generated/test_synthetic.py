@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import get_num_threads, set_num_threads
 
+from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated import synthetic
 from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.datasets.generated.synthetic import Synthetic, num_candidates
 from gnnexp.errors import ConfigError, DataError
+from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.validate import validate_graph
 from gnnexp.kernels.graph.generate import scrambled, unit_rows
@@ -242,8 +244,8 @@ def test_latent_ids_are_near_where_vertices_are(kind: type[Any]) -> None:
         # Local edges reach as many places as a vertex has of them, 10; those around the end of a ring are far by id.
         assert (steps.median() <= 10) == (ids == "latent")
         assert graph.splits.train.numel() == 1200
-    with pytest.raises(ConfigError, match="scrambled, latent"):
-        kind(ids="sorted")
+    with pytest.raises(ConfigError, match="scrambled or latent"):
+        build({"_target_": f"{kind.__module__}.{kind.__name__}", "ids": "sorted"}, Dataset, "dataset")
 
 
 def test_directions_have_the_given_length() -> None:

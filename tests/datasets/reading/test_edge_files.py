@@ -196,7 +196,7 @@ def test_archives_that_cannot_be_mapped(tmp_path: Path) -> None:
 
 
 def test_self_loops_cannot_be_added_to_a_stream(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="keep or remove where edges are streamed"):
+    with pytest.raises(ConfigError, match="must be keep or remove if edges are streamed"):
         EdgeList(path=str(tmp_path), streamed=True, self_loops="add")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnnexp.datasets.edge_list import EdgeList
-from gnnexp.datasets.reading.labels import as_labels, count_classes, empty_classes
+from gnnexp.datasets.reading.features import as_labels, count_classes, empty_classes
 from gnnexp.errors import DataError
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.launchers.queue.answers import ALIVE, ENDED
-from gnnexp.launchers.queue.listing import Line, Listing, is_job_id, read_lines
+from gnnexp.launchers.queue.controller import Line, Listing, is_job_id, read_lines
 
 # What squeue 22.05 printed of an array of eight, two at a time.
 ARRAY = """1|COMPLETED|2026-11-24T19:05:45|None

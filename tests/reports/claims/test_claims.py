@@ -16,7 +16,7 @@ import yaml
 
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.compose import compose
-from gnnexp.planning.profiles import machine_named
+from gnnexp.planning.machine import machine_named
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Check, Claim, claims_of
 from gnnexp.reports.claims.evaluate import needs_estimate

@@ -38,7 +38,7 @@ def test_places_and_memory_and_what_was_measured() -> None:
                      ("c", "slow", "24", "OOM", "–", "–")]
     assert "differ by a factor of 2.50 (median of 1), 2.50 at worst: b 2.50." in table.caption
     assert "slow: a sheet." in table.caption
-    assert "Left out: 1 runs that failed or do not say what" in table.caption
+    assert "Left out: 1 runs that failed or did not record what" in table.caption
     assert "Left out: 1 runs with another number of ranks" in table.caption
     assert "No run has the 64 ranks of vast." in table.caption and "ranks of slow" not in table.caption
 
@@ -68,7 +68,7 @@ def test_systems_in_the_published_order() -> None:
     assert published == {("distdgl", "gcn"): "2.27", ("neutronstar", "gcn"): "1.92", ("neutrontp", "gcn"): "0.4",
                          ("neutronstar", "gat"): "OOM", ("sancus", "gat"): "OOM"}
     assert "2 of 3 pairs of systems are in the published order." in table.caption
-    assert "Out of memory: 1 of the 2 that were published so, and 0 others." in table.caption
+    assert "Out of memory: 1 of the 2 that were published as such, and 0 others." in table.caption
     # Of half the graph nobody has published anything.
     assert {row[15] for row in make_table(runs, [t4]).rows} == {"–"}
 
@@ -81,7 +81,7 @@ def test_a_run_made_with_a_profile_is_estimated_on_it_whatever_its_ranks() -> No
 def test_chunks_are_told_and_profiles_that_say_too_little() -> None:
     table = make_table([run_of("a", 20, 2500, paradigm={"chunks": 2})], [SLOW], untold=["local"])
     assert table.rows[0][12] == "1"
-    assert "to fit: a 3." in table.caption and "say too little: local." in table.caption
+    assert "by this factor: a 3." in table.caption and "without enough numbers: local." in table.caption
 
 
 def test_nothing_to_estimate_is_said_with_its_reason() -> None:

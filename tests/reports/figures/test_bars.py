@@ -7,9 +7,9 @@ from pathlib import Path
 
 from figure_runs import figure_run
 
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw
 from gnnexp.reports.figures.drawing import save
+from gnnexp.reports.figures.panels import Figure
 
 BARS = Figure("bars", "bars", ("comm/bytes_features", "comm/bytes_gradients"), series=("system",))
 RUNS = [figure_run("dgl", metrics={"comm/bytes_features": 3e6, "comm/bytes_gradients": 1e6}),

@@ -10,8 +10,8 @@ import pytest
 
 from gnnexp.record.runs import Run
 from gnnexp.reports.figures.curves import curve_of, metric_of
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw, usual_figures
+from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
 
 KEYS = ("dataset", "system")

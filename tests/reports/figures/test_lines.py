@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from figure_runs import figure_run
 
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw
 from gnnexp.reports.figures.lines import line_of
+from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
 
 SCALING = Figure("scaling", "lines", ("time/epoch_s",), "hardware.workers", ("system",), ("dataset",), log=("x", "y"),
@@ -63,5 +63,5 @@ def test_what_is_no_number_or_not_recorded_is_named() -> None:
 def test_runs_that_differ_in_more_than_the_figure_tells_are_not_passed_off_as_seeds() -> None:
     runs = [figure_run("dgl", 1.0), figure_run("dgl", 3.0, dataset="pubmed")]
     drawn = draw(replace(SCALING, panels=()), runs, ())
-    assert "Runs that differ in dataset.name are taken together." in drawn.table.caption
-    assert "taken together" not in draw(SCALING, runs, ()).table.caption
+    assert "Runs that differ in dataset.name are averaged together." in drawn.table.caption
+    assert "averaged together" not in draw(SCALING, runs, ()).table.caption

@@ -9,9 +9,9 @@ import pytest
 from figure_runs import figure_run
 
 from gnnexp.record.runs import Run
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw
 from gnnexp.reports.figures.load_range import load_of, rank_value
+from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from figure_runs import figure_run
 
-from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw
+from gnnexp.reports.figures.panels import Figure
 
 
 def test_ratios_by_hand() -> None:

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from gnnexp.reports.published.order import Compared, pairs_in_order
-from gnnexp.reports.values.spread import interval_cell, mean_and_interval
+from gnnexp.reports.published.cells import pairs_in_order
+from gnnexp.reports.values.metrics import interval_cell, mean_and_interval
 
 
-def of(group: str, **pairs: tuple[float, float]) -> list[Compared]:
-    return [Compared(group, system, ours, papers) for system, (ours, papers) in pairs.items()]
+def of(group: str, **pairs: tuple[float, float]) -> list[tuple[str, float, float]]:
+    return [(group, ours, papers) for ours, papers in pairs.values()]
 
 
 @pytest.mark.parametrize(("found", "expected"), [
@@ -23,7 +23,7 @@ def of(group: str, **pairs: tuple[float, float]) -> list[Compared]:
     (of("a", x=(math.inf, math.inf), y=(5, 20)), (1, 1)),
     ([], (0, 0)),
 ])
-def test_pairs(found: list[Compared], expected: tuple[int, int]) -> None:
+def test_pairs(found: list[tuple[str, float, float]], expected: tuple[int, int]) -> None:
     assert pairs_in_order(found) == expected
 
 

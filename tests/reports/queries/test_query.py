@@ -95,7 +95,7 @@ def test_duckdb_says_what_is_wrong_with_the_sweep_and_the_part(tmp_path: Path) -
     (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('series', 'serie')}SELECT 1", "series"),
     (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('[{y: [c]}]', '3')}SELECT 1", "a list"),
     (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('y: [c]', 'y: c')}SELECT 1", "y"),
-    (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE}SELECT 1 AS a, 2 AS b", "draws c, and its result has a, b"),
+    (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE}SELECT 1 AS a, 2 AS b", "draws c, but its result has only a, b"),
     (f"{RUNS}/* table */ SELECT 1 {CAPTION}/* figure mine */ SELECT 1", "NAME"),
 ])
 def test_the_form_is_checked(text: str, said: str, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_is_no_query_is_refused_with_those_that_there_are(tmp_path: Path) -
     for name in ("balanse", 3, None, ["balance"]):
         with pytest.raises(ConfigError, match="balance"):
             read_query(name, "here")
-    with pytest.raises(ConfigError, match="can be read"):
+    with pytest.raises(ConfigError, match="must be a readable SQL file"):
         read_query(str(tmp_path / "none.sql"), "here")
 
 

@@ -82,7 +82,7 @@ def test_what_is_left_out_is_named(tmp_path: Path) -> None:
     table = make_table(runs)
     assert [row[1:9] for row in table.rows] == [
         ("neutrontp", "rmat reddit_like", "2", "0.4000", "0.8000", "0.6000", "0.2000", "2.0000")], "the later one"
-    for words in ("1 runs failed", "2 runs that do not time the task apart", "1 runs repeated later"):
+    for words in ("1 runs failed", "2 runs that do not time the task separately", "1 runs repeated later"):
         assert words in table.caption
     assert make_table(runs[:2]).rows == () == make_table([]).rows
 

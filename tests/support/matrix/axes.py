@@ -14,6 +14,7 @@ AXES: dict[str, tuple[str, ...]] = {
     "model": ("sage", "gcn", "gin", "gat", "rgcn"),
     "task": ("vertices", "links"),
     "rows": ("dense", "sparse", "trained"),
+    "edges": ("plain", "weighted"),
     # Of vertices or edges over ranks: `idle` parts have vertices, but only the first one has training targets.
     "parts": ("random", "skewed", "empty", "idle"),
     # All targets in one step; several steps in an epoch; fewer targets in a step than ranks.

@@ -17,7 +17,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.testing.exactness import cut_parts, parts
-from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.graphs import nasty_graph, weighted_graph
 from gnnexp.testing.steps import optimizer
 from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, SLICED_STORE, WAYS
 from matrix.axes import AXES, Case, named
@@ -33,14 +33,16 @@ EPOCHS = {"whole": 5, "several": 2, "tiny": 2}
 
 # --- graphs ----------------------------------------------------------------------------------------------------------
 def graph_of(case: Case) -> Graph:
-    """`nasty_graph` with features that are mostly zero, and links that are some of its edges."""
+    """`nasty_graph` with features that are mostly zero, edge weights or none, and some of its edges as links."""
     chosen = named(case)
-    return _graph(chosen["model"] == "rgcn", chosen["rows"])
+    return _graph(chosen["model"] == "rgcn", chosen["rows"], chosen["edges"] == "weighted")
 
 
 @cache
-def _graph(typed: bool, rows: str) -> Graph:
+def _graph(typed: bool, rows: str, weighted: bool) -> Graph:
     graph = nasty_graph(typed=typed)
+    if weighted:
+        graph = replace(graph, edge_weights=weighted_graph().edge_weights)
     assert isinstance(graph.features, torch.Tensor)
     kept = torch.where(graph.features > 0.5, graph.features, torch.zeros(()))
     kept[::7] = 0

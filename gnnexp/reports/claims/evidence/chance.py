@@ -1,4 +1,4 @@
-"""How uneven chance alone is: targets that are dealt to ranks uniformly at random."""
+"""How uneven loads are by chance alone, if targets are dealt to ranks uniformly at random."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Expects
 from gnnexp.reports.claims.evidence.pairs import Found
 from gnnexp.reports.claims.expression import evaluate, names_in
-from gnnexp.reports.values.setting import setting_of
+from gnnexp.reports.values.labels import setting_of
 
 _DRAWS = 4096
 _SEED = 0
-_NORMAL = 1.96  # 97.5 % quantile: a mean over batches
+_NORMAL = 1.96  # 97.5 % quantile of the normal distribution, for a mean over batches
 
 
 @dataclass(frozen=True)
 class Chance:
-    """Most over mean of the ranks' targets when each target goes to a rank uniformly at random.
+    """Most over mean of the ranks' targets, if each target goes to a rank uniformly at random.
 
     Attributes:
-        targets: of a batch.
-        ranks: that they are dealt to.
-        batches: over which an epoch's figure is the mean.
-        mean: of most over mean.
+        targets: number of targets in a batch.
+        ranks: number of ranks that the targets are dealt to.
+        batches: number of batches that an epoch's value is the mean of.
+        mean: expected value of most over mean.
         half: half the width of the 95 % interval of a mean over `batches`.
     """
 
@@ -45,12 +45,12 @@ class Chance:
 
 
 def is_of_balance(value: str) -> bool:
-    """Whether an expression is about how even the ranks' loads are."""
+    """Whether an expression measures how even the ranks' loads are."""
     return bool(_loads(value))
 
 
 def chance_of(run: Run) -> Chance:
-    """Of a batch of `run`; the full graph is dealt once, all of its vertices, and not anew in every epoch."""
+    """Chance for the batches of `run`. All vertices of a full graph are dealt once, and not again in every epoch."""
     sizes, ranks = run.provenance["graph"], setting_of(run).ranks
     batch = batch_size_of(run.config)
     targets = min(int(batch), int(sizes["num_train"])) if batch else int(sizes["num_nodes"])
@@ -61,16 +61,16 @@ def chance_of(run: Run) -> Chance:
 
 @cache
 def dealt(targets: int, ranks: int) -> tuple[float, float]:
-    """Mean and standard deviation of most over mean, of 4096 seeded draws."""
+    """Mean and standard deviation of most over mean, from 4096 seeded draws."""
     draws = np.random.default_rng(_SEED).multinomial(targets, [1 / ranks] * ranks, size=_DRAWS)
     most = draws.max(axis=1) * ranks / targets
     return float(most.mean()), float(most.std())
 
 
 def with_chance(found: Found, value: str, expects: Expects) -> tuple[float, float]:
-    """Value and half interval of a pair; what seeds do not tell, the draw of a batch's targets does.
+    """Value and half interval of a pair. If there is no interval over seeds, it comes from the draw of the targets.
 
-    A value of one side is what was counted: it has the interval of its seeds alone.
+    A value of one side is a count. It has only the interval over its seeds.
     """
     if not found.over or not math.isnan(found.half):
         return found.value, found.half
@@ -82,18 +82,18 @@ def with_chance(found: Found, value: str, expects: Expects) -> tuple[float, floa
 
 
 def is_chance(found: Found) -> bool:
-    """Whether a value of one side cannot be told from what chance gives."""
+    """Whether chance alone explains a value of one side."""
     chance = chance_of(found.of[0])
     return not found.over and abs(found.value - chance.mean) <= chance.half
 
 
 def chances(found: Sequence[Found]) -> list[Chance]:
-    """Of all pairs, each once."""
+    """The chances of all pairs, each once."""
     return sorted({chance_of(one.of[0]) for one in found}, key=lambda chance: (chance.ranks, chance.targets))
 
 
 def _at_chance(run: Run, value: str) -> tuple[float, float]:
-    """What an expression is when loads are as chance makes them, and half its interval."""
+    """The value of an expression if loads are as chance makes them, and half its interval."""
     chance = chance_of(run)
     at = [evaluate(value, run, dict.fromkeys(_loads(value), load)) for load in (chance.mean, chance.mean + chance.half)]
     return at[0], abs(at[1] - at[0])

@@ -1,17 +1,18 @@
-"""Pairs of runs that differ in nothing but their sides, and the statistic of each pair."""
+"""Pairs of runs that differ only in their sides, and the statistic of each pair."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from gnnexp.record.records import figure_of_merit, summarize
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Check, Expects
 from gnnexp.reports.values.labels import said
-from gnnexp.reports.values.spread import mean_and_interval
+from gnnexp.reports.values.metrics import mean_and_interval
 
 Value = Callable[[Run], float]
 _Labels = tuple[str, ...]
@@ -23,10 +24,10 @@ class Found:
     """The statistic for one pair of sides.
 
     Attributes:
-        place: what both sides share, where that differs between pairs, and the sides themselves.
-        value: over seeds, their mean.
+        place: what both sides share, if that differs between pairs, and the sides themselves.
+        value: the statistic; over several seeds, its mean.
         half: half the width of its 95 % interval; NaN for one seed.
-        of, over: the runs of either side; `over` is empty where the statistic is of one side.
+        of, over: the runs of each side; `over` is empty if the statistic uses one side only.
     """
 
     place: str
@@ -37,7 +38,7 @@ class Found:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Of both sides."""
+        """The runs of both sides."""
         return (*self.of, *self.over)
 
 
@@ -55,7 +56,7 @@ class _Row:
 
 
 def compare(runs: Iterable[Run], check: Check, expects: Expects, value: Value) -> list[Found]:
-    """The statistic of every pair of sides that share what is `alike`."""
+    """The statistic of each pair of sides that share the values of `check.alike`."""
     along = (check.along,) if check.along else ()
     keys = tuple(key for key in check.alike if key not in (*check.of, *check.over, *along))
     left, right = (_by_side(runs, chosen, keys, along) for chosen in (check.of, check.over))
@@ -69,21 +70,21 @@ def compare(runs: Iterable[Run], check: Check, expects: Expects, value: Value) -
                 spread = _over_seeds(ours, theirs, check, expects, value)
                 rows.append(_Row(place, step, (of, over), spread, tuple(ours.values()), tuple(theirs.values())))
     known = [row for row in rows if not math.isnan(row.spread[0])]
-    shown = _Shown(keys, known)
+    name = partial(_named, keys, known)
     if check.along:
         ratio = replace(expects, statistic="ratio")
-        return _growths(known, shown, expects if not check.over else ratio, each=check.take == "steps")
-    return [row.found(shown.name(row, row.step)) for row in known]
+        return _growths(known, name, expects if not check.over else ratio, each=check.take == "steps")
+    return [row.found(name(row, row.step)) for row in known]
 
 
 def matches(run: Run, chosen: Mapping[str, Sequence[str]]) -> bool:
-    """Whether `run` is what is `chosen` by config keys."""
+    """Whether `run` has one of the `chosen` values for each config key."""
     return all(run.value(key) in values for key, values in chosen.items())
 
 
 def _by_side(runs: Iterable[Run], chosen: Mapping[str, Sequence[str]], keys: Sequence[str], along: Sequence[str],
              ) -> dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]]:
-    """Runs of a side by place, step and the side's own values; of each seed the last."""
+    """Runs of a side by place, step and the side's own values; the last run of each seed."""
     found: dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]] = {}
     for run in runs:
         if matches(run, chosen):
@@ -93,7 +94,7 @@ def _by_side(runs: Iterable[Run], chosen: Mapping[str, Sequence[str]], keys: Seq
 
 
 def _over_seeds(left: _Runs, right: _Runs, check: Check, expects: Expects, value: Value) -> tuple[float, float]:
-    """Seed by seed where both sides have the same, else of the means."""
+    """Mean and half interval seed by seed if both sides share seeds, else the statistic of the two means."""
     pairs = [(left[seed], right[seed]) for seed in left if seed in right]
     if check.equal_epochs:
         pairs = [_equally_long(*pair) for pair in pairs]
@@ -104,20 +105,20 @@ def _over_seeds(left: _Runs, right: _Runs, check: Check, expects: Expects, value
 
 
 def _equally_long(left: Run, right: Run) -> tuple[Run, Run]:
-    """Both after as many epochs as the shorter one has."""
+    """Both runs, cut after as many epochs as the shorter one has."""
     count = min(len(left.epochs), len(right.epochs))
     return _first_epochs(left, count), _first_epochs(right, count)
 
 
 def _first_epochs(run: Run, count: int) -> Run:
-    """What the record of `run` would say had it ended after `count` epochs."""
+    """The record that `run` would have if it had ended after `count` epochs."""
     primary = figure_of_merit(run.summary, "val", run.value("task.metric"))[0].partition("/")[0]
     kept = [{"epoch": number, "metrics": metrics} for number, metrics in enumerate(run.epochs[:count])]
     return replace(run, epochs=run.epochs[:count], summary=summarize(kept, primary))
 
 
 def statistic(a: float, b: float, expects: Expects) -> float:
-    """Of two sides; NaN where one of them is not known."""
+    """The statistic of two values; NaN if one of them is not known."""
     if expects.statistic == "difference":
         return a - b
     if b == 0 or math.isnan(a) or math.isnan(b):
@@ -125,24 +126,18 @@ def statistic(a: float, b: float, expects: Expects) -> float:
     return a / b if expects.statistic in ("ratio", "value") else 100 * (1 - a / b)
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """What of a place is worth saying: what differs between the pairs."""
-
-    keys: Sequence[str]
-    rows: Sequence[_Row]
-
-    def name(self, row: _Row, step: _Labels) -> str:
-        """`orkut_like sage: dgl over p3`."""
-        differing = [said(key, label) for index, (key, label) in enumerate(zip(self.keys, row.place, strict=True))
-                     if len({other.place[index] for other in self.rows}) > 1 and label != "null"]
-        named = (" ".join(label for label in side if label != "null") for side in row.sides)
-        sides = " over ".join(filter(None, named))
-        return ": ".join(filter(None, (" ".join(dict.fromkeys([*differing, *step])), sides)))
+def _named(keys: Sequence[str], rows: Sequence[_Row], row: _Row, step: _Labels) -> str:
+    """One of the `rows` by the values that differ between them: `orkut_like sage: dgl over p3`."""
+    differing = [said(key, label) for index, (key, label) in enumerate(zip(keys, row.place, strict=True))
+                 if len({other.place[index] for other in rows}) > 1 and label != "null"]
+    named = (" ".join(label for label in side if label != "null") for side in row.sides)
+    sides = " over ".join(filter(None, named))
+    return ": ".join(filter(None, (" ".join(dict.fromkeys([*differing, *step])), sides)))
 
 
-def _growths(rows: Sequence[_Row], shown: _Shown, expects: Expects, *, each: bool) -> list[Found]:
-    """The value at the last step compared with that at the first; or each with that before it, and of that the mean."""
+def _growths(rows: Sequence[_Row], name: Callable[[_Row, _Labels], str], expects: Expects, *, each: bool,
+             ) -> list[Found]:
+    """The last value compared with the first; with `each`, every value with the one before, and the mean of these."""
     series: dict[tuple[_Labels, tuple[_Labels, _Labels]], list[_Row]] = {}
     for row in rows:
         series.setdefault((row.place, row.sides), []).append(row)
@@ -155,7 +150,7 @@ def _growths(rows: Sequence[_Row], shown: _Shown, expects: Expects, *, each: boo
         if known:
             steps = (f"{members[0].step[0]} to {members[-1].step[0]}",)
             of, over = [run for row in members for run in row.of], [run for row in members for run in row.over]
-            found.append(Found(shown.name(members[0], steps), sum(known) / len(known), math.nan, of, over))
+            found.append(Found(name(members[0], steps), sum(known) / len(known), math.nan, of, over))
     return found
 
 

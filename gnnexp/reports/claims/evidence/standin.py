@@ -1,4 +1,4 @@
-"""What a synthetic graph counts, beside what the paper prints of its own."""
+"""Counts of a synthetic graph (a stand-in), compared with the counts that the paper prints of its own graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnexp.planning.full_size import full_factor, full_steps
+from gnnexp.planning.work import full_factor, full_steps
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Cells, Check, Claim, Count, Expects
 from gnnexp.reports.claims.evidence.pairs import Found, matches, statistic
@@ -15,7 +15,7 @@ from gnnexp.reports.claims.expression import evaluate
 from gnnexp.reports.published.cells import Cell, cells, chosen, number_of, times_off, with_papers
 from gnnexp.reports.published.graphs import fraction_of_targets, published_graph
 
-# A stand-in whose counts are further off than this decides nothing of the graph it stands for.
+# A stand-in decides nothing about its graph if a count differs from the paper's by more than this factor.
 TOO_FAR = 1.5
 
 
@@ -24,10 +24,10 @@ class Counted:
     """One count of a stand-in.
 
     Attributes:
-        graph: that it stands for.
-        name: of the count.
-        ours: at the published size; NaN where no run has counted it.
-        papers: as printed.
+        graph: the published graph that the stand-in stands for.
+        name: the count's name.
+        ours: our count at the published size; NaN if no run has counted it.
+        papers: the paper's count, as printed.
     """
 
     graph: str
@@ -37,7 +37,7 @@ class Counted:
 
     @property
     def is_far(self) -> bool:
-        """Whether it is too far off to decide anything."""
+        """Whether the count differs too much from the paper's to decide anything."""
         return math.isnan(self.ours) or times_off(self.ours, self.papers) > TOO_FAR
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Counted:
 
 
 def counted(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> list[Counted]:
-    """Counts that the claim rests on, of every graph of which the paper prints them."""
+    """Counts that the claim depends on, for each graph whose counts the paper prints."""
     check = claim.check
     if check is None:
         return []
@@ -68,13 +68,13 @@ def _of_run(paper: str, count: Count, run: Run) -> Iterable[Counted]:
 
 
 def _printed(paper: str, count: Count, graph: str) -> list[float]:
-    """What the paper prints of a graph for a count."""
+    """The numbers that the paper prints for a count of a graph."""
     found = chosen(cells(paper), dataset=graph, **count.cell)
     return [cell.number for cell in found if not math.isnan(cell.number)]
 
 
 def not_counted(claim: Claim, runs: Iterable[Run], counts: Iterable[Counted]) -> list[Counted]:
-    """Counts that the paper prints of the graphs of these runs, and that no run of the count's sweeps has made."""
+    """Counts that the paper prints for the graphs of these runs, but that no run of the count's sweeps has made."""
     check, have = claim.check, {(one.graph, one.name) for one in counts}
     missing: dict[tuple[str, str], float] = {}
     for run in runs:
@@ -87,23 +87,23 @@ def not_counted(claim: Claim, runs: Iterable[Run], counts: Iterable[Counted]) ->
 
 
 def at_full_size(paper: str, run: Run) -> dict[str, float]:
-    """`full`, how many times as large the published graph is, and `steps`, how many times as many an epoch has."""
+    """`full`: how many times larger the published graph is. `steps`: how many times more steps an epoch has on it."""
     return {"full": full_factor(run), "steps": full_steps(run, fraction_of_targets(paper, run))}
 
 
 def stands_for(run: Run) -> str:
-    """The published graph that a synthetic one stands for; empty for real graphs."""
+    """The published graph that a synthetic graph stands for; empty for real graphs."""
     return published_graph(run) if run.value("dataset.shape") != "null" else ""
 
 
 def is_unlike(found: Found, counts: Iterable[Counted]) -> bool:
-    """Whether a count of a graph of this pair is further off than `TOO_FAR`."""
+    """Whether a count of a graph of this pair differs by more than the factor `TOO_FAR`."""
     graphs = {stands_for(run) for run in found.runs}
     return any(one.graph in graphs and one.is_far for one in counts)
 
 
 def expected_of(found: Found, claim: Claim) -> Expects:
-    """What the paper prints for this very pair, where it prints cells; else what the sentence says."""
+    """The paper's number for this very pair if the paper prints cells, else what the sentence says."""
     check, expects = claim.check, claim.expects
     if check is None or check.cells is None:
         return expects
@@ -129,7 +129,7 @@ def _only(paper: str, side: Mapping[str, str], wanted: Cells, run: Run) -> Cell 
 
 
 def published_numbers(paper: str, check: Check, run: Run) -> dict[str, float]:
-    """`published/<quantity>`: what the paper prints of the run's graph in the check's `printed` cells."""
+    """`published/<quantity>`: the numbers in the check's `printed` cells for the run's graph."""
     if not check.printed:
         return {}
     found = chosen(cells(paper), dataset=published_graph(run), **check.printed)

@@ -1,5 +1,5 @@
-// Sorting by a click on a column's head, and one box that filters the rows of the report's tables. Without this script the page
-// is the same, with plain tables. `report.html#sort=table-1:3:descending&filter=gcn` opens it sorted and filtered.
+// Sorts a table by a click on a column's head, and filters the rows of the report's tables with one box. Without this script
+// the page shows plain tables. `report.html#sort=table-1:3:descending&filter=gcn` opens it sorted and filtered.
 "use strict";
 (() => {
   const NUMBER = /^[-+−]?(\d[\d,]*\.?\d*|\.\d+)(e[-+]?\d+)?(?=$|[\s%x×])/i;
@@ -14,7 +14,7 @@
     return found ? Number(found[0].replaceAll(",", "").replace("−", "-")) : NaN;
   }
 
-  // Numbers where everything that begins with a digit is one; words such as OOM then come last, whichever the direction.
+  // Compares numbers if every text that begins with a digit is a number. Words such as OOM then come last in both directions.
   function comparison(texts, sign) {
     const beginning = texts.filter((text) => /^\d/.test(text) || NUMBER.test(text));
     if (!beginning.length || !beginning.every((text) => NUMBER.test(text))) {
@@ -55,7 +55,7 @@
     const input = document.createElement("input");
     input.type = "search";
     input.placeholder = "Filter rows, such as: gcn failed";
-    input.setAttribute("aria-label", "Filter the rows of tables: those that hold every word");
+    input.setAttribute("aria-label", "Filter the rows of tables: only rows that contain every word are shown");
     const said = document.createElement("output");
     input.addEventListener("input", () => {
       const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,13 +1,16 @@
-"""NCCL for the emulated GPUs: its rules, on streams of the emulated device; gloo moves the bytes.
+"""NCCL for the emulated GPUs: it checks the rules of NCCL on streams of the emulated device. Gloo moves the bytes.
 
-torch makes it where it would make NCCL (`cuda:nccl`), and sends CUDA tensors there. Refused, as by NCCL: tensors of the
-host, tensors that are not contiguous or of a type that NCCL has not, two ranks on one GPU, tags, a communicator that
-not all ranks come to make. An operation that nobody waited for is not over: a stream that reads its result raises.
-What NCCL does not check, and GPUs may hang on, raises: ranks that launch operations of two groups in different orders,
-two threads that launch at once, ranks whose operations are not the same. `NCCL_LAUNCH_ORDER_IMPLICIT` changes none of
-it: NCCL then keeps to the order of launches on each rank, and that must still be the same on all of them.
+torch makes this backend in place of NCCL (`cuda:nccl`), and sends CUDA tensors to it.
 
-Sends and receives are in batches; operations that gnnexp has no use for raise.
+- As NCCL, it refuses host tensors, tensors that are not contiguous, and types that NCCL does not have. It also refuses
+  two ranks on one GPU, tags, and a communicator that not all ranks make.
+- An operation is not complete before somebody waits for it: a stream that reads its result earlier raises.
+- It raises in cases that NCCL does not check and in which GPUs may hang. Examples are operations of two groups that
+  ranks launch in different orders, two threads that launch at once, and ranks with different operations.
+- `NCCL_LAUNCH_ORDER_IMPLICIT` does not change this. NCCL then keeps the order of launches on each rank, and the order
+  must still be the same on all ranks.
+
+Sends and receives must be in batches. Operations that gnnexp does not use raise.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from types import ModuleType
 
 
 def install(module: ModuleType) -> None:
-    """Let `torch.distributed` make `module`'s process groups where NCCL is asked for; after torch is imported."""
+    """Let `torch.distributed` make process groups of `module` in place of NCCL. Torch must be imported before."""
     import torch.cuda.nccl
     from torch.distributed import distributed_c10d
 
-    # What torch itself does where it finds NCCL: a backend that is registered by this name would be refused.
+    # Set what torch sets if it finds NCCL, because torch refuses to register a backend of this name.
     found = {"ProcessGroupNCCL": module.ProcessGroupNCCL, "_NCCL_AVAILABLE": True,
              "default_pg_nccl_timeout": timedelta(minutes=10)}
     for name, value in found.items():

@@ -1,0 +1,157 @@
+"""Edge weights and scales in one layer: against PyG's GCNConv, and against dense references."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from weighted import signed_graph
+
+from gnnexp.errors import ConfigError
+from gnnexp.graph.block import Block
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import BlockNeeds
+from gnnexp.models import local
+from gnnexp.models.gat import GAT
+from gnnexp.models.gcn import GCN
+from gnnexp.models.gin import GIN
+from gnnexp.models.layer import Degrees, Layer
+from gnnexp.models.model import Model
+from gnnexp.models.rgcn import RGCN
+from gnnexp.models.sage import SAGE
+from gnnexp.samplers.expansion import Expansion
+from gnnexp.testing.graphs import typed_graph, weighted_graph
+
+pyg = pytest.importorskip("torch_geometric.nn")
+CPU, WIDE, NARROW = torch.device("cpu"), (7, 19), (19, 5)
+
+
+def single_loops() -> Graph:
+    """Directed, parallel edges, weights of 0, and at most one self loop per vertex: PyG drops others."""
+    rng = np.random.default_rng(2)
+    src, dst = rng.integers(0, 40, 300), rng.integers(0, 36, 300)
+    src, dst = src[src != dst], dst[src != dst]
+    src, dst = np.append(src, np.arange(5)), np.append(dst, np.arange(5))
+    weights = rng.random(src.size).astype(np.float32)
+    weights[::9] = 0
+    arrays = build_graph(src, dst, 40, duplicates="keep", weights=weights)
+    return Graph(arrays.indptr, arrays.indices, edge_weights=arrays.weights)
+
+
+def block_of(graph: Graph) -> Block:
+    (block,) = Expansion(graph, BlockNeeds(), (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
+    return block
+
+
+def layer_of(model: Model, graph: Graph, dims: tuple[int, int]) -> Layer:
+    model.setup(dims[0], dims[1], Degrees.of(graph), seed=1, dtype=torch.float64, device=CPU)
+    layer = model.layers[0]
+    assert isinstance(layer, Layer)
+    return layer
+
+
+def made(kind: type[Model], kernel: str = "numba") -> Model:
+    return kind(layers=1, dropout=0.0, kernel=kernel)  # type: ignore[call-arg]
+
+
+def assert_same(found: Tensor, expected: Tensor, over: list[Tensor], reference: list[Tensor]) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    pull = torch.linspace(-1, 1, found.numel(), dtype=found.dtype).view(found.shape)
+    gradients = (torch.autograd.grad(out, inputs, pull, retain_graph=True)
+                 for out, inputs in ((found, over), (expected, reference)))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [WIDE, NARROW], ids=["sums first", "projects first"])
+@pytest.mark.parametrize("kernel", ["numba", "torch", "dgl"])
+def test_gcn_is_that_of_pyg(kernel: str, dims: tuple[int, int]) -> None:
+    graph = single_loops()
+    layer, block = layer_of(made(GCN, kernel), graph, dims), block_of(graph)
+    conv = pyg.GCNConv(*dims).double()
+    with torch.no_grad():
+        conv.lin.weight.copy_(layer.weight)
+    x = torch.randn(graph.num_nodes, dims[0], dtype=torch.float64, requires_grad=True)
+    edges = torch.stack((graph.indices.long(), graph.destinations().long()))
+    assert graph.edge_weights is not None
+    assert_same(
+        local.preactivated_rows(layer, block, x, None), conv(x, edges, graph.edge_weights.double()),
+        [x, layer.weight, layer.bias], [x, conv.lin.weight, conv.bias],
+    )
+
+
+def dense(graph: Graph, factors: Tensor) -> Tensor:
+    """`[V, V]` matrix of destination and source, parallel edges summed."""
+    matrix = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+    return matrix.index_put((graph.destinations().long(), graph.indices.long()), factors.double(), accumulate=True)
+
+
+@pytest.mark.parametrize("dims", [WIDE, NARROW], ids=["sums first", "projects first"])
+@pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
+@pytest.mark.parametrize("make", [weighted_graph, signed_graph])
+def test_sage_and_gin_are_sums_over_weighted_edges(make, scaled: bool, dims: tuple[int, int]) -> None:
+    graph = make()
+    weights, x = graph.edge_weights, torch.randn(graph.num_nodes, dims[0], dtype=torch.float64, requires_grad=True)
+    scale = 0.5 + torch.rand(graph.num_edges) if scaled else torch.ones(graph.num_edges)
+    block = replace(block_of(graph), scale=scale if scaled else None)
+    messages, total = dense(graph, weights * scale) @ x, dense(graph, weights).sum(1, keepdim=True)
+    mean = torch.where(total == 0, 0, messages / torch.where(total == 0, 1, total))
+
+    sage = layer_of(made(SAGE), graph, dims)
+    expected = x @ sage.self_weight.T + mean @ sage.weight.T + sage.bias
+    parameters = [x, sage.weight, sage.self_weight]
+    assert_same(local.preactivated_rows(sage, block, x, None), expected, parameters, parameters)
+    if scaled:  # the control: scale in the divisor is another result
+        wrong = messages / dense(graph, weights * scale).sum(1, keepdim=True).where(total != 0, 1)
+        assert (wrong - mean).abs().max() > 0.1
+
+    gin = layer_of(made(GIN), graph, dims)
+    mixed = (messages + x) @ gin.weight.T
+    expected = torch.relu(mixed + gin.inner_bias) @ gin.outer.T + gin.bias
+    parameters = [x, gin.weight, gin.outer]
+    assert_same(local.preactivated_rows(gin, block, x, None), expected, parameters, parameters)
+
+
+@pytest.mark.parametrize("kernel", ["numba", "torch"])
+@pytest.mark.parametrize("model", [
+    lambda kernel: GAT(layers=1, dropout=0.0, attention_dropout=0.0, heads=2, kernel=kernel),
+    lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="basis", kernel=kernel),
+    lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="block", kernel=kernel),
+    lambda kernel: GCN(layers=1, dropout=0.0, kernel=kernel),
+], ids=["gat", "basis", "block", "gcn"])
+def test_scale_multiplies_messages_and_nothing_else(model, kernel: str) -> None:
+    """With the same scale on all edges the neighbours' part is that many times as large."""
+    graph = typed_graph()
+    built = model(kernel)
+    (block,) = Expansion(graph, built.needs, (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
+    layer = layer_of(built, graph, (8, 8))
+    x = torch.randn(graph.num_nodes, 8, dtype=torch.float64)
+    empty = replace(block, scale=torch.zeros(block.num_edges))
+    twice = replace(block, scale=torch.full((block.num_edges,), 2.0))
+    alone, once, doubled = (local.preactivated_rows(layer, it, x, None) for it in (empty, block, twice))
+    torch.testing.assert_close(doubled - alone, 2 * (once - alone))
+    assert (once - alone).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("kind", [GAT, RGCN])
+def test_others_refuse_weights(kind: type[Model]) -> None:
+    graph = replace(typed_graph(), edge_weights=torch.ones(typed_graph().num_edges))
+    with pytest.raises(ConfigError, match="no formula for edge weights") as refused:
+        layer_of(kind(layers=1), graph, (8, 8))  # type: ignore[call-arg]
+    assert "dataset.weights=false" in str(refused.value)
+
+
+def test_what_is_kept_of_a_block_goes_with_it() -> None:
+    graph = weighted_graph()
+    layer, block = layer_of(made(GCN), graph, WIDE), block_of(graph)
+    x = torch.randn(graph.num_nodes, WIDE[0], dtype=torch.float64)
+    local.preactivated_rows(layer, block, x, None)
+    assert layer.backend is not None and len(layer.backend.constants) == 1
+    first, _ = local.edge_weights(layer, block, None)
+    assert local.edge_weights(layer, block, None)[0] is first
+    del block
+    assert not len(layer.backend.constants)

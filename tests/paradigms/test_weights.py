@@ -1,0 +1,162 @@
+"""Weighted graphs, samplers that rescale, and models that see rows: exact in every way, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from weighted import SCALING, remembered, signed_graph
+
+from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.check import check_data
+from gnnexp.experiment.plan import facts_of
+from gnnexp.testing.exactness import assert_exact, compare
+from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
+from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.testing.ways import MINI_BATCH, WAYS, assert_exact_in, config_in, placed, problems_of
+
+TAKING = ("gcn", "sage", "gin")
+RGCN = {"_target_": "gnnexp.models.rgcn.RGCN", "bases": 2}
+BLOCK_DIAGONAL = {**RGCN, "decomposition": "block"}
+PYG = {"_target_": "gnnexp.models.pyg.PyG"}
+CONVOLUTIONS = {name: {**PYG, "module": f"torch_geometric.nn.{name}", "options": {"heads": 2, "concat": False}}
+                for name in ("GATv2Conv", "TransformerConv")}
+CONVOLUTIONS |= {name: {**PYG, "module": f"plain_modules.{name}"} for name in ("PairMean", "SquareGates")}
+# Where a rank has all in-edges and whole rows of a destination.
+WHOLE = ("data", "split", "communicate", "cache", "hybrid", "chunks", "offload_raw", "offload")
+
+
+@pytest.mark.parametrize("model", TAKING)
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_are_exact(ranks, way: str, model: str) -> None:
+    assert_exact_in(ranks, way, MODELS[model], steps=4, make=weighted_graph)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("way", WAYS)
+def test_on_any_number_of_ranks(ranks, way: str, size: int) -> None:
+    kind = "empty" if size == 4 else "random"
+    assert_exact_in(ranks, way, {**MODELS["sage"], "residual": True}, size, steps=4, kind=kind, make=signed_graph)
+
+
+@pytest.mark.parametrize("model", TAKING)
+@pytest.mark.parametrize("pipeline", [False, True], ids=["", "pipelined"])
+def test_the_decoupled_twin_weighs_its_propagations(ranks, model: str, pipeline: bool) -> None:
+    decoupled = {"_target_": WAYS["coupled"][0]["_target_"], "mode": "decoupled"}
+    config = config_in("coupled", MODELS[model], hardware={"workers": 3})
+    config["paradigm"] = {**decoupled, "chunks": 5, "pipeline": pipeline}
+    assert_exact(ranks, 3, weighted_graph, config, 1e-10, steps=4, serial_paradigm=decoupled)
+
+
+@pytest.mark.parametrize("sampler", [{}, SCALING], ids=["", "scaled"])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_a_partitioned_topology_sends_weights(ranks, model: str, sampler: dict[str, Any]) -> None:
+    config = config_in("data", MODELS[model], sampler={**sampler, "topology": "partitioned"}, hardware={"workers": 3})
+    config["paradigm"] = {**config["paradigm"], "assign": "owner"}
+    assert_exact(ranks, 3, weighted_graph, config, 1e-10, steps=4, partition=placed("split", weighted_graph(), 3))
+
+
+@pytest.mark.parametrize("make, model", [
+    (weighted_graph, "gcn"), (weighted_graph, "sage"), (weighted_graph, "gin"), (nasty_graph, "sage"),
+    (nasty_graph, "gat"), (typed_graph, "basis"), (typed_graph, "block"),
+], ids=lambda value: value if isinstance(value, str) else value.__name__)
+@pytest.mark.parametrize("way", MINI_BATCH)
+def test_scales_are_exact(ranks, way: str, make, model: str) -> None:
+    chosen = {**MODELS, "basis": RGCN, "block": BLOCK_DIAGONAL}[model]
+    assert_exact_in(ranks, way, chosen, steps=4, make=make, sampler=SCALING)
+
+
+@pytest.mark.parametrize("way", ["data", "split", "communicate", "offload"])
+def test_weights_that_one_rank_forgets_are_found(ranks, way: str) -> None:
+    with pytest.raises(AssertionError, match="differs"):
+        assert_exact_in(ranks, way, {"_target_": "weighted.Forgetful"}, steps=2, make=weighted_graph)
+
+
+def test_a_shards_own_sums_of_weights_are_found(ranks) -> None:
+    """A destination's edges are on several ranks: what one has of them is another sum."""
+    config = config_in("vertex_cut", MODELS["sage"], hardware={"workers": 3})
+    config["paradigm"] = {**config["paradigm"], "_target_": "weighted.OwnDegrees"}
+    found = compare(ranks, 3, weighted_graph, config, steps=2, partition=placed("vertex_cut", weighted_graph(), 3))
+    assert found.loss_error > 1e-4
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("way", WAYS)
+def test_pyg_modules_are_exact_or_refused(ranks, way: str, name: str) -> None:
+    if way in WHOLE:
+        assert_exact_in(ranks, way, CONVOLUTIONS[name], steps=4)
+        return
+    config = config_in(way, CONVOLUTIONS[name], hardware={"workers": 3})
+    assert problems_of(config) or way == "offload_projected"  # which reads raw rows of layers like these
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_of_a_layer_are_seen_before_dropout(ranks, way: str) -> None:
+    """The rows that one worker sees, whatever rank finished them; where chunks are run twice they are refused."""
+    model = {"_target_": "weighted.Remembering", "dropout": 0.5}
+    config = config_in(way, model, hardware={"workers": 3})
+    if way.startswith("offload"):
+        assert [problem.key for problem in problems_of(config)] == ["model"]
+        return
+    serial = config_in("data" if way in MINI_BATCH else "communicate", model, hardware={"workers": 1})
+    (expected,) = ranks(1).run(remembered, serial, 1, placed("communicate", weighted_graph(), 1))
+    seen = ranks(3).run(remembered, config, 1, placed(way, weighted_graph(), 3))
+    for layer in (0, 1):
+        assert {vertex for own in seen for at, vertex in own if at == layer} == {
+            vertex for at, vertex in expected if at == layer}
+    for own in seen:
+        for place, rows in own.items():
+            for row in rows:
+                torch.testing.assert_close(row, expected[place][0])
+    assert any((row < 0).any() for rows in expected.values() for row in rows)  # logits
+    assert all((row >= 0).all() for place, rows in expected.items() if place[0] == 0 for row in rows)
+
+
+def test_decoupled_layers_are_not_seen() -> None:
+    config = config_in("coupled", {"_target_": "weighted.Remembering"}, hardware={"workers": 3})
+    config["paradigm"] = {**config["paradigm"], "mode": "decoupled"}
+    assert [problem.key for problem in problems_of(config)] == ["model"]
+
+
+def refused(model: dict[str, Any], **changes: Any) -> list[str]:
+    config = small_config(model)
+    config.update(changes)
+    experiment = experiment_of(config)
+    graph = weighted_graph() if "graph" not in changes else changes["graph"]
+    return [problem.key for problem in check_data(experiment, graph, facts_of(experiment, graph))]
+
+
+def test_what_has_no_formula_refuses_the_graph_before_work_starts() -> None:
+    assert refused(MODELS["gat"]) == ["model"]
+    assert refused({"_target_": "gnnexp.models.sage_pool.SAGEPool"}) == ["model"]
+    assert refused({**MODELS["gcn"], "degrees": "block"}) == ["model.degrees"]
+    assert refused(MODELS["gcn"]) == refused(MODELS["sage"]) == []
+    for paradigm in ("dgl_reference.DGLReference", "dgl_full_graph.DGLFullGraph"):
+        assert refused(MODELS["sage"], paradigm={"_target_": f"gnnexp.paradigms.{paradigm}"}) == ["dataset"]
+
+
+def test_negative_degrees_have_no_root() -> None:
+    experiment, graph = experiment_of(small_config(MODELS["gcn"])), signed_graph()
+    (problem,) = check_data(experiment, graph, facts_of(experiment, graph))
+    assert problem.key == "dataset" and "square root" in problem.allowed
+
+
+def test_ordinary_layers_refuse_samplers_that_rescale() -> None:
+    config = small_config({"_target_": "gnnexp.models.sage_pool.SAGEPool"}, sampler=SCALING)
+    assert [problem.key for problem in experiment_of(config).model.options.check(experiment_of(config))] == ["sampler"]
+
+
+def test_a_module_must_read_in_edges_only() -> None:
+    for module, options, words in (
+        ("GCNConv", {}, "in-neighbours"), ("GATv2Conv", {"heads": 2}, "must give"),
+        ("GATv2Conv", {"dropout": 0.5}, "dropout of its own"), ("NoConv", {}, "no class"),
+        ("GATv2Conv", {"wings": 2}, "raised"), ("plain_modules.SourceDegrees", {}, "in-neighbours"),
+    ):
+        name = module if "." in module else f"torch_geometric.nn.{module}"
+        model = {**PYG, "module": name, "options": options}
+        (problem,) = experiment_of(small_config(model)).model.options.problems()
+        assert problem.key == "model.module" and words in problem.allowed
+    with pytest.raises(ConfigError, match="no class"):
+        experiment_of(small_config({**PYG, "module": "torch_geometric.nn.NoConv"})).model.options.make_layer(0, 8, 8)
