@@ -82,6 +82,9 @@ class DGLReference(Paradigm):
                 Problem("sampler", experiment.sampler.target, "needs fanouts for DGL's NeighborSampler",
                         "set sampler=fused, or system=dgl_full_graph for training without sampling")
             )
+        if experiment.sampler.options.scales:
+            problems.append(Problem("sampler", experiment.sampler.target, "rescales messages, and DGL's loader, which "
+                                    "draws the neighbours, does not", "set sampler=fused"))
         if self.num_workers < 0:
             problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
         return [*problems, *check_dgl(experiment, "dgl_reference")]

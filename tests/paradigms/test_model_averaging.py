@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,27 @@ def test_identical_on_any_number_of_ranks(ranks, size, sync_every, dtype):
     for epoch, expected_steps in enumerate(alone.losses):
         steps = [step for run in found for step in run.losses[epoch] if step[1]]
         assert sorted(steps) == sorted(step for step in expected_steps if step[1])
+
+
+def seen_rows(config: dict[str, Any]) -> dict[tuple[int, int], list[torch.Tensor]]:
+    """What the model of a rank (`weighted.Remembering`) saw in two epochs, by layer and vertex."""
+    seen: dict[tuple[int, int], list[torch.Tensor]] = import_module("weighted").SEEN
+    seen.clear()
+    trained(config, PARTS, 2)
+    return dict(seen)
+
+
+def test_rows_of_a_layer_are_seen_with_original_ids(ranks):
+    """Rows of targets are the same to the bit, whichever rank trains their part."""
+    config = averaging("sage")
+    config["model"]["_target_"] = "weighted.Remembering"
+    (alone,) = ranks(1).run(seen_rows, config)
+    several: dict[tuple[int, int], list[torch.Tensor]] = {}
+    for seen in ranks(3).run(seen_rows, config):
+        several |= {place: rows for place, rows in seen.items() if place[0] == 1}
+    assert {vertex for _, vertex in several} == set(graph_of().splits.train.tolist())
+    for place, rows in several.items():
+        assert len(rows) == len(alone[place]) and all(map(torch.equal, rows, alone[place]))
 
 
 def test_more_ranks_than_parts(ranks):

@@ -148,6 +148,12 @@ def test_ordinary_layers_refuse_samplers_that_rescale() -> None:
     assert [problem.key for problem in experiment_of(config).model.options.check(experiment_of(config))] == ["sampler"]
 
 
+def test_dgls_loader_does_not_rescale() -> None:
+    paradigm = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}
+    experiment = experiment_of(small_config(MODELS["sage"], sampler=SCALING, paradigm=paradigm))
+    assert [problem.key for problem in experiment.paradigm.check(experiment)] == ["sampler"]
+
+
 def test_a_module_must_read_in_edges_only() -> None:
     for module, options, words in (
         ("GCNConv", {}, "in-neighbours"), ("GATv2Conv", {"heads": 2}, "must give"),

@@ -163,6 +163,13 @@ class _Memo(dict[int, object]):
         super().__setitem__(index, value)
 
 
+class _Opcodes(dict[int, Callable[[Any], None]]):
+    """What is executed for each opcode that gnnexp allows."""
+
+    def __missing__(self, opcode: int) -> Callable[[Any], None]:
+        raise pickle.UnpicklingError(f"it uses the opcode {bytes([opcode])!r}")
+
+
 class Unpickler(pickle._Unpickler):
     """Python's own unpickler, in its form in Python, with the opcodes of data only.
 
@@ -176,8 +183,8 @@ class Unpickler(pickle._Unpickler):
     stack: list[Any]
     append: Callable[[object], None]
     pop_mark: Callable[[], list[object]]
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
-        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES}
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _Opcodes({
+        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES})
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
         super().__init__(stream, encoding="latin1")

@@ -44,8 +44,7 @@ def stream_vertices(
         part_masses: `[p]` int64, filled with the sum of masses of each part.
         part_loads: `[p]` int64, filled with the sum of loads of each part.
         fennel: whether to use Fennel's score; otherwise LDG's.
-        alpha: Fennel's factor: a part of mass x costs alpha x^gamma.
-        gamma: Fennel's exponent.
+        alpha, gamma: Fennel's factor and exponent: a part of mass x costs alpha x^gamma.
         max_mass: largest mass of a part; all parts together must have room for all vertices.
         max_load: largest load of a part.
     """
