@@ -148,6 +148,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     install(folder, "sbatch", "echo 'Submitted batch job 4711'")
+    install(folder, "srun", "exit 1")  # submitit looks for it
     for name in ("squeue", "sacct", "scancel", "scontrol"):
         install(folder, name, f"echo {name} $* >> {folder}/asked; echo '{DOWN.partition(': ')[2]}' >&2; exit 1")
     return folder

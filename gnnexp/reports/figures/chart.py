@@ -32,7 +32,7 @@ class Panel:
         colours: colours of the stacked columns.
         mark: a column that is drawn as a dash.
         hatched: a column that is drawn as a hatched bar over the bars, from their foot.
-        `beside`: columns that are stacked in hatched bars, next to the bars of `y`.
+        reference: columns that are stacked in hatched bars, next to the bars of `y`.
         line: columns that are drawn as a line across the stack, each with its name in the legend.
         start: the lowest value of the axis; bars begin there if the axis is logarithmic.
         log: whether the y axis is logarithmic.
@@ -45,7 +45,7 @@ class Panel:
     colours: Sequence[str] = ()
     mark: str = ""
     hatched: str = ""
-    beside: Sequence[str] = ()
+    reference: Sequence[str] = ()
     line: Mapping[str, str] = field(default_factory=dict)
     start: float = 0.0
     log: bool = False
@@ -85,7 +85,7 @@ class Chart:
     def columns(self) -> set[str]:
         """The columns that the figure draws."""
         own = {self.x, self.series, self.facets, *self.called.values()}
-        return own.union(*((*one.y, *one.beside, *one.line, one.mark, one.hatched) for one in self.panels)) - {""}
+        return own.union(*((*one.y, *one.reference, *one.line, one.mark, one.hatched) for one in self.panels)) - {""}
 
 
 def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
@@ -103,6 +103,8 @@ def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
         _DRAW[chart.draw](axes, chart, panel, _of(rows, chart, one), _values(rows, chart.series))
         if panel.log:
             axes.set_yscale("log")
+            if chart.draw == "bars":
+                _label_ratios(axes)
         elif chart.draw != "stacked":
             axes.set_ylim(bottom=panel.start)
         axes.set_ylabel(rows[0].get(panel.label, panel.label), fontsize=8)
@@ -154,12 +156,22 @@ def _bars(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: S
     _name_groups(axes, [_text(rows, chart, chart.x, group) for group in groups])
 
 
+def _label_ratios(axes: Axes) -> None:
+    """Label 1, 2 and 5 of each decade: bars of ratios often span less than one decade."""
+    from matplotlib.ticker import LogLocator
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
+
+
 def _stacked(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
-    besides = [place for place, row in enumerate(rows) if panel.beside and row[panel.beside[0]] is not None]
-    move, width = (0.2, 0.38) if panel.beside else (0.0, 0.6)
+    referenced = [place for place, row in enumerate(rows) if panel.reference and row[panel.reference[0]] is not None]
+    move, width = (0.2, 0.38) if panel.reference else (0.0, 0.6)
     tops = stack(axes, [place - move for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
     num_ours = len(axes.containers)
-    stack(axes, [place + move for place in besides], [*_parts(panel, panel.beside, [rows[n] for n in besides])], 0.3)
+    parts = [*_parts(panel, panel.reference, [rows[place] for place in referenced])]
+    stack(axes, [place + move for place in referenced], parts, 0.3)
     for bar in chain.from_iterable(axes.containers[num_ours:]):
         bar.set_hatch("//")
     for column, name in panel.line.items():
