@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
-FOLDERS = ("gnnexp", "conf", "sweeps", "docs", "examples", "benchmarks")
+FOLDERS = ("gnnexp", "conf", "sweeps", "docs", "examples", "benchmarks", "tests", "torture")
 SKIPPED = ("docs/results/", "CHANGELOG.md", "benchmarks/english.py")  # generated pages; earlier versions; this list
 MOST_WORDS = 30
 UNWANTED = {
@@ -56,15 +56,16 @@ def _of_program(text: str) -> Iterator[Passage]:
                             if token.type == tokenize.COMMENT)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.JoinedStr):
-            yield node.lineno, "".join(str(part.value) if isinstance(part, ast.Constant) else "{}"
-                                       for part in node.values)
+            words = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            if _is_prose(words):
+                yield node.lineno, words
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_prose(node.value):
             yield from _paragraphs(node.lineno, node.value)
 
 
 def _is_prose(text: str) -> bool:
     """Whether a string may be prose, and is not a program or a query."""
-    program = r"^\s*(import|from|def|select|with|create) "
+    program = r"^\s*((import|from|def|select|with|create) |\w+=)"
     return " " in text and not re.search(program, text, re.MULTILINE | re.IGNORECASE)
 
 

@@ -20,7 +20,7 @@ HARDWARE = HardwareConfig(workers=1, max_restarts=3)
 
 
 class Ends(Launcher):
-    """Ends as it is told, and counts how often it is asked."""
+    """Ends with the given outcome, and counts how often it is asked."""
 
     def __init__(self, outcome: Outcome | type[BaseException]) -> None:
         self.outcome, self.launches = outcome, 0

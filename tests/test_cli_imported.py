@@ -29,7 +29,7 @@ EVIL = {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": "http://127.0
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that imports, with a sweep of the same name; beside it `there`, where the sweep was run."""
+    """The folder that imports, with a sweep of the same name. Next to it is `there`, where the sweep was run."""
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'support'}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -6,7 +6,7 @@ import support_matrix
 
 
 def test_the_page_is_true():
-    """`PYTHONPATH=tests/support python tests/support/support_matrix.py` writes it anew."""
+    """`PYTHONPATH=tests/support python tests/support/support_matrix.py` writes the page again."""
     assert support_matrix.PAGE.read_text(encoding="utf-8") == support_matrix.page()
 
 

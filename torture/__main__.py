@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="all storms follow from it; none = a random one, which is printed")
     parser.add_argument("--only", default=",".join(CAMPAIGNS), help="campaigns, with commas between them")
     parser.add_argument("--counts", type=Path, help="a JSON file to which this session is added")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="storms side by side, beside the fuzzers")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="storms side by side")
     parser.add_argument("--slice", action="store_true", help="at most a minute, with fixed seeds and a random one: CI")
     parser.add_argument("--kind", help="of the fuzzer whose input `fuzz --seed` makes again")
     options = parser.parse_args()

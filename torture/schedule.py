@@ -88,7 +88,7 @@ def run_all(
         sources: of tasks.
         shared: folder of the session.
         seconds: after which no further storm is started.
-        tell: is told of every task that is over: its counts, and its seconds.
+        tell: called for every task that is over, with its counts and its seconds.
         grace_s: what storms that run have after that.
     """
     counts, end = Counts(), time.monotonic() + seconds

@@ -39,12 +39,12 @@ def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:
     return Text.assemble(before, (words, style), rest)
 
 
-def describe_presample(told: Mapping[str, Any]) -> str:
-    """One line about pre-sampled epochs (`gnnexp.cli.running.prepare.told`)."""
-    moved = told["convergence"][-1:]
+def describe_presample(counted: Mapping[str, Any]) -> str:
+    """One line about pre-sampled epochs (`gnnexp.cli.running.prepare.describe_counts`)."""
+    moved = counted["convergence"][-1:]
     last = "".join(f"; the last one changed the mean visit counts of vertices by {100 * line['vertices']:.2f} %, "
                    f"of edges by {100 * line['edges']:.2f} %" for line in moved)
-    return f"pre-sampled {told['epochs']} epochs in {told['seconds']:.2f} s{last}"
+    return f"pre-sampled {counted['epochs']} epochs in {counted['seconds']:.2f} s{last}"
 
 
 def describe_graph(graph: Graph) -> str:

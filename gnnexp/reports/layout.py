@@ -10,8 +10,8 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import Parameter, check_keys, unknown
 from gnnexp.planning.machine import machine_named
 from gnnexp.reports.figures.panels import Figure, read_figures
-from gnnexp.reports.published.beside import Beside, read_beside
 from gnnexp.reports.published.cells import papers
+from gnnexp.reports.published.paper_table import PublishedTable, read_published
 from gnnexp.reports.queries.answer import ask
 from gnnexp.reports.queries.query import read_query
 from gnnexp.reports.values.metrics import check_header, check_metric
@@ -40,7 +40,7 @@ class Layout:
     rows: tuple[str, ...] = ()
     query: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
-    published: Beside | None = None
+    published: PublishedTable | None = None
     paper: str = ""
     estimate: str = ""
     figures: tuple[Figure, ...] | None = None
@@ -77,7 +77,7 @@ def read_layout(options: object, where: str = "report") -> Layout:
         problems.append(Problem(f"{where}.columns", given["columns"], "published has columns of its own",
                                 "leave one of them out"))
     problems += _check_columns(f"{where}.columns", given.get("columns", {}))
-    published, found = _tried(read_beside, given.get("published"), f"{where}.published")
+    published, found = _tried(read_published, given.get("published"), f"{where}.published")
     problems += [*found, *_check_paper(f"{where}.paper", given.get("paper"), published)]
     problems += _tried(_ask_nothing, given.get("query"), f"{where}.query")[1]
     problems += [replace(problem, key=f"{where}.estimate ({problem.key})")
@@ -128,7 +128,7 @@ def _check_columns(where: str, columns: Mapping[object, Any]) -> list[Problem]:
     return problems
 
 
-def _check_paper(where: str, paper: object, published: Beside | None) -> list[Problem]:
+def _check_paper(where: str, paper: object, published: PublishedTable | None) -> list[Problem]:
     if paper is None:
         return []
     if paper not in papers():

@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW last_epochs AS SELECT run, metric, value FROM epochs JOIN runs USING (run) WHERE epoch = num_epochs - 1;
 -- What was planned before the first epoch, and what a sweep over the chunks then moved. Rows are summed over all ranks. The order of chunks is that of Algorithm 4 if it costs less.
 CREATE OR REPLACE VIEW plans AS
-WITH told AS (
+WITH steps AS (
     SELECT run, setting.ranks AS ranks, (facts->>'chunks')::INT AS chunks, (facts->>'cost_initial')::DOUBLE AS cost_before, (facts->>'cost_reorganised')::DOUBLE AS cost_after,
            coalesce(CASE WHEN cost_after < cost_before THEN nullif(facts->'rows_reorganised', 'null') END, facts->'rows_initial') AS rows, nullif(json_array_length(facts->'keeps'), 0) AS layers,
            (facts->>'chunk_bytes_bound')::DOUBLE AS bound_bytes, list_max(((facts->'row_bytes')::DOUBLE[])[:-2]) AS row_bytes, (facts->>'setup_s')::DOUBLE AS setup_s,
@@ -14,10 +14,10 @@ counted AS (
     SELECT run, max(value) FILTER (metric = 'work/vertices_computed') AS vertices, max(value) FILTER (metric = 'tier/h2d_rows_forward') AS host_rows,
            max(value) FILTER (metric = 'tier/d2d_rows_forward') AS peer_rows
     FROM last_epochs GROUP BY run)
-SELECT told.*, ranks * chunks AS parts, (rows->>'original')::BIGINT AS original, (rows->>'inter')::BIGINT AS inter, (rows->>'both')::BIGINT AS both_kinds, (rows->>'foreign')::DOUBLE AS foreign_rows,
+SELECT steps.*, ranks * chunks AS parts, (rows->>'original')::BIGINT AS original, (rows->>'inter')::BIGINT AS inter, (rows->>'both')::BIGINT AS both_kinds, (rows->>'foreign')::DOUBLE AS foreign_rows,
        (rows->>'foreign_new')::DOUBLE AS foreign_new, CASE WHEN vertices % layers = 0 THEN vertices / layers END AS V, host_rows / layers AS host_rows,
        CASE WHEN host_rows IS NOT NULL THEN coalesce(peer_rows, 0) / layers END AS peer_rows, original / nullif(V, 0) AS alpha, (1 + alpha) * V / parts * row_bytes AS subgraph_bytes
-FROM told LEFT JOIN counted USING (run);
+FROM steps LEFT JOIN counted USING (run);
 -- Seconds of an epoch: the mean over ranks, then the median over warm epochs; NULL if a rank did not measure them. Copies of rows during GPU computation are in no phase.
 CREATE OR REPLACE VIEW breakdowns AS
 WITH of_ranks AS (

@@ -36,7 +36,7 @@ draw: stacked
 x: name
 panels:
   - {y: [negatives, gnn, decoder, loss], names: &parts [negatives, GNN, decoder, loss], colours: &colours ["#009E73", "#E69F00", "#CC79A7", "#0072B2"], label: seconds per epoch (mean over ranks)}
-  - {y: [negatives_pct, gnn_pct, decoder_pct, loss_pct], beside: [paper_negatives, paper_gnn, paper_decoder, paper_loss], names: *parts, colours: *colours, label: "% (hatched: the paper's)"}
+  - {y: [negatives_pct, gnn_pct, decoder_pct, loss_pct], reference: [paper_negatives, paper_gnn, paper_decoder, paper_loss], names: *parts, colours: *colours, label: "% (hatched: the paper's)"}
 */
 WITH spent AS (
     SELECT run, sum(value) FILTER (metric = 'time/negatives_s_mean') AS negatives,

@@ -24,7 +24,7 @@ SELECT run, min(place) OVER (PARTITION BY provenance->>'dataset_key') AS graph_p
        CASE WHEN quality['rss_before_bytes'] IS NOT NULL THEN greatest(0, quality['peak_rss_bytes'] - quality['rss_before_bytes']) END AS added_bytes
 FROM known JOIN runs USING (run) JOIN methods USING (run);
 -- Compared with SPRING's partition of the same graph into as many parts, in the same order of edges if such a partition exists. NULL if either has collapsed.
-CREATE OR REPLACE VIEW beside AS
+CREATE OR REPLACE VIEW compared AS
 SELECT DISTINCT ON (one.run) one.*, CASE WHEN NOT spring.collapsed AND NOT one.collapsed THEN spring.quality['replication_full'] / one.quality['replication_full'] END AS ratio_full,
        CASE WHEN NOT spring.collapsed AND NOT one.collapsed THEN spring.quality['replication_artifact'] / one.quality['replication_artifact'] END AS ratio_artifact,
        CASE WHEN NOT spring.collapsed AND NOT one.collapsed AND one.added_bytes IS NOT NULL AND spring.added_bytes IS NOT NULL THEN one.quality['seconds'] / spring.quality['seconds'] END AS slowdown
@@ -52,12 +52,12 @@ SELECT dataset, parts, partitioner || CASE WHEN collapsed THEN ' (collapsed)' EL
        seconds(quality['seconds']) AS seconds, cell(slowdown, '{:.2f}x') AS "SPRING faster", cell(added_bytes * 1e-6::DOUBLE, '{:.2f}') AS "added MB", cell(data_bytes / 1e6, '{:.2f}') AS "data MB",
        clusters(quality, 'clustered') AS "clusters (size)", clusters(quality, 'merged') AS "merged (size)",
        CASE WHEN more THEN memory END AS "paper's METIS GB (data)?", CASE WHEN more THEN clustered END AS "paper's clusters (size)?", CASE WHEN more THEN merged END AS "paper's merged (size)?"
-FROM beside JOIN papers USING (run), more ORDER BY graph_place, parts, place
+FROM compared JOIN papers USING (run), more ORDER BY graph_place, parts, place
 
 /* caption */
 WITH means AS (
     SELECT format('{} {:.3f}, {:.3f} ({} partitions)', partitioner, geomean(ratio_full), geomean(ratio_artifact), count(*)) AS text, min((graph_place, parts, place)) AS first_place
-    FROM beside WHERE ratio_full IS NOT NULL AND method <> 'spring' GROUP BY partitioner)
+    FROM compared WHERE ratio_full IS NOT NULL AND method <> 'spring' GROUP BY partitioner)
 SELECT 'Copies: vertices that all parts hold, over the vertices of the graph. Full: each vertex has one home, which also holds all its in-neighbours. Artifact: a part holds these and both ends of its edges, as the published code of SDT-GNN counts (its homes are those of partitioner.home=last). Cut: a part holds its vertices and both ends of its edges; –: an edge-cut, where all three numbers are equal. SPRING / it: SPRING''s copies over this partitioner''s (below 1: SPRING copies less). SPRING faster: this partitioner''s seconds over SPRING''s. Both are for the same graph and parts, and for the same order of edges if there is one. Balance: the largest part over the mean; edges of an edge-cut are in-edges. Collapsed: a part has more than twice the mean of the vertices, or, in a vertex-cut, of the edges; it is never compared. Added: peak memory of the process less its memory before, including the mapped graph; –: not recorded, and seconds include the loading of kernels. Data: the directed edges as pairs of int32. MB: 10^6 bytes. Clusters: before and after merging, mean size ± deviation.',
        (SELECT 'SPRING / it, geometric mean, full and artifact: ' || string_agg(text, '; ' ORDER BY first_place) || '.' FROM means),
        left_out(count(*) FILTER (cardinality(quality) = 0), 'without a recorded partition'),
@@ -87,4 +87,4 @@ panels:
   - {y: [memory], start: 1, log: true, label: "memory added, in units of\nthe edges' 8 bytes each"}
 */
 SELECT graph_place, dataset || chr(10) || 'p = ' || parts AS text, partitioner, nullif(slowdown, 0) AS slowdown, nullif(added_bytes / nullif(data_bytes, 0), 0) AS memory
-FROM beside WHERE parts = (SELECT min(parts) FROM found WHERE found.graph_key = beside.graph_key) ORDER BY graph_place, beside.parts, beside.place
+FROM compared WHERE parts = (SELECT min(parts) FROM found WHERE found.graph_key = compared.graph_key) ORDER BY graph_place, compared.parts, compared.place

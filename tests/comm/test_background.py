@@ -1,4 +1,4 @@
-"""Exchanges behind the training loop: in order, errors and all, and what was waited for told from what was hidden."""
+"""Exchanges behind the training loop: their order, their errors, and hidden time apart from time that is waited for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_error_comes_up_where_the_result_is_asked_for_and_nowhere_else():
 
 
 class Clock:
-    """Time that passes only when it is told to; asking for it tells those who wait that somebody asked."""
+    """A clock that only the test moves. Threads that wait for `asked` see that the clock was read."""
 
     def __init__(self) -> None:
         self.now, self.asked = 0.0, threading.Event()

@@ -1,4 +1,4 @@
-"""Collectives do what they say, in groups and beside each other, and every byte, round and wait is counted."""
+"""Collectives are right, also in groups and in two threads at once, and every byte, round and wait is counted."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_all_gather_has_every_part_everywhere(ranks, size):
 
 
 def _gathered_bytes(rows: int, columns: int) -> int:
-    """Most that an exchange of equal parts allocates beside them."""
+    """The most bytes that an exchange of equal parts allocates in addition to the parts."""
     comm, part = connect(), torch.ones(rows, columns)
     with TensorMeter([part]) as meter:
         comm.all_gather(part, [rows] * comm.size, "topology")

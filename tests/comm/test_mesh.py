@@ -34,7 +34,7 @@ def test_every_rank_is_in_one_group_of_every_axis_at_its_place(sizes: list[int])
 
 
 def _columns() -> tuple[Any, Any, Any]:
-    """Of two rows of ranks: who is in this rank's row, in its column, and beside its column for another thread."""
+    """The ranks of this rank's row, of its column, and of the column's clone for a thread. The mesh has two rows."""
     whole, mesh = connect(), Mesh.of(rows=2, columns=2)
     row, column = whole.along(mesh, "columns"), whole.along(mesh, "rows")
     aside, rank = column.clone_for_thread(), whole.rank

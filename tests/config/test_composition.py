@@ -39,11 +39,11 @@ def test_as_hydra_composes(lines: list[str]) -> None:
 
 def test_files_may_name_the_run_directory(tmp_path: Path) -> None:
     (tmp_path / "hardware").mkdir()
-    (tmp_path / "hardware" / "mine.yaml").write_text("beside: ${hydra:run.dir}/mine\n")
+    (tmp_path / "hardware" / "mine.yaml").write_text("folder_of_it: ${hydra:run.dir}/mine\n")
     folders = find_folders(str(tmp_path))
     for lines in (["name=a"], ["name=b"], ["hydra.run.dir=runs/c"], ["name=a"]):
         made = composition(folders, ["hardware=mine", *lines], final=True)
-        assert made.config["hardware"]["beside"] == f"{made.run_dir}/mine"
+        assert made.config["hardware"]["folder_of_it"] == f"{made.run_dir}/mine"
 
 
 def test_files_may_refer_to_what_was_typed(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ OVERRIDES: dict[str, tuple[list[str], str]] = {
     "command as a number": (["optimizer.lr={_target_:torch.utils.collect_env.run,command:'touch executed'}"],
                             "optimizer.lr"),
     "component that is none": (["+train._target_=torch.utils.collect_env.run"], "train._target_"),
-    "component beside": (["+hardware.links={_target_:torch.utils.collect_env.run}"], "hardware.links"),
+    "component next to it": (["+hardware.links={_target_:torch.utils.collect_env.run}"], "hardware.links"),
     "nothing given": (["system=distdgl", "sampler.threads=???", "hardware.threads=???"], "hardware.threads"),
     "what all need": (["~hardware.launcher", "~hardware.nodes", "~train.dtype"], "hardware.nodes"),
     "keys of no type": (["hardware.links={1:2}"], "hardware.links.1"),

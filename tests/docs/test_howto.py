@@ -14,7 +14,7 @@ CODE = sorted(path for kind in ("*.py", "*.yaml") for path in EXAMPLES.rglob(kin
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_shows_the_files_as_they_are(page: Path) -> None:
-    """`python tests/support/howto_pages.py` writes them anew."""
+    """`python tests/support/howto_pages.py` writes the pages again."""
     text = page.read_text(encoding="utf-8")
     assert text == filled(text)
 

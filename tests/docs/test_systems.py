@@ -26,7 +26,7 @@ def test_every_preset_has_a_page() -> None:
 
 @pytest.mark.parametrize("name", system_pages.PAGES)
 def test_made_parts_are_up_to_date(name: str) -> None:
-    """`PYTHONPATH=tests/support python tests/support/system_pages.py` writes them anew."""
+    """`PYTHONPATH=tests/support python tests/support/system_pages.py` writes the pages again."""
     assert (system_pages.FOLDER / f"{name}.md").read_text(encoding="utf-8") == system_pages.page(name)
 
 

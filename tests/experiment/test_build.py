@@ -207,7 +207,7 @@ def test_a_value_fits_its_own_type_and_every_union_with_it(hint: Any, data: st.D
     assert fits(value, Union[hint, other])  # noqa: UP007  types drawn at run time
 
 
-# What a value of the row's type may pass as, beside itself.
+# Types that a value of the row's type passes as, in addition to its own type.
 PASSES = {(int, float), (str, Literal["a", "b"])}
 
 

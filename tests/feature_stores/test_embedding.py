@@ -51,8 +51,8 @@ class Seen:
 def read_of(rank: int, step: int, number: int) -> tuple[Tensor, Tensor]:
     """Ids with repetitions, of the first 40 vertices only, and the loss's gradient by each row that was read.
 
-    Every tenth row takes none. In some steps others take none either, or in their first columns only, which the last
-    ranks of a sliced table do not have: their moments are those of the other steps by then.
+    Every tenth row takes none. In some steps other rows take none either, or take gradients in their first
+    columns only. The last ranks of a sliced table do not have these columns: their moments are those of other steps.
     """
     generator = torch.Generator().manual_seed(100 * rank + 10 * step + number)
     ids = torch.randint(0, 40, (15 + rank,), generator=generator)

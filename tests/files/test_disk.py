@@ -172,7 +172,7 @@ def test_a_file_system_without_locks_is_named_before_a_run_starts(
 
 
 def test_what_belongs_to_somebody_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run directory may be made beside a user's own folders."""
+    """A run directory may be made next to a user's own folders."""
     mine = [tmp_path / name for name in (".mybackup.new", ".gnnexp-notes.new", "runs.new")]
     others = tmp_path / ".gnnexp-0123456789abcdef.new"
     (tmp_path / "elsewhere").mkdir()

@@ -1,4 +1,4 @@
-"""Threads beside the training loop work on the rank's device, with the threads that the loop leaves them."""
+"""Threads in addition to the training loop work on the rank's device, with the threads that the loop leaves them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def behave(name: str, run_dir: Path) -> None:
     if name in ("freeze_parent", "freeze_parent_and_die"):
         while len(list(run_dir.glob("pid_*"))) < int(os.environ["WORLD_SIZE"]):
             time.sleep(0.01)
-        time.sleep(0.3)  # the last one was forked, and is told of
+        time.sleep(0.3)  # the last one was forked, and the parent has written its number
         os.kill(os.getppid(), signal.SIGSTOP)
     if name == "freeze_parent_and_die":
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The watchdog ends every process that it was told of."""
+"""The watchdog ends every process whose number it was given."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gnnexp.measure.record import TIME_NAMES, RankRecord, reduce_times
 
 
 class Clock:
-    """Advances only when told."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0

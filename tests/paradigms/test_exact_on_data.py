@@ -220,7 +220,7 @@ def test_a_users_layer_in_push_pull(ranks, pull):
 
 @pytest.mark.parametrize("way", combinations(WAYS, quick=lambda way: way in ("data", "communicate", "offload")))
 def test_a_users_task_with_a_decoder_of_vertices(ranks, way, steps):
-    """What is learned beside the model takes the same gradients, in whatever pieces its outputs come."""
+    """Parameters outside the model get the same gradients, however the outputs are divided."""
     config = config_in(way, MODELS["sage"], task=DECODED)
     curves, reference = assert_exact(
         ranks, 3, nasty_graph, config, 1e-10, steps=steps, partition=placed(way, nasty_graph(), 3))

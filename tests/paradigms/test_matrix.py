@@ -21,7 +21,7 @@ from matrix.running import check_case
 from gnnexp.comm.shuffle import ShuffleIndex
 from gnnexp.testing.ranks import RankPools
 
-FIX = "write the files anew: PYTHONPATH=tests/support python -m matrix"
+FIX = "write the files again: PYTHONPATH=tests/support python -m matrix"
 ON_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible"))
 
 

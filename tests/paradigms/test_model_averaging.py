@@ -229,7 +229,7 @@ def test_what_a_plain_loop_over_the_parts_gives(model, sync_every):
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_bytes_and_rounds_equal_their_formulas(ranks, size):
-    """Whole numbers of 8 bytes are summed; the largest value is told beforehand."""
+    """Whole numbers of 8 bytes are summed; the largest value is sent first."""
     config = averaging("gcn", paradigm={"sync_every": 2}, train={"dtype": "float32"})
     parameters = (13 * 16 + 16) + (16 * 4 + 4)
     runs = ranks(size).run(trained, config, PARTS, 4)
@@ -264,7 +264,7 @@ def test_work_by_layer_is_that_of_the_parts_whoever_trains_them(ranks):
 
 
 def test_the_next_part_is_loaded_while_one_is_trained():
-    """Beside it, with the same result."""
+    """A part is loaded while another one is trained, with the same result."""
     plain = trained(averaging("gat"), PARTS, 2)
     ahead = trained(averaging("gat", train={"overlap": True}), PARTS, 2)
     assert all(torch.equal(plain.parameters[-1][name], value) for name, value in ahead.parameters[-1].items())

@@ -150,7 +150,7 @@ def test_a_model_all_of_whose_parameters_are_sliced(ranks, size):
 
 @pytest.mark.parametrize(("size", "layers"), [(1, 1), (2, 1), (2, 2)])
 def test_buffers_hold_all_gradients(ranks, size, layers):
-    """Those of the slice once, all others twice: their sum over ranks is made beside them."""
+    """The slice's gradients exist once, all others twice: their sum over ranks is a second tensor."""
     config = small_config({**MODELS["sage"], "layers": layers, "bias": False}, paradigm=PUSH_PULL)
     config |= {"feature_store": SLICED, "sampler": {**config["sampler"], "fanouts": [4, 3][:layers]}}
     found = ranks(size).run(_buffers_bytes, config)

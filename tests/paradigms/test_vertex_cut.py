@@ -1,4 +1,4 @@
-"""Vertex parallelism over a vertex-cut: exact without delay, late by as many epochs as it is told."""
+"""Vertex parallelism over a vertex-cut: exact without delay, late by `delay` epochs."""
 
 from __future__ import annotations
 

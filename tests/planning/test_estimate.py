@@ -30,7 +30,7 @@ def described(name: str, hardware: dict[str, Any]) -> Machine:
 
 def test_parts_by_hand() -> None:
     told = estimate(WORK, described("gpu", GPU))
-    # Sizes are told where ranks would meet anyway: no latency of their own. What crosses is of sampled batches.
+    # Sizes travel where ranks meet anyway, so they add no latency. The traffic is that of sampled batches.
     assert told.sample_s == pytest.approx(640 / (64 / 64) + 100 / 20 + 1 * 0.5)
     assert told.load_s == pytest.approx(1000 / 10 + 50 / 10 + 200 / 20 + 2 * 0.5)
     assert told.forward_backward_s == pytest.approx(2000 / 64 + 6000 / 100 + 300 / 20 + 3 * 0.5)

@@ -148,7 +148,7 @@ def test_threads_change_nothing(threads: int) -> None:
 
 
 def test_batches_stay_right_when_the_map_is_used_up() -> None:
-    """The base of the map moves with every batch and must start anew before int32 ends."""
+    """The base of the map moves with every batch and must start again before int32 ends."""
     graph = power_law_graph()
     sampler, fresh = sampler_of(graph, [4, 3]), sampler_of(graph, [4, 3])
     seeds = torch.arange(0, 3000, 7)

@@ -1,4 +1,4 @@
-"""A user's task: classes of vertices by a decoder that is learned beside the model."""
+"""A user's task: classes of vertices by a decoder that is learned together with the model."""
 
 from __future__ import annotations
 

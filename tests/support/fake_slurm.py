@@ -16,7 +16,7 @@ NO_ACCOUNTING = Reply("", "", "sacct: Slurm accounting storage is disabled")
 
 
 class FakeSlurm:
-    """Answers as it was last told, and notes what it was asked; `now` is its clock."""
+    """Answers as the test last set, and notes every question; `now` is its clock."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -32,7 +32,7 @@ FULL_MODELS: dict[str, dict[str, Any]] = {
 
 
 class GatedLayer(Layer):
-    """A layer of a user: sums of neighbours beside a learned share of the own row."""
+    """A layer of a user: sums of neighbours, and a learned part of the own row."""
 
     kind = "static"
     input_weights = ("weight", "own", "residual_weight")

@@ -29,8 +29,9 @@ def hostile(place: Path, kind: str) -> Path:
 
     Args:
         place: where; its suffix says what somebody will take it for.
-        kind: of `KINDS`: nothing, a file (empty, of random bytes, without rights, of 5 GiB of zeros that take no room),
-            links in a circle, a FIFO that nobody writes to, a folder, or a name longer than systems take.
+        kind: one of `KINDS`. Files are empty, of random bytes (`binary`), without rights (`closed`), or of 5 GiB of
+            zeros that take no room (`sparse`). A `loop` is links in a circle. Nobody writes to the `fifo`. A `long`
+            name is longer than systems take.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     if kind == "empty":

@@ -37,7 +37,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     work.mkdir(parents=True)
     monkeypatch.chdir(work)
     monkeypatch.setenv("GNNEXP_CACHE", str(work.parent / "cache"))
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again
     before = psutil.Process().memory_info().rss
     yield work
     assert peak_bytes() - before < MAX_GROWTH

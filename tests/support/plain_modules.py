@@ -22,7 +22,7 @@ class PairMean(nn.Module):
 
 
 class SquareGates(nn.Module):
-    """Gated sums of the in-neighbours, loops told from others, of one matrix of rows."""
+    """Gated sums of the in-neighbours, from one matrix of rows. Self loops have a gate of their own."""
 
     def __init__(self, in_dim: int, out_dim: int, *, slope: float = 0.1) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What tests of users' components are told, and that they can fail."""
+"""The arguments of tests of users' components; such tests can fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivery beside a run: it ends with the run, with the launcher, or when it is told to."""
+"""Delivery during a run: it ends with the run, with the launcher, or on request."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Full and read-only disks, below the run, the cache or a sweep: told in words, nothing half-made, and gone on with.
+"""Full and read-only disks, below the run, the cache or a sweep: readable errors, no half-made file, and runs go on.
 
 A disk is a tmpfs of a random size, or a bind mount without write access, in a mount namespace of the storm's own: both
 vanish with it. Needs root.

@@ -33,7 +33,7 @@ def _both(storm: Storm, first: Command, second: Command) -> tuple[int, int]:
 
 
 def _one_works(storm: Storm, first: Command, second: Command) -> None:
-    """One has done it; the other has been told that it is busy, or came when all was done."""
+    """One has done it; the other has got the answer that the run is busy, or came when all was done."""
     codes = _both(storm, first, second)
     for command in (first, second):
         said = command.said()

@@ -141,8 +141,8 @@ def spoil(handler: Any, fault: str, drawn: Random) -> None:  # noqa: ANN401  the
             handler.plain(200, "text/html", b"<html><body>Please log in</body></html>")
         elif fault == "json":
             nonsense = [b"[]", b"null", b"17", b"{" * 100_000, b'"\xff"', b"NaN"]
-            # MLflow answers {} to what it has stored, and its client reads no more of it: to a request that writes, an
-            # object would be no nonsense but a lie, which no client can see.
+            # MLflow answers {} to a request that writes, and its client reads nothing else. Any object
+            # would be a lie that no client can see, and no nonsense.
             if "search" in handler.path or "get" in handler.path:
                 nonsense += [b"{}", b'{"experiment": null}', b'{"runs": 5}', b'{"experiment": {"experiment_id": {}}}']
             handler.plain(200, "application/json", drawn.choice(nonsense))

@@ -1,7 +1,8 @@
 """Coverage-guided inputs: libFuzzer, through `atheris`, changes bytes and keeps what reaches new lines of gnnexp.
 
 It pays where a reader takes bytes apart by itself and is called thousands of times a second. Where numpy, zipfile or
-Hydra read the format, or it has several files, inputs that know the format (`torture.fuzz.kinds`) reach more.
+Hydra read the format, inputs that know the format (`torture.fuzz.kinds`) reach more.
+
 `python -m torture.fuzz.guided TARGET -runs=N -seed=S` is the process in which the imports are instrumented.
 """
 

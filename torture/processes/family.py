@@ -25,8 +25,8 @@ class Member:
     Attributes:
         pid: its number.
         parent: its parent's number; our own, if its parent has died.
-        role: what it is for gnnexp: a `command` (the launcher or the sweep), the `starter` that ranks are forked from,
-            a `rank`, a `follower` (the child that delivers to the tracker), a `case` of `gnnexp sweep --jobs`.
+        role: its purpose in gnnexp. `command` is the launcher or the sweep, and ranks are forked from the `starter`.
+            A `follower` delivers to the tracker. The others are `rank` and `case` (of `gnnexp sweep --jobs`).
         stopped: whether it is frozen (SIGSTOP).
     """
 

@@ -1,8 +1,9 @@
 """gnnexp's processes without the seconds of importing: forks of one process that has imported everything.
 
 A command of the campaign, and every `python -m …` that gnnexp starts itself, becomes a fork instead of a new
-interpreter. Parents, pipes, sessions, environments and working folders are those of the real thing, and so are kills.
-`start_command` forks the command; before the command does anything, it forks `spare` processes that wait. When the
+interpreter. Parents, pipes, sessions, environments, working folders and kills are those of real commands.
+
+`start_command` forks the command. Before the command does anything, it forks `spare` processes that wait. When the
 command calls `subprocess.Popen([sys.executable, "-m", MODULE, …])`, a waiting one becomes that module. They are forked
 early, because a process that holds pipes and threads already must not be forked without an exec.
 """

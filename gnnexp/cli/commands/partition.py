@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, describe_presample, made_table, make_console
-from gnnexp.cli.running.prepare import WatchedStream, checked, prepare_owners, told
+from gnnexp.cli.running.prepare import WatchedStream, checked, describe_counts, prepare_owners
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment, target_of
@@ -46,7 +46,7 @@ def _from_graph(experiment: Experiment, console: Console) -> tuple[Partition, Pa
     folder, sampled = prepare_owners(
         experiment, graph, dataset.key(), plan.num_parts or experiment.num_ranks, console)
     for item in sampled.items():
-        console.print(describe_presample(told(*item)), soft_wrap=True)
+        console.print(describe_presample(describe_counts(*item)), soft_wrap=True)
     return open_partition(folder, graph=graph), folder
 
 

@@ -31,7 +31,7 @@ from gnnexp.reports.estimates.column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.layout import Layout, layout_of, read_layout
 from gnnexp.reports.overview import ORDERS
-from gnnexp.reports.published import beside
+from gnnexp.reports.published import paper_table
 from gnnexp.reports.queries.answer import ask, draw, table_of
 from gnnexp.reports.queries.query import is_query, query_names, read_query
 from gnnexp.reports.sweep_runs import Ran, sweeps_run
@@ -193,7 +193,7 @@ def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
     keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
     if layout.published:
-        table = beside.make_table(groups, keys, layout.published)
+        table = paper_table.make_table(groups, keys, layout.published)
     elif layout.columns:
         table = make_columns(groups, keys, layout.columns)
     else:

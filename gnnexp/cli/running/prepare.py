@@ -279,7 +279,7 @@ def _placed(experiment: Experiment, prepared: Prepared) -> Prepared:
         owners = open_partition(partition, graph=graph)
         parts = prepare_parts(graph, owners, partition, cache_root(), full_neighbors=plan.full_neighbors)[1]
     return replace(prepared, partition=partition, presample=presample, parts=parts,
-                   presampled=tuple(told(*item) for item in found.items()))
+                   presampled=tuple(describe_counts(*item) for item in found.items()))
 
 
 def prepare_owners(
@@ -299,7 +299,7 @@ def prepare_owners(
     return folder, {} if sampled is None else {sampled[1]: sampled[0]}
 
 
-def told(folder: Path, counts: Presample) -> dict[str, Any]:
+def describe_counts(folder: Path, counts: Presample) -> dict[str, Any]:
     """The description of presampled epochs in a record."""
     return {"folder": str(folder), "epochs": counts.epochs, "seconds": counts.seconds,
             "convergence": [dict(line) for line in counts.convergence]}

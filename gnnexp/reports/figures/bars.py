@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """Means over seeds with their interval. A series that failed shows its verdict in the place of its bars."""
-    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=2.6)
+    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=2.6)
     rows = []
     for axes, panel in zip(spaces, panels, strict=True):
         found = [[mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()]

@@ -32,7 +32,7 @@ class Panel:
         colours: colours of the stacked columns.
         mark: a column that is drawn as a dash.
         hatched: a column that is drawn as a hatched bar over the bars, from their foot.
-        `beside`: columns that are stacked in hatched bars, next to the bars of `y`.
+        reference: columns that are stacked in hatched bars, next to the bars of `y`.
         line: columns that are drawn as a line across the stack, each with its name in the legend.
         start: the lowest value of the axis; bars begin there if the axis is logarithmic.
         log: whether the y axis is logarithmic.
@@ -45,7 +45,7 @@ class Panel:
     colours: Sequence[str] = ()
     mark: str = ""
     hatched: str = ""
-    beside: Sequence[str] = ()
+    reference: Sequence[str] = ()
     line: Mapping[str, str] = field(default_factory=dict)
     start: float = 0.0
     log: bool = False
@@ -85,7 +85,7 @@ class Chart:
     def columns(self) -> set[str]:
         """The columns that the figure draws."""
         own = {self.x, self.series, self.facets, *self.called.values()}
-        return own.union(*((*one.y, *one.beside, *one.line, one.mark, one.hatched) for one in self.panels)) - {""}
+        return own.union(*((*one.y, *one.reference, *one.line, one.mark, one.hatched) for one in self.panels)) - {""}
 
 
 def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
@@ -155,11 +155,12 @@ def _bars(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: S
 
 
 def _stacked(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
-    besides = [place for place, row in enumerate(rows) if panel.beside and row[panel.beside[0]] is not None]
-    move, width = (0.2, 0.38) if panel.beside else (0.0, 0.6)
+    referenced = [place for place, row in enumerate(rows) if panel.reference and row[panel.reference[0]] is not None]
+    move, width = (0.2, 0.38) if panel.reference else (0.0, 0.6)
     tops = stack(axes, [place - move for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
     num_ours = len(axes.containers)
-    stack(axes, [place + move for place in besides], [*_parts(panel, panel.beside, [rows[n] for n in besides])], 0.3)
+    parts = [*_parts(panel, panel.reference, [rows[place] for place in referenced])]
+    stack(axes, [place + move for place in referenced], parts, 0.3)
     for bar in chain.from_iterable(axes.containers[num_ours:]):
         bar.set_hatch("//")
     for column, name in panel.line.items():

@@ -37,7 +37,7 @@ class Moment:
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """A line per series through the evaluated epochs; the interval over its runs is shaded."""
     names, by_time = names_of(panels), figure.by == "time"
-    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
+    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, legend_width=1.8)
     rows, metrics, lacking = [], set(), []
     for axes, panel in zip(spaces, panels, strict=True):
         drawn = set()

@@ -56,7 +56,7 @@ def empty_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
-def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float, beside: float
+def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float, legend_width: float
                  ) -> tuple[Figure, list[Axes]]:
     """A figure with axes for each panel, a few in a row; each panel has its title above.
 
@@ -64,11 +64,11 @@ def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float
         panels: the panels.
         widths: width of each panel in inches.
         height: height of each panel in inches.
-        `beside`: width of the legend in inches.
+        legend_width: width of the legend in inches.
     """
     columns = max(1, min(_MOST_IN_A_ROW, len(panels)))
     rows = max(1, math.ceil(len(panels) / columns))
-    canvas = empty_figure(beside + columns * max(widths, default=2.0), rows * height)
+    canvas = empty_figure(legend_width + columns * max(widths, default=2.0), rows * height)
     found: list[Axes] = list(canvas.subplots(rows, columns, squeeze=False).flat)
     for axes, panel in zip(found, panels, strict=False):
         axes.set_title(panel.title, fontsize=9)

@@ -40,7 +40,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """A line per series, with a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
-    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
+    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, legend_width=1.8)
     rows, left_out = [], []
     for axes, panel in zip(spaces, panels, strict=True):
         places: set[float] = set()

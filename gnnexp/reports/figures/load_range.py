@@ -30,7 +30,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """A bar per series, with the ratio of most to mean above it."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
-    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=0.8)
+    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=0.8)
     rows, lacking = [], []
     for axes, panel in zip(spaces, panels, strict=True):
         loads = {name: load for name, group in panel.series.items() if (load := load_of(group, metric)) is not None}

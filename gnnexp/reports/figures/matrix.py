@@ -26,7 +26,8 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """Ratios of means over seeds: the column's metric divided by the row's."""
     metric = figure.y[0]
     sizes = [max(2.0, 0.75 * len(panel.series)) for panel in panels]
-    canvas, spaces = panel_figure(panels, [size + 0.6 for size in sizes], 1.2 + max(sizes, default=2.0), beside=1.0)
+    height = 1.2 + max(sizes, default=2.0)
+    canvas, spaces = panel_figure(panels, [size + 0.6 for size in sizes], height, legend_width=1.0)
     ratios = [_ratios(list(panel.series.values()), metric) for panel in panels]
     known = [ratio for of_panel in ratios for line in of_panel for ratio in line if ratio > 0]
     span = max([_LEAST_SPAN, *known, *(1 / ratio for ratio in known)])

@@ -37,7 +37,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     slowest rank of each phase.) Over several seeds a bar is the median.
     """
     shown = [{name: group for name, group in panel.series.items() if group.runs} for panel in panels]
-    canvas, spaces = panel_figure(panels, [bars_width(series) for series in shown], 3.8, beside=2.4)
+    canvas, spaces = panel_figure(panels, [bars_width(series) for series in shown], 3.8, legend_width=2.4)
     rows = []
     for axes, panel, series in zip(spaces, panels, shown, strict=True):
         _bars(axes, series)

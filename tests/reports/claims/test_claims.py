@@ -57,7 +57,7 @@ def test_every_paper_claims_something() -> None:
     assert len(names) == len(set(names)) > 80
 
 
-@pytest.mark.skipif(not TEXTS.is_dir(), reason="the papers' texts are not beside GNNEXP_DATA")
+@pytest.mark.skipif(not TEXTS.is_dir(), reason="the papers' texts are not next to GNNEXP_DATA")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_claims_are_quoted(file: Path) -> None:
     text = flat((TEXTS / f"{file.parent.name}.txt").read_text(encoding="utf-8"))

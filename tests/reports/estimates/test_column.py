@@ -1,4 +1,4 @@
-"""The column of estimates: scaled to the published size, beside the paper's numbers, out of memory where it is."""
+"""The column of estimates: scaled to the published size, compared with the paper's numbers, and out of memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gnnexp.planning.machine import Machine
 from gnnexp.planning.work import work_of
 from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.column import estimated_s, with_estimates
-from gnnexp.reports.published.beside import Beside, make_table
-from gnnexp.reports.published.beside import make_table as make_beside
+from gnnexp.reports.published.paper_table import PublishedTable, make_table
+from gnnexp.reports.published.paper_table import make_table as make_published
 from gnnexp.reports.table import Group, make_columns
 
 MACHINE = Machine("box", 1, 2, flops=1e9, gather=1e9, sampling=1e6, host=1e8, link=1e8, latency=1e-4,
                   stream=1e9, step_s=0.0, concurrent=True, device_memory=4000, source="data sheet")
-BESIDE = Beside("gsplit", "Table 3", {"epoch_s": "time/epoch_s", "load_s": "time/load_s"})
+PUBLISHED = PublishedTable("gsplit", "Table 3", {"epoch_s": "time/epoch_s", "load_s": "time/load_s"})
 
 
 def run_of(system: str, edges: float, device: float = 1000.0, scale: float = 0.5, workers: int = 2) -> Run:
@@ -61,7 +61,7 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
     failed = replace(run_of("quiver", 1.0), status="failed", kind="out of memory")
     groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 3e6)), group_of(run_of("gsplit", 2e6)),
               group_of(failed)]
-    table = with_estimates(make_table(groups, ["system"], BESIDE), groups, MACHINE, BESIDE.paper, BESIDE)
+    table = with_estimates(make_table(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
     assert table.header == ("system", "epoch_s", "epoch_s, paper", "epoch_s, estimated", "load_s", "load_s, paper")
     dgl, p3, gsplit = (estimated_s(group, MACHINE) for group in groups[:3])
     assert [row[3] for row in table.rows] == [f"{dgl:.4g}", f"{p3:.4g}", f"{gsplit:.4g}", "–"]
@@ -74,7 +74,7 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
 
 def test_what_does_not_fit_is_out_of_memory_and_comes_last() -> None:
     groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 1e6, device=2200.0))]
-    table = with_estimates(make_beside(groups, ["system"], BESIDE), groups, MACHINE, BESIDE.paper, BESIDE)
+    table = with_estimates(make_published(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
     assert table.rows[1][3] == "OOM", "2200 bytes of half the graph, but for the parameters, 4000 on the device"
     assert "By this estimate, 0 of 1 pairs" in table.caption and "(median of 1 rows)" in table.caption
 

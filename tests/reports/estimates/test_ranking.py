@@ -1,4 +1,4 @@
-"""Systems ranked on described machines: places, what ran out of memory, and what was measured beside it."""
+"""Systems ranked on described machines: places, what ran out of memory, and what was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bars of several metrics: beside each other or stacked, counted zeros, what was not recorded, and failures."""
+"""Bars of several metrics: next to each other or stacked, counted zeros, what was not recorded, and failures."""
 
 from __future__ import annotations
 

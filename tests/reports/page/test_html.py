@@ -101,7 +101,7 @@ def test_a_page_of_tables_alone(tmp_path: Path) -> None:
     page = read_strictly(file.read_text(encoding="utf-8"))
     assert page.problems == [] and "svg" not in {tag for tag, _, _ in page.attributes}
     assert "Runs" not in page.within("h2")
-    assert [path.name for path in file.parent.iterdir()] == ["report.html"], "written whole, nothing beside it"
+    assert [path.name for path in file.parent.iterdir()] == ["report.html"], "written whole, nothing next to it"
 
 
 def test_a_figure_that_cannot_be_read_leaves_the_old_page(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.reports.published.cells import Cell, cells, chosen, number_of, papers
 
 TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).resolve().parent / "papers"
-needs_texts = pytest.mark.skipif(not TEXTS.is_dir(), reason="the papers' texts are not beside GNNEXP_DATA")
+needs_texts = pytest.mark.skipif(not TEXTS.is_dir(), reason="the papers' texts are not next to GNNEXP_DATA")
 SOURCE = re.compile(r"(Table|Figure|Section) [0-9IVXA]+[.0-9A-Za-z()-]*|Abstract|Introduction")
 
 

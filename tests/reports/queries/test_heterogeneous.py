@@ -1,4 +1,4 @@
-"""Graphs of several relations: epochs beside the sampling system's and the paper's, ratios by hand."""
+"""Graphs of several relations: epochs compared with the sampling system's and the paper's, ratios by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: parts of an epoch and their shares from recorded phases, by hand, beside the paper's."""
+"""Tasks: parts of an epoch and their shares from recorded phases, by hand, compared with the paper's."""
 
 from __future__ import annotations
 

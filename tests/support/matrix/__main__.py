@@ -1,4 +1,4 @@
-"""Write the cases and the refused pairs anew, and say how many there are."""
+"""Write the cases and the refused pairs again, and print their numbers."""
 
 from __future__ import annotations
 

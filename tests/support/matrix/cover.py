@@ -33,8 +33,9 @@ def covered(
         seed: of the draws.
 
     Returns:
-        The cases in the order in which they were found, and the reason of each pair of which `TRIES` draws of the
-        other axes, the plain values among them, were all refused: the one of the fewest changes to the plain values.
+        The cases in the order in which they were found, and the reason of each refused pair. A pair is
+        refused if `TRIES` draws of the other axes are refused, and so are the plain values. The reason is that of the
+        draw with the fewest changes to the plain values.
     """
     draws, refuse = random.Random(seed), cache(refusal)
     left, cases, refused = dict.fromkeys(all_pairs(axes)), [], {}

@@ -27,7 +27,7 @@ def read_refused() -> dict[Pair, str]:
 
 
 def drawn() -> tuple[dict[Case, bool], dict[Pair, str]]:
-    """What the files hold when they are written anew (minutes)."""
+    """The contents of files that are written now (minutes)."""
     from matrix.configs import refusal
 
     cases, refused = covered(AXES, refusal, SEED)

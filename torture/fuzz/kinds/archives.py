@@ -1,4 +1,4 @@
-"""Files of `gnnexp export`, forged and damaged, for `gnnexp import` beside a run that has begun here."""
+"""Files of `gnnexp export`, forged and damaged, for `gnnexp import` where a run has begun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Balance: what chance alone gives, and what cannot be told from it."""
+"""Balance: what chance alone gives, and what does not differ from it."""
 
 from __future__ import annotations
 

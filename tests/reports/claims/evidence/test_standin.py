@@ -1,4 +1,4 @@
-"""Stand-ins: their counts beside the paper's, and what they may decide; numbers that a paper prints for every pair."""
+"""Stand-ins: their counts and the paper's, and what they may decide; numbers that a paper prints for every pair."""
 
 from __future__ import annotations
 

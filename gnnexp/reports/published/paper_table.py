@@ -20,7 +20,7 @@ EPOCH = "time/epoch_s"
 
 
 @dataclass(frozen=True)
-class Beside:
+class PublishedTable:
     """The published table that is shown next to ours.
 
     Attributes:
@@ -67,14 +67,14 @@ class Beside:
                 for name, key in self.settings.items()}
 
 
-def read_beside(options: Mapping[str, Any], where: str = "report.published") -> Beside:
+def read_published(options: Mapping[str, Any], where: str = "report.published") -> PublishedTable:
     """Read the options from a sweep's file.
 
     Raises:
         ConfigError: a key is unknown, or the paper has no such source or quantity.
     """
     problems = check_keys(where, {key: value for key, value in options.items() if value is not None},
-                          parameters_of_dataclass(Beside))
+                          parameters_of_dataclass(PublishedTable))
     paper, source, columns = (options.get(key) for key in ("paper", "source", "columns"))
     if paper not in papers():
         problems.append(unknown(f"{where}.paper", paper, str(paper), papers()))
@@ -94,7 +94,7 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
                      for problem in _check_value(f"{where}.columns.{quantity}", metric)]
         problems += _check_settings(f"{where}.settings", options.get("settings") or {}, known)
     ConfigError.raise_all(problems)
-    return Beside(**{key: value for key, value in options.items() if value is not None})
+    return PublishedTable(**{key: value for key, value in options.items() if value is not None})
 
 
 def _is_expression(text: object) -> bool:
@@ -113,45 +113,45 @@ def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cel
                        for problem in check_expression(key, f"{where}.{name}")]
 
 
-def make_table(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> Table:
+def make_table(groups: Sequence[Group], keys: Sequence[str], published: PublishedTable) -> Table:
     """One row per group: for every quantity our value over seeds and the paper's. The caption compares the orders."""
-    header = [name for quantity in beside.columns for name in (quantity, f"{quantity}, paper")]
-    if beside.over:
-        header += [f"x {beside.over}", f"x {beside.over}, paper"]
-    rows = [(*group.labels, *_cells(group, groups, beside)) for group in groups]
-    return Table((*keys, *header), tuple(rows), _caption(groups, keys, beside))
+    header = [name for quantity in published.columns for name in (quantity, f"{quantity}, paper")]
+    if published.over:
+        header += [f"x {published.over}", f"x {published.over}, paper"]
+    rows = [(*group.labels, *_cells(group, groups, published)) for group in groups]
+    return Table((*keys, *header), tuple(rows), _caption(groups, keys, published))
 
 
-def _cells(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
+def _cells(group: Group, groups: Sequence[Group], published: PublishedTable) -> list[str]:
     one = any_of(group)
     found = []
-    for quantity, metric in beside.columns.items():
+    for quantity, metric in published.columns.items():
         values = _values(group.runs, metric)
-        found += [interval_cell(values) if group.runs else group.verdict, beside.printed(one, quantity)]
-    if beside.over:
-        found += _ratios(group, groups, beside)
+        found += [interval_cell(values) if group.runs else group.verdict, published.printed(one, quantity)]
+    if published.over:
+        found += _ratios(group, groups, published)
     return found
 
 
-def _ratios(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
+def _ratios(group: Group, groups: Sequence[Group], published: PublishedTable) -> list[str]:
     """Ours and the paper's: the last column divided by that of the `over` row of the same graph and model."""
-    quantity, metric = list(beside.columns.items())[-1]
-    base = next((other for other in groups if any_of(other).value("system") == beside.over
-                 and place_of(other, beside) == place_of(group, beside)), None)
+    quantity, metric = list(published.columns.items())[-1]
+    base = next((other for other in groups if any_of(other).value("system") == published.over
+                 and place_of(other, published) == place_of(group, published)), None)
     if base is None:
         return ["–", "–"]
     ours = _mean(group, metric) / _mean(base, metric)
-    papers = number_of(beside.printed(any_of(group), quantity)) / number_of(beside.printed(any_of(base), quantity))
-    return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers)]
+    papers = [number_of(published.printed(any_of(one), quantity)) for one in (group, base)]
+    return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers[0] / papers[1])]
 
 
-def _caption(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> str:
-    quantity, metric = list(beside.columns.items())[-1]
+def _caption(groups: Sequence[Group], keys: Sequence[str], published: PublishedTable) -> str:
+    quantity, metric = list(published.columns.items())[-1]
     right, total = pairs_in_order(
-        (place_of(group, beside), _mean(group, metric), number_of(beside.printed(any_of(group), quantity)))
+        (place_of(group, published), _mean(group, metric), number_of(published.printed(any_of(group), quantity)))
         for group in groups)
     order = f" By {quantity}, {right} of {total} pairs of systems are in the paper's order." if total else ""
-    return (f"Paper: {beside.paper}, {beside.source}, on its machines and its graphs. Ours: "
+    return (f"Paper: {published.paper}, {published.source}, on its machines and its graphs. Ours: "
             f"{shared_caption(groups, keys)}{order}")
 
 
@@ -160,10 +160,10 @@ def any_of(group: Group) -> Run:
     return (*group.runs, *group.failed)[0]
 
 
-def place_of(group: Group, beside: Beside) -> tuple[str, ...]:
+def place_of(group: Group, published: PublishedTable) -> tuple[str, ...]:
     """What systems must share to be compared: the published graph, the model, the settings and the kind of machine."""
     run = any_of(group)
-    return published_graph(run), run.value("model"), *beside.settings_of(run).values(), run.machine
+    return published_graph(run), run.value("model"), *published.settings_of(run).values(), run.machine
 
 
 def _mean(group: Group, metric: str) -> float:

@@ -1,4 +1,4 @@
-"""A paper's table with ours beside it: cells by hand, and what a sweep's file may ask for."""
+"""A paper's table with ours next to it: cells by hand, and what a sweep's file may ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import Run
-from gnnexp.reports.published.beside import make_table, read_beside
+from gnnexp.reports.published.paper_table import make_table, read_published
 from gnnexp.reports.table import Group
 
 OPTIONS = {"paper": "gsplit", "source": "Table 3", "over": "gsplit",
@@ -32,7 +32,7 @@ def test_cells_by_hand() -> None:
     groups = [group_of(run_of("dgl", 4.0), run_of("dgl", 6.0)), group_of(run_of("p3", 1.0)),
               group_of(run_of("gsplit", 2.0)), group_of(run_of("quiver", 0.0, kind="out of memory")),
               group_of(run_of("sancus", 1.0)), group_of(run_of("dgl", 3.0, "small"))]
-    table = make_table(groups, ["system"], read_beside(OPTIONS))
+    table = make_table(groups, ["system"], read_published(OPTIONS))
     assert table.header == ("system", "load_s", "load_s, paper", "epoch_s", "epoch_s, paper", "x gsplit",
                             "x gsplit, paper")
     assert table.rows == (
@@ -56,7 +56,7 @@ def test_rows_are_compared_with_those_of_their_own_machine() -> None:
 
     groups = [on("EPYC", group_of(run_of("gsplit", 2.0))), on("EPYC", group_of(run_of("dgl", 4.0))),
               on("Xeon", group_of(run_of("gsplit", 200.0))), on("Xeon", group_of(run_of("dgl", 300.0)))]
-    table = make_table(groups, ["system", "machine"], read_beside(OPTIONS))
+    table = make_table(groups, ["system", "machine"], read_published(OPTIONS))
     assert [row[-2] for row in table.rows] == ["1.00", "2.00", "1.00", "1.50"]
     assert "2 of 2 pairs" in table.caption
 
@@ -64,7 +64,7 @@ def test_rows_are_compared_with_those_of_their_own_machine() -> None:
 def test_another_system_of_ours_may_stand_for_a_papers() -> None:
     groups = [group_of(run_of("dgl", 4.0)), group_of(run_of("dgl_reference", 5.0)), group_of(run_of("p3", 1.0))]
     options = {**OPTIONS, "over": None, "columns": {"epoch_s": "time/epoch_s"}, "systems": {"dgl_reference": "dgl"}}
-    rows = make_table(groups, ["system"], read_beside(options)).rows
+    rows = make_table(groups, ["system"], read_published(options)).rows
     assert rows == (("dgl", "4", "–"), ("dgl_reference", "5", "73.4"), ("p3", "1", "14.1"))
 
 
@@ -77,13 +77,13 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
         return Run(Path(f"{layers}{chunks}"), config, {"choices": {"model": "gcn"}, "graph": {"num_nodes": 20}},
                    [epoch] * 2, {}, "finished", facts={"chunks": chunks})
 
-    layers = read_beside({"paper": "hongtu", "source": "Table 6", "columns": {"epoch_s": "time/epoch_s"},
+    layers = read_published({"paper": "hongtu", "source": "Table 6", "columns": {"epoch_s": "time/epoch_s"},
                           "settings": {"layers": "model.layers"}, "over": "hongtu"})
     groups = [group_of(run(2)), group_of(run(3)), group_of(run(5))]
     assert make_table(groups, ["system"], layers).rows == (
         ("hongtu", "20", "25.1", "1.00", "1.00"), ("hongtu", "30", "40.0", "1.00", "1.00"),
         ("hongtu", "50", "–", "1.00", "–"))
-    parts = read_beside({
+    parts = read_published({
         "paper": "hongtu", "source": "Table 3", "where": {"system": "", "model": ""},
         "columns": {"replication_factor": "[tier/rows_original] / [graph/num_nodes]"},
         "settings": {"partitions": "[ranks] * [paradigm/chunks]"}})
@@ -96,8 +96,8 @@ def test_what_the_paper_does_not_say_is_told() -> None:
     """SDT-GNN's Table IV names no model: without `where` no cell would be that of GraphSAGE."""
     options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
     groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
-    assert make_table(groups, ["system"], read_beside(options)).rows == (("distdgl", "2", "–"),)
-    told = read_beside({**options, "where": {"model": ""}})
+    assert make_table(groups, ["system"], read_published(options)).rows == (("distdgl", "2", "–"),)
+    told = read_published({**options, "where": {"model": ""}})
     assert make_table(groups, ["system"], told).rows == (("distdgl", "2", "28.549"),)
 
 
@@ -109,5 +109,5 @@ def test_what_the_paper_does_not_say_is_told() -> None:
 ])
 def test_what_a_paper_does_not_have_is_told_with_what_it_has(changed: dict[str, object], named: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_beside({**OPTIONS, **changed})
+        read_published({**OPTIONS, **changed})
     assert named in str(caught.value)
