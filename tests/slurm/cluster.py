@@ -1,8 +1,8 @@
 """A real SLURM on this machine for tests: `python tests/slurm/cluster.py start | stop | status`.
 
 There are one controller and two virtual nodes n1, n2 with two cores each, all on 127.0.0.1. State and configuration
-lie below `$GNNEXP_SLURM` (default /tmp/gnnexp-slurm). Nothing is written into /etc. Commands
-find it by `SLURM_CONF`, which `start` prints. It needs root and the Debian packages slurmctld, slurmd, slurm-client, munge.
+lie below `$GNNEXP_SLURM` (default /tmp/gnnexp-slurm). Nothing is written into /etc. Commands find the cluster by
+`SLURM_CONF`, which `start` prints. It needs root and the Debian packages slurmctld, slurmd, slurm-client, munge.
 """
 
 from __future__ import annotations

@@ -103,6 +103,8 @@ def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
         _DRAW[chart.draw](axes, chart, panel, _of(rows, chart, one), _values(rows, chart.series))
         if panel.log:
             axes.set_yscale("log")
+            if chart.draw == "bars":
+                _label_ratios(axes)
         elif chart.draw != "stacked":
             axes.set_ylim(bottom=panel.start)
         axes.set_ylabel(rows[0].get(panel.label, panel.label), fontsize=8)
@@ -152,6 +154,15 @@ def _bars(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: S
     if panel.log:
         axes.axhline(base, color="black", linewidth=0.8)
     _name_groups(axes, [_text(rows, chart, chart.x, group) for group in groups])
+
+
+def _label_ratios(axes: Axes) -> None:
+    """Label 1, 2 and 5 of each decade: bars of ratios often span less than one decade."""
+    from matplotlib.ticker import LogLocator
+
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
 
 
 def _stacked(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
