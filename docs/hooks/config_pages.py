@@ -37,7 +37,7 @@ list has the default of the class, marked *of the class*.
 """
 INDEX = """# Configuration
 
-`gnnexp run group=choice group.key=value` composes these groups (`conf/config.yaml`); `--cfg` prints the result.
+`gnnexp run group=choice group.key=value` composes these groups (`conf/base.yaml`); `--cfg` prints the result.
 [Configuration](../../configuration.md) tells how they go together. A page each:
 
 | group | default | choices |

@@ -13,6 +13,7 @@ from typing import Any
 
 import gnnexp
 from gnnexp.cli.output import open_standard_streams, patient_output
+from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, GnnexpError, Problem, ProblemsError
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.interrupts import handling
@@ -26,9 +27,7 @@ _EPILOG = """examples:
 
 Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
 
-
-
-# Commands that call compiled kernels.
+# Commands that call compiled kernels, and commands that take overrides.
 _COMPUTING = ("run", "resume", "sweep", "partition", "calibrate")
 
 
@@ -40,7 +39,7 @@ def run_command(arguments: Sequence[str]) -> int:
     """Parse and run; returns the exit code: 0 done, 1 failed, 2 a user's mistake, 128 + n on signal n."""
     open_standard_streams()
     parser = make_parser()
-    options, rest = parser.parse_known_args(arguments)
+    options, rest = parser.parse_known_args(_with_values(arguments))
     if not hasattr(options, "command"):
         parser.print_help()
         return 2
@@ -50,6 +49,16 @@ def run_command(arguments: Sequence[str]) -> int:
     if rest:  # overrides that came after an option
         options.overrides = [*options.overrides, *rest]
     return guarded(lambda: options.command(options))
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a value for each bare flag that Hydra gives an optional value: the next word is no value."""
+    words = list(arguments)
+    for position, word in enumerate(arguments):
+        bare = _BARE.get(word)
+        if bare and words[:1] == ["run"] and (position + 1 == len(words) or arguments[position + 1] not in bare[1]):
+            words[position] = bare[0]
+    return words
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -102,7 +111,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="gnnexp", description="Compare ways of training graph neural networks on several devices.",
         epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(title="commands", metavar="command")
-    for name, (purpose, module, function, arguments) in _COMMANDS.items():
+    for name, (purpose, module, function, arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=purpose)
         for names, more in arguments:
             command.add_argument(*names, **more)
@@ -136,14 +145,29 @@ def _queue(rerun: str) -> tuple[Argument, ...]:
 
 _OVERRIDES = (
     _option("overrides", nargs="*", default=[], metavar="key=value", help="group=choice or group.key=value"),
-    _option("--config-dir", metavar="DIR", help="folder with your own <group>/<choice>.yaml"))
+    _option("--config-dir", "-cd", metavar="DIR", help="folder with your own <group>/<choice>.yaml"),
+    _option("--config-name", "-cn", metavar="NAME", default=PRIMARY,
+            help="file to start from (default: config), in your folder or gnnexp's"))
+_CFG, _INFO = ("job", "hydra", "all"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+# What a flag means without a value, and the values that it may have.
+_BARE = {"--cfg": ("--cfg=resolved", _CFG), "--info": ("--info=all", _INFO)}
+_BARE |= {"-c": _BARE["--cfg"], "-i": _BARE["--info"]}
+# Hydra's flags, which print something and run nothing.
+_HYDRA = (
+    _option("--cfg", "-c", choices=("resolved", *_CFG),
+            help="print the configuration: of the job, of Hydra or both; without a value: the resolved job"),
+    _flag("--resolve", help="with --cfg: resolve interpolations"),
+    _option("--package", "-p", metavar="KEY", help="with --cfg: only this part of the configuration"),
+    _option("--info", "-i", choices=_INFO, help="print how Hydra composes the configuration; without a value: all"),
+    _flag("--shell-completion", "-sc", help="install=bash or install=zsh: print a script for eval"))
 _RUN_DIR = _option("run", metavar="RUN_DIR", help="the run's directory")
 _TRUST = _flag("--trust", help="accept also a run of another user: its files decide what is executed, and which "
                "process gets a signal")
+COMPOSING = ("run", "sweep", "partition", "calibrate")
 # The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
-_COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
+COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "run": ("one training run", "run", "main", (
-        *_OVERRIDES, _flag("--cfg", help="print the resolved configuration and stop"),
+        *_OVERRIDES, *_HYDRA,
         _flag("--multirun", "-m", help="a sweep by Hydra: a=1,2 makes two runs; the following options belong to it"),
         *_queue("make every run again, also finished ones; without -m: the run of hydra.run.dir, whose directory "
                 "gets another name"))),
@@ -214,7 +238,7 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
         check_commands()
         if name in _COMPUTING:
             check_here()
-        place_kernels(tell=name in _COMPUTING and not getattr(options, "cfg", False))
+        place_kernels(tell=name in _COMPUTING and not getattr(options, "cfg", None))
         found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.commands.{name}"), function)
         return found(options)
 

@@ -48,21 +48,31 @@ def is_group(override: Override, folders: ConfigFolders) -> bool:
     return override.key_or_group in folders.groups() and not isinstance(override.value(), dict)
 
 
-def check_choice(override: Override, folders: ConfigFolders) -> Problem | None:
-    """The problem of a group's choice, or None."""
-    group, value = override.key_or_group, override.value()
+def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str, str | None]) -> Problem | None:
+    """The problem of a group's choice, or None.
+
+    Args:
+        override: the override that chooses.
+        folders: folders of the choices.
+        listed: the groups of the defaults list with their choices.
+    """
+    group, value = str(override.key_or_group), override.value()
+    name = group if override.package is None else f"{group}@{override.package}"
     if override.is_delete():
-        return Problem(f"~{group}", None, "every group is needed", f"choose one: {group}=<name>")
-    if override.is_add():
-        return Problem(f"+{group}", value, "the group is there already", f"write {group}={value}")
+        needed = listed.get(name) is not None
+        return Problem(f"~{name}", None, "every group is needed", f"choose one: {name}=<name>") if needed else None
+    if override.is_add() and name in listed:
+        return Problem(f"+{name}", value, "the group is there already", f"write {name}={value}")
     if override.is_sweep_override():
         return _sweep_problem(override)
+    if not override.is_add() and name not in listed:
+        return Problem(name, value, "the group is not in the defaults list", f"add it: +{name}={value}")
     choices = folders.choices(group)
-    if group in ("system", "scheduler"):
+    if name in listed and listed[name] is None:
         choices |= {"null"}
-    if ("null" if value is None else str(value)) in choices:
-        return None
-    return unknown(group, value, str(value), choices, f"{group}=")
+    chosen = value if isinstance(value, list) and override.is_add() else [value]
+    wrong = [one for one in chosen if ("null" if one is None else str(one)) not in choices]
+    return unknown(name, value, str(wrong[0]), choices, f"{name}=") if wrong else None
 
 
 def _sweep_problem(override: Override) -> Problem:
@@ -75,8 +85,8 @@ def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -
     line, path = str(override.input_line), str(override.key_or_group)
     if override.is_sweep_override():
         return line, _sweep_problem(override)
-    if override.is_add() or override.is_force_add() or path.startswith("hydra."):
-        return line, _added_twice(override, base)
+    if path.startswith(("hydra.", "hydra/")) or override.is_add() or override.is_force_add():
+        return line, of_hydra(override) or _added_twice(override, base)
     *parents, last = path.split(".")
     node: object = base
     for depth, part in enumerate(parents):
@@ -88,6 +98,23 @@ def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -
     if last in _constructor_keys(parents, node) and not override.is_delete():
         return f"+{line}", None
     return line, _unknown_key(override, node, [*parents, last], folders)
+
+
+# What gnnexp cannot do of Hydra's own options, and why.
+_REFUSED = {
+    "hydra.job.chdir": ("every run stays in the folder of the command: paths are relative to it", "leave it out"),
+    "hydra.verbose": ("gnnexp's ranks write no log records of Python's logging", "read gnnexp logs RUN_DIR"),
+    "hydra/launcher": ("gnnexp starts the ranks of every job itself (the submitit plugin calls failed jobs COMPLETED)",
+                       "leave it out, and use --jobs N or hardware=slurm_cpu"),
+}
+
+
+def of_hydra(override: Override) -> Problem | None:
+    """The problem of an override of Hydra's own options, or None."""
+    key, value = str(override.key_or_group), override.value()
+    if key not in _REFUSED or value in (None, False, "basic"):
+        return None
+    return Problem(key, value, *_REFUSED[key])
 
 
 def _added_twice(override: Override, base: Mapping[str, Any]) -> Problem | None:

@@ -22,7 +22,7 @@ from gnnexp.calibration import FIGURES, REQUEST
 from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.running.prepare import check_new_file, checked
 from gnnexp.cli.running.provenance import code_version, library_versions
-from gnnexp.config.folders import product_folder
+from gnnexp.config.folders import PRIMARY, product_folder
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import experiment_of
@@ -42,7 +42,7 @@ _BUSY = 0.5  # running processes, average over the minute before the first rank 
 
 def main(options: argparse.Namespace) -> int:
     """Measure this machine, print the figures, and write the profile."""
-    experiment = checked_experiment(options.overrides, options.config_dir)
+    experiment = checked_experiment(options.overrides, options.config_dir, options.config_name)
     path = profile_path(options.out, experiment.hardware, Path(options.config_dir or "conf"))
     if options.json and (problems := check_new_file("--json", Path(options.json))):
         raise ConfigError(problems)
@@ -61,7 +61,7 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def checked_experiment(overrides: Sequence[str], config_dir: str | None) -> Experiment:
+def checked_experiment(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Experiment:
     """The experiment of the tiny runs, on the requested hardware.
 
     Raises:
@@ -71,7 +71,7 @@ def checked_experiment(overrides: Sequence[str], config_dir: str | None) -> Expe
                for line in overrides if not re.match(r"\+{0,2}hardware[.=]", line)]
     ConfigError.raise_all(foreign)
     # Nothing runs in the run directory, so its name does not matter.
-    experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir).config)
+    experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).config)
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
         problems.append(Problem("hardware.launcher", target_of(experiment.launcher), "calibrated ranks "

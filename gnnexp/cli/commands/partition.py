@@ -22,7 +22,7 @@ from gnnexp.preparation.artifacts import QUALITY, cache_root, prepare_graph, pre
 
 def main(options: argparse.Namespace) -> int:
     """Partition the dataset of the configuration."""
-    experiment = experiment_of(checked(options.overrides, options.config_dir).config)
+    experiment = experiment_of(checked(options.overrides, options.config_dir, options.config_name).config)
     console = make_console()
     try:
         partition, folder = _from_stream(experiment, console) or _from_graph(experiment, console)

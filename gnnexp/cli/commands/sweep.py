@@ -15,6 +15,7 @@ from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of,
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.config.compose import Composed
+from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS
@@ -27,14 +28,14 @@ def main(options: argparse.Namespace) -> int:
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]
     queue = Queue(replace(sweep, command=command_of(options, words)), looking_of(options), make_console())
-    composed = compose_all(sweep, options.config_dir)
+    composed = compose_all(sweep, options.config_dir, options.config_name)
     with Launchers() as launchers:
         labelled = [(case.label, one) for case, one in zip(sweep.cases, composed, strict=True)]
         add_and_work(queue, labelled, options, launchers)
     return finish(queue, options)
 
 
-def compose_all(sweep: Sweep, config_dir: str | None) -> list[Composed]:
+def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) -> list[Composed]:
     """The configurations of all cases.
 
     Raises:
@@ -44,7 +45,8 @@ def compose_all(sweep: Sweep, config_dir: str | None) -> list[Composed]:
     wrong: dict[str, list[tuple[Case, Problem]]] = {}
     for number, case in enumerate(sweep.cases):
         try:
-            composed.append(checked([*case.overrides, f"hydra.run.dir={_run_dir(sweep, case, number)}"], config_dir))
+            lines = [*case.overrides, f"hydra.run.dir={_run_dir(sweep, case, number)}"]
+            composed.append(checked(lines, config_dir, config_name))
         except ProblemsError as error:
             for problem in error.problems:
                 wrong.setdefault(str(problem), []).append((case, problem))

@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
 
     check_port(options.port)
     tracker = tracker_of(compose([]).config)
-    assert isinstance(tracker, MlflowTracker), "conf/config.yaml chooses it"
+    assert isinstance(tracker, MlflowTracker), "conf/base.yaml chooses it"
     uri = tracker.uri
     if uri.startswith("http"):
         print(f"the runs are on a server: open {_page(tracker, tracker.where())}")

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from gnnexp.config.compose import Composed, draft
+from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
 from gnnexp.experiment.check import check_data
@@ -121,13 +122,13 @@ class Prepared:
     parts: Path | None = None
 
 
-def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
+def checked(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Composed:
     """Compose and check the configuration. If it has mistakes, also check the dataset's files.
 
     Raises:
         ConfigError: the configuration has mistakes; all of them are reported.
     """
-    made = draft(overrides, config_dir)
+    made = draft(overrides, config_dir, config_name)
     problems = list(made.problems)
     if made.composed is not None:
         reading = read(made.composed.config, known=problems, unsure=made.unsure)

@@ -17,7 +17,7 @@ from typing import Any
 import gnnexp
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.config.compose import Composed
-from gnnexp.config.folders import files_of
+from gnnexp.config.folders import PRIMARY, VARIABLE, files_of
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
@@ -44,7 +44,7 @@ def make_provenance(
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "code_version": code_version(),
         "argv": sys.argv,
-        "reproduce": reproduce_command(composed.overrides, composed.config_dir),
+        "reproduce": reproduce_command(composed.overrides, composed.config_dir, composed.folders.primary),
         "cwd": str(Path.cwd()),
         "choices": composed.choices,
         "sweep": sweep,
@@ -59,7 +59,7 @@ def make_provenance(
 
 def _own_places(composed: Composed) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
-    files = [] if composed.config_dir is None else files_of(Path(composed.config_dir).expanduser())
+    files = [file for folder in composed.folders.theirs for file in files_of(folder)]
     return [*own_files(composed.config), *files]
 
 
@@ -73,18 +73,22 @@ def graph_sizes(graph: Graph) -> dict[str, int]:
     }
 
 
-def reproduce_command(overrides: Sequence[str], config_dir: str | None) -> str:
+def reproduce_command(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> str:
     """The command that reproduces the run, in the same folder with the same code."""
     words = ["gnnexp", "run", *(line for line in overrides if not line.startswith("hydra."))]
-    if config_dir:
-        words += ["--config-dir", config_dir]
-    return with_root(shlex.join(words))
+    return with_root(shlex.join([*words, *source_words(config_dir, config_name)]))
+
+
+def source_words(config_dir: str | None, config_name: str) -> list[str]:
+    """The options that say where a configuration comes from, as words of a command."""
+    return [*(["--config-dir", config_dir] if config_dir else []),
+            *(["--config-name", config_name] if config_name != PRIMARY else [])]
 
 
 def with_root(command: str) -> str:
-    """`command` with the variable that names the data's folder, if it is set."""
-    root = os.environ.get(ROOT_VARIABLE)
-    return (f"{ROOT_VARIABLE}={shlex.quote(root)} " if root else "") + command
+    """`command` with the variables that name folders of data and of configurations, if they are set."""
+    found = {name: os.environ.get(name) for name in (ROOT_VARIABLE, VARIABLE)}
+    return "".join(f"{name}={shlex.quote(folder)} " for name, folder in found.items() if folder) + command
 
 
 def code_version() -> str:

@@ -13,7 +13,7 @@ from gnnexp.cli.commands.report import of_sweep, show
 from gnnexp.cli.console import made_table
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.running.prepare import check_folder, check_run_dir
-from gnnexp.cli.running.provenance import with_root
+from gnnexp.cli.running.provenance import source_words, with_root
 from gnnexp.cli.sweeping.case import QueuedCase, State
 from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
 from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, content_of
@@ -44,8 +44,7 @@ def check_options(options: argparse.Namespace) -> None:
 
 def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
     """The command that makes the same sweep again, whatever its state is."""
-    more = ["--config-dir", options.config_dir] if options.config_dir else []
-    return with_root(shlex.join(["gnnexp", *words, *more]))
+    return with_root(shlex.join(["gnnexp", *words, *source_words(options.config_dir, options.config_name)]))
 
 
 def looking_of(options: argparse.Namespace) -> Looking:
