@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.config.composition import Composition, composition, missing
 from gnnexp.config.folders import PRIMARY, ConfigFolders, find_folders, own_folders
-from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, parse
+from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, line_of, parse
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     folders, problems = _folders(config_dir, config_name)
     lost = bool(problems)  # what looks unknown may be in the user's files
     parsed, syntax = parse(overrides)
-    choices = {str(override.input_line): override for override in parsed if is_group(override, folders)}
+    choices = {line_of(override): override for override in parsed if is_group(override, folders)}
     try:
         listed = _chosen(folders, (), folders.stamp()).contents.choices
         wrong = {line: problem for line, override in choices.items()
@@ -104,7 +104,7 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     unread = [problem.key.partition("=")[0].lstrip("+~") for problem in syntax]
     unsure = _unsure(folders, [*unread, *(meant[line] for line in choices if line not in good)],
                      [meant[line] for line in good])
-    values = [override for override in parsed if str(override.input_line) not in choices]
+    values = [override for override in parsed if line_of(override) not in choices]
     lines, unknown = _admitted(values, base.contents.config, folders, unsure)
     return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir))
 

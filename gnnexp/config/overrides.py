@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Groups whose keys do not depend on the choice.
 FIXED = {"train": TrainConfig, "hardware": HardwareConfig}
+# Groups that a run may have no choice of.
+NULLABLE = ("system", "scheduler")
 
 
 def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
@@ -48,6 +50,12 @@ def is_group(override: Override, folders: ConfigFolders) -> bool:
     return override.key_or_group in folders.groups() and not isinstance(override.value(), dict)
 
 
+def line_of(override: Override) -> str:
+    """The override as Hydra takes it: Hydra has no null choice, and leaves a group out by `~group`."""
+    null = override.value() is None and override.key_or_group in NULLABLE and not override.is_delete()
+    return f"~{override.key_or_group}" if null else str(override.input_line)
+
+
 def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str, str | None]) -> Problem | None:
     """The problem of a group's choice, or None.
 
@@ -59,7 +67,7 @@ def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str
     group, value = str(override.key_or_group), override.value()
     name = group if override.package is None else f"{group}@{override.package}"
     if override.is_delete():
-        needed = listed.get(name) is not None
+        needed = name in listed and group not in NULLABLE
         return Problem(f"~{name}", None, "every group is needed", f"choose one: {name}=<name>") if needed else None
     if override.is_add() and name in listed:
         return Problem(f"+{name}", value, "the group is there already", f"write {name}={value}")
@@ -67,9 +75,7 @@ def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str
         return _sweep_problem(override)
     if not override.is_add() and name not in listed:
         return Problem(name, value, "the group is not in the defaults list", f"add it: +{name}={value}")
-    choices = folders.choices(group)
-    if name in listed and listed[name] is None:
-        choices |= {"null"}
+    choices = folders.choices(group) | ({"null"} if group in NULLABLE else set())
     chosen = value if isinstance(value, list) and override.is_add() else [value]
     wrong = [one for one in chosen if ("null" if one is None else str(one)) not in choices]
     return unknown(name, value, str(wrong[0]), choices, f"{name}=") if wrong else None
@@ -104,6 +110,7 @@ def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -
 _REFUSED = {
     "hydra.job.chdir": ("every run stays in the folder of the command: paths are relative to it", "leave it out"),
     "hydra.verbose": ("gnnexp's ranks write no log records of Python's logging", "read gnnexp logs RUN_DIR"),
+    "hydra.mode": ("gnnexp asks the command line whether to run several jobs", "gnnexp run -m …"),
     "hydra/launcher": ("gnnexp starts the ranks of every job itself (the submitit plugin calls failed jobs COMPLETED)",
                        "leave it out, and use --jobs N or hardware=slurm_cpu"),
 }

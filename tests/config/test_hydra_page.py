@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import hydra
 import pytest
 import yaml
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from gnnexp.cli.main import run_command
@@ -23,6 +23,21 @@ from gnnexp.config.folders import product_folder
 PAGE = Path(__file__).parents[2] / "docs" / "hydra.md"
 ROWS = [(typed.replace("\\|", "|"), verdict) for typed, verdict in re.findall(
     r"^\| `([^|]+?)` \| ((?:equal|different|refused)[^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)]
+CONF = str(product_folder("conf").resolve())
+# A Hydra application that prints the overrides of each job.
+PROGRAM = f"""
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from gnnexp.config.composition import register_resolvers
+
+register_resolvers()
+
+@hydra.main(config_path={CONF!r}, config_name="config", version_base="1.3")
+def program(config):
+    print(" ".join(HydraConfig.get().overrides.task), end="\\n---\\n")
+
+program()
+"""
 # Files of a user, which the rows name.
 FILES = {
     "dataset/shops/small.yaml": "defaults: [/dataset/digits@_here_]\n",
@@ -46,19 +61,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     GlobalHydra.instance().clear()
 
 
-def by_hydra(words: list[str], patch: pytest.MonkeyPatch) -> list[tuple[Any, list[str]]]:
-    """What `hydra.main` calls its function with: the resolved configuration and the overrides of each job."""
+def by_hydra(words: list[str], patch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401  a configuration
+    """What `hydra.main` calls its function with: the resolved configuration."""
     register_resolvers()
-    jobs = []
+    found = []
 
-    @hydra.main(config_path=str(product_folder("conf").resolve()), config_name="config", version_base="1.3")
+    @hydra.main(config_path=CONF, config_name="config", version_base="1.3")
     def program(config: DictConfig) -> None:
-        jobs.append((OmegaConf.to_container(config, resolve=True), list(HydraConfig.get().overrides.task)))
+        found.append(OmegaConf.to_container(config, resolve=True))
 
-    where = ["hydra.run.dir=hydra", "hydra.sweep.dir=hydra"]
-    patch.setattr(sys, "argv", ["gnnexp", *words, "--config-dir", "mine", *where, *QUIET])
+    patch.setattr(sys, "argv", ["gnnexp", "--config-dir", "mine", *words, "hydra.run.dir=hydra", *QUIET])
     program()
-    return jobs
+    [config] = found
+    return config
 
 
 def refused_by_hydra(words: list[str], patch: pytest.MonkeyPatch) -> bool:
@@ -75,32 +90,38 @@ def typed(*words: str) -> int:
 def test_equal(row: str, verdict: str, place: Path, monkeypatch: pytest.MonkeyPatch,
                capsys: pytest.CaptureFixture[str]) -> None:
     words = row.split(" ") if "'" not in row else [row]
-    compare: Callable[..., None] = (
-        _same_jobs if verdict.startswith("equal jobs") else _same_text if words[0] in ("--cfg", "--info") else _same)
-    compare(words, monkeypatch, capsys)
+    if words[0] in ("-m", "--cfg", "--info"):
+        (_same_jobs if words[0] == "-m" else _same_text)(words)
+    else:
+        _same(words, monkeypatch, capsys)
 
 
 def _same(words: list[str], patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    [(config, _)] = by_hydra(words, patch)
+    config = by_hydra(words, patch)
     capsys.readouterr()
     assert typed("--cfg", "job", "--resolve", *words) == 0
     assert yaml.safe_load(capsys.readouterr().out) == config
 
 
-def _same_text(words: list[str], patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    by_hydra(words, patch)
-    expected = [line for line in capsys.readouterr().out.splitlines() if "hydra/" not in line]
-    assert typed(*words) == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if "hydra/" not in line] == expected != []
+def said(*words: str) -> str:
+    """Standard output of a process: Hydra's logging and its sweeper keep state in a process."""
+    return subprocess.run([sys.executable, *words], check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
-def _same_jobs(words: list[str], patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = by_hydra([*words, "tracker=none"], patch)
-    capsys.readouterr()
-    assert typed(*words, "tracker=none", "--dry-run") == 0
-    said = capsys.readouterr().out
-    labels = [" ".join(line for line in overrides if line != "tracker=none") for _, overrides in jobs]
-    assert f"{len(jobs)} runs" in said and all(label in said for label in labels), said
+def _same_text(words: list[str]) -> None:
+    """Without the lines of Hydra's own groups, which the test sets to write nothing."""
+    texts = [said("-c", PROGRAM, "--config-dir", "mine", *words, *QUIET),
+             said("-m", "gnnexp", "run", *words, "--config-dir", "mine")]
+    expected, ours = ([" ".join(line.split()) for line in text.splitlines() if "hydra" not in line and "--" not in line]
+                      for text in texts)
+    assert ours == expected != []
+
+
+def _same_jobs(words: list[str]) -> None:
+    jobs = said("-c", PROGRAM, "--config-dir", "mine", *words, "hydra.sweep.dir=hydra", *QUIET).split("\n---\n")[:-1]
+    ours = said("-m", "gnnexp", "run", *words, "--config-dir", "mine", "tracker=none", "--dry-run")
+    assert f"{len(jobs)} runs" in ours
+    assert all(job in ours for job in jobs), (jobs, ours)
 
 
 @pytest.mark.parametrize(("row", "verdict"), [row for row in ROWS if row[1].startswith("refused")])
@@ -118,16 +139,20 @@ def test_refused(row: str, verdict: str, place: Path, monkeypatch: pytest.Monkey
 def test_a_users_file_wins(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The rows that say `different`."""
     assert [row for row, verdict in ROWS if verdict.startswith("different")] == [
-        "model=tiny", "optimizer=sgd optimizer.maximize=true"]
+        "model=tiny", "optimizer=sgd optimizer.maximize=true", "scheduler=null"]
     (place / "mine" / "model" / "sage.yaml").write_text("defaults: [gcn, _self_]\nhidden: 5\n", encoding="utf-8")
     assert typed("--cfg", "job", "--package", "model") == 0
     assert "hidden: 5" in capsys.readouterr().out
-    [(config, _)] = by_hydra([], monkeypatch)
+    config = by_hydra([], monkeypatch)
     assert config["model"]["hidden"] != 5, "Hydra searches gnnexp's folder first"
     capsys.readouterr()
     assert typed("--cfg", "job", "--package", "optimizer", "optimizer=sgd", "optimizer.maximize=true") == 0
     assert "maximize: true" in capsys.readouterr().out
     assert refused_by_hydra(["optimizer=sgd", "optimizer.maximize=true"], monkeypatch)
+    assert refused_by_hydra(["scheduler=null"], monkeypatch)
+    capsys.readouterr()
+    for words in (["scheduler=cosine", "scheduler=null"], ["scheduler=null"]):
+        assert typed("--cfg", "job", *words) == 0 and "scheduler: null" in capsys.readouterr().out
 
 
 def test_folders_are_searched_in_the_order_of_the_page(
@@ -149,7 +174,7 @@ def test_folders_are_searched_in_the_order_of_the_page(
 
 def test_words_are_completed(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What bash's function asks for."""
-    for line, expected in (("gnnexp model=g", "model=gat model=gcn model=gin"), ("gnnexp dataset=sho", "dataset=shops/")):
+    for line, expected in (("gnnexp model=g", "model=gat model=gcn model=gin"), ("gnnexp model=gat model.hid", "model.hidden=")):
         monkeypatch.setenv("COMP_LINE", line)
         assert typed("--shell-completion", "query=bash") == 0
         assert sorted(capsys.readouterr().out.split()) == expected.split()
