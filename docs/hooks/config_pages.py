@@ -161,7 +161,7 @@ def _sentence(text: str) -> str:
 
 
 def _index(groups: Mapping[str, list[ConfigFile]]) -> str:
-    composed = ConfigFile(product_folder("conf") / "config.yaml")
+    composed = ConfigFile(product_folder("conf") / "base.yaml")
     chosen = {group: None if choice == "null" else choice
               for group, choice in (entry.split(": ") for entry in composed.defaults)}
     named = {group: ", ".join(f"`{choice.path.stem}`" for choice in choices) for group, choices in groups.items()}
