@@ -69,7 +69,7 @@ def raise_failure(run_dir: Path, outcome: Outcome) -> None:
         signal.raise_signal(outcome.asked)
         if outcome.asked == signal.SIGINT:  # the caller's own handler has returned
             raise KeyboardInterrupt
-    lines = [outcome.message]
+    lines, run_dir = [outcome.message], run_dir.absolute()  # a notebook's reader does not see its folder
     if run_dir.is_dir():
         lines.append(f"logs: {run_dir / 'logs'}")
     if outcome.kind != "mistake" and "gnnexp resume" not in outcome.message:
