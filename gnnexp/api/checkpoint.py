@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from gnnexp.training.checkpoint import Checkpoint, latest_checkpoint, open_check
 from gnnexp.training.parameters import join, put
 
 Which = Literal["best", "last"]
+WHICH = get_args(Which)
 _NOT_KEPT = "its checkpoint was not written or is damaged (train.checkpoint_every=0, a full disk)"
 # Modules of the paradigms that train convolutions of DGL.
 _OF_DGL = ("gnnexp.paradigms.dgl_reference", "gnnexp.paradigms.dgl_full_graph")

@@ -39,8 +39,8 @@ def runs(where: str | None = None, folder: str | Path = RUNS) -> DataFrame:
     """A table of the runs below `folder` that have ended, one row for each run, oldest first.
 
     Its columns are the main choices, the other keys in which runs with the same main choices differ, the main figures,
-    and `status`, `reason`, `machine`, `date`, `run_dir`. `val` and `test` are the task's `metric` (0 to 1) at the best
-    validation epoch. `epoch_s` is the median of all epochs after the first. MB are 10^6 bytes.
+    and `status`, `reason`, `machine`, `date`, `run_dir`. The columns `val` and `test` have the task's `metric` (0 to 1)
+    at the best validation epoch. The column `epoch_s` has the median of all epochs after the first. MB are 10^6 bytes.
 
     Args:
         where: a condition in DuckDB's SQL: `system = 'gsplit' and epoch_s < 0.1`. It may use the columns, and every key

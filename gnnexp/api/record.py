@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnnexp.api.frames import make_frame
 from gnnexp.cli.commands.resume import read_job
-from gnnexp.errors import DataError
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.regular import read_json
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.provenance.older import as_today
 from gnnexp.record import runs as records
@@ -19,7 +20,7 @@ from gnnexp.record.attempts import is_held
 from gnnexp.record.records import RESULT_FILE, load_result, read_epochs, unreadable
 from gnnexp.trackers.delivery import RunRecord
 from gnnexp.trackers.description import main_figures
-from gnnexp.training.checkpoint import BEST, FOLDER, Position, open_checkpoint
+from gnnexp.training.checkpoint import BEST, FOLDER, META, Position
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -55,7 +56,10 @@ class Run:
 
     @property
     def status(self) -> str:
-        """`finished`, `failed`, `running`, `submitted` (to SLURM), or `stopped`; `gnnexp resume` continues the last."""
+        """`finished`, `failed` (or interrupted), `running`, `submitted` to SLURM, or `stopped` (ended without a result).
+
+        `gnnexp resume` continues a run that failed or stopped.
+        """
         ended = records.read_run(self.run_dir).status if self._has_result else ""
         if ended == "finished":
             return ended
@@ -112,7 +116,8 @@ def figures_of(run: records.Run) -> dict[str, float]:
 def best_of(run_dir: Path) -> BestModel | None:
     """The model of the best validation epoch; None if no epoch was evaluated.
 
-    A finished run names it in `result.json`. For any other run, the link `checkpoints/best` does.
+    A finished run names it in `result.json`. For any other run, `checkpoints/best` is a link to its checkpoint, or a
+    copy of it if the run was copied (`scp -r`).
 
     Raises:
         DataError: `result.json` or the checkpoint is damaged.
@@ -130,5 +135,9 @@ def best_of(run_dir: Path) -> BestModel | None:
     link = run_dir / FOLDER / BEST
     if not link.exists():
         return None
-    position = open_checkpoint(link.resolve()).position
-    return BestModel(position.epoch - 1, link.resolve())
+    try:
+        epoch = int(read_json(link / META)["position"]["epoch"])  # type: ignore[index]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        problem = Problem(str(link / META), type(error).__name__, "must describe a checkpoint", "make the run again")
+        raise DataError(problem) from None
+    return BestModel(epoch - 1, link.with_name(Position(epoch).folder))

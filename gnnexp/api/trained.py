@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnexp.api.checkpoint import Which, find_checkpoint, recorded_metrics, restore_rows, restore_values
+from gnnexp.api.checkpoint import WHICH, Which, find_checkpoint, recorded_metrics, restore_rows, restore_values
 from gnnexp.api.inference import Parts, metrics_of, outputs_of_all
 from gnnexp.api.record import Run
 from gnnexp.cli.commands.resume import read_job, refuse_imported
@@ -117,6 +117,7 @@ def load(run: Run | Path | str, *, which: Which = "best", device: str = "cpu", t
     Raises:
         ConfigError, DataError: it is no run, no checkpoint holds the model, or data or code do not fit.
     """
+    ConfigError.raise_all(_argument_problems(which, device))
     run_dir = run.run_dir if isinstance(run, Run) else Path(run).absolute()
     job = read_job(run_dir)
     if not trust:
@@ -135,6 +136,18 @@ def load(run: Run | Path | str, *, which: Which = "best", device: str = "cpu", t
     if own or code != code_of_config(job["config"]).to_json():
         _check_metrics(trained, recorded_metrics(run_dir, epoch) if found.position.step == 0 else {})
     return trained
+
+
+def _argument_problems(which: str, device: str) -> list[Problem]:
+    allowed = f"must be one of: {', '.join(WHICH)}"
+    problems = [] if which in WHICH else [Problem("which", which, allowed, 'which="best"')]
+    try:
+        kind = torch.device(device).type
+    except (RuntimeError, TypeError) as error:
+        return [*problems, Problem("device", device, str(error).partition("\n")[0], 'device="cpu"')]
+    if kind == "cuda" and not torch.cuda.is_available():
+        problems.append(Problem("device", device, "no CUDA device is visible", 'device="cpu"'))
+    return problems
 
 
 def _graph(experiment: Experiment, folder: str | None, key: str | None) -> Graph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import signal
@@ -62,7 +61,7 @@ def recorded(run_dir: Path, epoch: int) -> dict[str, float]:
 def assert_exact(run_dir: Path) -> gnnexp.TrainedModel:
     """The best epoch's model, by its metrics and by its logits of all vertices."""
     model = gnnexp.load(run_dir)
-    values = [line["metrics"].get("acc/val", math.nan) for line in read_epochs(run_dir)]
+    values = [line["metrics"].get("acc/val", -1.0) for line in read_epochs(run_dir)]
     assert model.epoch == values.index(max(values))
     assert model.evaluate() == recorded(run_dir, model.epoch) and "acc/test" in model.evaluate()
     logits, test = model(), model.graph.splits.test
@@ -88,7 +87,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "distgnn": ("system=distgnn", *FULL),
     "sancus": ("system=sancus", *FULL),
     "sdt_gnn": ("system=sdt_gnn", "partitioner.num_parts=3", *BATCHES),
-    "sdt_gnn, seldom averaged": ("system=sdt_gnn", "partitioner.num_parts=3", "paradigm.sync_every=2", *BATCHES),
+    "sdt_gnn, seldom averaged": ("system=sdt_gnn", "partitioner.num_parts=3", "paradigm.sync_every=2", *BATCHES,
+                                 "train.eval_every=2", "train.epochs=4"),
     "dgl_reference": ("system=dgl_reference", *BATCHES),
     "embedding": ("system=dgl", "feature_store=embedding", "feature_store.dim=8", *BATCHES),
     "embedding_sliced": ("system=p3", "feature_store=embedding_sliced", "feature_store.dim=7", *BATCHES),
@@ -180,6 +180,17 @@ def test_a_writer_that_was_killed_leaves_the_old_best(trains: Trains) -> None:
     shutil.copy(best.checkpoint / "shared.pt", unfinished)
     assert gnnexp.Run(run_dir).best == best
     assert_exact(run_dir)
+
+
+def test_a_copy_without_links(trains: Trains, tmp_path: Path) -> None:
+    """`scp -r` makes a folder of the link. This run has no result, which would name the epoch."""
+    run_dir = trains("system=dgl", *BATCHES)
+    shutil.copytree(run_dir, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "checkpoints" / "best").is_symlink()
+    assert_exact(tmp_path / "copy")
+    (tmp_path / "copy" / "checkpoints" / "best" / "checkpoint.json").write_text("[]")
+    with pytest.raises(DataError, match="must describe a checkpoint"):
+        gnnexp.load(tmp_path / "copy")
 
 
 def test_damage_is_named(trains: Trains) -> None:
@@ -280,6 +291,11 @@ def test_code_that_has_changed_must_give_the_same_metrics(trains: Trains) -> Non
     (run_dir / "epochs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(DataError, match=r"acc/test=.*the run recorded .*: the code has changed"):
         gnnexp.load(run_dir)
+
+
+def test_wrong_arguments_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"which='worst': must be one of: best, last(.|\n)*device='gpu'"):
+        gnnexp.load(tmp_path, which="worst", device="gpu")  # type: ignore[arg-type]
 
 
 def test_what_is_no_run_is_named(tmp_path: Path) -> None:
