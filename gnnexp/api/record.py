@@ -56,9 +56,9 @@ class Run:
 
     @property
     def status(self) -> str:
-        """`finished`, `failed` (or interrupted), `running`, `submitted` to SLURM, or `stopped` (ended without a result).
+        """`finished`, `failed` (or interrupted), `running`, `submitted` to SLURM, or `stopped`.
 
-        `gnnexp resume` continues a run that failed or stopped.
+        A run that stopped has no result. `gnnexp resume` continues a run that failed or stopped.
         """
         ended = records.read_run(self.run_dir).status if self._has_result else ""
         if ended == "finished":
