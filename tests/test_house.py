@@ -18,6 +18,7 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 READERS = ("config/", "experiment/build.py")
 # Rooms and modules in which a mapping from text to anything is a record, JSON, a file's content, or state.
 RECORDS = {
+    "api/": "records of runs, and state of checkpoints",
     "record/": "records of runs", "reports/": "records of runs", "trackers/": "records of runs",
     "planning/": "records of runs that are scaled to other graphs and machines",
     "provenance/": "digests of configurations as JSON, and recorded provenance",

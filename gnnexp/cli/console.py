@@ -24,14 +24,18 @@ _POLL_S = 0.2
 _PIPE_WIDTH = 180  # characters, if there is no terminal: tables must not be folded in a log file
 
 
-def make_console() -> Console:
+def make_console(*, quiet: bool = False) -> Console:
     """Standard output. Without a terminal it is plain, with the width of `COLUMNS` or a large width.
 
     Text is printed unchanged. Rich would take `[dgl]` as a style and turn `:100:` into a picture. Much of the text is a
     user's own: paths, values, labels, errors. Styled text must be a `Text` (`marked`).
+
+    Args:
+        quiet: whether to print nothing.
     """
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else _PIPE_WIDTH)
+    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else _PIPE_WIDTH, quiet=quiet,
+                   force_jupyter=False)  # in a notebook, rich would make a box of HTML for every line
 
 
 def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:

@@ -32,6 +32,7 @@ from gnnexp.trackers.description import (
     run_name,
 )
 from gnnexp.trackers.limited import Limited
+from gnnexp.trackers.model import log_model
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -57,9 +58,13 @@ class MlflowTracker(Tracker):
         uri: address of the store; None means `MLFLOW_TRACKING_URI`, else `sqlite:///<cwd>/mlflow.db`.
         experiment: name of the MLflow experiment that contains the runs.
         timeout_s: seconds that one request may take, and that the end of a run waits.
+        log_model: whether to store the model of the best validation epoch, which `mlflow.pyfunc.load_model` loads. It
+            has the size of a checkpoint.
     """
 
-    def __init__(self, uri: str | None = None, experiment: str = "gnnexp", timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, uri: str | None = None, experiment: str = "gnnexp", timeout_s: float = 30.0, log_model: bool = False
+    ) -> None:
         if uri is not None and urlsplit(uri).password:
             raise ConfigError(Problem("tracker.uri", "(hidden)", "must not carry a password: configs are recorded",
                                       f"set {URI_VARIABLE} and MLFLOW_TRACKING_PASSWORD in the environment"))
@@ -73,6 +78,7 @@ class MlflowTracker(Tracker):
         self.uri = uri or os.environ.get(URI_VARIABLE) or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
         self.experiment = experiment
         self.timeout_s = timeout_s
+        self.log_model = log_model
         self._client: MlflowClient | None = None
         self._experiment_id = ""
         self._compared: set[Path] = set()  # runs whose delivered epochs were compared with the store
@@ -114,6 +120,8 @@ class MlflowTracker(Tracker):
             self._compared.add(run_dir)
         delivery = _deliver_epochs(client, run_dir, record, delivery)
         if end and record.result is not None:
+            if self.log_model:
+                log_model(client, delivery.run_id, run_dir)
             _deliver_end(client, run_dir, record, delivery)
             self._remove_doubles(client, str(record.job["provenance"]["uid"]), delivery.run_id)
             delivery = replace(delivery, done=True)

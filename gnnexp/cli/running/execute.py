@@ -104,7 +104,7 @@ def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers
         deliver_rest(follower, min(experiment.tracker.timeout_s, experiment.hardware.timeout_s), console)
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
-    elif outcome.message:
+    elif outcome.message and not console.quiet:  # `gnnexp.run` raises it
         print(f"gnnexp: {outcome.message}", file=sys.stderr)
         if run_dir.is_dir():
             print(f"logs: {run_dir / 'logs'}", file=sys.stderr)
