@@ -44,6 +44,13 @@ class Composed:
     lines: tuple[str, ...]
 
 
+def composed_from_json(found: Mapping[str, Any]) -> Composed:
+    """The configuration that was written as `asdict` gives it, in JSON."""
+    folders = ConfigFolders(tuple(map(Path, found["folders"]["folders"])), found["folders"]["primary"])
+    return Composed(**{**found, "run_dir": Path(found["run_dir"]), "folders": folders,
+                       "overrides": tuple(found["overrides"]), "lines": tuple(found["lines"])})
+
+
 @dataclass(frozen=True)
 class Draft:
     """A configuration made of the correct overrides: a mistake in one does not hide mistakes in others.
