@@ -12,7 +12,7 @@ import pytest
 
 from gnnexp.trackers.description import OWN_TAGS
 from gnnexp.trackers.figures import BREAKDOWN, CUMULATIVE, VALIDATION
-from gnnexp.trackers.view import EXPERIMENT_TAGS, FASTEST_KEY, VIEW_KEY
+from gnnexp.trackers.view import EXPERIMENT_TAGS, FASTEST_KEY, SWEEPS_KEY, VIEW_KEY
 
 MAIN = {f"main/{name}" for name in ("test", "epoch_s", "sent_MB", "host_MB", "device_MB", "time_to_target_s", "val")}
 
@@ -29,7 +29,7 @@ def test_tags_are_short_enough_for_every_version_of_mlflow() -> None:
     assert max(map(len, EXPERIMENT_TAGS.values())) <= 5000
 
 
-@pytest.mark.parametrize("key", [VIEW_KEY, FASTEST_KEY])
+@pytest.mark.parametrize("key", [VIEW_KEY, FASTEST_KEY, SWEEPS_KEY])
 def test_views_name_what_exists(key: str) -> None:
     state = state_of(key)
     metrics = {name[len("metrics.`"):-1] for name in state["selectedColumns"] if name.startswith("metrics.")}
