@@ -190,9 +190,11 @@ def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
 def make_note(run_dir: Path, record: RunRecord) -> str:
     """The run in Markdown: how it ended, its main figures, and the command that reproduces it."""
     provenance = record.job["provenance"]
-    parts = [] if record.result is None else [_ending(record), _figures_table(record)]
+    # MLflow's page shows only the first lines.
+    first = " ".join(filter(None, ["" if record.result is None else _ending(record), _machine(record)]))
+    parts = [first, "" if record.result is None else _figures_table(record)]
     return "\n\n".join(filter(None, [
-        *parts, _machine(record), f"Reproduce it with\n\n```\n{provenance.get('reproduce', '')}\n```",
+        *parts, f"Reproduce it with\n\n```\n{provenance.get('reproduce', '')}\n```",
         f"gnnexp {provenance.get('code_version')}, run directory `{run_dir}`."]))
 
 
