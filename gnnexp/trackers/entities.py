@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.trackers.delivery import RunRecord
@@ -60,3 +61,14 @@ def dataset_of(record: RunRecord) -> DatasetInput:
 def parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     """`items` in pieces of at most `size`."""
     return (items[start:start + size] for start in range(0, len(items), size))
+
+
+def started(record: RunRecord) -> int | None:
+    """When the run began (not when it was delivered), in ms since 1970; None for now."""
+    date = record.job["provenance"].get("date")
+    return None if date is None else int(1000 * datetime.fromisoformat(date).timestamp())
+
+
+def ended(record: RunRecord) -> int | None:
+    """When the run's last epoch was written, in ms since 1970; None for now."""
+    return int(1000 * record.epochs[-1]["time"]) if record.epochs else None

@@ -9,10 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.check import LONGEST_S
@@ -38,23 +36,33 @@ from gnnexp.trackers.entities import (
     MAX_PARAMS,
     MAX_VALUE,
     dataset_of,
+    ended,
     metrics_of,
     params_of,
     parts,
+    started,
     stored,
 )
 from gnnexp.trackers.figures import Detail, epoch_figures, main_figures
 from gnnexp.trackers.limited import Limited
-from gnnexp.trackers.store import PARENT_TAG, UID_TAG, network_problems, public, remove_doubles, runs_of, sqlite_file
+from gnnexp.trackers.store import (
+    PARENT_TAG,
+    UID_TAG,
+    URI_VARIABLE,
+    network_problems,
+    public,
+    remove_doubles,
+    runs_of,
+    sqlite_file,
+    wrong_address,
+)
 from gnnexp.trackers.usage import PERIOD_S, sample
 from gnnexp.trackers.view import EXPERIMENT_TAGS, NOTE_TAG, VIEW_KEY
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-URI_VARIABLE, EXPERIMENT_VARIABLE = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
-# Kinds of stores that MLflow supports (its documentation's list of backend stores).
-_STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
+EXPERIMENT_VARIABLE = "MLFLOW_EXPERIMENT_NAME"
 _SERVERS = {"http", "https", "databricks"}
 # Making the tables takes 5 s. On a busy machine, several processes that start together wait for each other.
 _TABLES_S = 120.0
@@ -82,7 +90,7 @@ class MlflowTracker(Tracker):
         self, uri: str | None = None, experiment: str | None = None, timeout_s: float = 30.0, detail: Detail = "main",
         target: float | None = None, tags: Mapping[str, Any] | None = None, system: bool = False,
     ) -> None:
-        ConfigError.raise_all([*_wrong_address(uri), *_wrong_numbers(timeout_s, target), *_wrong_tags(tags or {})])
+        ConfigError.raise_all([*wrong_address(uri), *_wrong_numbers(timeout_s, target), *_wrong_tags(tags or {})])
         self.uri = uri or os.environ.get(URI_VARIABLE) or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
         self.experiment = experiment or os.environ.get(EXPERIMENT_VARIABLE) or "gnnexp"
         self.timeout_s = timeout_s
@@ -215,7 +223,7 @@ class MlflowTracker(Tracker):
         self._sampled = now
         if begun:
             seconds = time.time()
-            _send(client, run_id, load, {"time": seconds, "epoch": seconds - (_started(record) or 0) / 1000})
+            _send(client, run_id, load, {"time": seconds, "epoch": seconds - (started(record) or 0) / 1000})
 
     def _connect(self) -> MlflowClient:
         """The client. Afterwards the store and the experiment exist, also if several launchers start at once."""
@@ -276,7 +284,7 @@ class MlflowTracker(Tracker):
         else:
             tags = {**self.tags, **make_tags(run_dir, record), **self._parent(client, record), UID_TAG: uid}
             created = client.create_run(
-                self._experiment_id, start_time=_started(record), tags=tags, run_name=run_name(record)
+                self._experiment_id, start_time=started(record), tags=tags, run_name=run_name(record)
             )
             delivery = replace(delivery, run_id=created.info.run_id)
         for part in parts(params_of(make_params(record)), MAX_PARAMS):
@@ -302,7 +310,7 @@ class MlflowTracker(Tracker):
         if parent:
             remove_doubles(client, self._experiment_id, parent_uid(record), parent[PARENT_TAG])
         status = "FINISHED" if record.result["status"] == "finished" else "FAILED"
-        client.set_terminated(delivery.run_id, status, end_time=_ended(record))
+        client.set_terminated(delivery.run_id, status, end_time=ended(record))
         remove_doubles(client, self._experiment_id, str(record.job["provenance"]["uid"]), delivery.run_id)
 
 
@@ -350,32 +358,11 @@ def _fill_report_run(client: MlflowClient, run_id: str, folder: Path, record: Re
     client.set_terminated(run_id, "FINISHED" if record.status == "finished" else "FAILED")
 
 
-def _started(record: RunRecord) -> int | None:
-    """When the run began (not when it was delivered), in ms since 1970; None for now."""
-    date = record.job["provenance"].get("date")
-    return None if date is None else int(1000 * datetime.fromisoformat(date).timestamp())
-
-
-def _ended(record: RunRecord) -> int | None:
-    """When the run's last epoch was written, in ms since 1970; None for now."""
-    return int(1000 * record.epochs[-1]["time"]) if record.epochs else None
-
-
 def _quiet_environment(timeout_s: float) -> None:
     """Set MLflow's variables: no telemetry, and no retries for minutes. A user's own values stay."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(max(1, int(timeout_s / 3))))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-
-
-def _wrong_address(uri: str | None) -> list[Problem]:
-    if uri is not None and urlsplit(uri).password:
-        return [Problem("tracker.uri", "(hidden)", "must not carry a password: configs are recorded",
-                        f"set {URI_VARIABLE} and MLFLOW_TRACKING_PASSWORD in the environment")]
-    if urlsplit(uri or "").scheme.partition("+")[0] in _STORES:
-        return []
-    allowed = f"must start with one of {', '.join(sorted(_STORES - {''}))}, or be a folder"
-    return [Problem("tracker.uri", uri, allowed, "tracker.uri=sqlite:///mlflow.db, or null")]
 
 
 def _wrong_numbers(timeout_s: float, target: float | None) -> list[Problem]:

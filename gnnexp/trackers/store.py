@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+# Kinds of stores that MLflow supports (its documentation's list of backend stores).
+_STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
 UID_TAG, PARENT_TAG = "gnnexp.uid", "mlflow.parentRunId"
 # At most this many runs of one uid are compared: each lost answer makes one more.
 _MOST_DOUBLES = 100
@@ -33,6 +36,17 @@ def public(uri: str) -> str:
     """The address of a store without credentials."""
     parts = urlsplit(uri)
     return uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else uri
+
+
+def wrong_address(uri: str | None) -> list[Problem]:
+    """Problems of an address that a configuration gives."""
+    if uri is not None and urlsplit(uri).password:
+        return [Problem("tracker.uri", "(hidden)", "must not carry a password: configs are recorded",
+                        f"set {URI_VARIABLE} and MLFLOW_TRACKING_PASSWORD in the environment")]
+    if urlsplit(uri or "").scheme.partition("+")[0] in _STORES:
+        return []
+    allowed = f"must start with one of {', '.join(sorted(_STORES - {''}))}, or be a folder"
+    return [Problem("tracker.uri", uri, allowed, "tracker.uri=sqlite:///mlflow.db, or null")]
 
 
 def network_problems(uri: str) -> list[Problem]:
