@@ -221,7 +221,11 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "partition": ("make a partition and show its quality", "partition", "main", _OVERRIDES),
     "info": ("what is installed, and what this machine can run", "info", "main", ()),
     "ui": ("the MLflow dashboard on this machine's runs", "ui", "main", (
-        _option("--port", type=int, default=5000),)),
+        _option("--port", type=int, default=5000, help="default: 5000"),
+        _option("--host", default="127.0.0.1", metavar="ADDRESS",
+                help="address to listen on (default: 127.0.0.1, this machine only). There is no password"),
+        _option("--experiment", metavar="NAME",
+                help="the experiment to open (default: tracker.experiment, MLFLOW_EXPERIMENT_NAME or gnnexp)"))),
 }
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, marked
 from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
-from gnnexp.cli.running.provenance import graph_sizes, make_provenance
+from gnnexp.cli.running.provenance import Place, graph_sizes, make_provenance
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
@@ -35,7 +35,7 @@ from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
 from gnnexp.record.ending import deliver, finalize_or_report, refused_by_disk, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import read_run
-from gnnexp.reports.figures.stacked import draw_breakdown
+from gnnexp.reports import breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
@@ -55,7 +55,7 @@ def execute(composed: Composed, console: Console, launchers: Launchers) -> Outco
     return carry_out(start_run(composed, experiment, console, None), experiment, console, launchers)
 
 
-def start_run(composed: Composed, experiment: Experiment, console: Console, sweep: str | None) -> Path:
+def start_run(composed: Composed, experiment: Experiment, console: Console, place: Place | None) -> Path:
     """Prepare graph and partition, and make the run directory.
 
     Raises:
@@ -71,7 +71,7 @@ def start_run(composed: Composed, experiment: Experiment, console: Console, swee
     for presampled in prepared.presampled:
         console.print(f"  {describe_presample(presampled)}", soft_wrap=True)
     tell_preflight(prepared, console)
-    run_dir = create_run(composed, experiment, prepared, sweep)
+    run_dir = create_run(composed, experiment, prepared, place)
     console.print(f"run directory {run_dir}", soft_wrap=True)
     return run_dir
 
@@ -146,7 +146,7 @@ def _launched(
                              f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
 
 
-def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, sweep: str | None) -> Path:
+def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, place: Place | None) -> Path:
     """Make the run directory with `config.yaml` and `job.json`, which contain all that the ranks need.
 
     Raises:
@@ -155,10 +155,10 @@ def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, s
     run_dir = composed.run_dir
     refuse_edited(modules_of(composed.config))  # prepared files were made by the imported code
     partition = None if prepared.partition is None else str(prepared.partition)
-    provenance = make_provenance(composed, experiment, prepared.key, partition, sweep)
+    provenance = make_provenance(composed, experiment, prepared.key, partition, place)
     try:
-        with appearing(run_dir) as place:
-            write_job(place, experiment.config, prepared, provenance)
+        with appearing(run_dir) as folder:
+            write_job(folder, experiment.config, prepared, provenance)
     except (OSError, ValueError) as error:
         problems = check_run_dir(run_dir)
         if not problems and isinstance(error, OSError) and refusal(error) is not None:
@@ -184,9 +184,8 @@ def write_job(run_dir: Path, config: Resolved, prepared: Prepared, provenance: M
 
 
 def draw(run_dir: Path) -> None:
-    """Draw the run's own breakdown figure."""
-    run = read_run(run_dir)
-    draw_breakdown(group_runs([run], row_keys([run])), [subfolder(run_dir, FIGURE.parent.name) / FIGURE.name])
+    """Draw the run's own breakdown, with its table and page."""
+    breakdown.write(read_run(run_dir), subfolder(run_dir, FIGURE.parent.name))
 
 
 def draw_or_say(run_dir: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -10,7 +11,7 @@ import shlex
 import sys
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,36 @@ from gnnexp.provenance.code import code_of_config, own_files
 from gnnexp.provenance.machine import hardware, output_of
 from gnnexp.provenance.repository import repositories
 from gnnexp.provenance.run_key import run_key
+from gnnexp.record.runs import RUNS
 
 LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
              "scikit-learn", "matplotlib")
 
 
+@dataclass(frozen=True)
+class Place:
+    """The place of a run in a sweep.
+
+    Attributes:
+        sweep: name of the sweep.
+        label: the overrides that distinguish the case from the others.
+    """
+
+    sweep: str
+    label: str
+
+    def to_json(self) -> dict[str, str]:
+        """The place as entries of a provenance. They name the run for readers, and are no part of its key."""
+        return {"sweep": self.sweep, "sweep_uid": sweep_uid(self.sweep), "label": self.label}
+
+
+def sweep_uid(sweep: str) -> str:
+    """The same id for every sweep of this name in this folder of this machine, also if the report's folder changes."""
+    return hashlib.sha256(f"{platform.node()}:{(RUNS / 'sweeps' / sweep).resolve()}".encode()).hexdigest()[:32]
+
+
 def make_provenance(
-    composed: Composed, experiment: Experiment, dataset_key: str, partition: str | None, sweep: str | None
+    composed: Composed, experiment: Experiment, dataset_key: str, partition: str | None, place: Place | None
 ) -> dict[str, Any]:
     """The provenance of a run: everything except the configuration itself."""
     code, inputs = code_of_config(composed.config), inputs_of(experiment)
@@ -47,7 +71,7 @@ def make_provenance(
         "reproduce": reproduce_command(composed.overrides, composed.config_dir, composed.folders.primary),
         "cwd": str(Path.cwd()),
         "choices": composed.choices,
-        "sweep": sweep,
+        **({"sweep": None} if place is None else place.to_json()),
         "seed": experiment.seed,
         "dataset_key": dataset_key,
         "partition": partition,
