@@ -19,7 +19,7 @@ from gnnexp.record import runs as records
 from gnnexp.record.attempts import is_held
 from gnnexp.record.records import RESULT_FILE, load_result, read_epochs, unreadable
 from gnnexp.trackers.delivery import RunRecord
-from gnnexp.trackers.description import main_figures
+from gnnexp.trackers.figures import main_figures
 from gnnexp.training.checkpoint import BEST, FOLDER, META, Position
 
 if TYPE_CHECKING:

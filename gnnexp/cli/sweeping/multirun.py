@@ -186,7 +186,8 @@ def _first_value(override: Override, folders: ConfigFolders) -> list[str]:
     """The override with one value; empty if only the sweeper knows its values (`lr=interval(0, 1)`)."""
     if not override.is_sweep_override():
         return [str(override.input_line)]
-    if isinstance(pattern := override.value(), Glob):
+    pattern: object = override.value()
+    if isinstance(pattern, Glob):
         known = sorted(folders.choices(str(override.key_or_group)))
         if not (found := pattern.filter(known)):
             line = str(override.input_line)
