@@ -162,8 +162,9 @@ def _finish(
         Problem(key, "???", "has no default", f"set {key}=…")
         for key in missing(config) if key.partition(".")[0] not in unsure]
     listed = _chosen(folders, (), folders.stamp()).contents.choices
-    choices = {group: None if choice is None else str(choice)
-               for group, choice in sorted({**dict.fromkeys(listed), **chosen}.items()) if not group.startswith("hydra/")}
+    found = {**dict.fromkeys(listed), **chosen}
+    choices = {group: None if choice is None else str(choice) for group, choice in sorted(found.items())
+               if not group.startswith("hydra/")}
     composed = Composed(config, Path(run_dir), choices, *source, folders, (*groups, *lines))
     return Draft(composed, tuple(problems), unsure)
 

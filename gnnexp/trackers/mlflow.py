@@ -16,8 +16,8 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.check import LONGEST_S
 from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.files.disk import locked
-from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.measure.machine_load import PERIOD_S, sample
+from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import Delivery, ReportRecord, RunRecord, delivering, read_delivery, read_report, read_run
 from gnnexp.trackers.description import (
@@ -85,8 +85,7 @@ class MlflowTracker(Tracker):
         tags: your own tags for all runs, by name.
         system: whether to sample the load of processors and graphics cards every 5 s, for `system/*`. Only runs on the
             machine that launches them are sampled.
-        log_model: whether to store the model of the best validation epoch, which `mlflow.pyfunc.load_model` loads. It
-            has the size of a checkpoint.
+        log_model: whether to store the best model, for `mlflow.pyfunc.load_model`. It has the size of a checkpoint.
     """
 
     def __init__(
@@ -302,12 +301,13 @@ class MlflowTracker(Tracker):
         assert record.result is not None
         last = record.epochs[-1] if record.epochs else {"epoch": 0, "time": 0.0}
         _send(client, delivery.run_id, main_figures(record, self.target), last)
-        for file in (run_dir / name for name in ("config.yaml", "result.json", EPOCHS_FILE)):
-            if file.exists():
-                client.log_artifact(delivery.run_id, str(file))
-        for file in sorted(path for folder in ("logs", "figures") for path in (run_dir / folder).rglob("*")):
-            if file.is_file():  # one request for each file, so that each has its own time limit
-                client.log_artifact(delivery.run_id, str(file), str(file.parent.relative_to(run_dir)))
+        kept = [run_dir / name for name in ("config.yaml", "result.json", EPOCHS_FILE)]
+        kept += sorted(path for folder in ("logs", "figures") for path in (run_dir / folder).rglob("*"))
+        for file in filter(Path.is_file, kept):  # one request for each file, so that each has its own time limit
+            folder = file.parent.relative_to(run_dir)
+            client.log_artifact(delivery.run_id, str(file), str(folder) if folder.name else None)
+        if self.log_model:
+            log_model(client, delivery.run_id, run_dir)
         parent = self._parent(client, record)
         for key, value in {**end_tags(run_dir, record), **parent}.items():
             client.set_tag(delivery.run_id, key, value)

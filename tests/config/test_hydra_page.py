@@ -61,7 +61,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     GlobalHydra.instance().clear()
 
 
-def by_hydra(words: list[str], patch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401  a configuration
+def by_hydra(words: list[str], patch: pytest.MonkeyPatch) -> Any:
     """What `hydra.main` calls its function with: the resolved configuration."""
     register_resolvers()
     found = []
@@ -174,7 +174,8 @@ def test_folders_are_searched_in_the_order_of_the_page(
 
 def test_words_are_completed(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What bash's function asks for."""
-    for line, expected in (("gnnexp model=g", "model=gat model=gcn model=gin"), ("gnnexp model=gat model.hid", "model.hidden=")):
+    for line, expected in (("gnnexp model=g", "model=gat model=gcn model=gin"),
+                           ("gnnexp model=gat model.hid", "model.hidden=")):
         monkeypatch.setenv("COMP_LINE", line)
         assert typed("--shell-completion", "query=bash") == 0
         assert sorted(capsys.readouterr().out.split()) == expected.split()
