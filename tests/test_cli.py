@@ -135,10 +135,15 @@ def test_mistakes_end_with_2_name_the_fix_and_leave_nothing(
     assert list(workplace.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["ui", "x=1"], ["nonsense"]])
-def test_arguments_that_do_not_exist(arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["ui", "x=1"]])
+def test_arguments_that_do_not_exist(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(arguments) == 2
+    assert f"{arguments[1]}=" in capsys.readouterr().err
+
+
+def test_a_command_that_does_not_exist() -> None:
     with pytest.raises(SystemExit) as caught:
-        run_command(arguments)
+        run_command(["nonsense"])
     assert caught.value.code == 2
 
 

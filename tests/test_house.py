@@ -25,6 +25,8 @@ RECORDS = {
     "cli/console.py": "lines of records", "cli/page.py": "lines of records",
     "cli/commands/report.py": "recorded trackers", "cli/commands/resume.py": "job.json of a run that goes on",
     "cli/commands/calibrate.py": "measured figures as JSON", "calibration.py": "its request as JSON",
+    "cli/listing/runs.py": "job.json of the runs that are listed",
+    "cli/running/origin.py": "job.json of the run that is made again",
     "cli/running/execute.py": "provenance, written down", "cli/running/prepare.py": "what was pre-sampled, recorded",
     "cli/sweeping/definition.py": "a sweep's YAML file", "cli/sweeping/known_runs.py": "recorded provenance",
     "experiment/resolved.py": "the closed value itself",

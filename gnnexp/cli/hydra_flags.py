@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 
 from gnnexp.cli.main import COMMANDS, COMPOSING
+from gnnexp.cli.output import Answer
 from gnnexp.config.compose import Composed, draft
 from gnnexp.config.composition import composed_by_hydra, hydra_of, in_problems
 from gnnexp.config.folders import find_folders
@@ -26,15 +27,15 @@ complete -o nospace -o default -F _gnnexp_completion gnnexp"""
 _BEFORE = {"bash": "", "zsh": "autoload -U +X bashcompinit && bashcompinit\n"}
 
 
-def show(options: argparse.Namespace) -> None:
-    """Print what the flags of `gnnexp run` ask for.
+def show(options: argparse.Namespace) -> Answer:
+    """Print what the flags of `gnnexp run` ask for. The answer to `--cfg --json` is the resolved configuration.
 
     Raises:
         ConfigError: flags do not fit together, or the configuration has mistakes other than a missing value.
     """
     if options.shell_completion:
         _complete(options)
-        return
+        return Answer({"exit_code": 0})
     if not (options.cfg or options.info):
         given = "--resolve" if options.resolve else "--package"
         raise ConfigError(Problem(given, "without --cfg", "is for --cfg", "add --cfg job"))
@@ -46,10 +47,11 @@ def show(options: argparse.Namespace) -> None:
         if options.info:
             mode = RunMode.MULTIRUN if options.multirun else RunMode.RUN
             hydra.show_info(options.info, composed.folders.primary, lines, mode)
-            return
+            return Answer({"exit_code": 0})
         _check_package(options.package, composed, lines)
         shown, resolve = ("job", True) if options.cfg == "resolved" else (options.cfg, options.resolve)
         hydra.show_cfg(composed.folders.primary, lines, shown, options.package, resolve)
+    return Answer(composed.config)
 
 
 def _composed(options: argparse.Namespace) -> Composed:

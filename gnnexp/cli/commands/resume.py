@@ -13,7 +13,9 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console, marked
-from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell_result, write_job
+from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.output import Answer
+from gnnexp.cli.running.execute import answer_of, carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
 from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -35,9 +37,9 @@ from gnnexp.trackers.delivery import DELIVERY_FILE, reopen
 from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Resume a run and show its result."""
-    run_dir, console = Path(options.run), make_console()
+    run_dir, console = named_run(options.run), make_console()
     if not options.trust:
         mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
         check_own(run_dir, "would execute the code that its configuration names",
@@ -46,7 +48,7 @@ def main(options: argparse.Namespace) -> int:
                      job_ended=options.job_ended)
     if outcome.status == "finished":
         tell_result(run_dir, console)
-    return outcome.exit_code
+    return answer_of(run_dir, outcome)
 
 
 def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,

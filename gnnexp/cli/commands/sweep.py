@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.listing.command import list_sweeps
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import checked
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
@@ -22,8 +24,12 @@ from gnnexp.record.runs import RUNS
 from gnnexp.reports.layout import check_named, read_layout
 
 
-def main(options: argparse.Namespace) -> int:
-    """Run the cases that have not finished. Return 0 only if all have finished."""
+def main(options: argparse.Namespace) -> Answer:
+    """Run the cases that have not finished. The exit code is 0 only if all have finished."""
+    if options.list:
+        return list_sweeps()
+    if options.name is None:
+        raise ConfigError(Problem("sweep", None, "needs the name or the file of a sweep", "gnnexp list sweeps"))
     check_options(options)
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ import yaml
 from rich.console import Console
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, marked
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.running.provenance import Place, graph_sizes, make_provenance
 from gnnexp.config.compose import Composed
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
@@ -227,6 +229,15 @@ def tell_result(run_dir: Path, console: Console) -> None:
     store = tracker_of(run.config).where()
     delivered = store and read_delivery(run_dir, store).done
     console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if delivered else ""), soft_wrap=True)
+
+
+def answer_of(run_dir: Path, outcome: Outcome) -> Answer:
+    """How a run ended, for `--json`. A run that was submitted, or whose record could not be written, has no summary."""
+    summary = None
+    with suppress(DataError):
+        summary = dict(read_run(run_dir).summary)
+    return Answer({"run_dir": str(run_dir), "status": outcome.status, "reason": outcome.reason,
+                   "exit_code": outcome.exit_code, "summary": summary}, outcome.exit_code)
 
 
 def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:

@@ -132,12 +132,19 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
     problems = list(made.problems)
     if made.composed is not None:
         reading = read(made.composed.config, known=problems, unsure=made.unsure)
-        problems += [*reading.problems, *check_run_dir(made.composed.run_dir), *_machine_problems(reading)]
+        problems += [*reading.problems, *check_run_dir(made.composed.run_dir),
+                     *_as_typed(_machine_problems(reading), made.composed)]
         if problems:
             problems += _data_problems(reading, problems)
     ConfigError.raise_all(problems)
     assert made.composed is not None
     return made.composed
+
+
+def _as_typed(problems: Sequence[Problem], composed: Composed) -> list[Problem]:
+    """The problems; those of the hardware as a whole name the choice that was typed."""
+    chosen = composed.choices.get("hardware")
+    return [replace(one, value=chosen) if one.key == "hardware" and chosen else one for one in problems]
 
 
 def problems_of(reading: Reading) -> list[Problem]:

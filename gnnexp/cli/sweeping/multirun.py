@@ -20,6 +20,7 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import open_dict
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_folder, checked
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Sweep, key_of
@@ -113,8 +114,8 @@ def _composed(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) 
         return error
 
 
-def main(options: argparse.Namespace) -> int:
-    """Give the overrides to Hydra's sweeper. Return 0 only if every job has finished.
+def main(options: argparse.Namespace) -> Answer:
+    """Give the overrides to Hydra's sweeper. The exit code is 0 only if every job has finished.
 
     Raises:
         ConfigError: something is wrong, found by Hydra or by gnnexp.

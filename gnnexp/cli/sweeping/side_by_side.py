@@ -17,7 +17,8 @@ from typing import Self
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
 from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
-from gnnexp.cli.sweeping.queue import STATES, Executor
+from gnnexp.cli.sweeping.processes import STATES
+from gnnexp.cli.sweeping.queue import Executor
 from gnnexp.config.compose import composed_from_json
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
