@@ -101,7 +101,7 @@ def test_nonsense_is_a_mistake_of_the_user(capfd: pytest.CaptureFixture[str]) ->
     assert "line 1: accuracy" in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "SIGKILL", "cancel"])
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL", "cancel"])
 def test_a_stop_ends_all_processes_and_the_run_is_resumed(here: Path, how: str) -> None:
     process = start("run", *words(HANGS_ONCE))
     scratch = here / "run" / "external"
@@ -111,13 +111,13 @@ def test_a_stop_ends_all_processes_and_the_run_is_resumed(here: Path, how: str) 
         assert run_command(["cancel", "run"]) == 0
     else:
         process.send_signal(signal.Signals[how])
-    process.communicate(timeout=120)
+    process.communicate(timeout=200)
     assert wait_until(lambda: all(map(gone, found)), 30)
     if how != "SIGKILL":
         assert load_result(Path("run"))["status"] == "failed" and process.returncode not in (0, 1, 2)
     (scratch / "second").touch()
     second = start("resume", "run")
-    said, _ = second.communicate(timeout=120)
+    said, _ = second.communicate(timeout=200)
     assert second.returncode == 0 and "paradigm.resumes=false" in said, said
     assert [line["epoch"] for line in read_epochs(Path("run"))] == [0, 1]
     assert load_result(Path("run"))["paradigm"]["external"]["began_again_at"] == [1]

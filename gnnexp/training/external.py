@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -167,7 +167,7 @@ def _asked_to_stop() -> Iterator[list[str]]:
 
 
 @contextmanager
-def _started(command: list[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The keeper of the command (`gnnexp.launchers.keeper`). At the end, no process of the command is left."""
     sys.stdout.flush()
     process = subprocess.Popen([sys.executable, "-I", keeper.__file__, str(os.getpid()), *command], env=dict(variables),
@@ -322,7 +322,7 @@ def _output_bytes() -> int:
     return os.fstat(1).st_size
 
 
-def _failure(command: list[str], code: int, run_dir: Path, rank: int, killed_for_memory: bool) -> Exception:
+def _failure(command: Sequence[str], code: int, run_dir: Path, rank: int, killed_for_memory: bool) -> Exception:
     """The error for a command that ended with an exit code other than 0."""
     number = code - 128
     ended = f"exited with code {code}"

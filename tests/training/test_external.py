@@ -149,15 +149,16 @@ def test_files_that_were_edited_after_the_launch(place: Place) -> None:
     assert not (place.run_dir / "epochs.jsonl").exists(), "the command was not started"
 
 
-STOPPED = """
-first = int(open(os.environ["GNNEXP_SCRATCH"] + "/next").read()) if os.environ["GNNEXP_RESUME"] == "1" else 0
-for epoch in range(first, 4):
-    report(epoch, loss=float(os.environ["GNNEXP_RESUME"]))
-    open(os.environ["GNNEXP_SCRATCH"] + "/next", "w").write(str(epoch + 1))
-    if epoch == 1 and not os.path.exists(os.environ["GNNEXP_SCRATCH"] + "/stopped"):
-        open(os.environ["GNNEXP_SCRATCH"] + "/stopped", "w").close()
-        time.sleep(600)
-"""
+STOPPED = [
+    "scratch, resumed = os.environ['GNNEXP_SCRATCH'], int(os.environ['GNNEXP_RESUME'])",
+    "first = int(open(scratch + '/next').read()) if resumed else 0",
+    "for epoch in range(first, 4):",
+    "    report(epoch, loss=resumed)",
+    "    open(scratch + '/next', 'w').write(str(epoch + 1))",
+    "    if epoch == 1 and not os.path.exists(scratch + '/stopped'):",
+    "        open(scratch + '/stopped', 'w').close()",
+    "        time.sleep(600)",
+]
 
 
 @pytest.mark.parametrize("resumes", [False, True])
@@ -169,10 +170,10 @@ def test_a_stopped_run_is_resumed_without_an_epoch_twice(place: Place, resumes: 
     overrides = [f"paradigm.resumes={resumes}", "train.epochs=4"]
     stopper = threading.Thread(target=stop)
     stopper.start()
-    assert place.follow(STOPPED, *overrides) == "SIGTERM"
+    assert place.follow("\n".join(STOPPED), *overrides) == "SIGTERM"
     stopper.join()
     before = place.metrics
-    assert place.follow(STOPPED, *overrides) == ""
+    assert place.follow("\n".join(STOPPED), *overrides) == ""
     assert [line["epoch"] for line in read_epochs(place.run_dir)] == [0, 1, 2, 3] and place.metrics[:2] == before
     assert [metrics["loss/train"] for metrics in place.metrics] == [0, 0, int(resumes), int(resumes)]
     assert place.external["began_again_at"] == ([] if resumes else [2])

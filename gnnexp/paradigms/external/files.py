@@ -31,9 +31,9 @@ def program(name: str) -> str | None:
 def files_of(command: Sequence[str], more: Iterable[str]) -> list[Path]:
     """The files of a command, sorted.
 
-    They are: each word that is a file, also after `name=`; the file of a module after `-m`; what Python files among
-    them import from their own folder; and `more`, where a folder stands for all files in it. A program that is found
-    on the PATH is not one of them.
+    Each word that is a file is one of them, also after `name=`, and so is the file of a module after `-m`. What Python
+    files import from their own folder is added, and so is `more`. A folder in `more` stands for all files in it. A
+    program that is found on the PATH is not one of them.
     """
     found: set[Path] = set()
     for place, word in enumerate(command):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,13 +39,17 @@ class External(Paradigm):
 
     takes_vertex_cut = True
 
-    command: list[str]
+    command: tuple[str, ...] = ()
     processes: Literal["rank", "run"] = "rank"
     partition: bool = False
-    files: list[str] = field(default_factory=list)
-    uses: list[str] = field(default_factory=list)
+    files: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
     resumes: bool = False
     silent_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("command", "files", "uses"):  # a configuration has lists
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @property
     def approximates(self) -> str:
@@ -100,7 +104,7 @@ class External(Paradigm):
 
     def _command_problems(self) -> list[Problem]:
         if not self.command or not all(self.command):
-            return [Problem("paradigm.command", self.command, "must be a program and its arguments, and no empty text",
+            return [Problem("paradigm.command", list(self.command), "must be a program and its arguments",
                             "paradigm.command=[python,train.py]")]
         problems = []
         if program(self.command[0]) is None:
