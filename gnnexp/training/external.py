@@ -87,12 +87,12 @@ def follow(
     watch = _Watch(experiment, log, handed, environment)
     inherited = {name: value for name, value in os.environ.items() if name != LAUNCHER_VARIABLE}
     variables, kills = variables_of(inherited, handed, environment, alone=alone), kernel_kills()
-    with _asked_to_stop() as asked, timer.activity.during("train"), _started(paradigm.command, variables) as process:
+    with _asked_to_stop() as asked, timer.activity.during("train"), _started(paradigm.words, variables) as process:
         exit_code = _wait(process, watch, asked)
     if asked and (exit_code or environment.rank or log.num_epochs < experiment.train.epochs):
         return asked[0]
     if exit_code:
-        raise _failure(paradigm.command, exit_code, run_dir, environment.rank, kernel_kills() > kills)
+        raise _failure(paradigm.words, exit_code, run_dir, environment.rank, kernel_kills() > kills)
     if environment.rank == 0:
         watch.finish()
         _write_result(run_dir, request, experiment, environment, handed, files)
@@ -235,7 +235,7 @@ class _Watch:
                 self._output, self._heard = output, now
         if self._rank:
             return False
-        for line in lines:
+        for line in filter(bytes.strip, lines):
             self._record(self.lines.read(line, now - self._began), now)
             self._heard = now
         if now - self._heard > self._silent_s:
@@ -258,15 +258,17 @@ class _Watch:
                                     "append one JSON object for each epoch to the file $GNNEXP_EPOCHS"))
 
     def _new_lines(self) -> list[bytes]:
-        with open_regular(self._handed.epochs) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < self._position:
-                raise DataError(Problem(str(self._handed.epochs), f"{size} bytes", f"had {self._position} bytes before",
-                                        'append to it: open(os.environ["GNNEXP_EPOCHS"], "a")'))
-            if size == self._position:
-                return []
-            file.seek(self._position)
-            new = file.read(16 * LINE_BYTES)
+        fix = 'append to it: open(os.environ["GNNEXP_EPOCHS"], "a")'
+        try:
+            with open_regular(self._handed.epochs) as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(self._position)
+                new = file.read(16 * LINE_BYTES)
+        except FileNotFoundError:
+            raise DataError(Problem(str(self._handed.epochs), "was removed", "gnnexp reads it", fix)) from None
+        if size < self._position:
+            raise DataError(Problem(str(self._handed.epochs), f"{size} bytes", f"had {self._position} bytes before",
+                                    fix))
         self._position += len(new)
         *lines, self._unread = (self._unread + new).split(b"\n")
         for place, line in enumerate([*lines, self._unread]):
@@ -359,7 +361,7 @@ def _write_result(
                 "draws": "by the command"},
         paradigm={
             "exact": False, "approximates": paradigm.approximates, "external": {
-                "command": paradigm.command, "processes": paradigm.processes, "files": dict(files),
+                "command": list(paradigm.words), "processes": paradigm.processes, "files": dict(files),
                 "uses": sorted(paradigm.uses), "claimed": claimed, "measured": measured,
                 "epochs_asked": experiment.train.epochs, "epochs_reported": len(epochs),
                 "began_again_at": [line["epoch"] for line in epochs if line.get("resumed")] if not paradigm.resumes

@@ -39,7 +39,7 @@ class External(Paradigm):
 
     takes_vertex_cut = True
 
-    command: tuple[str, ...] = ()
+    command: tuple[str | int | float, ...] = ()
     processes: Literal["rank", "run"] = "rank"
     partition: bool = False
     files: tuple[str, ...] = ()
@@ -50,6 +50,11 @@ class External(Paradigm):
     def __post_init__(self) -> None:
         for name in ("command", "files", "uses"):  # a configuration has lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Program and arguments as texts."""
+        return tuple(map(str, self.command))
 
     @property
     def approximates(self) -> str:
@@ -100,21 +105,22 @@ class External(Paradigm):
 
     def own_files(self) -> list[Path]:
         """The files of the command (`files_of`)."""
-        return files_of(self.command, self.files)
+        return files_of(self.words, self.files)
 
     def _command_problems(self) -> list[Problem]:
-        if not self.command or not all(self.command):
+        words = self.words
+        if not words or not all(words):
             return [Problem("paradigm.command", list(self.command), "must be a program and its arguments",
                             "paradigm.command=[python,train.py]")]
         problems = []
-        if program(self.command[0]) is None:
+        if program(words[0]) is None:
             fix = "write the program and each argument as one item: paradigm.command=[python,train.py]" \
-                if " " in self.command[0] else f"install {self.command[0]}, or give the path of a program"
-            problems.append(Problem("paradigm.command", self.command[0], "no such program is on the PATH or below "
+                if " " in words[0] else f"install {words[0]}, or give the path of a program"
+            problems.append(Problem("paradigm.command", words[0], "no such program is on the PATH or below "
                                     f"{Path.cwd()}", fix))
         problems += [
             Problem("paradigm.command", word, f"no such file below {Path.cwd()}", "give the path of the script")
-            for word in self.command[1:] if word.endswith((".py", ".sh")) and not Path(word).is_file()]
+            for word in words[1:] if word.endswith((".py", ".sh")) and not Path(word).is_file()]
         return problems + [
             Problem("paradigm.files", name, "no such file or folder", "give files of the system, or leave it out")
             for name in self.files if not Path(name).exists()]

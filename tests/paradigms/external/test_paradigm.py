@@ -29,7 +29,8 @@ def problems(*overrides: str) -> list[str]:
 
 
 def test_a_command_that_can_be_started_has_no_problem() -> None:
-    assert problems(ECHO) == []
+    assert problems(ECHO) == [] and problems("paradigm.command=[echo,3,0.1,--rate]") == []
+    assert reading("paradigm.command=[echo,3,0.1]").experiment.paradigm.words == ("echo", "3", "0.1")
     assert problems(ECHO, "hardware.nodes=1", "partitioner=hdrf", "paradigm.partition=true") == []
 
 
@@ -39,7 +40,7 @@ def test_a_command_that_can_be_started_has_no_problem() -> None:
     (["paradigm.command=['echo hello']"], "paradigm.command"),
     (["paradigm.command=[python,no_such_script.py]"], "paradigm.command"),
     (["paradigm.command=echo"], "paradigm.command"),
-    (["paradigm.command=[echo,1]"], "paradigm.command"),
+    (["paradigm.command=[echo,true]"], "paradigm.command"),
     ([ECHO, "paradigm.files=[nowhere]"], "paradigm.files"),
     ([ECHO, "paradigm.uses=[modell]"], "paradigm.uses"),
     ([ECHO, "paradigm.silent_s=0"], "paradigm.silent_s"),
