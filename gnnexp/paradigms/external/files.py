@@ -25,7 +25,8 @@ def search_path() -> str:
 
 def program(name: str) -> str | None:
     """The path of the program that a command's first word names; None if there is none."""
-    return shutil.which(name, path=search_path())
+    beside = Path(sys.executable).parent / name
+    return str(beside) if os.sep not in name and os.access(beside, os.X_OK) and beside.is_file() else shutil.which(name)
 
 
 def files_of(command: Sequence[str], more: Iterable[str]) -> list[Path]:
