@@ -64,7 +64,8 @@ def describe_graph(graph: Graph) -> str:
 def epoch_line(line: Mapping[str, Any]) -> str:
     """One epoch: loss, accuracy and the phases in seconds (D, the decoder, is a part of FB)."""
     metrics: Mapping[str, float] = line["metrics"]
-    parts = [f"epoch {int(line['epoch']):>3}", f"loss {metrics.get('loss/train', math.nan):.4f}"]
+    loss = f"loss {metrics['loss/train']:.4f}" if "loss/train" in metrics else "loss –"
+    parts = [f"epoch {int(line['epoch']):>3}", loss]
     for name, value in metrics.items():
         kind, _, split = name.partition("/")
         if split in ("val", "test") and kind != "loss":
@@ -75,7 +76,11 @@ def epoch_line(line: Mapping[str, Any]) -> str:
         spent = metrics.get(f"time/{phase}_s", math.nan)
         if label not in ("N", "D") or spent >= 0.0005:  # only for links, and only in records that have these times
             parts.append(f"{label} {'–' if math.isnan(spent) else format(spent, '.3f')}")
-    return "  ".join([*parts, f"epoch {metrics.get('time/epoch_s', math.nan):.3f} s"])
+    if "time/wall_s" in metrics:  # an external system, which may report no time
+        parts.append(f"wall {metrics['time/wall_s']:.3f} s")
+    if "time/epoch_s" in metrics:
+        parts.append(f"epoch {metrics['time/epoch_s']:.3f} s")
+    return "  ".join(parts)
 
 
 class EpochPrinter(threading.Thread):

@@ -307,8 +307,14 @@ def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:
 
 
 def _bytes_cell(group: Group, metric: str) -> str:
-    """Sent bytes in units of 10^6; 0 if no rank recorded the metric: a tag without traffic is not recorded."""
-    values = [0.0 if math.isnan(value) else value for value in (run.median(metric) for run in group.runs)]
+    """Sent bytes in units of 10^6; 0 if no rank recorded the metric: a tag without traffic is not recorded.
+
+    A dash for external systems that did not report it.
+    """
+    found = [(run.median(metric), "external" in run.facts) for run in group.runs]
+    values = [0.0 if math.isnan(value) else value for value, external in found if not (external and math.isnan(value))]
+    if not values:
+        return "–"
     mean, half = mean_and_interval(values)
     return (f"{mean / 1e6:.3f}" if mean else "0") + (f" ± {half / 1e6:.2g}" if half > 0 else "")
 

@@ -82,7 +82,7 @@ def main_figures(record: RunRecord, target: float | None = None) -> dict[str, fl
     found = {
         "test": reported_merit(record)[1],
         "epoch_s": warm_median(epochs, EPOCH),
-        "sent_MB": _sum_of_medians(epochs, "comm/bytes_") / 1e6 if epochs else math.nan,
+        "sent_MB": _sent_bytes(record, epochs) / 1e6,
         "host_MB": warm_median(epochs, "memory/host_peak_bytes") / 1e6,
         "device_MB": warm_median(epochs, "memory/device_peak_bytes") / 1e6,
         "time_to_target_s": math.nan if target is None else _seconds_to(record, target),
@@ -96,10 +96,16 @@ def _seconds_to(record: RunRecord, target: float) -> float:
                  if figures.get(VALIDATION, -math.inf) >= target), math.nan)
 
 
-def _sum_of_medians(epochs: Sequence[Mapping[str, float]], prefix: str) -> float:
-    """Sum over the metrics with this prefix; 0 if there are none, as a tag without traffic is not recorded."""
+def _sent_bytes(record: RunRecord, epochs: Sequence[Mapping[str, float]]) -> float:
+    """Bytes that all ranks sent in an epoch: 0 if none is recorded, as a tag without traffic is not.
+
+    NaN without an epoch, and for an external system that reported none.
+    """
     medians = [warm_median(epochs, name) for name in sorted({name for epoch in epochs for name in epoch})
-               if name.startswith(prefix)]
+               if name.startswith("comm/bytes_")]
+    facts = (record.result or {}).get("paradigm") or {}
+    if not epochs or ("external" in facts and not medians):
+        return math.nan
     return math.fsum(value for value in medians if not math.isnan(value))
 
 

@@ -26,7 +26,7 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import appearing, one_line, refusal, subfolder
 from gnnexp.launchers.base import Launcher, Launchers, Outcome
 from gnnexp.launchers.interrupts import noted
@@ -36,7 +36,7 @@ from gnnexp.provenance.code import modules_of, refuse_edited
 from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
 from gnnexp.record.ending import deliver, finalize_or_report, refused_by_disk, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
-from gnnexp.record.runs import read_run
+from gnnexp.record.runs import Run, read_run
 from gnnexp.reports import breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
@@ -210,19 +210,22 @@ def complete(run_dir: Path, tracker: Tracker) -> None:
     deliver(run_dir, tracker)
 
 
-def lost_model(run_dir: Path, train: TrainConfig) -> str:
-    """What is missing if the last checkpoint of a finished run could not be written; empty if nothing is missing."""
-    latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
-    if not train.checkpoint_every or latest == Position(train.epochs).folder:
+def lost_model(run: Run) -> str:
+    """What is missing if the last checkpoint of a finished run could not be written; empty if nothing is missing.
+
+    An external command keeps its own checkpoints.
+    """
+    train, latest = train_of(run.config), next(iter(checkpoint_folders(run.path)), run.path).name
+    if not train.checkpoint_every or latest == Position(train.epochs).folder or "external" in run.facts:
         return ""
     return ("no checkpoint of the last epoch could be written, so its model is lost; "
-            f"why: {run_dir / 'logs' / 'rank_0.log'}")
+            f"why: {run.path / 'logs' / 'rank_0.log'}")
 
 
 def tell_result(run_dir: Path, console: Console) -> None:
     """Show the result of a finished run, and where its files are."""
     run = read_run(run_dir)
-    if lost := lost_model(run_dir, train_of(run.config)):
+    if lost := lost_model(run):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))

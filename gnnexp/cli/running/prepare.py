@@ -30,6 +30,7 @@ from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import open_parts
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.graph.stream import EdgeChunk, EdgeStream
+from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
     cache_root,
@@ -220,15 +221,18 @@ def _check_names(key: str, path: Path) -> list[Problem]:
 
 
 def inputs_of(experiment: Experiment) -> dict[str, str]:
-    """Digests of input files of components other than the dataset, by config key: a stored partition.
+    """Digests of input files of components other than the dataset, by config key: a stored partition, a command.
 
     Raises:
         ConfigError, DataError: the file is missing or damaged.
     """
-    if not experiment.partitioner.reads_file:
-        return {}
-    options = json.dumps(experiment.partitioner.options(), sort_keys=True)
-    return {"partitioner": hashlib.sha256(options.encode()).hexdigest()[:16]}
+    found = {}
+    if experiment.partitioner.reads_file:
+        options = json.dumps(experiment.partitioner.options(), sort_keys=True)
+        found["partitioner"] = hashlib.sha256(options.encode()).hexdigest()[:16]
+    if files := experiment.paradigm.own_files():
+        found["paradigm.command"] = digest_of_all(digests_of(files))
+    return found
 
 
 def prepare(experiment: Experiment, run_dir: Path) -> Prepared:

@@ -64,7 +64,7 @@ def make_provenance(
         "run_key": run_key(composed.config, dataset_key, code, inputs),
         "code": code.to_json(),
         "inputs": inputs,
-        "repositories": [asdict(one) for one in repositories(_own_places(composed))],
+        "repositories": [asdict(one) for one in repositories(_own_places(composed, experiment))],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "code_version": code_version(),
         "argv": sys.argv,
@@ -81,10 +81,10 @@ def make_provenance(
     }
 
 
-def _own_places(composed: Composed) -> list[Path]:
+def _own_places(composed: Composed, experiment: Experiment) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
     files = [file for folder in composed.folders.theirs for file in files_of(folder)]
-    return [*own_files(composed.config), *files]
+    return [*own_files(composed.config), *experiment.paradigm.own_files(), *files]
 
 
 def graph_sizes(graph: Graph) -> dict[str, int]:

@@ -113,10 +113,11 @@ def ended(case: QueuedCase, outcome: Outcome, console: Console) -> State:
     now, run_dir = replace(case.state, status=outcome.status, reason=outcome.reason), Path(case.state.run_dir)
     if outcome.status != "finished":
         return now
-    if read_run(run_dir).key != case.state.key:
+    run = read_run(run_dir)
+    if run.key != case.state.key:
         return replace(now, status="failed", reason="its ranks executed other code than the sweep planned (it was "
                        f"edited in the meantime): start the sweep again; the run is {run_dir}")
-    if lost := lost_model(run_dir, case.experiment.train):
+    if lost := lost_model(run):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     return replace(now, reason=lost)
 
