@@ -16,7 +16,7 @@ from gnnexp.training.rank import as_rank
 
 if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.comm.environment import Environment
-    from gnnexp.job import Job
+    from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
 
 # A rank needs these modules to report a failure, also if no memory is left to import them.
@@ -44,10 +44,11 @@ def preload() -> None:
     remember_loaded()
 
 
-def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
+def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], heartbeat: Heartbeat) -> str:
     """Train; returns who asked the run to stop, empty if it is finished."""
     from gnnexp.experiment.build import experiment_of
     from gnnexp.experiment.plan import GraphFacts
+    from gnnexp.paradigms.external.paradigm import External
     from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog
     from gnnexp.training.assemble import Artifacts, assemble
@@ -55,15 +56,20 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     from gnnexp.training.train import probe_memory, train
 
     request = json.loads((run_dir / "job.json").read_text())
+    code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
+    experiment = experiment_of(request["config"])
+    if isinstance(experiment.paradigm, External):
+        from gnnexp.training.external import follow
+
+        return follow(run_dir, request, experiment, environment, code, started, heartbeat)
     partition, presample, parts = (None if request.get(name) is None else Path(request[name])
                                    for name in ("partition", "presample", "parts"))
     facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote no facts
     artifacts = Artifacts(Path(request["graph"]), partition, presample, parts, facts, request.get("plan", ""))
-    code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
-    job = assemble(experiment_of(request["config"]), artifacts, run_dir, environment)
-    started.append(job)
+    job = assemble(experiment, artifacts, run_dir, environment)
+    started.append(job.timer)
     heartbeat.watch(job.timer)
-    note_ranks(run_dir, job, code)
+    note_ranks(run_dir, job.comm, code)
     probed = probe_memory(job)
     trainer = job.experiment.paradigm.trainer(job)
     stopped_by = train(job, trainer, EpochLog(run_dir, environment.rank), probed)

@@ -51,7 +51,9 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("export", "out"): (MAKES_FILE, ["export", "good", "--out", "PATH"], ".tar.xz"),
     ("import", "files"): (READS_FILE, ["import", "PATH"], ".tar.xz"),
     ("calibrate", "out"): (MAKES_FILE, ["calibrate", "--quick", "--out", "PATH"], ".yaml"),
-    ("calibrate", "json"): (MAKES_FILE, ["calibrate", "--quick", "--json", "PATH"], ".json"),
+    ("run", "origin"): (READS_FOLDER, ["run", "--from", "PATH"], ""),
+    ("list", "config_dir"): (READS_FOLDER, ["list", "systems", "--config-dir", "PATH"], ""),
+    ("export", "names"): (READS_FILE, ["export", "PATH"], ".yaml"),
 }
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
@@ -61,8 +63,10 @@ NO_PATH = {
     ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
     ("logs", "rank"), ("logs", "follow"),
     ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
-    ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("export", "names"), ("calibrate", "quick"),
-    ("ui", "port"),
+    ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
+    ("ui", "port"), ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
+    *((command, "json") for command in ("run", "resume", "list", "status", "sweep", "report", "plan", "claims",
+                                        "partition", "calibrate", "info")),
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {

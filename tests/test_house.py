@@ -18,12 +18,15 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 READERS = ("config/", "experiment/build.py")
 # Rooms and modules in which a mapping from text to anything is a record, JSON, a file's content, or state.
 RECORDS = {
+    "api/": "records of runs, and state of checkpoints",
     "record/": "records of runs", "reports/": "records of runs", "trackers/": "records of runs",
     "planning/": "records of runs that are scaled to other graphs and machines",
     "provenance/": "digests of configurations as JSON, and recorded provenance",
     "cli/console.py": "lines of records", "cli/page.py": "lines of records",
     "cli/commands/report.py": "recorded trackers", "cli/commands/resume.py": "job.json of a run that goes on",
     "cli/commands/calibrate.py": "measured figures as JSON", "calibration.py": "its request as JSON",
+    "cli/listing/runs.py": "job.json of the runs that are listed",
+    "cli/running/origin.py": "job.json of the run that is made again",
     "cli/running/execute.py": "provenance, written down", "cli/running/prepare.py": "what was pre-sampled, recorded",
     "cli/sweeping/definition.py": "a sweep's YAML file", "cli/sweeping/known_runs.py": "recorded provenance",
     "experiment/resolved.py": "the closed value itself",

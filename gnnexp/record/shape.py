@@ -162,7 +162,8 @@ _CONFIG = _fields({
 }, ("dataset", "model", "hardware", "train"))
 _BY_NAME = _values(_none_or(_TEXT))
 _PROVENANCE = _fields({
-    **_texts("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "dataset_key", "partition"),
+    **_texts("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "sweep_uid", "label", "dataset_key",
+             "partition"),
     "choices": _BY_NAME, "libraries": _BY_NAME, "graph": _NAMED_NUMBERS, "chosen": _fields(_texts("device")),
     "hardware": _fields({
         **_texts("host", "cpu", "system"),

@@ -13,7 +13,9 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console, marked
-from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell_result, write_job
+from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.output import Answer
+from gnnexp.cli.running.execute import answer_of, carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
 from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -24,6 +26,7 @@ from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
+from gnnexp.paradigms.external.paradigm import External
 from gnnexp.provenance.code import Code, as_known_today, code_of_config
 from gnnexp.provenance.run_key import recorded_inputs, recorded_key, run_key
 from gnnexp.record.archive import imported_from
@@ -35,9 +38,9 @@ from gnnexp.trackers.delivery import DELIVERY_FILE, reopen
 from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Resume a run and show its result."""
-    run_dir, console = Path(options.run), make_console()
+    run_dir, console = named_run(options.run), make_console()
     if not options.trust:
         mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
         check_own(run_dir, "would execute the code that its configuration names",
@@ -46,7 +49,7 @@ def main(options: argparse.Namespace) -> int:
                      job_ended=options.job_ended)
     if outcome.status == "finished":
         tell_result(run_dir, console)
-    return outcome.exit_code
+    return answer_of(run_dir, outcome)
 
 
 def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,
@@ -135,6 +138,8 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
     for problem in problems:
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
+    if isinstance(experiment.paradigm, External):
+        place = experiment.paradigm.restart
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
     for leftover in run_dir.glob(".*.tmp"):  # files of a process that was killed while it wrote
         if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
@@ -154,9 +159,9 @@ def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None
     began, now = recorded_inputs(provenance), inputs_of(experiment)
     if began is not None and began != now:
         names = [key for key in {**began, **now} if began.get(key) != now.get(key)]
-        file = experiment.partitioner.reads_file
-        raise DataError(Problem(f"{names[0]}.path", file, "has changed since the run began",
-                                "restore the file, or start a new run"))
+        key, file = (f"{names[0]}.path", experiment.partitioner.reads_file) if names[0] == "partitioner" else (
+            names[0], ", ".join(map(str, experiment.paradigm.own_files())))
+        raise DataError(Problem(key, file, "has changed since the run began", "restore the file, or start a new run"))
 
 
 def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,

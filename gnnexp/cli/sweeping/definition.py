@@ -101,17 +101,33 @@ def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [case for _, case in sorted(zip(seeds, cases, strict=True), key=lambda pair: order.index(pair[0]))]
 
 
-def _find(name: str) -> tuple[str, Path]:
+def is_sweep_file(word: str) -> bool:
+    """Whether a user names a sweep by its file."""
+    return Path(word).suffix in (".yaml", ".yml")
+
+
+def name_of(word: str, command: str) -> str:
+    """The name of the sweep that a user names by its file; any other word is unchanged.
+
+    Raises:
+        ConfigError: the file cannot be read; the problem's key is `command`.
+    """
+    if not is_sweep_file(word) or word in product_sweeps():
+        return word
+    if why := what_is(Path(word)):
+        raise ConfigError(Problem(command, word, f"must be a file of a sweep: {why}", "correct the path"))
+    names = {file.resolve(): own for own, file in product_sweeps().items()}
+    return names.get(Path(word).resolve(), Path(word).stem)
+
+
+def _find(word: str) -> tuple[str, Path]:
     """Name and file of a sweep, found by its name or by its file."""
-    known = product_sweeps()
-    if name in known:
-        return name, known[name]
-    if Path(name).suffix in (".yaml", ".yml"):
-        if why := what_is(Path(name)):
-            raise ConfigError(Problem("sweep", name, f"must be a file of a sweep: {why}", "correct the path"))
-        names = {file.resolve(): own for own, file in known.items()}
-        return names.get(Path(name).resolve(), Path(name).stem), Path(name)
-    raise ConfigError(unknown("sweep", name, name, known))
+    known, name = product_sweeps(), name_of(word, "sweep")
+    if word in known:
+        return word, known[word]
+    if is_sweep_file(word):
+        return name, Path(word)
+    raise ConfigError(unknown("sweep", word, word, known))
 
 
 def _read(file: Path) -> dict[str, Any]:
