@@ -97,8 +97,8 @@ def test_what_the_paper_does_not_say_is_told() -> None:
     options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
     groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
     assert make_table(groups, ["system"], read_published(options)).rows == (("distdgl", "2", "–"),)
-    told = read_published({**options, "where": {"model": ""}})
-    assert make_table(groups, ["system"], told).rows == (("distdgl", "2", "28.549"),)
+    without_model = read_published({**options, "where": {"model": ""}})
+    assert make_table(groups, ["system"], without_model).rows == (("distdgl", "2", "28.549"),)
 
 
 @pytest.mark.parametrize(("changed", "named"), [
