@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_DECADES = 4
 _ROW = 3  # panels in a row, if there is one kind of panel
 _STYLES = ("-", "--", ":")
 _HATCHED = {"color": "none", "edgecolor": "white", "hatch": "///", "linewidth": 0}
@@ -157,12 +159,14 @@ def _bars(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: S
 
 
 def _label_ratios(axes: Axes) -> None:
-    """Label 1, 2 and 5 of each decade: bars of ratios often span less than one decade."""
+    """Label 1, 2 and 5 of each decade, if bars of ratios span few decades: powers of 10 would say too little."""
     from matplotlib.ticker import LogLocator
 
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("")
+    low, high = axes.get_ylim()
+    if math.log10(high / low) <= _DECADES:  # the locator labels nothing if there are too many decades
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
 
 
 def _stacked(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:

@@ -12,6 +12,7 @@ from asking import both_of
 from run_folder import write_job, write_result
 
 from gnnexp.record.runs import Run, read_run
+from gnnexp.reports.figures.chart import Chart, Panel, draw_chart
 
 make_table, draw = both_of("partitioning")
 HEADER = (
@@ -162,3 +163,11 @@ def test_figures_have_a_panel_per_graph_and_a_bar_per_partition(tmp_path: Path) 
     assert copies.count("fill: #0072b2") == 3 + 1, "with the legend"
     # Of 1 part of the first graph and 2 of the other: SPRING's time, and what it added, each; HDRF of the other added.
     assert cost.count("fill: #0072b2") == 4 + 1 and cost.count("fill: #d55e00") == 1 + 1
+
+
+@pytest.mark.parametrize(("ratios", "label"), [((0.9, 1.1), "2"), ((1e-9, 1e12), "10^{0}")])
+def test_ratios_have_labels_over_few_decades_and_over_many(ratios: tuple[float, float], label: str) -> None:
+    rows = [{"graph": str(number), "method": "a", "ratio": ratio} for number, ratio in enumerate(ratios)]
+    chart = Chart("cost", "bars", "graph", [Panel(["ratio"], start=1.0, log=True)], series="method")
+    drawn = [shown.get_text() for shown in draw_chart(chart, rows).axes[0].get_yticklabels()]
+    assert any(label in text for text in drawn), drawn
