@@ -59,12 +59,15 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 NO_PATH = {
     *((command, "overrides") for command in ("run", "sweep", "resume", "calibrate", "partition")),  # see KEYS
     *((command, name) for command in ("run", "sweep") for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
-    ("run", "multirun"), ("run", "cfg"), ("sweep", "full"),
+    ("run", "multirun"), ("sweep", "full"),
+    *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
+    *((command, "config_name") for command in ("run", "sweep", "calibrate", "partition")),
     ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
     ("logs", "rank"), ("logs", "follow"),
     ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
-    ("ui", "port"), ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
+    ("ui", "port"), ("ui", "host"), ("ui", "experiment"),
+    ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
     *((command, "json") for command in ("run", "resume", "list", "status", "sweep", "report", "plan", "claims",
                                         "partition", "calibrate", "info")),
 }
@@ -72,6 +75,10 @@ NO_PATH = {
 FOUND = {
     "config-dir/hardware/own.yaml": [["run", "hardware=own", "--config-dir", "config-dir"],
                                      ["plan", "good", "--hardware", "own", "--config-dir", "config-dir"]],
+    "config-dir/config.yaml": [["run", "--config-dir", "config-dir"], ["run", "--info", "--config-dir", "config-dir"]],
+    "config-dir/mine.yaml": [["run", "--config-name", "mine", "--config-dir", "config-dir"]],
+    "config-dir/experiment/mine.yaml": [["run", "+experiment=mine", "--config-dir", "config-dir"]],
+    "conf/config.yaml": [["run"], ["sweep", "quickstart", "--dry-run"]],
     "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"],
                      ["report", "--sync", "bad"]],
     "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["report", "--sync", "bad"],
