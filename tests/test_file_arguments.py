@@ -110,6 +110,8 @@ KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.ogb.path": (["partition", "dataset=ogb", "dataset.path=PATH"], ""),
     "dataset.planetoid.path": (["partition", "dataset=planetoid", "dataset.path=PATH"], ""),
     "dataset.triples.path": (["partition", "dataset=triples", "dataset.path=PATH"], ".tar.gz"),
+    "paradigm.external.files": (["partition", *EDGES[1:], "paradigm=external", "paradigm.command=[python,train.py]",
+                                 "paradigm.files=[PATH]"], ".py"),
     "partitioner.stored.path": (["partition", *EDGES[1:], "partitioner=stored", "partitioner.path=PATH"], ""),
     "hydra.run.dir": (["run", "train.epochs=0", "hydra.run.dir=PATH"], ""),
 }
@@ -251,7 +253,7 @@ def test_a_hostile_file_in_a_folder_that_is_given(unprivileged: Unprivileged, pl
         if found == "bad/epochs.jsonl":
             (place / "bad" / "result.json").unlink(missing_ok=True)
             write_result(place / "good")
-        check(unprivileged.run(place, FOUND[found]), [str(Path(found).name), "bad", "own"])
+        check(unprivileged.run(place, FOUND[found]), [str(Path(found).name), "bad", "own", "mine"])
         for left in (file, file.with_name(f"{file.name}.other")):
             if left.is_dir() and not left.is_symlink():
                 left.rmdir()

@@ -43,7 +43,7 @@ def show(options: argparse.Namespace) -> Answer:
     lines = list(composed.lines)
     from hydra.types import RunMode
 
-    with in_problems("configuration", lines), hydra_of(composed.folders) as hydra:
+    with in_problems("configuration", lines, composed.folders), hydra_of(composed.folders) as hydra:
         if options.info:
             mode = RunMode.MULTIRUN if options.multirun else RunMode.RUN
             hydra.show_info(options.info, composed.folders.primary, lines, mode)

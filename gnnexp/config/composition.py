@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from gnnexp.config.folders import ConfigFolders
+from gnnexp.config.folders import ConfigFolders, files_of, parses
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def composition(folders: ConfigFolders, lines: Sequence[str], *, final: bool) ->
     Raises:
         ConfigError: Hydra or the YAML parser of a file reports an error.
     """
-    with in_problems("configuration", lines):
+    with in_problems("configuration", lines, folders):
         return _contents(composed_by_hydra(folders, lines), final=final)
 
 
 @contextmanager
-def in_problems(key: str, lines: Sequence[str]) -> Iterator[None]:
+def in_problems(key: str, lines: Sequence[str], folders: ConfigFolders) -> Iterator[None]:
     """Raise errors of Hydra, OmegaConf and the YAML parser as a ConfigError about `key`."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -47,8 +47,9 @@ def in_problems(key: str, lines: Sequence[str]) -> Iterator[None]:
 
     try:
         yield
-    except YAMLError as error:
-        reason = f"not YAML: {' '.join(str(error).split())}"
+    except (YAMLError, UnicodeDecodeError) as error:
+        files = [str(file) for folder in folders.theirs for file in files_of(folder) if not parses(file)]
+        reason = f"{', '.join(files) or 'a file'}: not YAML: {' '.join(str(error).split())}"
         raise ConfigError(Problem(key, " ".join(lines), reason, "correct the file")) from None
     except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
         reason = " ".join(f"{error} {error.__cause__ or ''}".split()) or type(error).__name__

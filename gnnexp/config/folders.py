@@ -180,6 +180,16 @@ def check_yaml(file: Path) -> Problem | None:
     return Problem(str(file), excess, allowed, "make it smaller, or remove the file") if excess else None
 
 
+def parses(file: Path) -> bool:
+    """Whether `file` is YAML that can be read."""
+    from yaml import YAMLError, parse
+
+    try:
+        return all(True for _ in parse(read_limited(file, MAX_BYTES).decode()))
+    except (OSError, UnicodeDecodeError, YAMLError):
+        return False
+
+
 def _excess(events: Iterable[Any]) -> str:
     """The exceeded limit in words, or an empty text. Aliases count as the nodes that they stand for."""
     from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent

@@ -130,7 +130,7 @@ def main(options: argparse.Namespace) -> Answer:
             words.append(f"hydra.sweep.dir={nowhere}")
         fixed = frozenset(str(override.key_or_group) for override in parsed if not override.is_sweep_override())
         try:
-            with in_problems("run -m", options.overrides):
+            with in_problems("run -m", options.overrides, folders):
                 _sweep(words, folders, Jobs(queue, options, launchers, fixed))
         except KeyboardInterrupt:
             if all(state.status != "interrupted" for state in queue.states):
