@@ -110,8 +110,6 @@ KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.ogb.path": (["partition", "dataset=ogb", "dataset.path=PATH"], ""),
     "dataset.planetoid.path": (["partition", "dataset=planetoid", "dataset.path=PATH"], ""),
     "dataset.triples.path": (["partition", "dataset=triples", "dataset.path=PATH"], ".tar.gz"),
-    "paradigm.external.files": (["partition", *EDGES[1:], "paradigm=external", "paradigm.command=[python,train.py]",
-                                 "paradigm.files=[PATH]"], ".py"),
     "partitioner.stored.path": (["partition", *EDGES[1:], "partitioner=stored", "partitioner.path=PATH"], ""),
     "hydra.run.dir": (["run", "train.epochs=0", "hydra.run.dir=PATH"], ""),
 }
@@ -128,6 +126,7 @@ NO_FILE = {
     "dataset.dcsbm.label_noise": "a number", "dataset.rmat.label_noise": "a number",
     "dataset.graphdata_npz.normalize_features": "a switch", "dataset.planetoid.normalize_features": "a switch",
     "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
+    "paradigm.external.files": "files of any kind: tests/paradigms/external/test_files.py",
     "paradigm.vertex_parallel.dependency": "a word",
     "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
 }

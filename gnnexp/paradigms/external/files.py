@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.files.regular import is_file, is_folder, open_regular
 from gnnexp.provenance.code import PACKAGE
 from gnnexp.provenance.source import DIGITS, closure
 
@@ -42,7 +43,7 @@ def files_of(command: Sequence[str], more: Iterable[str]) -> list[Path]:
             found |= _modules(command[place + 1], Path())
         for text in (word, word.partition("=")[2]):
             file = Path(text)
-            if text and _is_file(file) and (place or os.sep in word):
+            if text and is_file(file) and (place or os.sep in word):
                 found |= {file, *(_modules(file.stem, file.parent) if file.suffix == ".py" else ())}
     for name in more:
         found |= set(_below(Path(name)))
@@ -59,16 +60,11 @@ def digests_of(files: Iterable[Path]) -> dict[str, str]:
 
 
 def digest_of_all(digests: Mapping[str, str]) -> str:
-    """One digest of files that have the same content at any place of the same folder."""
-    lines = sorted(f"{Path(name).name} {digest}" for name, digest in digests.items())
+    """One digest of all files and their places in the folder that holds them all. The place of that folder is free."""
+    places = {name: Path(name).resolve() for name in digests}
+    above = os.path.commonpath([place.parent for place in places.values()]) if places else ""
+    lines = sorted(f"{os.path.relpath(places[name], above)} {digest}" for name, digest in digests.items())
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:DIGITS]
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a text that is no path: too long, or with a null
-        return False
 
 
 def _modules(name: str, base: Path) -> set[Path]:
@@ -80,7 +76,7 @@ def _modules(name: str, base: Path) -> set[Path]:
 
 
 def _below(place: Path) -> Iterator[Path]:
-    if not place.is_dir():
+    if not is_folder(place):
         yield place
     for folder, names, files in os.walk(place):
         names[:] = sorted(name for name in names if name not in _NO_CODE)
@@ -89,10 +85,10 @@ def _below(place: Path) -> Iterator[Path]:
 
 def _digest(file: Path) -> str:
     try:
-        status = file.stat()
-        if status.st_size > _LARGE_BYTES:
-            return f"{status.st_size} bytes, changed {status.st_mtime_ns}"
-        with file.open("rb") as content:
+        with open_regular(file) as content:
+            status = os.fstat(content.fileno())
+            if status.st_size > _LARGE_BYTES:
+                return f"{status.st_size} bytes, changed {status.st_mtime_ns}"
             return hashlib.file_digest(content, "sha256").hexdigest()[:DIGITS]
     except OSError as error:
         raise DataError(Problem(str(file), error.strerror, "must be a file of the command that you may read",

@@ -11,6 +11,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Drawn, GraphFacts, Plan, Sizes
 from gnnexp.experiment.signature import unknown
+from gnnexp.files.regular import is_file, is_folder
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.external.files import files_of, program
@@ -120,7 +121,7 @@ class External(Paradigm):
                                     f"{Path.cwd()}", fix))
         problems += [
             Problem("paradigm.command", word, f"no such file below {Path.cwd()}", "give the path of the script")
-            for word in words[1:] if word.endswith((".py", ".sh")) and not Path(word).is_file()]
+            for word in words[1:] if word.endswith((".py", ".sh")) and not is_file(Path(word))]
         return problems + [
             Problem("paradigm.files", name, "no such file or folder", "give files of the system, or leave it out")
-            for name in self.files if not Path(name).exists()]
+            for name in self.files if not is_file(Path(name)) and not is_folder(Path(name))]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hostile_places import SPARSE_BYTES, hostile
 
 from gnnexp.errors import DataError
 from gnnexp.paradigms.external.files import digest_of_all, digests_of, files_of, program
@@ -61,6 +63,16 @@ def test_an_edit_is_another_digest(place: Path, edited: str) -> None:
     assert digest() != before
 
 
+def test_files_that_change_places_are_an_edit(place: Path) -> None:
+    files = [place / "system" / "parts" / "one.py", place / "system" / "one.py"]
+    files[1].write_text("x = 1")
+    before = digest_of_all(digests_of(files))
+    texts = [file.read_text() for file in files]
+    for file, text in zip(files, reversed(texts), strict=True):
+        file.write_text(text)
+    assert digest_of_all(digests_of(files)) != before
+
+
 def test_the_place_of_a_folder_does_not_count(place: Path) -> None:
     before = digest_of_all(digests_of(files_of(["python", "system/train.py"], ())))
     (place / "system").rename(place / "elsewhere")
@@ -75,6 +87,21 @@ def test_a_script_for_another_python_counts_by_its_bytes(place: Path) -> None:
 def test_a_file_that_is_gone_is_named(place: Path) -> None:
     with pytest.raises(DataError, match=r"gone\.py"):
         digests_of([Path("gone.py")])
+
+
+@pytest.mark.parametrize("kind", ["missing", "closed", "loop", "fifo", "long"])
+def test_what_is_no_readable_file_is_named(place: Path, kind: str) -> None:
+    """Nobody writes to the FIFO; the superuser may read what is closed."""
+    path = hostile(place / "hostile" / "weights.bin", kind)
+    assert names("echo", files=(str(path),)) == {str(path)}
+    if kind != "closed" or os.geteuid():
+        with pytest.raises(DataError, match=path.name[:100]):
+            digests_of([path])
+
+
+def test_of_a_large_file_size_and_time_count(place: Path) -> None:
+    path = hostile(place / "hostile" / "weights.bin", "sparse")
+    assert digests_of([path])[str(path)].startswith(f"{SPARSE_BYTES} bytes")
 
 
 def test_python_is_that_of_gnnexp(monkeypatch: pytest.MonkeyPatch) -> None:

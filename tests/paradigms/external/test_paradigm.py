@@ -42,6 +42,8 @@ def test_a_command_that_can_be_started_has_no_problem() -> None:
     (["paradigm.command=echo"], "paradigm.command"),
     (["paradigm.command=[echo,true]"], "paradigm.command"),
     ([ECHO, "paradigm.files=[nowhere]"], "paradigm.files"),
+    ([ECHO, "paradigm.files=[/dev/null]"], "paradigm.files"),
+    ([ECHO, f"paradigm.files=[{'n' * 3000}]"], "paradigm.files"),
     ([ECHO, "paradigm.uses=[modell]"], "paradigm.uses"),
     ([ECHO, "paradigm.silent_s=0"], "paradigm.silent_s"),
     ([ECHO, "hardware.throttle=1e9"], "hardware.throttle"),
