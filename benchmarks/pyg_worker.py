@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch_geometric.nn import GAT, GCN, GraphSAGE
+from torch_geometric.nn import GAT, GCN, GraphSAGE  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 MODELS: dict[str, Any] = {"GCN": GCN, "SAGE": GraphSAGE, "GAT": GAT}
 
@@ -56,9 +56,9 @@ def read(folder: Path, *, csr: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def make(model: dict[str, Any], in_dim: int, out_dim: int) -> torch.nn.Module:
     """PyG's own stack of layers. GCN keeps its normalized weights from the first epoch on (`cached`)."""
     name = str(model["_target_"]).rpartition(".")[2]
-    options: dict[str, Any] = {"GCN": {"cached": True}, "GAT": {"heads": model.get("heads")}}.get(name, {})
+    of: dict[str, dict[str, Any]] = {"GCN": {"cached": True}, "GAT": {"heads": model.get("heads")}}
     net: torch.nn.Module = MODELS[name](in_dim, model["hidden"], model["layers"], out_dim, dropout=model["dropout"],
-                                        **options)
+                                        **of.get(name, {}))
     return net
 
 
