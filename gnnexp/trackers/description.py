@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from gnnexp.trackers.delivery import ReportRecord, RunRecord, flatten
 from gnnexp.trackers.figures import main_figures, reported_merit
@@ -26,6 +27,15 @@ OWN_TAGS = frozenset((
 _MOST_CHARACTERS = 5000  # most characters of a reason in a tag: MLflow accepts 8000
 LONGEST_NAME = 250  # of a run: MLflow's tables have no more characters
 _SEED = re.compile(r"(^| )\+*seed=\S*")
+# A word of a case's label: a dotted key and a value, which may have spaces between quotes or brackets.
+_WORD = re.compile(r"\+*(?P<key>[\w./@]+)=(?P<value>(?:'[^']*'|\"[^\"]*\"|\[[^]]*]|\{[^}]*}|[^\s'\"\[{])*)")
+_PLAIN = re.compile(r"[\d.e+-]+|null|none|true|false|", re.IGNORECASE)  # values that say nothing without their key
+# The number of a case in the name of its run directory.
+_CASE_NUMBER = re.compile(r"_\d\d-\d\d-\d\d-\d{6}-(\d{3,})-")
+# Colours that differ also for colour-blind readers, then further ones. MLflow's own choice gives two runs one colour.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#882255", "#44aa99",
+            "#999933", "#aa4499", "#666666")
+_COLOUR_TAG = "mlflow.runColor"
 
 
 def dataset_name(record: RunRecord) -> str:
@@ -53,21 +63,39 @@ def _choices(record: RunRecord) -> Mapping[str, Any]:
 def run_name(record: RunRecord) -> str:
     """The name of a run, after the user's own name for it, if there is one.
 
-    A run of a sweep is named by what distinguishes its case: `train.lr=0.1, seed 0`. Other runs, and those of a sweep
-    over seeds only, have the name `gsplit digits sage, 4 ranks, seed 0`.
+    A run of a sweep is named by what distinguishes its case: `gsplit lr=0.1`, and `seed 3` if the sweep has several
+    seeds. Other runs, and those of a sweep over seeds only, have the name `gsplit digits sage, 4 ranks, seed 0`.
     """
     config = record.job["config"]
-    words = [config.get("name"), _case(record) or _usual_name(record)]
+    case = _short(_case(record))
+    words = [config.get("name"), case or _usual_name(record)]
     name = " ".join(str(word) for word in words if word)
-    seed = f", seed {config.get('seed', 0)}"
+    seeds = not case or _SEED.search(_label(record))
+    seed = f", seed {config.get('seed', 0)}" if seeds else ""
     room = LONGEST_NAME - len(seed)
     return (name if len(name) <= room else f"{name[:room - 1]}…") + seed
 
 
+def _label(record: RunRecord) -> str:
+    return str(record.job["provenance"].get("label") or "")
+
+
 def _case(record: RunRecord) -> str:
     """What distinguishes the run from the others of its sweep, without the seed; empty if there is nothing."""
-    label = _SEED.sub("", str(record.job["provenance"].get("label") or "")).strip()
+    label = _SEED.sub("", _label(record)).strip()
     return "" if label == "run" else label
+
+
+def _short(case: str) -> str:
+    """A case in few letters, since lists and charts cut long names: `system=p3 train.lr=0.1` is `p3 lr=0.1`."""
+    words = [(found["key"], found["value"]) for found in _WORD.finditer(case)]
+    if not words or " ".join(f"{key}={value}" for key, value in words) != re.sub(r"(^| )\++", r"\1", case):
+        return case
+    last = Counter(key.rpartition(".")[2] for key, _ in words)
+    return " ".join(
+        value if "." not in key and not _PLAIN.fullmatch(value)
+        else f"{key if last[key.rpartition('.')[2]] > 1 else key.rpartition('.')[2]}={value}"
+        for key, value in words)
 
 
 def _usual_name(record: RunRecord) -> str:
@@ -79,11 +107,15 @@ def _usual_name(record: RunRecord) -> str:
 def make_params(record: RunRecord) -> dict[str, str]:
     """The configuration by dotted keys, and the main choices that distinguish runs, without a prefix.
 
-    Keys without a value (null) are left out.
+    Keys without a value (null) are left out. So are the names of gnnexp's own classes, because the choices name them.
+    `case` is what distinguishes the run from the others of its sweep.
     """
     choices = _choices(record)
     top = {group: str(choices[group]) for group in _GROUPS if group in choices}
-    return {**flatten(record.job["config"]), **top, "dataset": dataset_name(record), "system": system_name(record),
+    keys = {key: value for key, value in flatten(record.job["config"]).items()
+            if not (key.endswith("_target_") and str(value).startswith("gnnexp."))}
+    case = {"case": _case(record)} if _case(record) else {}
+    return {**keys, **top, **case, "dataset": dataset_name(record), "system": system_name(record),
             "ranks": str(num_ranks(record))}
 
 
@@ -107,12 +139,20 @@ def make_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
         NOTE_TAG: make_note(run_dir, record),
         _USER_TAG: _user(),
         _SOURCE_TAG: "gnnexp",
+        _COLOUR_TAG: _colour(run_dir, record),
     }
     if provenance.get("sweep"):
         tags["sweep"] = str(provenance["sweep"])
     if commit := version.partition("+")[2].removesuffix("-dirty"):
         tags[_COMMIT_TAG] = commit
     return tags
+
+
+def _colour(run_dir: Path, record: RunRecord) -> str:
+    """Cases of a sweep get colours in turn. Other runs get one by their identity."""
+    found = _CASE_NUMBER.search(run_dir.name)
+    number = int(found[1]) if found else crc32(str(record.job["provenance"].get("uid")).encode())
+    return _COLOURS[number % len(_COLOURS)]
 
 
 def machine_tags(record: RunRecord) -> dict[str, str]:
@@ -124,8 +164,10 @@ def machine_tags(record: RunRecord) -> dict[str, str]:
     chosen = (result.get("provenance") or {}).get("chosen") or {}
     cards = Counter(str(card) for node in nodes for card in node.get("gpus", ()))
     wished = str(record.job["config"]["hardware"].get("device") or "auto")
+    processors = [f"{node['cores']} x {node['cpu']}" if node.get("cores") else str(node["cpu"])
+                  for node in nodes if node.get("cpu")]
     found = {
-        "host": _each(nodes, "host"), "cpu": _each(nodes, "cpu"), "torch": _each(nodes, "torch"),
+        "host": _each(nodes, "host"), "cpu": ", ".join(dict.fromkeys(processors)), "torch": _each(nodes, "torch"),
         "gpu": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in cards.items()) or "none",
         "device": str(chosen.get("device") or ("" if wished == "auto" else wished)),
         "backend": str(chosen.get("comm_backend") or ""),

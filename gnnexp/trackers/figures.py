@@ -15,11 +15,11 @@ Detail = Literal["main", "full"]
 DETAILS = get_args(Detail)
 
 EPOCH, CUMULATIVE, VALIDATION = "time/epoch_s", "time/cumulative_s", "main/val"
-# Means over the ranks, because these add up to the epoch's wall time. Maxima over the ranks do not.
-BREAKDOWN = tuple(f"time/{phase}_s_mean" for phase in (*PHASES, "unaccounted"))
+# The breakdown of an epoch by its names in the store. See `phase_figures`.
+BREAKDOWN = {f"phase/{phase}_s": f"time/{phase}_s_mean" for phase in (*PHASES, "unaccounted")}
 # `sizes` and `evaluation` are left out: the first is small, and the second is no part of an epoch.
 _PAYLOADS = ("frontier", "features", "topology", "activations", "endpoints", "gradients", "parameters", "embeddings")
-_CHOSEN = ("loss/train", *BREAKDOWN, "time/comm_exposed_s", *(f"comm/bytes_{tag}" for tag in _PAYLOADS),
+_CHOSEN = ("loss/train", "time/comm_exposed_s", *(f"comm/bytes_{tag}" for tag in _PAYLOADS),
            "tier/h2d_bytes", "tier/d2h_bytes", "memory/host_peak_bytes", "memory/device_peak_bytes", "eval/seconds")
 
 
@@ -88,6 +88,17 @@ def main_figures(record: RunRecord, target: float | None = None) -> dict[str, fl
         "time_to_target_s": math.nan if target is None else _seconds_to(record, target),
     }
     return {f"main/{name}": value for name, value in found.items() if not math.isnan(value)}
+
+
+def phase_figures(record: RunRecord) -> dict[str, float]:
+    """The seconds of each phase that was recorded, as in `figures/breakdown.csv`: `phase/sample_s` and others.
+
+    Each is a mean over the ranks, because means add up to the epoch's wall time and maxima do not. It is also a median
+    over the epochs after the first, which warms up. So the sum may differ a little from `main/epoch_s`.
+    """
+    epochs = [line["metrics"] for line in record.epochs]
+    found = {name: warm_median(epochs, recorded) for name, recorded in BREAKDOWN.items()}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def _seconds_to(record: RunRecord, target: float) -> float:

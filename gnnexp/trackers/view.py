@@ -27,34 +27,33 @@ Filter: `tags.system = 'gsplit'`, `tags.dataset = 'cora'`, `tags.model`, `tags.h
 
 - `main/*`: test metric at the best validation epoch, median epoch seconds after the first, peak memory, MB sent per
   epoch, validation metric by epoch.
-- `time/*_mean`: seconds in each phase of an epoch, mean over the ranks; they add up to `time/epoch_s`.
+- `phase/*`: seconds in each phase of an epoch, mean over the ranks. `wait` is waiting for slower ranks.
 - `time/cumulative_s`: training time so far, without evaluation and checkpoints.
 - `throughput/*`, `comm/*`, `memory/*`, `loss/*`: by epoch.
 - Everything that was recorded is in the artifacts `epochs.jsonl` and `result.json`.
 """
 
 _COLUMNS = (
-    *(f"metrics.`main/{name}`" for name in ("epoch_s", "test")),
-    *(f"tags.`{name}`" for name in ("host", "gpu", "device", "sweep", "status", "exact")),
-    *(f"metrics.`main/{name}`" for name in ("time_to_target_s", "sent_MB", "host_MB", "device_MB")),
-    *(f"params.`{name}`" for name in ("system", "dataset", "model", "paradigm", "partitioner", "ranks", "seed")),
+    *(f"metrics.`main/{name}`" for name in ("epoch_s", "test", "time_to_target_s")),
+    *(f"tags.`{name}`" for name in ("ranks", "host", "cpu", "gpu", "exact", "sweep", "status")),
+    *(f"metrics.`main/{name}`" for name in ("sent_MB", "host_MB", "device_MB")),
+    *(f"params.`{name}`" for name in ("system", "dataset", "model", "paradigm", "partitioner", "seed")),
 )
 # MLflow's names of two more columns, and widths in pixels. The list has the order of the names here.
 _NAME, _CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
-_WIDTHS = {_NAME: 320, _CREATED: 130, **dict.fromkeys(_COLUMNS, 100)}
-# Phases that take time in most runs. All of them would make a bar of one pixel for each.
-_SHOWN = [name for name in BREAKDOWN if not name.startswith(("time/negatives", "time/decode", "time/loss"))]
+_WIDTHS = {_NAME: 260, _CREATED: 130, **dict.fromkeys(_COLUMNS, 110), "tags.`ranks`": 70, "tags.`cpu`": 150}
+# Phases that take time in most runs.
+_SHOWN = [name for name in BREAKDOWN if not name.startswith(("phase/negatives", "phase/decode", "phase/loss"))]
 
 
-def _bars(*metrics: str) -> dict[str, Any]:
-    return {"type": "BAR", "metricKey": metrics[0], **({"selectedMetricKeys": metrics} if metrics[1:] else {}),
-            "runsCountToCompare": 20}
+def _bars(metric: str) -> dict[str, Any]:
+    return {"type": "BAR", "metricKey": metric, "runsCountToCompare": 20}
 
 
 def _lines(metric: str, by: str) -> dict[str, Any]:
     return {"type": "LINE", "metricKey": metric, "selectedMetricKeys": [metric],
             "xAxisKey": "metric", "selectedXAxisMetricKey": by, "useGlobalXaxisKey": False, "yAxisKey": "metric",
-            "scaleType": "linear", "xAxisScaleType": "linear", "lineSmoothness": 0, "useGlobalLineSmoothing": False,
+            "scaleType": "linear", "xAxisScaleType": "log", "lineSmoothness": 0, "useGlobalLineSmoothing": False,
             "range": {}, "yAxisExpressions": [], "ignoreOutliers": False, "runsCountToCompare": 20}
 
 
@@ -62,7 +61,7 @@ def _lines(metric: str, by: str) -> dict[str, Any]:
 _SECTIONS: Sequence[tuple[str, int, int, Sequence[Mapping[str, Any]]]] = (
     ("Which run is fastest, at what accuracy", 3, 340,
      (_bars("main/epoch_s"), _bars("main/test"), _lines(VALIDATION, CUMULATIVE))),
-    ("Why: mean seconds in each phase", 1, 420, (_bars(*_SHOWN),)),
+    ("Why: seconds in each phase, mean over the ranks (wait: for slower ranks)", 4, 300, tuple(map(_bars, _SHOWN))),
     ("What differs between the runs", 1, 480, (
         {"type": "DIFFERENCE", "compareGroups": ["Parameters", "Tags"], "chartName": "what differs",
          "showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": "",

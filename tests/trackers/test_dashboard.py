@@ -109,7 +109,7 @@ def test_the_experiment_opens_with_the_columns_that_exist(store: str, search: Ca
              *(f"metrics.`{name}`" for name in run.data.metrics)}
     unknown = set(columns) - known
     assert unknown == {"metrics.`main/host_MB`", "metrics.`main/device_MB`", "metrics.`main/time_to_target_s`",
-                       "params.`partitioner`", "tags.`host`", "tags.`gpu`", "tags.`device`"}, \
+                       "params.`partitioner`", "tags.`host`", "tags.`gpu`", "tags.`cpu`"}, \
         "those that these runs, without memory, target, partitioner and machine, do not record"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,16 @@ import pytest
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.trackers.delivery import RunRecord, read_run
-from gnnexp.trackers.description import LONGEST_NAME, OWN_TAGS, end_tags, machine_tags, make_tags, parent_uid, run_name
+from gnnexp.trackers.description import (
+    LONGEST_NAME,
+    OWN_TAGS,
+    end_tags,
+    machine_tags,
+    make_params,
+    make_tags,
+    parent_uid,
+    run_name,
+)
 
 MACHINE = {"host": "here", "cpu": "Some CPU", "cores": 2, "gpus": ["Card", "Card"]}
 LOCAL, SLURM = "gnnexp.launchers.local.LocalLauncher", "gnnexp.launchers.slurm.SlurmLauncher"
@@ -30,9 +40,14 @@ def record_of(folder: Path, launcher: str = LOCAL, result: dict[str, Any] | None
 
 
 @pytest.mark.parametrize(("label", "name"), [
-    ("train.lr=0.1 seed=3", "train.lr=0.1, seed 0"), ("seed=3 train.lr=0.1", "train.lr=0.1, seed 0"),
-    ("+seed=3 a=b", "a=b, seed 0"), ("dataset.seed=4", "dataset.seed=4, seed 0"),
-    ("system=gsplit dataset=ogb/products", "system=gsplit dataset=ogb/products, seed 0"),
+    ("train.lr=0.1 seed=3", "lr=0.1, seed 0"), ("seed=3 train.lr=0.1", "lr=0.1, seed 0"),
+    ("+seed=3 a.b=c", "b=c, seed 0"), ("dataset.seed=4", "seed=4"), ("a=b", "b"),
+    ("system=gsplit dataset=ogb/products", "gsplit ogb/products"),
+    ("system=gsplit +train.batch_size=128", "gsplit batch_size=128"),
+    ("train.lr=1 optimizer.lr=2 model.layers=3", "train.lr=1 optimizer.lr=2 layers=3"),
+    ("scheduler=null model.bias=true", "scheduler=null bias=true"),
+    ("sampler.fanouts=[15, 10] name='a b'", "fanouts=[15, 10] 'a b'"),
+    ("~model.dropout system=p3", "~model.dropout system=p3"), ("a case", "a case"),
     ("seed=3", "dgl digits sage, 2 ranks, seed 0"), ("run", "dgl digits sage, 2 ranks, seed 0"),
     ("", "dgl digits sage, 2 ranks, seed 0"), (None, "dgl digits sage, 2 ranks, seed 0"),
 ])
@@ -41,23 +56,41 @@ def test_a_run_of_a_sweep_is_named_by_what_differs(tmp_path: Path, label: str | 
 
 
 def test_the_users_own_name_comes_first(tmp_path: Path) -> None:
-    assert run_name(record_of(tmp_path, label="a=b", name="mine")) == "mine a=b, seed 0"
+    assert run_name(record_of(tmp_path, label="a=b", name="mine")) == "mine b"
 
 
 def test_a_long_name_keeps_its_seed(tmp_path: Path) -> None:
-    name = run_name(record_of(tmp_path, label="a=" + "b" * 400))
+    name = run_name(record_of(tmp_path, label=f"seed=0 a={'b' * 400}"))
     assert len(name) == LONGEST_NAME and name.endswith("b…, seed 0")
+
+
+def test_the_case_is_a_parameter_and_classes_of_gnnexp_are_none(tmp_path: Path) -> None:
+    record = record_of(tmp_path, label="train.lr=0.1 seed=3")
+    record.job["config"]["model"] = {"_target_": "gnnexp.models.sage.SAGE", "hidden": 8}
+    record.job["config"]["sampler"] = {"_target_": "mine.Sampler"}
+    params = make_params(record)
+    assert params["case"] == "train.lr=0.1" and params["sampler._target_"] == "mine.Sampler"
+    assert "model._target_" not in params and params["model.hidden"] == "8"
+    assert "case" not in make_params(record_of(tmp_path))
+
+
+def test_cases_of_a_sweep_have_different_colours(tmp_path: Path) -> None:
+    record = record_of(tmp_path)
+    names = [f"2026-11-27_14-23-44-772127-{number:03d}-system_dgl" for number in range(12)]
+    colours = {make_tags(tmp_path / name, record)["mlflow.runColor"] for name in names}
+    assert len(colours) == 12 and all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
+    assert make_tags(tmp_path / "x", record)["mlflow.runColor"] in colours
 
 
 def test_the_machine_is_that_of_the_ranks_when_they_have_ended(tmp_path: Path) -> None:
     launched = {"hardware": MACHINE, "libraries": {"torch": "2.0"}}
     before = machine_tags(record_of(tmp_path, **launched))
-    assert before == {"host": "here", "cpu": "Some CPU", "gpu": "2 x Card", "torch": "2.0"}
+    assert before == {"host": "here", "cpu": "2 x Some CPU", "gpu": "2 x Card", "torch": "2.0"}
     nodes = [{"host": host, "cpu": "Other", "cores": 4, "gpus": [], "torch": "2.1"} for host in ("n1", "n2")]
     record = record_of(tmp_path, result={"nodes": nodes}, **launched)
     record = RunRecord(record.job, record.epochs, {**record.result, "provenance": {
         "chosen": {"device": "cuda:0", "comm_backend": "nccl"}}})
-    assert machine_tags(record) == {"host": "n1, n2", "cpu": "Other", "gpu": "none", "torch": "2.1",
+    assert machine_tags(record) == {"host": "n1, n2", "cpu": "4 x Other", "gpu": "none", "torch": "2.1",
                                     "device": "cuda:0", "backend": "nccl"}
     tags = end_tags(tmp_path, record)
     assert tags["host"] == "n1, n2" and "Made on n1, n2: Other, device cuda:0" in tags["mlflow.note.content"]

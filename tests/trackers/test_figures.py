@@ -13,7 +13,7 @@ from run_folder import metrics_of, write_epochs, write_job, write_result
 from gnnexp.measure.ledger import TAGS
 from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
 from gnnexp.trackers.delivery import RunRecord, read_run
-from gnnexp.trackers.figures import epoch_figures, main_figures
+from gnnexp.trackers.figures import epoch_figures, main_figures, phase_figures
 
 GRAPH = {"num_train": 1000, "num_links": 0}
 
@@ -42,13 +42,19 @@ def test_no_run_has_more_than_forty_metrics_by_default(tmp_path: Path) -> None:
                                 *(f"{name}/{split}" for name in ("acc", "macro_f1", "mrr", "hits@20", "loss")
                                   for split in ("val", "test"))], 1.0)
     found = changed(record, *[everything] * 3)
-    names = {name for figures in epoch_figures(found, "main") for name in figures} | set(main_figures(found, 0.5))
+    names = {name for figures in epoch_figures(found, "main") for name in figures}
+    names |= set(main_figures(found, 0.5)) | set(phase_figures(found))
     assert len(names) <= 40
     assert {"loss/train", "acc/val", "acc/test", "main/val", "time/cumulative_s", "time/epoch_s"} <= names
     assert not any(name.endswith("_min") for name in names)
     assert sum("sample" in name for name in names) == 1, "one figure for each phase"
     full = {name for figures in epoch_figures(found, "full") for name in figures}
-    assert full >= set(everything) | {name for name in names if not name.startswith("main/")}
+    assert full >= set(everything) | {name for name in names if not name.startswith(("main/", "phase/"))}
+
+
+def test_phases_are_those_of_the_breakdown(tmp_path: Path) -> None:
+    epochs = [{"time/sample_s_mean": seconds, "time/epoch_s": 1.0} for seconds in (9.0, 0.2, 0.4, 0.3)]
+    assert phase_figures(changed(record_of(tmp_path, 4), *epochs)) == {"phase/sample_s": 0.3}
 
 
 def test_every_payload_of_training_is_sent(tmp_path: Path) -> None:
