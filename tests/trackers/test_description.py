@@ -93,7 +93,7 @@ def test_the_machine_is_that_of_the_ranks_when_they_have_ended(tmp_path: Path) -
     assert machine_tags(record) == {"host": "n1, n2", "cpu": "4 x Other", "gpu": "none", "torch": "2.1",
                                     "device": "cuda:0", "backend": "nccl"}
     tags = end_tags(tmp_path, record)
-    assert tags["host"] == "n1, n2" and "Made on n1, n2: Other, device cuda:0" in tags["mlflow.note.content"]
+    assert tags["host"] == "n1, n2" and "Made on n1, n2: 4 x Other, device cuda:0" in tags["mlflow.note.content"]
 
 
 def test_the_login_node_is_not_the_machine_of_a_job(tmp_path: Path) -> None:
