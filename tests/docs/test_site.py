@@ -46,6 +46,10 @@ def test_parts_of_the_readme_are_on_the_first_page() -> None:
         readme_part("nothing")
 
 
+def test_the_readme_is_read_in_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
 @pytest.mark.parametrize(("link", "source", "page", "becomes"), [
     ("[a](docs/systems.md#options)", "README.md", "index.md", "[a](systems.md#options)"),
     ("[a](../CONTRIBUTING.md)", "docs/running.md", "running.md", "[a](contributing.md)"),
