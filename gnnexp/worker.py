@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.comm.environment import read_environment
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.launchers.elsewhere.equipment import equip
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_result
 from gnnexp.training.rank import as_rank
 
 if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.comm.environment import Environment
+    from gnnexp.experiment.experiment import Experiment
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
 
@@ -55,9 +61,12 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     from gnnexp.training.result import note_ranks, write_result
     from gnnexp.training.train import probe_memory, train
 
-    request = json.loads((run_dir / "job.json").read_text())
+    request = json.loads((run_dir / JOB_FILE).read_text())
+    if _is_over(run_dir, environment):
+        return ""
     code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
     experiment = experiment_of(request["config"])
+    _check_start(experiment, environment, prepared=request["graph"] is not None)
     if isinstance(experiment.paradigm, External):
         from gnnexp.training.external import follow
 
@@ -80,5 +89,43 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     return stopped_by
 
 
+def _is_over(run_dir: Path, environment: Environment) -> bool:
+    """Whether the run has finished before. The result of a failed attempt is removed: it is no longer true."""
+    try:
+        status = load_result(run_dir)["status"]
+    except FileNotFoundError:
+        return False
+    if status != "finished" and environment.rank == 0:
+        (run_dir / RESULT_FILE).unlink(missing_ok=True)
+    return bool(status == "finished")
+
+
+def _check_start(experiment: Experiment, environment: Environment, *, prepared: bool) -> None:
+    """Check the data and the number of ranks, which another program than gnnexp may have started.
+
+    Raises:
+        ConfigError: the data is not prepared, or the number is not that of the run.
+    """
+    if not prepared:
+        raise ConfigError(Problem("run", "not prepared", "its data is not prepared",
+                                  "gnnexp prepare, or gnnexp resume"))
+    if environment.num_ranks != experiment.num_ranks:
+        hardware = experiment.hardware
+        raise ConfigError(Problem("WORLD_SIZE", environment.num_ranks, f"the run has {hardware.nodes} nodes with "
+                                  f"{hardware.workers} ranks each",
+                                  f"start {experiment.num_ranks} ranks, or prepare a run with other hardware.workers"))
+
+
+def _start() -> int:
+    """Check the arguments, and run one rank with the environment variables of a worker."""
+    if len(sys.argv) != 2 or not (Path(sys.argv[1]) / JOB_FILE).is_file():
+        print("gnnexp: python -m gnnexp.worker RUN_DIR: needs a run directory, which gnnexp prepare makes",
+              file=sys.stderr)
+        return ConfigError.exit_code
+    with suppress(ConfigError, OSError, ValueError):  # the rank itself reports it
+        equip(Path(sys.argv[1]), read_environment())
+    return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_start())

@@ -23,6 +23,8 @@ DEFAULTS = set(compose([]).choices)
 COMPANIONS = {
     "dataset/gnnexp_format.yaml": ["dataset.path=somewhere"],
     "partitioner/stored.yaml": ["partitioner.path=somewhere"],
+    "hardware/slurm_apptainer.yaml": ["hardware.launcher.image=gnnexp.sif"],
+    "hardware/slurm_pyxis.yaml": ["hardware.launcher.image=gnnexp.sqsh"],
     "train/neutrontp.yaml": ["model=gcn", "sampler=full"],
     "train/hongtu.yaml": ["model=gcn", "sampler=full"],
     "train/planetoid_gat.yaml": ["model=gat", "sampler=full"],

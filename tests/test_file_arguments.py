@@ -40,6 +40,8 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
     ("run", "out"): (MAKES_FOLDER, ["run", "-m", "seed=0,1", "--dry-run", "--out", "PATH"], ""),
     ("sweep", "out"): (MAKES_FOLDER, ["sweep", "quickstart", "--dry-run", "--out", "PATH"], ""),
+    ("prepare", "config_dir"): (READS_FOLDER, ["prepare", "--config-dir", "PATH"], ""),
+    ("finalize", "run"): (READS_FOLDER, ["finalize", "PATH"], ""),
     ("resume", "run"): (READS_FOLDER, ["resume", "PATH"], ""),
     ("status", "run"): (READS_FOLDER, ["status", "PATH"], ""),
     ("cancel", "run"): (READS_FOLDER, ["cancel", "PATH"], ""),
@@ -57,19 +59,22 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 }
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
-    *((command, "overrides") for command in ("run", "sweep", "resume", "calibrate", "partition")),  # see KEYS
-    *((command, name) for command in ("run", "sweep") for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
+    *((command, "overrides")  # see KEYS
+      for command in ("run", "prepare", "sweep", "resume", "calibrate", "partition")),
+    *((command, name) for command in ("run", "sweep") for name in ("jobs", "dry_run", "print_script", "rerun",
+                                                                     "accept_foreign")),
     ("run", "multirun"), ("sweep", "full"),
     *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
-    *((command, "config_name") for command in ("run", "sweep", "calibrate", "partition")),
+    *((command, "config_name") for command in ("run", "prepare", "sweep", "calibrate", "partition")),
     ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
+    ("finalize", "trust"),
     ("logs", "rank"), ("logs", "follow"),
     ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
     ("ui", "port"), ("ui", "host"), ("ui", "experiment"),
     ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
-    *((command, "json") for command in ("run", "resume", "list", "status", "sweep", "report", "plan", "claims",
-                                        "partition", "calibrate", "info")),
+    *((command, "json") for command in ("run", "prepare", "finalize", "resume", "list", "status", "sweep", "report",
+                                        "plan", "claims", "partition", "calibrate", "info")),
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {

@@ -38,6 +38,7 @@ RECORDS = {
     "graph/storage/": "descriptions of arrays as JSON",
     "launchers/queue/slurm_task.py": "a job's hardware as JSON", "launchers/starter.py": "a request as JSON",
     "launchers/slurm.py": "further parameters of sbatch, as a user names them",
+    "launchers/elsewhere/equipment.py": "a job's hardware as JSON",
     "measure/record.py": "an epoch's record", "measure/memory.py": "torch's keyword arguments",
     "kernels/pool.py": "numpy's array interface", "feature_stores/embedding.py": "state of a checkpoint",
     "feature_stores/trainable.py": "state of a checkpoint", "paradigms/trainer.py": "state of a checkpoint",

@@ -30,7 +30,7 @@ _EPILOG = """examples:
 Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
 
 # Commands that call compiled kernels, and commands that take overrides.
-_COMPUTING = ("run", "resume", "sweep", "partition", "calibrate")
+_COMPUTING = ("run", "resume", "sweep", "partition", "calibrate", "running.elsewhere")
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -150,6 +150,7 @@ def _queue(rerun: str) -> tuple[Argument, ...]:
         _option("--jobs", type=int, default=1, metavar="N",
                 help="how many runs at a time on this machine, each on its own cores and GPUs"),
         _flag("--dry-run", help="check, show what would run and what it needs, start nothing"),
+        _flag("--print-script", help="print the job script that would be submitted to SLURM, submit nothing"),
         _flag("--rerun", help=rerun),
         _flag("--accept-foreign",
               help="also accept finished runs of other kinds of machines, and imported runs: their times differ"),
@@ -178,7 +179,7 @@ _JSON = _flag("--json", help="print one JSON document on standard output, and al
 _ALL = _flag("--all", help="all runs, not only the 20 that were started last")
 _TRUST = _flag("--trust", help="accept also a run of another user: its files decide what is executed, and which "
                "process gets a signal")
-COMPOSING = ("run", "sweep", "partition", "calibrate")
+COMPOSING = ("run", "prepare", "sweep", "partition", "calibrate")
 # The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
 COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "run": ("one training run", "run", "main", (
@@ -189,6 +190,10 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
               "belong to it"),
         *_queue("make every run again, also finished ones; without -m: the run of hydra.run.dir, whose directory "
                 "gets another name"))),
+    "prepare": ("a complete run directory, whose ranks another program starts (torchrun, mpirun, Kubernetes, …)",
+                "running.elsewhere", "prepare_run", (*_OVERRIDES, _JSON)),
+    "finalize": ("record how a run ended whose ranks another program started", "running.elsewhere", "finalize_run", (
+        _RUN_DIR, _JSON, _TRUST)),
     "resume": ("continue a run that was stopped or failed, from its last checkpoint", "resume", "main", (
         _RUN_DIR, _JSON,
         _flag("--changed-code", help="continue although its code was edited since; no sweep then uses the result"),
@@ -269,7 +274,7 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
         check_commands()
         if name in _COMPUTING:
             check_here()
-        only_shows = any(getattr(options, flag, False) for flag in ("cfg", "list", "dry_run"))
+        only_shows = any(getattr(options, flag, False) for flag in ("cfg", "list", "dry_run", "print_script"))
         place_kernels(tell=name in _COMPUTING and not only_shows)
         place = name if "." in name else f"commands.{name}"
         found: Callable[[argparse.Namespace], int | Answer] = getattr(import_module(f"gnnexp.cli.{place}"), function)

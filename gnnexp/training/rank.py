@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.errors import ConfigError
 from gnnexp.files.disk import EXIT_CODE
 from gnnexp.launchers.parent import die_with_parent, import_from_here
 
@@ -31,7 +32,12 @@ def as_rank(work: Callable[[Path, Environment, list[PhaseTimer], Heartbeat], str
     """
     die_with_parent()
     import_from_here()
-    run_dir, environment = Path(sys.argv[1]), read_environment()
+    run_dir = Path(sys.argv[1])
+    try:
+        environment = read_environment()
+    except ConfigError as error:  # the rank does not know its number, so it has no status file
+        print(f"gnnexp: {error}", file=sys.stderr)
+        return error.exit_code
     from gnnexp.record.heartbeat import Heartbeat
 
     heartbeat = Heartbeat(run_dir, environment)

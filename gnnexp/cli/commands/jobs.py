@@ -21,6 +21,8 @@ from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.files.disk import refusal
 from gnnexp.files.regular import is_file
+from gnnexp.launchers.elsewhere.ends import standing
+from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
 from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.queue.slurm_jobs import cancel as cancel_job
@@ -111,6 +113,8 @@ def _state(run_dir: Path, num_ranks: int) -> str:
                 if refusal(error) is None:
                     raise
                 return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
+    if is_prepared(run_dir) and (words := standing(run_dir)):
+        return words
     if os.path.lexists(run_dir / RESULT_FILE):
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
@@ -123,6 +127,9 @@ def _launcher(run_dir: Path) -> int:
     Raises:
         ConfigError: there is none, or it is not known which.
     """
+    if is_prepared(run_dir):
+        raise ConfigError(Problem("run", str(run_dir), "another program starts its ranks, and gnnexp cannot end it",
+                                  "end that program: the ranks write a checkpoint on SIGTERM"))
     if not is_held(run_dir):
         raise ConfigError(Problem("run", str(run_dir), "no process of this machine works on it",
                                   "gnnexp status shows how it ended"))

@@ -22,6 +22,8 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read, tracker_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Launchers, Outcome
+from gnnexp.launchers.elsewhere.ends import check_silent
+from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
@@ -99,6 +101,8 @@ def reopen_run(run_dir: Path, experiment: Experiment, console: Console, *, chang
     refuse_imported(run_dir, read_job(run_dir))
     with alone(run_dir):
         check_job(run_dir, controller, job_ended=job_ended)  # with the lock held: no other process can submit it
+        if is_prepared(run_dir):
+            check_silent(run_dir)
         _reopen(run_dir, experiment, console, changed_code=changed_code)
 
 
@@ -129,11 +133,13 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
     job, config = read_job(run_dir), experiment.config.mapping
     provenance = going_on(job, config, code_of_config(config), run_dir, changed_code=changed_code)
     _check_inputs(experiment, job["provenance"])
-    prepared = prepare(experiment, run_dir / "checkpoints")
-    if prepared.key != job["provenance"]["dataset_key"]:
-        raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
+    prepared = None if experiment.launcher.prepares else prepare(experiment, run_dir / "checkpoints")
+    key = experiment.dataset.key() if prepared is None else prepared.key
+    if key != job["provenance"]["dataset_key"]:
+        raise DataError(Problem("dataset", key, "is not the data that this run began with "
                                 f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))
-    tell_preflight(prepared, console)
+    if prepared is not None:
+        tell_preflight(prepared, console)
     found, problems = latest_checkpoint(run_dir)
     for problem in problems:
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)

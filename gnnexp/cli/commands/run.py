@@ -21,6 +21,8 @@ def main(options: argparse.Namespace) -> Answer:
         from gnnexp.cli.hydra_flags import show
 
         return show(options)
+    if options.multirun and options.print_script:
+        raise ConfigError(Problem("--print-script", "with -m", "is for one run or a sweep", "gnnexp sweep NAME"))
     if options.multirun:
         from gnnexp.cli.sweeping import multirun
 
@@ -29,6 +31,8 @@ def main(options: argparse.Namespace) -> Answer:
         from gnnexp.cli.running.dry import dry_run
 
         return dry_run(options)
+    if options.print_script:
+        return _print_script(options)
     from gnnexp.cli.console import make_console
     from gnnexp.cli.running.execute import answer_of, execute, tell_result
     from gnnexp.cli.running.prepare import checked
@@ -43,3 +47,12 @@ def main(options: argparse.Namespace) -> Answer:
     if outcome.status == "finished":
         tell_result(composed.run_dir, console)
     return answer_of(composed.run_dir, outcome)
+
+
+def _print_script(options: argparse.Namespace) -> Answer:
+    from gnnexp.cli.running.prepare import checked
+    from gnnexp.cli.running.scripts import print_scripts
+    from gnnexp.experiment.build import experiment_of
+
+    composed = checked(options.overrides, options.config_dir, options.config_name)
+    return print_scripts([(experiment_of(composed.config), composed.run_dir)])

@@ -13,8 +13,11 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.command import list_sweeps
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.scripts import print_scripts
+from gnnexp.cli.sweeping.case import QueuedCase, State
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
+from gnnexp.cli.sweeping.known_runs import planned
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.config.compose import Composed
 from gnnexp.config.folders import PRIMARY
@@ -35,6 +38,11 @@ def main(options: argparse.Namespace) -> Answer:
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]
     queue = Queue(replace(sweep, command=command_of(options, words)), looking_of(options), make_console())
     composed = compose_all(sweep, options.config_dir, options.config_name)
+    if options.print_script:
+        cases = [QueuedCase(sweep.name, sweep.command, one, State(case.label))
+                 for case, one in zip(sweep.cases, composed, strict=True)]
+        return print_scripts([(case.experiment, Path(case.state.run_dir or case.composed.run_dir))
+                              for case in planned(cases, queue.looking) if case.state.status == "waiting"])
     with Launchers() as launchers:
         labelled = [(case.label, one) for case, one in zip(sweep.cases, composed, strict=True)]
         add_and_work(queue, labelled, options, launchers)

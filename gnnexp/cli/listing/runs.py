@@ -13,6 +13,7 @@ from pathlib import Path
 from gnnexp.cli.sweeping.processes import STATES, processes_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.regular import open_regular
+from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.provenance.older import as_today
 from gnnexp.record.archive import imported_from
@@ -34,7 +35,8 @@ class RunLine:
         run_dir: its directory.
         sweep: the sweep that it belongs to, or an empty text.
         system, dataset, model: names of what was chosen.
-        state: `running`, `finished`, `stopped`, `failed`, `damaged`, or `job N`, whose state only SLURM knows.
+        state: `running`, `finished`, `stopped`, `failed`, `damaged`, `prepared` (another program starts its ranks),
+            or `job N`, whose state only SLURM knows.
         epochs: number of recorded epochs.
         epochs_asked: number of epochs that the run should have; 0 if this is not known.
         started: when it was started, in ISO 8601.
@@ -157,7 +159,8 @@ def _state_and_epochs(path: Path) -> tuple[str, int]:
         return str(result["status"]), len(result["epochs"])
     try:
         job_id = read_job_id(path)
-        state = f"job {job_id}" if job_id else "running" if is_held(path) else "stopped"
+        state = f"job {job_id}" if job_id else "running" if is_held(path) else (
+            "prepared" if is_prepared(path) else "stopped")
     except (ConfigError, DataError, OSError):
         state = "damaged"
     return state, _recorded(path)

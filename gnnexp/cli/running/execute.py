@@ -57,12 +57,25 @@ def execute(composed: Composed, console: Console, launchers: Launchers) -> Outco
     return carry_out(start_run(composed, experiment, console, None), experiment, console, launchers)
 
 
-def start_run(composed: Composed, experiment: Experiment, console: Console, place: Place | None) -> Path:
+def start_run(
+    composed: Composed, experiment: Experiment, console: Console, place: Place | None, *, here: bool = False
+) -> Path:
     """Prepare graph and partition, and make the run directory.
+
+    Args:
+        composed: the configuration.
+        experiment: the experiment of the configuration.
+        console: where progress is shown.
+        place: the place of the run in a sweep.
+        here: whether the data is prepared here, although a job of the launcher could do that.
 
     Raises:
         ConfigError, DataError: a problem that was found before the run directory exists.
     """
+    if experiment.launcher.prepares and not here:
+        run_dir = create_run(composed, experiment, None, place)
+        console.print(f"run directory {run_dir}; a job prepares its data", soft_wrap=True)
+        return run_dir
     started = time.perf_counter()
     prepared = prepare(experiment, composed.run_dir)
     seconds = time.perf_counter() - started
@@ -148,16 +161,19 @@ def _launched(
                              f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
 
 
-def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, place: Place | None) -> Path:
+def create_run(composed: Composed, experiment: Experiment, prepared: Prepared | None, place: Place | None) -> Path:
     """Make the run directory with `config.yaml` and `job.json`, which contain all that the ranks need.
+
+    Without prepared data, these files are not complete: a job completes them before the ranks start.
 
     Raises:
         ConfigError: the directory exists already or cannot be made.
     """
     run_dir = composed.run_dir
     refuse_edited(modules_of(composed.config))  # prepared files were made by the imported code
-    partition = None if prepared.partition is None else str(prepared.partition)
-    provenance = make_provenance(composed, experiment, prepared.key, partition, place)
+    partition = None if prepared is None or prepared.partition is None else str(prepared.partition)
+    key = experiment.dataset.key() if prepared is None else prepared.key
+    provenance = make_provenance(composed, experiment, key, partition, place)
     try:
         with appearing(run_dir) as folder:
             write_job(folder, experiment.config, prepared, provenance)
@@ -171,12 +187,17 @@ def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, p
     return run_dir
 
 
-def write_job(run_dir: Path, config: Resolved, prepared: Prepared, provenance: Mapping[str, Any]) -> None:
-    """Write `config.yaml` for readers and `job.json` for the ranks."""
+def write_job(run_dir: Path, config: Resolved, prepared: Prepared | None, provenance: Mapping[str, Any]) -> None:
+    """Write `config.yaml` for readers and `job.json` for the ranks. Without prepared data, no rank can start."""
+    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
+    if prepared is None:
+        write_json(run_dir / "job.json", {
+            "schema": 1, "config": config.mapping, "graph": None, "partition": None, "quality": {}, "presample": None,
+            "presampled": [], "provenance": provenance})
+        return
     partition, parts, presample = (None if folder is None else str(folder)
                                    for folder in (prepared.partition, prepared.parts, prepared.presample))
     found = {} if prepared.partition is None else read_quality(prepared.partition)
-    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
     write_json(run_dir / "job.json", {
         "schema": 1, "config": config.mapping, "graph": str(prepared.folder), "partition": partition, "quality": found,
         "facts": asdict(prepared.facts), "plan": prepared.plan.digest,

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from rich.console import Console
 
 from gnnexp.cli.commands.resume import is_finished, reopen_run
 from gnnexp.cli.console import marked
-from gnnexp.cli.running.execute import carry_out, lost_model, start_run
+from gnnexp.cli.running.execute import carry_out, lost_model, start_run, write_job
 from gnnexp.cli.running.provenance import Place, make_provenance
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ProblemsError
@@ -25,7 +24,6 @@ from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, finalize
 from gnnexp.record.failure import describe
-from gnnexp.record.records import write_json, write_text
 from gnnexp.record.runs import read_run
 
 Status = Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere"]
@@ -161,10 +159,7 @@ def _recorded(case: QueuedCase, outcome: Outcome) -> State:
 
 def _record(run_dir: Path, case: QueuedCase) -> None:
     """Make a run directory without prepared artifacts."""
-    config = case.composed.config
     provenance: Mapping[str, Any] = make_provenance(
         case.composed, case.experiment, case.state.dataset_key, None, case.place)
     with appearing(run_dir) as place:
-        write_text(place / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-        write_json(place / "job.json", {"schema": 1, "config": config, "graph": None, "partition": None,
-                                        "quality": {}, "presample": None, "presampled": [], "provenance": provenance})
+        write_job(place, case.experiment.config, None, provenance)
