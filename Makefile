@@ -56,9 +56,8 @@ nightly: setup ## make test-slow, and all property tests, with random examples; 
 
 coverage: setup ## which lines of gnnexp the tests of `make test` execute, those of ranks too (COVERED=tests/comm: only a part)
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -n $(TEST_JOBS) --dist worksteal $(COVERED)
-	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report --skip-covered --sort=cover
+	$(BIN)/python -m coverage run -m pytest -n $(TEST_JOBS) --dist worksteal $(COVERED); code=$$?; \
+		$(BIN)/python -m coverage combine --quiet; $(BIN)/python -m coverage report --skip-covered --sort=cover; exit $$code
 
 test-gpu: setup ## checks that need a CUDA device
 	$(BIN)/python -m pytest -vv -m gpu

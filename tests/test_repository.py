@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 GITHUB = ROOT / ".github"
@@ -151,3 +153,11 @@ def test_an_entry_of_the_changelog_is_one_line() -> None:
 @pytest.mark.parametrize("target", sorted({"nightly", "coverage", "test-slow"}))
 def test_contributing_names_the_targets_that_ci_run_leaves_out(target: str) -> None:
     assert f"`make {target}`" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_a_night_has_random_examples_of_the_seed_that_it_prints() -> None:
+    assert settings.get_profile("gnnexp").derandomize
+    assert not settings.get_profile("nightly").derandomize
+    planned = subprocess.run(["make", "-n", "nightly", "SEED=17"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert 'echo "the examples of this run: make nightly SEED=17"' in planned.stdout
+    assert planned.stdout.count("--hypothesis-profile nightly --hypothesis-seed 17") == 2
