@@ -34,10 +34,13 @@ HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: 
 ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("run", "config_dir"): (READS_FOLDER, ["run", "--config-dir", "PATH"], ""),
     ("sweep", "config_dir"): (READS_FOLDER, ["sweep", "quickstart", "--dry-run", "--config-dir", "PATH"], ""),
+    ("tune", "config_dir"): (READS_FOLDER, ["tune", "tuning", "--dry-run", "--config-dir", "PATH"], ""),
     ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "p3_8xlarge", "--config-dir", "PATH"], ""),
     ("calibrate", "config_dir"): (READS_FOLDER, ["calibrate", "--quick", "--config-dir", "PATH"], ""),
     ("partition", "config_dir"): (READS_FOLDER, ["partition", "--config-dir", "PATH"], ""),
     ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
+    ("tune", "name"): (READS_FILE, ["tune", "PATH", "--dry-run"], ".yaml"),
+    ("tune", "out"): (MAKES_FOLDER, ["tune", "tuning", "--dry-run", "--out", "PATH"], ""),
     ("run", "out"): (MAKES_FOLDER, ["run", "-m", "seed=0,1", "--dry-run", "--out", "PATH"], ""),
     ("sweep", "out"): (MAKES_FOLDER, ["sweep", "quickstart", "--dry-run", "--out", "PATH"], ""),
     ("prepare", "config_dir"): (READS_FOLDER, ["prepare", "--config-dir", "PATH"], ""),
@@ -59,6 +62,7 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 }
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
+<<<<<<< HEAD
     *((command, "overrides")  # see KEYS
       for command in ("run", "prepare", "sweep", "resume", "calibrate", "partition")),
     *((command, name) for command in ("run", "sweep") for name in ("jobs", "dry_run", "print_script", "rerun",
@@ -66,6 +70,14 @@ NO_PATH = {
     ("run", "multirun"), ("sweep", "full"),
     *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
     *((command, "config_name") for command in ("run", "prepare", "sweep", "calibrate", "partition")),
+=======
+    *((command, "overrides") for command in ("run", "sweep", "tune", "resume", "calibrate", "partition")),  # see KEYS
+    *((command, name) for command in ("run", "sweep", "tune")
+      for name in ("jobs", "dry_run", "rerun", "accept_foreign")), ("tune", "trials"),
+    ("run", "multirun"), ("sweep", "full"),
+    *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
+    *((command, "config_name") for command in ("run", "sweep", "tune", "calibrate", "partition")),
+>>>>>>> tune
     ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
     ("finalize", "trust"),
     ("logs", "rank"), ("logs", "follow"),
@@ -73,8 +85,13 @@ NO_PATH = {
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
     ("ui", "port"), ("ui", "host"), ("ui", "experiment"),
     ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
+<<<<<<< HEAD
     *((command, "json") for command in ("run", "prepare", "finalize", "resume", "list", "status", "sweep", "report",
                                         "plan", "claims", "partition", "calibrate", "info")),
+=======
+    *((command, "json") for command in ("run", "resume", "list", "status", "sweep", "tune", "report", "plan", "claims",
+                                        "partition", "calibrate", "info")),
+>>>>>>> tune
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {

@@ -29,6 +29,8 @@ RECORDS = {
     "cli/running/origin.py": "job.json of the run that is made again",
     "cli/running/execute.py": "provenance, written down", "cli/running/prepare.py": "what was pre-sampled, recorded",
     "cli/sweeping/definition.py": "a sweep's YAML file", "cli/sweeping/known_runs.py": "recorded provenance",
+    "cli/tuning/definition.py": "the section `tune` of a sweep's YAML file",
+    "cli/tuning/preset.py": "values of a configuration that a preset repeats",
     "experiment/resolved.py": "the closed value itself",
     "experiment/signature.py": "keys of a node against a signature",
     "experiment/optimization.py": "options of torch's classes, passed on to them",

@@ -81,7 +81,7 @@ def test_what_cannot_be_run_is_refused(place: Path, capsys: pytest.CaptureFixtur
     assert not list(place.rglob("job.json"))
 
 
-@pytest.mark.parametrize("option", [["--jobs", "2"], ["--dry-run"], ["--accept-foreign"], ["--out", "here"]])
+@pytest.mark.parametrize("option", [["--jobs", "2"], ["--accept-foreign"], ["--out", "here"]])
 def test_options_of_several_runs_need_several(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     assert run_command(["run", *option]) == 2 and f"{option[0]}='without -m'" in capsys.readouterr().err
 

@@ -30,7 +30,11 @@ _EPILOG = """examples:
 Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
 
 # Commands that call compiled kernels, and commands that take overrides.
+<<<<<<< HEAD
 _COMPUTING = ("run", "resume", "sweep", "partition", "calibrate", "running.elsewhere")
+=======
+_COMPUTING = ("run", "resume", "sweep", "tuning.command", "partition", "calibrate")
+>>>>>>> tune
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -179,7 +183,11 @@ _JSON = _flag("--json", help="print one JSON document on standard output, and al
 _ALL = _flag("--all", help="all runs, not only the 20 that were started last")
 _TRUST = _flag("--trust", help="accept also a run of another user: its files decide what is executed, and which "
                "process gets a signal")
+<<<<<<< HEAD
 COMPOSING = ("run", "prepare", "sweep", "partition", "calibrate")
+=======
+COMPOSING = ("run", "sweep", "tune", "partition", "calibrate")
+>>>>>>> tune
 # The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
 COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "run": ("one training run", "run", "main", (
@@ -217,6 +225,11 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _flag("--list", help="list the sweeps and stop"), _JSON,
         _flag("--full", help="at the paper's size, for a cluster"),
         *_queue("run every case again, also finished ones"))),
+    "tune": ("tune every system of a sweep with the same budget, and write presets", "tuning.command", "main", (
+        _option("name", metavar="NAME", help="a sweep's name, or the path of a YAML file, with a section `tune`"),
+        *_OVERRIDES, _JSON,
+        _option("--trials", type=int, metavar="N", help="trials of each system (default: tune.trials of the file)"),
+        *_queue("run every trial again, also finished ones"))),
     "report": ("table and figure of a sweep or of run directories", "report", "main", (
         _option("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = list, "
                 "best first. After a query (redundancy, splitting, balance, offload, partitioning, heterogeneous, "

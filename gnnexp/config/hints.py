@@ -71,7 +71,7 @@ def published(group: str, folders: ConfigFolders) -> dict[str, tuple[str, ...]]:
 
 
 def _names(content: Mapping[str, Any], option: str) -> Iterator[str]:
-    own = content.get(option)
+    own = content.get(option) if "_target_" in content else None  # `name` in an experiment file is the name of its runs
     if isinstance(own, str) and own != "???":
         yield own
     parameter = (parameters_of(made) or {}).get(option) if (made := _component(content)) else None

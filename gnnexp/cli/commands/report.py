@@ -28,6 +28,7 @@ from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
 from gnnexp.record.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
+from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates.column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
@@ -185,7 +186,8 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
     asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
     slips = unrecorded(runs, asked)
-    notes = [*(f"Warning: {slip}." for slip in slips), *side_by_side(runs)]
+    notes = [*(f"Warning: {slip}." for slip in slips), *side_by_side(runs),
+             *filter(None, choice.state.get("notes") or [of_runs(runs)])]
     for name, table in tables.items():
         tables[name] = replace(table, caption=" ".join([table.caption, *notes]))
         console.print(tables[name].rich(console.width, f"report {choice.name}"))

@@ -59,7 +59,7 @@ def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY
     wrong: dict[str, list[tuple[Case, Problem]]] = {}
     for number, case in enumerate(sweep.cases):
         try:
-            lines = [*case.overrides, f"hydra.run.dir={_run_dir(sweep, case, number)}"]
+            lines = [*case.overrides, f"hydra.run.dir={run_dir_of(sweep, case, number)}"]
             composed.append(checked(lines, config_dir, config_name))
         except ProblemsError as error:
             for problem in error.problems:
@@ -93,7 +93,7 @@ def known_keys(composed: Composed) -> set[str]:
     return known
 
 
-def _run_dir(sweep: Sweep, case: Case, number: int) -> Path:
+def run_dir_of(sweep: Sweep, case: Case, number: int) -> Path:
     """A folder for the case, with a name that has no special characters of Hydra's grammar."""
     now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
     label = re.sub(r"[^A-Za-z0-9_.-]+", "_", case.label)[:80].strip("_.")

@@ -248,7 +248,7 @@ def save_states(sweep: Sweep, states: Sequence[State]) -> None:
 def content_of(sweep: Sweep, states: Sequence[State]) -> dict[str, Any]:
     """The content of a state file, for `gnnexp.record.records.read_state`."""
     return {"schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
-            "report": dict(sweep.report), "cases": [asdict(state) for state in states]}
+            "report": dict(sweep.report), "notes": list(sweep.notes), "cases": [asdict(state) for state in states]}
 
 
 def keep_states(sweep: Sweep, states: Sequence[State]) -> None:
