@@ -62,22 +62,14 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 }
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
-<<<<<<< HEAD
     *((command, "overrides")  # see KEYS
-      for command in ("run", "prepare", "sweep", "resume", "calibrate", "partition")),
-    *((command, name) for command in ("run", "sweep") for name in ("jobs", "dry_run", "print_script", "rerun",
-                                                                     "accept_foreign")),
-    ("run", "multirun"), ("sweep", "full"),
-    *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
-    *((command, "config_name") for command in ("run", "prepare", "sweep", "calibrate", "partition")),
-=======
-    *((command, "overrides") for command in ("run", "sweep", "tune", "resume", "calibrate", "partition")),  # see KEYS
+      for command in ("run", "prepare", "sweep", "tune", "resume", "calibrate", "partition")),
     *((command, name) for command in ("run", "sweep", "tune")
-      for name in ("jobs", "dry_run", "rerun", "accept_foreign")), ("tune", "trials"),
+      for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
+    ("run", "print_script"), ("sweep", "print_script"), ("tune", "trials"),
     ("run", "multirun"), ("sweep", "full"),
     *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
-    *((command, "config_name") for command in ("run", "sweep", "tune", "calibrate", "partition")),
->>>>>>> tune
+    *((command, "config_name") for command in ("run", "prepare", "sweep", "tune", "calibrate", "partition")),
     ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
     ("finalize", "trust"),
     ("logs", "rank"), ("logs", "follow"),
@@ -85,13 +77,8 @@ NO_PATH = {
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
     ("ui", "port"), ("ui", "host"), ("ui", "experiment"),
     ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
-<<<<<<< HEAD
-    *((command, "json") for command in ("run", "prepare", "finalize", "resume", "list", "status", "sweep", "report",
-                                        "plan", "claims", "partition", "calibrate", "info")),
-=======
-    *((command, "json") for command in ("run", "resume", "list", "status", "sweep", "tune", "report", "plan", "claims",
-                                        "partition", "calibrate", "info")),
->>>>>>> tune
+    *((command, "json") for command in ("run", "prepare", "finalize", "resume", "list", "status", "sweep", "tune",
+                                        "report", "plan", "claims", "partition", "calibrate", "info")),
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {
@@ -150,7 +137,8 @@ NO_FILE = {
     "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
     "paradigm.external.files": "files of any kind: tests/paradigms/external/test_files.py",
     "paradigm.vertex_parallel.dependency": "a word",
-    "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
+    "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence", "hardware.time_min": "a duration",
+    "hardware.mounts": "folders of a cluster's nodes",
 }
 _SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")
 _EXPLAINED = re.compile(r"file|folder|\.np[yz]", re.IGNORECASE)

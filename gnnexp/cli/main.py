@@ -30,11 +30,7 @@ _EPILOG = """examples:
 Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
 
 # Commands that call compiled kernels, and commands that take overrides.
-<<<<<<< HEAD
-_COMPUTING = ("run", "resume", "sweep", "partition", "calibrate", "running.elsewhere")
-=======
-_COMPUTING = ("run", "resume", "sweep", "tuning.command", "partition", "calibrate")
->>>>>>> tune
+_COMPUTING = ("run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere")
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -148,13 +144,15 @@ def _flag(*names: str, help: str) -> Argument:
     return names, {"action": "store_true", "help": help}
 
 
+_PRINT_SCRIPT = _flag("--print-script", help="print the job script that would be submitted to SLURM, submit nothing")
+
+
 def _queue(rerun: str) -> tuple[Argument, ...]:
     """Options of commands that run several cases."""
     return (
         _option("--jobs", type=int, default=1, metavar="N",
                 help="how many runs at a time on this machine, each on its own cores and GPUs"),
         _flag("--dry-run", help="check, show what would run and what it needs, start nothing"),
-        _flag("--print-script", help="print the job script that would be submitted to SLURM, submit nothing"),
         _flag("--rerun", help=rerun),
         _flag("--accept-foreign",
               help="also accept finished runs of other kinds of machines, and imported runs: their times differ"),
@@ -183,11 +181,7 @@ _JSON = _flag("--json", help="print one JSON document on standard output, and al
 _ALL = _flag("--all", help="all runs, not only the 20 that were started last")
 _TRUST = _flag("--trust", help="accept also a run of another user: its files decide what is executed, and which "
                "process gets a signal")
-<<<<<<< HEAD
-COMPOSING = ("run", "prepare", "sweep", "partition", "calibrate")
-=======
-COMPOSING = ("run", "sweep", "tune", "partition", "calibrate")
->>>>>>> tune
+COMPOSING = ("run", "prepare", "sweep", "tune", "partition", "calibrate")
 # The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
 COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "run": ("one training run", "run", "main", (
@@ -197,7 +191,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _flag("--multirun", "-m", help="a sweep by Hydra: a=1,2 makes two runs; --jobs, --accept-foreign and --out "
               "belong to it"),
         *_queue("make every run again, also finished ones; without -m: the run of hydra.run.dir, whose directory "
-                "gets another name"))),
+                "gets another name"), _PRINT_SCRIPT)),
     "prepare": ("a complete run directory, whose ranks another program starts (torchrun, mpirun, Kubernetes, …)",
                 "running.elsewhere", "prepare_run", (*_OVERRIDES, _JSON)),
     "finalize": ("record how a run ended whose ranks another program started", "running.elsewhere", "finalize_run", (
@@ -224,7 +218,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _option("name", nargs="?", metavar="NAME", help="a sweep's name, or the path of a YAML file"), *_OVERRIDES,
         _flag("--list", help="list the sweeps and stop"), _JSON,
         _flag("--full", help="at the paper's size, for a cluster"),
-        *_queue("run every case again, also finished ones"))),
+        *_queue("run every case again, also finished ones"), _PRINT_SCRIPT)),
     "tune": ("tune every system of a sweep with the same budget, and write presets", "tuning.command", "main", (
         _option("name", metavar="NAME", help="a sweep's name, or the path of a YAML file, with a section `tune`"),
         *_OVERRIDES, _JSON,
