@@ -137,8 +137,8 @@ NO_FILE = {
     "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
     "paradigm.external.files": "files of any kind: tests/paradigms/external/test_files.py",
     "paradigm.vertex_parallel.dependency": "a word",
-    "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence", "hardware.time_min": "a duration",
-    "hardware.mounts": "folders of a cluster's nodes",
+    "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
+    "hardware.time_min": "a duration", "hardware.mounts": "folders of a cluster's nodes",
 }
 _SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")
 _EXPLAINED = re.compile(r"file|folder|\.np[yz]", re.IGNORECASE)
