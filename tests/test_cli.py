@@ -295,6 +295,7 @@ def test_partition_and_info(workplace: Path, capsys: pytest.CaptureFixture[str])
     assert list(workplace.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_users_own_component_in_the_current_folder(workplace: Path) -> None:
     code = "from gnnexp.feature_stores.local import LocalStore\nclass Mine(LocalStore): ...\n"
     (workplace / "mine.py").write_text(code)

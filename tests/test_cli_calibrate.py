@@ -62,6 +62,7 @@ def test_mistakes_end_with_2_and_nothing_is_written(
     assert not any(place.iterdir())
 
 
+@pytest.mark.slow
 def test_one_rank_has_nobody_to_exchange_with(place: Path) -> None:
     file = place / "alone.yaml"
     assert run_command(["calibrate", "hardware.device=cpu", "--quick", "--out", str(file)]) == 0

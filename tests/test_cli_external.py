@@ -101,7 +101,8 @@ def test_nonsense_is_a_mistake_of_the_user(capfd: pytest.CaptureFixture[str]) ->
     assert "line 1: accuracy" in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL", "cancel"])
+@pytest.mark.parametrize("how", [
+    "SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow), pytest.param("cancel", marks=pytest.mark.slow)])
 def test_a_stop_ends_all_processes_and_the_run_is_resumed(here: Path, how: str) -> None:
     process = start("run", *words(HANGS_ONCE))
     scratch = here / "run" / "external"
@@ -129,6 +130,7 @@ def test_an_edited_script_is_no_resumed_run(capfd: pytest.CaptureFixture[str]) -
     assert run_command(["resume", "run"]) == 2 and "has changed since the run began" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_an_edited_script_again(capfd: pytest.CaptureFixture[str]) -> None:
     overrides = [word for word in words("report(0)\nimport part", "hardware.workers=1") if "hydra" not in word]
     Path("part.py").write_text("x = 1\n")

@@ -197,7 +197,7 @@ class Searching(Sweeper):
         return [float(job.return_value) for job in self.launcher.launch(jobs, initial_job_idx=first)]
 
 
-@pytest.mark.parametrize("more", [[], ["--jobs", "2"]])
+@pytest.mark.parametrize("more", [[], pytest.param(["--jobs", "2"], marks=pytest.mark.slow)])
 def test_a_sweeper_searches_by_what_jobs_have_reached(place: Path, more: list[str]) -> None:
     Plugins.instance().class_name_to_class[SWEEPER] = Searching
     words = [*SMALL, "hardware.threads=1", "seed=interval(0, 5)", "hydra.sweep.dir=jobs", *more]
@@ -210,6 +210,7 @@ def test_a_sweeper_searches_by_what_jobs_have_reached(place: Path, more: list[st
     assert Searching.values[0][0] == good, "the value of a run that had finished before"
 
 
+@pytest.mark.slow
 def test_ctrl_c_reaches_jobs_side_by_side(place: Path) -> None:
     """An interrupted `--jobs 2`: the jobs write checkpoints, and the same command goes on with them."""
     import subprocess

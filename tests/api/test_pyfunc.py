@@ -61,7 +61,8 @@ class Recording:
         self.stored.append(f"{place}/{Path(file).name}")
 
 
-@pytest.mark.parametrize("overrides", [("train.checkpoint_every=0",), ("train.eval_every=null",)])
+@pytest.mark.parametrize("overrides", [
+    ("train.checkpoint_every=0",), pytest.param(("train.eval_every=null",), marks=pytest.mark.slow)])
 def test_without_a_best_model_none_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_run_that_fails_raises_its_reason(place: Path, capfd: pytest.CaptureFi
     assert run.status == "failed" and "loss is" in run.reason
 
 
+@pytest.mark.slow
 def test_in_a_thread_signals_are_left_to_the_main_thread(place: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)]
     with ThreadPoolExecutor() as pool:
@@ -153,6 +154,7 @@ class Mine(DataParallel):
 """
 
 
+@pytest.mark.slow
 def test_a_paradigm_of_the_users_own_is_checked_by_its_metrics(place: Path) -> None:
     """A module in the current folder is found by the ranks. A paradigm that evaluates another model is noticed."""
     (place / "mine.py").write_text(MINE)

@@ -23,6 +23,10 @@ from gnnexp.config.folders import product_folder
 PAGE = Path(__file__).parents[2] / "docs" / "hydra.md"
 ROWS = [(typed.replace("\\|", "|"), verdict) for typed, verdict in re.findall(
     r"^\| `([^|]+?)` \| ((?:equal|different|refused)[^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)]
+# Multiruns start a program of Hydra: one of them is quick.
+MULTIRUNS = [row for row, _ in ROWS if row.startswith("-m")]
+EQUAL = [pytest.param(*row, marks=pytest.mark.slow if row[0] in MULTIRUNS[1:] else ())
+         for row in ROWS if row[1].startswith("equal")]
 CONF = str(product_folder("conf").resolve())
 # A Hydra application that prints the overrides of each job.
 PROGRAM = f"""
@@ -86,7 +90,7 @@ def typed(*words: str) -> int:
     return run_command(["run", *words, "--config-dir", "mine"])
 
 
-@pytest.mark.parametrize(("row", "verdict"), [row for row in ROWS if row[1].startswith("equal")])
+@pytest.mark.parametrize(("row", "verdict"), EQUAL)
 def test_equal(row: str, verdict: str, place: Path, monkeypatch: pytest.MonkeyPatch,
                capsys: pytest.CaptureFixture[str]) -> None:
     words = row.split(" ") if "'" not in row else [row]

@@ -25,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_it_learns(workers: int) -> None:
     words = ["system=pyg_sage", "--config-dir", "conf", f"hardware.workers={workers}", *OVERRIDES]
     assert run_command(["run", *words]) == 0
@@ -37,6 +37,7 @@ def test_it_learns(workers: int) -> None:
                (line["metrics"] for line in result["epochs"]))
 
 
+@pytest.mark.slow
 def test_ranks_train_the_same_as_one(tmp_path: Path) -> None:
     """The losses of one rank and of two agree: a global batch is the same, and no dropout is drawn."""
     losses = []
@@ -48,6 +49,7 @@ def test_ranks_train_the_same_as_one(tmp_path: Path) -> None:
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_in_a_sweep_next_to_others(capfd: pytest.CaptureFixture[str]) -> None:
     more = ["tracker=none", "train.epochs=4", "system=pyg_sage,dgl_reference", "hardware.device=cpu"]
     assert run_command(["sweep", "compare.yaml", "--config-dir", "conf", *more]) == 0

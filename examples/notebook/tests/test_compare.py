@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 NOTEBOOK = Path(__file__).parents[1] / "compare.ipynb"
 RUNNER = """
 import json, sys
@@ -15,6 +17,7 @@ for cell in json.load(sys.stdin)["cells"]:
 """
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "GNNEXP_CACHE": str(tmp_path / "cache"), "MPLBACKEND": "Agg"}
     done = subprocess.run([sys.executable, "-c", RUNNER], input=NOTEBOOK.read_text(encoding="utf-8"), cwd=tmp_path,

@@ -134,6 +134,7 @@ def test_jobs_that_no_process_follows_are_cancelled_together(
     assert asked == [("50", "51")] and "50, 51" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_real_sweep_ends_with_checkpoints(place: Path, jobs: int) -> None:
     """Its live cases are interrupted, none starts, and the sweep can go on."""

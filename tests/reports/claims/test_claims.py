@@ -35,6 +35,10 @@ FIELDS = {"claim", "says", "source", "kind", "depends_on_hardware", "systems", "
 CLAIMS = [claim for file in FILES for claim in claims_of(file.parent.name)]
 CHECKED = [claim for claim in CLAIMS if claim.check]
 CHECKS = [pytest.param(claim.check, id=claim.name) for claim in CHECKED]
+# One of each paper is quick: it composes few sweeps.
+ONE_EACH = {next(claim.name for claim in CHECKED if claim in claims_of(file.parent.name)) for file in FILES}
+SOME_CHECKS = [pytest.param(claim.check, id=claim.name, marks=() if claim.name in ONE_EACH else pytest.mark.slow)
+               for claim in CHECKED]
 KEPT = FOLDER.parent / "docs" / "results" / "claims"
 WORDS = {"holds", "exceeds", "in direction", "too weak", "does not hold", "shown", "not decided"}
 # Quantities by which a paper prints how large its graph is.
@@ -106,7 +110,7 @@ def knows(run: Run, key: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", SOME_CHECKS)
 def test_the_sweeps_of_a_check_have_its_sides(check: Check) -> None:
     """Every value that it names; and of every value of `over` a pair that shares what is alike."""
     assert side(check, check.of) and (not check.over or side(check, check.over))
