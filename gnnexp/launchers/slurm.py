@@ -33,6 +33,7 @@ from gnnexp.launchers.queue.slurm_check import check_against_cluster, fit_of
 from gnnexp.launchers.queue.slurm_jobs import (
     Submission,
     cancel,
+    cancel_preparation,
     ended_with_step,
     exited,
     forget_submission,
@@ -88,8 +89,8 @@ class SlurmLauncher(Launcher):
         container: `apptainer` or `pyxis` runs the ranks in a container that has gnnexp; None runs them without.
         image: image of the container: a file or address that apptainer or pyxis takes.
         mounts: folders of the nodes that the container sees (`/scratch`, `/scratch:/data`).
-        prepare: `here` prepares the data before the submission. `job` submits another job for that, and the ranks wait
-            for it (`--dependency=afterok`). Then this machine only reads the keys of the data's files.
+        prepare: `here` prepares the data before the submission; `job` submits another job for that.
+            The ranks wait for it (`--dependency=afterok`), and this machine only reads the keys of the data's files.
         prepare_partition: partition of that job, which requests no GPU; None is the partition of the ranks.
     """
 
@@ -184,7 +185,7 @@ class SlurmLauncher(Launcher):
         for run_dir in run_dirs:
             write_submission(run_dir, Submission(None, token))
         try:
-            ids = self._sbatch(run_dirs, hardware, token)
+            ids, preparation = self._sbatch(run_dirs, hardware, token)
         except RunError as error:
             said = str(error).lower()
             if "error" in said and not any(words in said for words in _LOST_ANSWER):
@@ -192,10 +193,13 @@ class SlurmLauncher(Launcher):
                     forget_submission(run_dir)
             raise
         for run_dir, job_id in zip(run_dirs, ids, strict=True):
-            write_submission(run_dir, Submission(job_id, token))
+            write_submission(run_dir, Submission(job_id, token, preparation))
         return ids
 
-    def _sbatch(self, run_dirs: Sequence[Path], hardware: HardwareConfig, token: str) -> list[str]:
+    def _sbatch(
+        self, run_dirs: Sequence[Path], hardware: HardwareConfig, token: str
+    ) -> tuple[list[str], str | None]:
+        """Submit the jobs. Returns their numbers, and that of the job that prepares their data."""
         import submitit
 
         folders = [prepare_folders(run_dir.resolve()) for run_dir in run_dirs]
@@ -214,7 +218,7 @@ class SlurmLauncher(Launcher):
             if before is not None:
                 run(["scancel", before])
             raise RunError(f"sbatch refused the job: {plain(str(error))}") from None
-        return [str(job.job_id) for job in jobs]
+        return [str(job.job_id) for job in jobs], before
 
     def _sbatch_preparation(self, folder: Path, hardware: HardwareConfig, token: str) -> str:
         """Submit the job that prepares the data of all runs; returns its number."""
@@ -294,6 +298,7 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
     code = 128 + signal.SIGINT
     try:
         cancel(job_id)
+        cancel_preparation(run_dir)
     except RunError as error:
         return Outcome(code, "submitted", message=f"interrupted, but {error}: job {job_id} may go on; "
                                                   f"try again with: gnnexp cancel {run_dir}")

@@ -26,7 +26,7 @@ from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
 from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.queue.slurm_jobs import cancel as cancel_job
-from gnnexp.launchers.queue.slurm_jobs import read_job_id
+from gnnexp.launchers.queue.slurm_jobs import cancel_preparation, read_job_id
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import log_tail, read_statuses
 from gnnexp.record.attempts import describe, holder, is_held, read_attempts
@@ -170,6 +170,8 @@ def cancel(options: argparse.Namespace) -> int:
                 raise
             raise ConfigError(Problem("run", str(run_dir), f"SLURM {job.describe()}, and it was not cancelled: {error}",
                                       "try again when `squeue` answers")) from None
+        if "_" not in job_id:  # the preparation of an array is also for other runs
+            cancel_preparation(run_dir)
         print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")
         return 0
     launcher = _launcher(run_dir)

@@ -16,7 +16,7 @@ NOT_PREPARED = "not prepared"
 def is_ready(run_dir: Path) -> bool:
     """Whether the data of the run is prepared, so that its ranks can start."""
     try:
-        return load_job(run_dir)["graph"] is not None
+        return load_job(run_dir).get("graph", "") is not None
     except (OSError, ValueError):  # the rank itself reports this
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,7 @@ def fit_of(launcher: SlurmLauncher, hardware: HardwareConfig) -> Fit:
         return Fit((Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}",
                             "look at `sinfo`"),))
     parameters = plain_parameters(launcher)
-    found, wanted = _wanted(launcher, parameters, partitions)
+    found, wanted = _wanted(str(parameters.get("partition") or launcher.partition or ""), partitions)
     if not found:
         found = min((_check_fit(launcher, hardware, one) for one in wanted), key=len)
     unsure = any(name in parameters for name in _ELSEWHERE)
@@ -86,15 +86,12 @@ def plain_parameters(launcher: SlurmLauncher) -> Mapping[str, object]:
     return {str(name).replace("-", "_"): value for name, value in launcher.parameters.items()}
 
 
-def _wanted(
-    launcher: SlurmLauncher, parameters: Mapping[str, object], partitions: list[SlurmPartition]
-) -> tuple[list[Problem], list[SlurmPartition]]:
+def _wanted(named: str, partitions: Sequence[SlurmPartition]) -> tuple[list[Problem], list[SlurmPartition]]:
     """The partitions that the job names, of which SLURM takes one, or the default one; and problems with the names."""
     by_name = {partition.name: partition for partition in partitions}
-    named = str(parameters.get("partition") or launcher.partition or "")
     names = [name.strip() for name in named.split(",") if name.strip()]
     if wrong := [name for name in names if name not in by_name]:
-        return [unknown(_KEY + "partition", launcher.partition, name, by_name, _KEY + "partition=")
+        return [unknown(_KEY + "partition", named, name, by_name, _KEY + "partition=")
                 for name in wrong], []
     wanted = [by_name[name] for name in names] or [one for one in partitions if one.default]
     if wanted:

@@ -23,6 +23,7 @@ SMALL = ["dataset=digits", "model.hidden=8", "train.epochs=1", "train.batch_size
 # srun of one task: it drops its own options, of which a fake can check that they are there.
 SRUN = r"""
 case "$*" in *--container-image=*) echo pyxis $* >> $PLACE/asked;; esac
+
 while [ "${1#-}" != "$1" ]; do
   case "$1" in --output|--error) shift 2;; *) shift;; esac
 done
