@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.launchers.elsewhere.ends import check_alone
 from gnnexp.launchers.elsewhere.equipment import equip
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_result
 from gnnexp.training.rank import as_rank
@@ -122,8 +123,15 @@ def _start() -> int:
         print("gnnexp: python -m gnnexp.worker RUN_DIR: needs a run directory, which gnnexp prepare makes",
               file=sys.stderr)
         return ConfigError.exit_code
-    with suppress(ConfigError, OSError, ValueError):  # the rank itself reports it
-        equip(Path(sys.argv[1]), read_environment())
+    run_dir = Path(sys.argv[1])
+    try:
+        environment = read_environment()
+        with suppress(OSError, ValueError):  # the rank itself reports a damaged file
+            equip(run_dir, environment)
+        check_alone(run_dir, environment.rank)
+    except ConfigError as error:
+        print(f"gnnexp: {error}", file=sys.stderr)
+        return error.exit_code
     return main()
 
 

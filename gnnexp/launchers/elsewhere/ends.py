@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,20 @@ def _is_process(status: Status) -> bool:
         return process.create_time() <= status.time + _CLOCK_S and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def check_alone(run_dir: Path, rank: int) -> None:
+    """Check that no other process of this machine is this rank: the ranks may have been started twice.
+
+    Raises:
+        ConfigError: there is such a process.
+    """
+    here = process_table()
+    for status in read_statuses(run_dir):
+        if (status.rank == rank and status.state == "running" and status.table == here
+                and status.pid not in (0, os.getpid()) and _is_process(status)):
+            raise ConfigError(Problem(BUSY, str(run_dir), f"process {status.pid} is rank {rank} of this run already",
+                                      "wait until it has ended, or end the program that started it"))
 
 
 def end_of_ranks(run_dir: Path, num_ranks: int) -> Outcome:

@@ -88,6 +88,7 @@ def test_a_killed_torchrun_is_a_failed_run_that_can_be_resumed(
     assert run_command(["finalize", "run"]) == 1 and files_of("run") == before
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_rank_that_was_started_wrongly_says_so(place: Path) -> None:
     assert run_command(["prepare", *SMALL, "hydra.run.dir=run"]) == 0
@@ -98,3 +99,8 @@ def test_a_rank_that_was_started_wrongly_says_so(place: Path) -> None:
     status = json.loads(Path("run/status/rank_0.json").read_text())
     assert status["kind"] == "mistake" and "2 ranks each" in status["reason"]
     assert run_command(["finalize", "run"]) == 2
+    words = json.dumps({**status, "state": "running", "pid": os.getpid(), "time": time.time()})
+    Path("run/status/rank_0.json").write_text(words)
+    twice = worker("run")
+    assert twice.returncode == 2 and f"process {os.getpid()} is rank 0" in twice.stderr
+    assert Path("run/status/rank_0.json").read_text() == words
