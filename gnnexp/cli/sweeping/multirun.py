@@ -22,6 +22,7 @@ from omegaconf import open_dict
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_folder, checked
+from gnnexp.cli.sweeping.case import State
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Sweep, key_of
 from gnnexp.cli.sweeping.known_runs import all_there
@@ -31,6 +32,7 @@ from gnnexp.config.composition import hydra_of, in_problems
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.overrides import of_hydra, parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.experiment.build import read
 from gnnexp.experiment.signature import one_of
 from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS, read_run
@@ -80,15 +82,17 @@ class Jobs:
     launchers: Launchers
     fixed: frozenset[str]
 
-    def run(self, batch: tuple[Sequence[tuple[Sequence[str], Path]], Path]) -> list[float]:
-        """Run the remaining ones of these jobs. Return each job's value for the sweeper's search; NaN if it has none.
+    def run(self, batch: tuple[Sequence[tuple[Sequence[str], Path]], Path]) -> list[float | None]:
+        """Run the remaining ones of these jobs. Return each job's value for the sweeper's search; None if it has none.
 
-        A job with mistakes has failed, and the others run: the sweeper may have chosen the mistake.
+        A job with mistakes has failed, and the others run: the sweeper may have chosen the mistake. Sweepers count a
+        job without a number as failed. NaN would end Optuna's sweeper.
 
         Args:
             batch: overrides and run directory of each job, and the folder that contains these directories.
         """
         (jobs, folder), queue, first = batch, self.queue, len(self.queue.states)
+        folder.mkdir(parents=True, exist_ok=True)  # sweepers write their results there, even if all jobs are skipped
         if not any(folder.is_relative_to(known) for known in queue.looking.folders):  # `hydra.sweep.dir` is free
             over = queue.looking.passed_over | (all_there(folder) if self.options.rerun else frozenset())
             queue.looking = replace(queue.looking, folders=(*queue.looking.folders, folder), passed_over=over)
@@ -102,8 +106,15 @@ class Jobs:
         states = queue.states[first:]
         if any(state.status == "interrupted" for state in states):
             raise KeyboardInterrupt
-        return [read_run(Path(state.run_dir)).best("val")[1] if state.status.startswith("finished") else math.nan
-                for state in states]
+        return [_value_of(state) for state in states]
+
+
+def _value_of(state: State) -> float | None:
+    """The best validation metric of a job that has finished, if it was evaluated."""
+    if not state.status.startswith("finished"):
+        return None
+    value = read_run(Path(state.run_dir)).best("val")[1]
+    return None if math.isnan(value) else value
 
 
 def _composed(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) -> Composed | ProblemsError:
@@ -168,7 +179,11 @@ def _check(options: argparse.Namespace, folders: ConfigFolders) -> list[Override
     ConfigError.raise_all(problems)
     fixed = [line for override in parsed if not str(override.key_or_group).startswith("hydra")
              for line in _first_value(override, folders)]
-    compose(fixed, options.config_dir, options.config_name)
+    composed = compose(fixed, options.config_dir, options.config_name)
+    chosen = next((override.value() for override in parsed if override.key_or_group == "hydra/sweeper"), "basic")
+    if chosen != "basic" and read(composed.config).hardware.detach:
+        raise ConfigError(Problem("hardware.detach", "true", f"the sweeper {chosen} chooses jobs by the results of "
+                                  "earlier ones, and does not get them", "hardware.detach=false"))
     return parsed
 
 
