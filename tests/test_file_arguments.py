@@ -135,6 +135,7 @@ NO_FILE = {
     "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
     "paradigm.vertex_parallel.dependency": "a word",
     "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
+    "hardware.mounts": "folders of a cluster's nodes", "hardware.time_min": "a time",
 }
 _SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")
 _EXPLAINED = re.compile(r"file|folder|\.np[yz]", re.IGNORECASE)
