@@ -10,7 +10,7 @@ STAMP := $(VENV)/.made-by-make
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(BIN)/python),python3),$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
+.PHONY: help setup run test test-slow nightly coverage test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -35,11 +35,29 @@ test: setup ## the test suite, a few minutes
 EMULATED := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -n $(TEST_JOBS) --dist worksteal
 
 # On emulated GPUs: no rank shares its GPU (NCCL), all ranks do (gloo), backward passes on the loop's thread.
-test-slow: setup ## longer checks: every combination of the exactness tests, injected delays, whole systems, emulated GPUs
-	$(BIN)/python -m pytest -m slow
+define ON_EMULATED_GPUS
 	GNNEXP_EMULATED_GPUS=4 $(EMULATED) -m gpu
 	GNNEXP_EMULATED_GPUS=1 $(EMULATED) -m gpu
 	GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m gpu
+endef
+
+test-slow: setup ## longer checks: every combination of the exactness tests, injected delays, whole systems, emulated GPUs
+	$(BIN)/python -m pytest -m slow
+	$(ON_EMULATED_GPUS)
+
+SEED := $(or $(SEED),$(shell date +%s))
+RANDOM_EXAMPLES := --hypothesis-profile nightly --hypothesis-seed $(SEED)
+
+nightly: setup ## make test-slow, and all property tests, with random examples; prints the seed (SEED=17: these examples again)
+	@echo "the examples of this run: make nightly SEED=$(SEED)"
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "hypothesis and not slow and not gpu and not slurm" $(RANDOM_EXAMPLES)
+	$(BIN)/python -m pytest -m slow $(RANDOM_EXAMPLES)
+	$(ON_EMULATED_GPUS)
+
+coverage: setup ## which lines of gnnexp the tests of `make test` execute, those of ranks too (COVERED=tests/comm: only a part)
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -n $(TEST_JOBS) --dist worksteal $(COVERED); code=$$?; \
+		$(BIN)/python -m coverage combine --quiet; $(BIN)/python -m coverage report --skip-covered --sort=cover; exit $$code
 
 test-gpu: setup ## checks that need a CUDA device
 	$(BIN)/python -m pytest -vv -m gpu

@@ -18,7 +18,7 @@ from gnnexp.worker import preload
 
 if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.graph.graph import Graph
-    from gnnexp.job import Job
+    from gnnexp.measure.phases import PhaseTimer
     from gnnexp.planning.probes import Bench
     from gnnexp.record.heartbeat import Heartbeat
 
@@ -27,7 +27,7 @@ __all__ = ["FIGURES", "REQUEST", "calibrate", "main", "preload"]
 REQUEST, FIGURES = "calibration.json", "figures.json"
 
 
-def calibrate(folder: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
+def calibrate(folder: Path, environment: Environment, started: list[PhaseTimer], heartbeat: Heartbeat) -> str:
     """Measure on this rank together with all others. Returns an empty text, because a calibration is never stopped."""
     from gnnexp.comm.communicator import connect
     from gnnexp.experiment.build import experiment_of

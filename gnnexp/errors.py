@@ -83,6 +83,14 @@ class DivergedError(RunError):
     """The loss is not finite: the same run would fail again."""
 
 
+class CommandError(RunError):
+    """An external command failed."""
+
+
+class HangError(RunError):
+    """A part of the run gave no sign of life for too long."""
+
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.comm.environment import read_environment
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.launchers.elsewhere.ends import check_alone
+from gnnexp.launchers.elsewhere.equipment import equip
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_result
 from gnnexp.training.rank import as_rank
 
 if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
     from gnnexp.comm.environment import Environment
-    from gnnexp.job import Job
+    from gnnexp.experiment.experiment import Experiment
+    from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
 
 # A rank needs these modules to report a failure, also if no memory is left to import them.
@@ -44,26 +51,35 @@ def preload() -> None:
     remember_loaded()
 
 
-def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
+def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], heartbeat: Heartbeat) -> str:
     """Train; returns who asked the run to stop, empty if it is finished."""
     from gnnexp.experiment.build import experiment_of
     from gnnexp.experiment.plan import GraphFacts
+    from gnnexp.paradigms.external.paradigm import External
     from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog
     from gnnexp.training.assemble import Artifacts, assemble
     from gnnexp.training.result import note_ranks, write_result
     from gnnexp.training.train import probe_memory, train
 
-    request = json.loads((run_dir / "job.json").read_text())
+    request = json.loads((run_dir / JOB_FILE).read_text())
+    if _is_over(run_dir, environment):
+        return ""
+    code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
+    experiment = experiment_of(request["config"])
+    _check_start(experiment, environment, prepared=request["graph"] is not None)
+    if isinstance(experiment.paradigm, External):
+        from gnnexp.training.external import follow
+
+        return follow(run_dir, request, experiment, environment, code, started, heartbeat)
     partition, presample, parts = (None if request.get(name) is None else Path(request[name])
                                    for name in ("partition", "presample", "parts"))
     facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote no facts
     artifacts = Artifacts(Path(request["graph"]), partition, presample, parts, facts, request.get("plan", ""))
-    code = code_of_config(request["config"])  # before its modules are imported, because later edits are not executed
-    job = assemble(experiment_of(request["config"]), artifacts, run_dir, environment)
-    started.append(job)
+    job = assemble(experiment, artifacts, run_dir, environment)
+    started.append(job.timer)
     heartbeat.watch(job.timer)
-    note_ranks(run_dir, job, code)
+    note_ranks(run_dir, job.comm, code)
     probed = probe_memory(job)
     trainer = job.experiment.paradigm.trainer(job)
     stopped_by = train(job, trainer, EpochLog(run_dir, environment.rank), probed)
@@ -74,5 +90,50 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     return stopped_by
 
 
+def _is_over(run_dir: Path, environment: Environment) -> bool:
+    """Whether the run has finished before. The result of a failed attempt is removed: it is no longer true."""
+    try:
+        status = load_result(run_dir)["status"]
+    except FileNotFoundError:
+        return False
+    if status != "finished" and environment.rank == 0:
+        (run_dir / RESULT_FILE).unlink(missing_ok=True)
+    return bool(status == "finished")
+
+
+def _check_start(experiment: Experiment, environment: Environment, *, prepared: bool) -> None:
+    """Check the data and the number of ranks, which another program than gnnexp may have started.
+
+    Raises:
+        ConfigError: the data is not prepared, or the number is not that of the run.
+    """
+    if not prepared:
+        raise ConfigError(Problem("run", "not prepared", "its data is not prepared",
+                                  "gnnexp prepare, or gnnexp resume"))
+    if environment.num_ranks != experiment.num_ranks:
+        hardware = experiment.hardware
+        raise ConfigError(Problem("WORLD_SIZE", environment.num_ranks, f"the run has {hardware.nodes} nodes with "
+                                  f"{hardware.workers} ranks each",
+                                  f"start {experiment.num_ranks} ranks, or prepare a run with other hardware.workers"))
+
+
+def _start() -> int:
+    """Check the arguments, and run one rank with the environment variables of a worker."""
+    if len(sys.argv) != 2 or not (Path(sys.argv[1]) / JOB_FILE).is_file():
+        print("gnnexp: python -m gnnexp.worker RUN_DIR: needs a run directory, which gnnexp prepare makes",
+              file=sys.stderr)
+        return ConfigError.exit_code
+    run_dir = Path(sys.argv[1])
+    try:
+        environment = read_environment()
+        with suppress(OSError, ValueError):  # the rank itself reports a damaged file
+            equip(run_dir, environment)
+        check_alone(run_dir, environment.rank)
+    except ConfigError as error:
+        print(f"gnnexp: {error}", file=sys.stderr)
+        return error.exit_code
+    return main()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_start())

@@ -104,7 +104,8 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
     (["run", "dataset=rmat", "dataset.scale=-1"], ["dataset.scale=-1"]),
     (["run", "dataset=planetoid", "dataset.path=/dev/null"], ["dataset.path='/dev/null'", "1 data problem"]),
     (["run", "=x"], ["=x"]),
-    (["run", "+foo=1"], ["foo=1"]),
+    (["run", "+trian.epochs=1"], ["trian", "did you mean train"]),
+    (["run", "+epochs=1"], ["did you mean train.epochs"]),
     (["run", "model=[gat]"], ["model=gat"]),
     (["run", "hydra.run.dir=/dev/null/x"], ["/dev/null is no folder"]),
     (["ui", "--port", "99999"], ["--port=99999", "1 to 65535"]),
@@ -134,10 +135,15 @@ def test_mistakes_end_with_2_name_the_fix_and_leave_nothing(
     assert list(workplace.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["ui", "x=1"], ["nonsense"]])
-def test_arguments_that_do_not_exist(arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["ui", "x=1"]])
+def test_arguments_that_do_not_exist(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(arguments) == 2
+    assert f"{arguments[1]}=" in capsys.readouterr().err
+
+
+def test_a_command_that_does_not_exist() -> None:
     with pytest.raises(SystemExit) as caught:
-        run_command(arguments)
+        run_command(["nonsense"])
     assert caught.value.code == 2
 
 
@@ -289,6 +295,7 @@ def test_partition_and_info(workplace: Path, capsys: pytest.CaptureFixture[str])
     assert list(workplace.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_users_own_component_in_the_current_folder(workplace: Path) -> None:
     code = "from gnnexp.feature_stores.local import LocalStore\nclass Mine(LocalStore): ...\n"
     (workplace / "mine.py").write_text(code)

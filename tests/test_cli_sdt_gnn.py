@@ -131,6 +131,7 @@ def test_passes_over_a_graph_are_shown_and_change_nothing(place: Path, capsys: p
     assert torch.equal(shown.edge_owner, alone.edge_owner)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_ends_with_2_and_the_next_run_succeeds(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

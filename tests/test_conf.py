@@ -18,10 +18,13 @@ from gnnexp.reports.layout import check_named, read_layout
 
 CONF = product_folder("conf")
 FILES = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
+DEFAULTS = set(compose([]).choices)
 # What a choice goes together with.
 COMPANIONS = {
     "dataset/gnnexp_format.yaml": ["dataset.path=somewhere"],
     "partitioner/stored.yaml": ["partitioner.path=somewhere"],
+    "hardware/slurm_apptainer.yaml": ["hardware.launcher.image=gnnexp.sif"],
+    "hardware/slurm_pyxis.yaml": ["hardware.launcher.image=gnnexp.sqsh"],
     "train/neutrontp.yaml": ["model=gcn", "sampler=full"],
     "train/hongtu.yaml": ["model=gcn", "sampler=full"],
     "train/planetoid_gat.yaml": ["model=gat", "sampler=full"],
@@ -32,16 +35,18 @@ COMPANIONS = {
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
     group, choice = file.parent.name, file.stem
-    config = compose([f"{group}={choice}", *COMPANIONS.get(str(file), [])]).config
+    listed = "" if group in DEFAULTS else "+"
+    config = compose([f"{listed}{group}={choice}", *COMPANIONS.get(str(file), [])]).config
     problems = [problem for name in COMPONENTS for problem in check_node(name, config[name], kind_of(name))]
     assert problems == []
-    if group in ("train", "system", "hardware", "tracker"):
+    if group in ("train", "system", "hardware", "tracker", "experiment"):
         assert read(config).problems == ()
 
 
 def test_groups_are_the_folders_of_conf() -> None:
     assert find_folders(None).groups() == {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert {*COMPONENTS, "optimizer", "scheduler", "hardware", "train", "system"} == find_folders(None).groups()
+    assert {*COMPONENTS, "optimizer", "scheduler", "hardware", "train", "system"} == DEFAULTS
+    assert find_folders(None).groups() == DEFAULTS | {"experiment"}
 
 
 SWEEPS = product_sweeps()

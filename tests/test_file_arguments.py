@@ -34,12 +34,17 @@ HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: 
 ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("run", "config_dir"): (READS_FOLDER, ["run", "--config-dir", "PATH"], ""),
     ("sweep", "config_dir"): (READS_FOLDER, ["sweep", "quickstart", "--dry-run", "--config-dir", "PATH"], ""),
+    ("tune", "config_dir"): (READS_FOLDER, ["tune", "tuning", "--dry-run", "--config-dir", "PATH"], ""),
     ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "p3_8xlarge", "--config-dir", "PATH"], ""),
     ("calibrate", "config_dir"): (READS_FOLDER, ["calibrate", "--quick", "--config-dir", "PATH"], ""),
     ("partition", "config_dir"): (READS_FOLDER, ["partition", "--config-dir", "PATH"], ""),
     ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
+    ("tune", "name"): (READS_FILE, ["tune", "PATH", "--dry-run"], ".yaml"),
+    ("tune", "out"): (MAKES_FOLDER, ["tune", "tuning", "--dry-run", "--out", "PATH"], ""),
     ("run", "out"): (MAKES_FOLDER, ["run", "-m", "seed=0,1", "--dry-run", "--out", "PATH"], ""),
     ("sweep", "out"): (MAKES_FOLDER, ["sweep", "quickstart", "--dry-run", "--out", "PATH"], ""),
+    ("prepare", "config_dir"): (READS_FOLDER, ["prepare", "--config-dir", "PATH"], ""),
+    ("finalize", "run"): (READS_FOLDER, ["finalize", "PATH"], ""),
     ("resume", "run"): (READS_FOLDER, ["resume", "PATH"], ""),
     ("status", "run"): (READS_FOLDER, ["status", "PATH"], ""),
     ("cancel", "run"): (READS_FOLDER, ["cancel", "PATH"], ""),
@@ -51,23 +56,38 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("export", "out"): (MAKES_FILE, ["export", "good", "--out", "PATH"], ".tar.xz"),
     ("import", "files"): (READS_FILE, ["import", "PATH"], ".tar.xz"),
     ("calibrate", "out"): (MAKES_FILE, ["calibrate", "--quick", "--out", "PATH"], ".yaml"),
-    ("calibrate", "json"): (MAKES_FILE, ["calibrate", "--quick", "--json", "PATH"], ".json"),
+    ("run", "origin"): (READS_FOLDER, ["run", "--from", "PATH"], ""),
+    ("list", "config_dir"): (READS_FOLDER, ["list", "systems", "--config-dir", "PATH"], ""),
+    ("export", "names"): (READS_FILE, ["export", "PATH"], ".yaml"),
 }
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
-    *((command, "overrides") for command in ("run", "sweep", "resume", "calibrate", "partition")),  # see KEYS
-    *((command, name) for command in ("run", "sweep") for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
-    ("run", "multirun"), ("run", "cfg"), ("sweep", "full"),
+    *((command, "overrides")  # see KEYS
+      for command in ("run", "prepare", "sweep", "tune", "resume", "calibrate", "partition")),
+    *((command, name) for command in ("run", "sweep", "tune")
+      for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
+    ("run", "print_script"), ("sweep", "print_script"), ("tune", "trials"),
+    ("run", "multirun"), ("sweep", "full"),
+    *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
+    *((command, "config_name") for command in ("run", "prepare", "sweep", "tune", "calibrate", "partition")),
     ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
+    ("finalize", "trust"),
     ("logs", "rank"), ("logs", "follow"),
     ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
-    ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("export", "names"), ("calibrate", "quick"),
-    ("ui", "port"),
+    ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
+    ("ui", "port"), ("ui", "host"), ("ui", "experiment"),
+    ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
+    *((command, "json") for command in ("run", "prepare", "finalize", "resume", "list", "status", "sweep", "tune",
+                                        "report", "plan", "claims", "partition", "calibrate", "info")),
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {
     "config-dir/hardware/own.yaml": [["run", "hardware=own", "--config-dir", "config-dir"],
                                      ["plan", "good", "--hardware", "own", "--config-dir", "config-dir"]],
+    "config-dir/config.yaml": [["run", "--config-dir", "config-dir"], ["run", "--info", "--config-dir", "config-dir"]],
+    "config-dir/mine.yaml": [["run", "--config-name", "mine", "--config-dir", "config-dir"]],
+    "config-dir/experiment/mine.yaml": [["run", "+experiment=mine", "--config-dir", "config-dir"]],
+    "conf/config.yaml": [["run"], ["sweep", "quickstart", "--dry-run"]],
     "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"],
                      ["report", "--sync", "bad"]],
     "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["report", "--sync", "bad"],
@@ -115,8 +135,10 @@ NO_FILE = {
     "dataset.dcsbm.label_noise": "a number", "dataset.rmat.label_noise": "a number",
     "dataset.graphdata_npz.normalize_features": "a switch", "dataset.planetoid.normalize_features": "a switch",
     "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
+    "paradigm.external.files": "files of any kind: tests/paradigms/external/test_files.py",
     "paradigm.vertex_parallel.dependency": "a word",
     "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
+    "hardware.time_min": "a duration", "hardware.mounts": "folders of a cluster's nodes",
 }
 _SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")
 _EXPLAINED = re.compile(r"file|folder|\.np[yz]", re.IGNORECASE)
@@ -240,7 +262,7 @@ def test_a_hostile_file_in_a_folder_that_is_given(unprivileged: Unprivileged, pl
         if found == "bad/epochs.jsonl":
             (place / "bad" / "result.json").unlink(missing_ok=True)
             write_result(place / "good")
-        check(unprivileged.run(place, FOUND[found]), [str(Path(found).name), "bad", "own"])
+        check(unprivileged.run(place, FOUND[found]), [str(Path(found).name), "bad", "own", "mine"])
         for left in (file, file.with_name(f"{file.name}.other")):
             if left.is_dir() and not left.is_symlink():
                 left.rmdir()

@@ -18,14 +18,19 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 READERS = ("config/", "experiment/build.py")
 # Rooms and modules in which a mapping from text to anything is a record, JSON, a file's content, or state.
 RECORDS = {
+    "api/": "records of runs, and state of checkpoints",
     "record/": "records of runs", "reports/": "records of runs", "trackers/": "records of runs",
     "planning/": "records of runs that are scaled to other graphs and machines",
     "provenance/": "digests of configurations as JSON, and recorded provenance",
     "cli/console.py": "lines of records", "cli/page.py": "lines of records",
     "cli/commands/report.py": "recorded trackers", "cli/commands/resume.py": "job.json of a run that goes on",
     "cli/commands/calibrate.py": "measured figures as JSON", "calibration.py": "its request as JSON",
+    "cli/listing/runs.py": "job.json of the runs that are listed",
+    "cli/running/origin.py": "job.json of the run that is made again",
     "cli/running/execute.py": "provenance, written down", "cli/running/prepare.py": "what was pre-sampled, recorded",
     "cli/sweeping/definition.py": "a sweep's YAML file", "cli/sweeping/known_runs.py": "recorded provenance",
+    "cli/tuning/definition.py": "the section `tune` of a sweep's YAML file",
+    "cli/tuning/preset.py": "values of a configuration that a preset repeats",
     "experiment/resolved.py": "the closed value itself",
     "experiment/signature.py": "keys of a node against a signature",
     "experiment/optimization.py": "options of torch's classes, passed on to them",
@@ -35,6 +40,7 @@ RECORDS = {
     "graph/storage/": "descriptions of arrays as JSON",
     "launchers/queue/slurm_task.py": "a job's hardware as JSON", "launchers/starter.py": "a request as JSON",
     "launchers/slurm.py": "further parameters of sbatch, as a user names them",
+    "launchers/elsewhere/equipment.py": "a job's hardware as JSON",
     "measure/record.py": "an epoch's record", "measure/memory.py": "torch's keyword arguments",
     "kernels/pool.py": "numpy's array interface", "feature_stores/embedding.py": "state of a checkpoint",
     "feature_stores/trainable.py": "state of a checkpoint", "paradigms/trainer.py": "state of a checkpoint",

@@ -59,6 +59,7 @@ def test_a_moved_run_says_where_it_is_and_goes_on_there(tmp_path: Path, capfd: p
     assert [line["epoch"] for line in result["epochs"]] == [*range(len(epochs) + 2)]
 
 
+@pytest.mark.slow
 def test_a_run_whose_directory_is_replaced_ends_and_goes_on_in_the_old_one(
         tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def replace(run_dir: Path) -> None:

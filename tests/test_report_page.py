@@ -74,6 +74,7 @@ def test_other_reports_leave_the_sweeps_page_alone() -> None:
     assert read_strictly(Path("mine/report.html").read_text(encoding="utf-8")).problems == []
 
 
+@pytest.mark.slow
 def test_it_is_delivered_once_later_and_again(
     tmp_path: Path, mlflow_store: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -220,7 +220,9 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert second.run_dir == first.run_dir
 
 
-@pytest.mark.parametrize("moment", ["import gnnexp.cli.running.execute", "create_run", "after create_run"])
+@pytest.mark.parametrize("moment", [
+    "create_run", pytest.param("import gnnexp.cli.running.execute", marks=pytest.mark.slow),
+    pytest.param("after create_run", marks=pytest.mark.slow)])
 def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
         sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """By Ctrl-C of `--jobs`; nothing half made is left, and the next call makes the case once."""

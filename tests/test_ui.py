@@ -80,7 +80,53 @@ def test_the_dashboard_is_for_this_machine_only(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setattr("gnnexp.cli.commands.ui.serve", lambda command: commands.append(command) or 0)
-    monkeypatch.setattr("gnnexp.cli.commands.ui._page", lambda tracker, address: address)
+    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
     assert run_command(["ui", "--port", _free_port()]) == 0
     (command,) = commands
     assert command.count("--host") == 1 and command[command.index("--host") + 1] == "127.0.0.1"
+
+
+@pytest.fixture
+def _commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of servers, which are not started."""
+    commands: list[list[str]] = []
+    monkeypatch.chdir(tmp_path)
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_SERVER_ALLOWED_HOSTS", "MLFLOW_EXPERIMENT_NAME"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("gnnexp.cli.commands.ui.serve", lambda command: commands.append(command) or 0)
+    return commands
+
+
+def test_another_host_is_a_warning(
+        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
+    port = _free_port()
+    assert run_command(["ui", "--host", "0.0.0.0", "--port", port]) == 0
+    said = capsys.readouterr().out
+    assert "no password" in said and f"http://{socket.gethostname()}:{port}" in said
+    allowed = os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"].split(",")
+    assert f"{socket.gethostname()}:*" in allowed and "*" not in allowed
+    assert _commands[0][_commands[0].index("--host") + 1] == "0.0.0.0"
+    assert run_command(["ui", "--host", "127.0.0.1", "--port", port]) == 0
+    assert "no password" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("host", "says"), [
+    ("no.such.host.invalid", "is no address"), ("192.0.2.1", "of this machine")])
+def test_a_host_that_is_no_address(
+        _commands: list[list[str]], capsys: pytest.CaptureFixture[str], host: str, says: str) -> None:
+    assert run_command(["ui", "--host", host, "--port", _free_port()]) == 2
+    assert "--host" in (said := capsys.readouterr().err) and says in said and not _commands
+
+
+def test_the_page_of_an_experiment(
+        _commands: list[list[str]], tmp_path: Path, mlflow_store, capsys: pytest.CaptureFixture[str]) -> None:
+    from mlflow import MlflowClient
+
+    number = MlflowClient(tracking_uri=mlflow_store(tmp_path)).create_experiment("ogb runs")
+    assert run_command(["ui", "--experiment", "ogb runs", "--port", _free_port()]) == 0
+    said = capsys.readouterr().out
+    assert said.count(f"/#/experiments/{number}/runs") == 2 and "compareRunsMode=CHART" in said
+    assert run_command(["ui", "--experiment", "ogb run", "--port", _free_port()]) == 2
+    assert "did you mean ogb runs?" in capsys.readouterr().err and len(_commands) == 1

@@ -38,7 +38,7 @@ def test_ranks_that_execute_different_code_make_the_result_of_none(tmp_path: Pat
     for codes in ([before, before], [before, after], [after, after]):
         told = [(here, code.to_json()) for code in codes]
         comm = SimpleNamespace(rank=0, gather_objects=lambda _, told=told: told)
-        note_ranks(tmp_path, SimpleNamespace(comm=comm), codes[0])
+        note_ranks(tmp_path, comm, codes[0])
         attempts, planned = read_attempts(tmp_path), {"run_key": "key", "code": codes[0].to_json()}
         assert codes_of(attempts) == [code.to_json() for place, code in enumerate(codes) if code not in codes[:place]]
         assert bool(as_executed(planned, codes_of(attempts))["run_key"]) == (codes[0] == codes[1])

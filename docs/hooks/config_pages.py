@@ -37,7 +37,7 @@ list has the default of the class, marked *of the class*.
 """
 INDEX = """# Configuration
 
-`gnnexp run group=choice group.key=value` composes these groups (`conf/config.yaml`); `--cfg` prints the result.
+`gnnexp run group=choice group.key=value` composes these groups (`conf/base.yaml`); `--cfg` prints the result.
 [Configuration](../../configuration.md) tells how they go together. A page each:
 
 | group | default | choices |
@@ -161,7 +161,7 @@ def _sentence(text: str) -> str:
 
 
 def _index(groups: Mapping[str, list[ConfigFile]]) -> str:
-    composed = ConfigFile(product_folder("conf") / "config.yaml")
+    composed = ConfigFile(product_folder("conf") / "base.yaml")
     chosen = {group: None if choice == "null" else choice
               for group, choice in (entry.split(": ") for entry in composed.defaults)}
     named = {group: ", ".join(f"`{choice.path.stem}`" for choice in choices) for group, choices in groups.items()}

@@ -24,14 +24,18 @@ _POLL_S = 0.2
 _PIPE_WIDTH = 180  # characters, if there is no terminal: tables must not be folded in a log file
 
 
-def make_console() -> Console:
+def make_console(*, quiet: bool = False) -> Console:
     """Standard output. Without a terminal it is plain, with the width of `COLUMNS` or a large width.
 
     Text is printed unchanged. Rich would take `[dgl]` as a style and turn `:100:` into a picture. Much of the text is a
     user's own: paths, values, labels, errors. Styled text must be a `Text` (`marked`).
+
+    Args:
+        quiet: whether to print nothing.
     """
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else _PIPE_WIDTH)
+    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else _PIPE_WIDTH, quiet=quiet,
+                   force_jupyter=False)  # in a notebook, rich would make a box of HTML for every line
 
 
 def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:
@@ -60,7 +64,8 @@ def describe_graph(graph: Graph) -> str:
 def epoch_line(line: Mapping[str, Any]) -> str:
     """One epoch: loss, accuracy and the phases in seconds (D, the decoder, is a part of FB)."""
     metrics: Mapping[str, float] = line["metrics"]
-    parts = [f"epoch {int(line['epoch']):>3}", f"loss {metrics.get('loss/train', math.nan):.4f}"]
+    loss = f"loss {metrics['loss/train']:.4f}" if "loss/train" in metrics else "loss –"
+    parts = [f"epoch {int(line['epoch']):>3}", loss]
     for name, value in metrics.items():
         kind, _, split = name.partition("/")
         if split in ("val", "test") and kind != "loss":
@@ -71,7 +76,11 @@ def epoch_line(line: Mapping[str, Any]) -> str:
         spent = metrics.get(f"time/{phase}_s", math.nan)
         if label not in ("N", "D") or spent >= 0.0005:  # only for links, and only in records that have these times
             parts.append(f"{label} {'–' if math.isnan(spent) else format(spent, '.3f')}")
-    return "  ".join([*parts, f"epoch {metrics.get('time/epoch_s', math.nan):.3f} s"])
+    if "time/wall_s" in metrics:  # an external system, which may report no time
+        parts.append(f"wall {metrics['time/wall_s']:.3f} s")
+    if "time/epoch_s" in metrics:
+        parts.append(f"epoch {metrics['time/epoch_s']:.3f} s")
+    return "  ".join(parts)
 
 
 class EpochPrinter(threading.Thread):

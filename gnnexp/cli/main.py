@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import gnnexp
-from gnnexp.cli.output import open_standard_streams, patient_output
+from gnnexp.cli.output import Answer, answered, open_standard_streams, patient_output
+from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, GnnexpError, Problem, ProblemsError
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.interrupts import handling
@@ -23,13 +25,12 @@ _EPILOG = """examples:
   gnnexp run system=dgl_reference train.epochs=5
   gnnexp sweep quickstart
   gnnexp report quickstart
+  gnnexp list systems
 
 Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
 
-
-
-# Commands that call compiled kernels.
-_COMPUTING = ("run", "resume", "sweep", "partition", "calibrate")
+# Commands that call compiled kernels, and commands that take overrides.
+_COMPUTING = ("run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere")
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -40,16 +41,35 @@ def run_command(arguments: Sequence[str]) -> int:
     """Parse and run; returns the exit code: 0 done, 1 failed, 2 a user's mistake, 128 + n on signal n."""
     open_standard_streams()
     parser = make_parser()
-    options, rest = parser.parse_known_args(arguments)
+    options, rest = parser.parse_known_args(_with_values(arguments))
+    if options.version:
+        print(f"gnnexp {importlib.metadata.version('gnnexp')}")
+        return 0
     if not hasattr(options, "command"):
         parser.print_help()
         return 2
-    strange = [word for word in rest if word.startswith("--") or not hasattr(options, "overrides")]
+    strange = [word for word in rest if word.startswith("-") or not hasattr(options, "overrides")]
     if strange:
-        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+        return guarded(lambda: _refuse(strange, arguments, options))
     if rest:  # overrides that came after an option
         options.overrides = [*options.overrides, *rest]
-    return guarded(lambda: options.command(options))
+    return guarded(lambda: answered(options))
+
+
+def _refuse(strange: Sequence[str], typed: Sequence[str], options: argparse.Namespace) -> NoReturn:
+    from gnnexp.cli.typed import refuse
+
+    refuse(strange, typed, options)
+
+
+def _with_values(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a value for each bare flag that Hydra gives an optional value: the next word is no value."""
+    words = list(arguments)
+    for position, word in enumerate(arguments):
+        bare = _BARE.get(word)
+        if bare and words[:1] == ["run"] and (position + 1 == len(words) or arguments[position + 1] not in bare[1]):
+            words[position] = bare[0]
+    return words
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -101,12 +121,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gnnexp", description="Compare ways of training graph neural networks on several devices.",
         epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="store_true", help="print the version and stop")
     commands = parser.add_subparsers(title="commands", metavar="command")
-    for name, (purpose, module, function, arguments) in _COMMANDS.items():
+    for name, (purpose, module, function, arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=purpose)
         for names, more in arguments:
             command.add_argument(*names, **more)
-        command.set_defaults(command=_lazy(module, function))
+        command.set_defaults(command=_lazy(module, function), known=[
+            option for names, _ in arguments for option in names if option.startswith("-")])
     return parser
 
 
@@ -122,12 +144,15 @@ def _flag(*names: str, help: str) -> Argument:
     return names, {"action": "store_true", "help": help}
 
 
+_PRINT_SCRIPT = _flag("--print-script", help="print the job script that would be submitted to SLURM, submit nothing")
+
+
 def _queue(rerun: str) -> tuple[Argument, ...]:
     """Options of commands that run several cases."""
     return (
         _option("--jobs", type=int, default=1, metavar="N",
                 help="how many runs at a time on this machine, each on its own cores and GPUs"),
-        _flag("--dry-run", help="check and list the runs, start none"),
+        _flag("--dry-run", help="check, show what would run and what it needs, start nothing"),
         _flag("--rerun", help=rerun),
         _flag("--accept-foreign",
               help="also accept finished runs of other kinds of machines, and imported runs: their times differ"),
@@ -136,33 +161,69 @@ def _queue(rerun: str) -> tuple[Argument, ...]:
 
 _OVERRIDES = (
     _option("overrides", nargs="*", default=[], metavar="key=value", help="group=choice or group.key=value"),
-    _option("--config-dir", metavar="DIR", help="folder with your own <group>/<choice>.yaml"))
-_RUN_DIR = _option("run", metavar="RUN_DIR", help="the run's directory")
+    _option("--config-dir", "-cd", metavar="DIR", help="folder with your own <group>/<choice>.yaml"),
+    _option("--config-name", "-cn", metavar="NAME", default=PRIMARY,
+            help="file to start from (default: config), in your folder or gnnexp's"))
+_CFG, _INFO = ("job", "hydra", "all"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+# What a flag means without a value, and the values that it may have.
+_BARE = {"--cfg": ("--cfg=resolved", _CFG), "--info": ("--info=all", _INFO)}
+_BARE |= {"-c": _BARE["--cfg"], "-i": _BARE["--info"]}
+# Hydra's flags, which print something and run nothing.
+_HYDRA = (
+    _option("--cfg", "-c", choices=("resolved", *_CFG),
+            help="print the configuration: of the job, of Hydra or both; without a value: the resolved job"),
+    _flag("--resolve", help="with --cfg: resolve interpolations"),
+    _option("--package", "-p", metavar="KEY", help="with --cfg: only this part of the configuration"),
+    _option("--info", "-i", choices=_INFO, help="print how Hydra composes the configuration; without a value: all"),
+    _flag("--shell-completion", "-sc", help="install=bash or install=zsh: print a script for eval"))
+_RUN_DIR = _option("run", metavar="RUN_DIR", help="the run's directory; latest = the one that was started last")
+_JSON = _flag("--json", help="print one JSON document on standard output, and all else on standard error")
+_ALL = _flag("--all", help="all runs, not only the 20 that were started last")
 _TRUST = _flag("--trust", help="accept also a run of another user: its files decide what is executed, and which "
                "process gets a signal")
+COMPOSING = ("run", "prepare", "sweep", "tune", "partition", "calibrate")
 # The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
-_COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
+COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "run": ("one training run", "run", "main", (
-        *_OVERRIDES, _flag("--cfg", help="print the resolved configuration and stop"),
-        _flag("--multirun", "-m", help="a sweep by Hydra: a=1,2 makes two runs; the following options belong to it"),
+        *_OVERRIDES, *_HYDRA, _JSON,
+        _option("--from", dest="origin", metavar="RUN_DIR", help="the overrides of that run, before the others: the "
+                "same run again, or with changes"), _TRUST,
+        _flag("--multirun", "-m", help="a sweep by Hydra: a=1,2 makes two runs; --jobs, --accept-foreign and --out "
+              "belong to it"),
         *_queue("make every run again, also finished ones; without -m: the run of hydra.run.dir, whose directory "
-                "gets another name"))),
+                "gets another name"), _PRINT_SCRIPT)),
+    "prepare": ("a complete run directory, whose ranks another program starts (torchrun, mpirun, Kubernetes, …)",
+                "running.elsewhere", "prepare_run", (*_OVERRIDES, _JSON)),
+    "finalize": ("record how a run ended whose ranks another program started", "running.elsewhere", "finalize_run", (
+        _RUN_DIR, _JSON, _TRUST)),
     "resume": ("continue a run that was stopped or failed, from its last checkpoint", "resume", "main", (
-        _RUN_DIR,
+        _RUN_DIR, _JSON,
         _flag("--changed-code", help="continue although its code was edited since; no sweep then uses the result"),
         _TRUST,
         _flag("--job-ended", help="you know that its SLURM job has ended, and SLURM cannot be asked any more"),
         _option("overrides", nargs="*", default=[], metavar="key=value",
                 help="hardware.*, tracker.* and similar keys; nothing that changes the experiment"))),
-    "status": ("the state of a run, on this machine or in a SLURM queue", "jobs", "status", (_RUN_DIR,)),
-    "cancel": ("ask a run to end; `gnnexp resume` continues it", "jobs", "cancel", (_RUN_DIR, _TRUST)),
+    "list": ("names to choose from: systems, datasets, models, hardware, sweeps, runs, …", "listing.command", "main", (
+        _option("kind", nargs="?", metavar="KIND", help="runs, sweeps, or a group of the configuration; none = kinds"),
+        _ALL, _JSON, _option("--config-dir", metavar="DIR", help="folder with your own <group>/<choice>.yaml"))),
+    "status": ("the state of a run or sweep, on this machine or in a SLURM queue", "jobs", "status", (
+        _option("run", nargs="?", metavar="RUN_DIR|SWEEP",
+                help="a run's directory, latest, or a sweep's name; none = all runs and sweeps"), _ALL, _JSON)),
+    "cancel": ("ask a run or sweep to end; `gnnexp resume` continues a run", "jobs", "cancel", (
+        _option("run", metavar="RUN_DIR|SWEEP", help="a run's directory, latest, or a sweep's name"), _TRUST)),
     "logs": ("the last lines of the ranks' logs", "jobs", "logs", (
         _RUN_DIR, _option("--rank", type=int, help="only the log of this rank"),
         _flag("--follow", "-f", help="print what is added until the run ends"))),
     "sweep": ("all runs of a sweep that have not finished yet", "sweep", "main", (
-        _option("name", metavar="NAME", help="a sweep's name, or the path of a YAML file"), *_OVERRIDES,
+        _option("name", nargs="?", metavar="NAME", help="a sweep's name, or the path of a YAML file"), *_OVERRIDES,
+        _flag("--list", help="list the sweeps and stop"), _JSON,
         _flag("--full", help="at the paper's size, for a cluster"),
-        *_queue("run every case again, also finished ones"))),
+        *_queue("run every case again, also finished ones"), _PRINT_SCRIPT)),
+    "tune": ("tune every system of a sweep with the same budget, and write presets", "tuning.command", "main", (
+        _option("name", metavar="NAME", help="a sweep's name, or the path of a YAML file, with a section `tune`"),
+        *_OVERRIDES, _JSON,
+        _option("--trials", type=int, metavar="N", help="trials of each system (default: tune.trials of the file)"),
+        *_queue("run every trial again, also finished ones"))),
     "report": ("table and figure of a sweep or of run directories", "report", "main", (
         _option("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = list, "
                 "best first. After a query (redundancy, splitting, balance, offload, partitioning, heterogeneous, "
@@ -172,19 +233,19 @@ _COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _flag("--markdown", help="also write the table as .md"),
         _flag("--csv", help="also write the table as .csv"),
         _option("--out", metavar="DIR", help="folder for the files (default: reports/<name>)"),
-        _flag("--sync", help="deliver records to the tracker that could not be delivered"))),
+        _JSON, _flag("--sync", help="deliver records to the tracker that could not be delivered"))),
     "plan": ("rank the systems of runs by their estimated epoch on described hardware", "planner", "main", (
-        _option("names", nargs="+", metavar="NAME|RUN", help="a sweep's name or run directories"),
+        _JSON, _option("names", nargs="+", metavar="NAME|RUN", help="a sweep's name or file, or run directories"),
         _option("--hardware", required=True, metavar="PROFILE,PROFILE",
                 help="files of conf/hardware; all = every complete one"),
         _option("--scale", default="1", metavar="F",
                 help="for a graph F times larger than that of the runs; full = each at the size of its shape"),
         _option("--config-dir", metavar="DIR", help="folder with your own hardware/<profile>.yaml"))),
     "claims": ("the papers' claims, compared with the runs made here", "claims", "main", (
-        _option("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all"),
+        _JSON, _option("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all"),
         _option("--out", metavar="DIR", help="folder for the files (default: reports/claims)"))),
     "export": ("write the records of sweeps to one file", "archives", "export", (
-        _option("names", nargs="+", metavar="NAME", help="sweeps that were run here"),
+        _option("names", nargs="+", metavar="NAME", help="names or files of sweeps that were run here"),
         _option("--out", metavar="FILE.tar.xz", help="the file (default: NAME.tar.xz)"))),
     "import": ("make runs in runs/ from exported files", "archives", "bring", (
         _option("files", nargs="+", metavar="FILE.tar.xz"),)),
@@ -192,19 +253,25 @@ _COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         *_OVERRIDES,
         _option("--out", metavar="FILE",
                 help="the profile (default: hardware/<host>_<ranks>.yaml in --config-dir, or in ./conf)"),
-        _option("--json", metavar="FILE", help="keep every repetition, with machine and versions"),
+        _flag("--json", help="print every repetition, with machine and versions, as one JSON document on standard "
+              "output, and all else on standard error"),
         _flag("--quick", help="takes seconds: to try the command, not for estimates"))),
-    "partition": ("make a partition and show its quality", "partition", "main", _OVERRIDES),
-    "info": ("what is installed, and what this machine can run", "info", "main", ()),
+    "partition": ("make a partition and show its quality", "partition", "main", (
+        *_OVERRIDES, _JSON)),
+    "info": ("what is installed, and what this machine can run", "info", "main", (_JSON,)),
     "ui": ("the MLflow dashboard on this machine's runs", "ui", "main", (
-        _option("--port", type=int, default=5000),)),
+        _option("--port", type=int, default=5000, help="default: 5000"),
+        _option("--host", default="127.0.0.1", metavar="ADDRESS",
+                help="address to listen on (default: 127.0.0.1, this machine only). There is no password"),
+        _option("--experiment", metavar="NAME",
+                help="the experiment to open (default: tracker.experiment, MLFLOW_EXPERIMENT_NAME or gnnexp)"))),
 }
 
 
-def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], int]:
+def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], int | Answer]:
     """A command of `gnnexp.cli.commands.<name>`; the module is imported when the command is called."""
 
-    def command(options: argparse.Namespace) -> int:
+    def command(options: argparse.Namespace) -> int | Answer:
         from importlib import import_module
 
         from gnnexp.cli.kernels import place_kernels
@@ -214,8 +281,10 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
         check_commands()
         if name in _COMPUTING:
             check_here()
-        place_kernels(tell=name in _COMPUTING and not getattr(options, "cfg", False))
-        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.commands.{name}"), function)
+        only_shows = any(getattr(options, flag, False) for flag in ("cfg", "list", "dry_run", "print_script"))
+        place_kernels(tell=name in _COMPUTING and not only_shows)
+        place = name if "." in name else f"commands.{name}"
+        found: Callable[[argparse.Namespace], int | Answer] = getattr(import_module(f"gnnexp.cli.{place}"), function)
         return found(options)
 
     return command

@@ -1,14 +1,57 @@
-"""Keeps standard output and error usable on a full disk: a run or sweep does not end because a log line is lost."""
+"""Standard output: it stays usable on a full disk, so no lost log line ends a run; `--json` has it for one document."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import math
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
 from gnnexp.files.disk import NO_ROOM
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found, for `--json`.
+
+    Attributes:
+        document: a value of mappings, lists and scalars. NaN and infinity become null; other values become texts.
+        exit_code: exit code of the command.
+    """
+
+    document: object
+    exit_code: int = 0
+
+
+def answered(options: argparse.Namespace) -> int:
+    """Call the command, and return its exit code.
+
+    With `--json`, tables and messages go to standard error. Standard output then gets one JSON document, or nothing if
+    the command ends with an error.
+    """
+    if not getattr(options, "json", False):
+        found = options.command(options)
+        return found.exit_code if isinstance(found, Answer) else int(found)
+    with redirect_stdout(sys.stderr):
+        found = options.command(options)
+    if not isinstance(found, Answer):  # there is nothing to say but how it ended
+        found = Answer({"exit_code": found}, found)
+    print(json.dumps(_plain(found.document), indent=1, default=str))
+    return found.exit_code
+
+
+def _plain(value: object) -> object:
+    """The value with null in place of numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class _Patient:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import marked
-from gnnexp.cli.running.provenance import code_version
+from gnnexp.cli.running.provenance import code_version, sweep_uid
 from gnnexp.config.compose import default_of
 from gnnexp.experiment.build import build
 from gnnexp.record.archive import imported_from
@@ -134,7 +132,7 @@ def deliver(choice: Choice, page: Page, files: Sequence[Path], console: Console)
     node, tracker = chosen
     done = all(line.status == "finished" for line in page.runs)
     ReportRecord(
-        uid=_uid(choice.sweep), sweep=choice.sweep, digest=page.digest(), status="finished" if done else "failed",
+        uid=sweep_uid(choice.sweep), sweep=choice.sweep, digest=page.digest(), status="finished" if done else "failed",
         note=_note(page), files=[file.name for file in files], tracker=node, code_version=page.version,
     ).save(folder)
     if not undelivered_reports(folder, tracker.where()):
@@ -142,11 +140,6 @@ def deliver(choice: Choice, page: Page, files: Sequence[Path], console: Console)
     reason = follow(folder).finish(tracker.timeout_s)
     away = marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
     console.print(away if reason else f"delivered to the dashboard as `sweep {choice.sweep}`", soft_wrap=True)
-
-
-def _uid(sweep: str) -> str:
-    """The same id for every sweep of this name in this folder of this machine, also if the report's folder changes."""
-    return hashlib.sha256(f"{platform.node()}:{(STATES / sweep).resolve()}".encode()).hexdigest()[:32]
 
 
 def _note(page: Page) -> str:

@@ -18,10 +18,10 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import Store, TCPStore
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from torch.distributed.distributed_c10d import _get_default_group
 
-from gnnexp.comm.environment import Environment
+from gnnexp.comm.environment import Environment, rendezvous_address
 from gnnexp.comm.mesh import Mesh
 from gnnexp.measure.ledger import Ledger, Tag, Traffic, all_reduce_bytes
 from gnnexp.measure.phases import PhaseTimer
@@ -74,19 +74,22 @@ def _carrier(device: torch.device, group: dist.ProcessGroup | None = None) -> st
 
 
 def _rendezvous(environment: Environment, timeout: timedelta) -> Store:
-    """The store through which ranks find each other. Rank 0 serves it.
+    """The store through which ranks find each other. Rank 0 serves it, unless torchrun does.
 
     If MASTER_ADDR is 127.0.0.1, rank 0 listens on the loopback interface only. By default torch would listen on all
     interfaces of the machine.
     """
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    serves, listening = environment.rank == 0, None
+    host, port = rendezvous_address()
+    of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    serves, listening = environment.rank == 0 and not of_torchrun, None
     if serves and host == "127.0.0.1":
         server = socket.create_server((host, port))
         listening = server.detach()
-    return TCPStore(
+    store = TCPStore(
         host, port, environment.num_ranks, serves, timeout, wait_for_workers=False, master_listen_fd=listening
     )
+    # The store of torchrun outlives a failed attempt, and still has its entries.
+    return PrefixStore(f"gnnexp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}", store) if of_torchrun else store
 
 
 class Communicator:

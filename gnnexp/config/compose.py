@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.config.composition import Composition, composition, missing
-from gnnexp.config.folders import ConfigFolders, find_folders
-from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, parse
+from gnnexp.config.folders import PRIMARY, ConfigFolders, find_folders, own_folders
+from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, line_of, parse
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -30,14 +30,25 @@ class Composed:
         run_dir: directory of the run (`hydra.run.dir`), which does not exist yet.
         choices: name of the chosen file of each group, None for a null choice.
         overrides: overrides as typed.
-        config_dir: the user's own folder of YAML files.
+        config_dir: folder of YAML files that the command names.
+        folders: the folders that were searched.
+        lines: the overrides as Hydra takes them.
     """
 
     config: dict[str, Any]
     run_dir: Path
     choices: dict[str, str | None]
     overrides: tuple[str, ...]
-    config_dir: str | None = None
+    config_dir: str | None
+    folders: ConfigFolders
+    lines: tuple[str, ...]
+
+
+def composed_from_json(found: Mapping[str, Any]) -> Composed:
+    """The configuration that was written as `asdict` gives it, in JSON."""
+    folders = ConfigFolders(tuple(map(Path, found["folders"]["folders"])), found["folders"]["primary"])
+    return Composed(**{**found, "run_dir": Path(found["run_dir"]), "folders": folders,
+                       "overrides": tuple(found["overrides"]), "lines": tuple(found["lines"])})
 
 
 @dataclass(frozen=True)
@@ -55,39 +66,42 @@ class Draft:
     unsure: frozenset[str] = frozenset()
 
 
-def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed:
+def compose(overrides: Sequence[str], config_dir: str | None = None, config_name: str = PRIMARY) -> Composed:
     """Compose `conf/config.yaml` with `overrides` in Hydra's grammar.
 
     A key that its YAML file does not list needs no `+` if the constructor has it.
 
     Args:
         overrides: `group=choice`, `group.key=value`.
-        config_dir: the user's folder with further `<group>/<choice>.yaml`.
+        config_dir: a user's folder with further `<group>/<choice>.yaml`, searched before all others.
+        config_name: the file to start from.
 
     Raises:
         ConfigError: there are syntax errors, unknown choices, unknown keys or missing values; all are reported.
     """
-    made = draft(overrides, config_dir)
+    made = draft(overrides, config_dir, config_name)
     ConfigError.raise_all(made.problems)
     assert made.composed is not None
     return made.composed
 
 
 def default_of(group: str) -> Mapping[str, Any]:
-    """The choice of `conf/config.yaml` for a group."""
+    """The choice of `conf/base.yaml` for a group."""
     node: Mapping[str, Any] = compose([]).config[group]
     return node
 
 
-def draft(overrides: Sequence[str], config_dir: str | None = None) -> Draft:
+def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: str = PRIMARY) -> Draft:
     """Compose as much as possible; see `compose`."""
-    folders, problems = _folders(config_dir)
+    folders, problems = _folders(config_dir, config_name)
     lost = bool(problems)  # what looks unknown may be in the user's files
     parsed, syntax = parse(overrides)
-    choices = {str(override.input_line): override for override in parsed if is_group(override, folders)}
-    wrong = {line: problem for line, override in choices.items() if (problem := check_choice(override, folders))}
-    problems += [*syntax, *(() if lost else wrong.values())]
+    choices = {line_of(override): override for override in parsed if is_group(override, folders)}
     try:
+        listed = _chosen(folders, (), folders.stamp()).contents.choices
+        wrong = {line: problem for line, override in choices.items()
+                 if (problem := check_choice(override, folders, listed))}
+        problems += [*syntax, *(() if lost else wrong.values())]
         base = _chosen(folders, tuple(line for line in choices if line not in wrong), folders.stamp())
     except ConfigError as error:
         return Draft(None, (*problems, *error.problems), frozenset(folders.groups()))
@@ -97,16 +111,16 @@ def draft(overrides: Sequence[str], config_dir: str | None = None) -> Draft:
     unread = [problem.key.partition("=")[0].lstrip("+~") for problem in syntax]
     unsure = _unsure(folders, [*unread, *(meant[line] for line in choices if line not in good)],
                      [meant[line] for line in good])
-    values = [override for override in parsed if str(override.input_line) not in choices]
+    values = [override for override in parsed if line_of(override) not in choices]
     lines, unknown = _admitted(values, base.contents.config, folders, unsure)
     return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir))
 
 
-def _folders(config_dir: str | None) -> tuple[ConfigFolders, list[Problem]]:
+def _folders(config_dir: str | None, config_name: str) -> tuple[ConfigFolders, list[Problem]]:
     try:
-        return find_folders(config_dir), []
+        return find_folders(config_dir, config_name), []
     except ConfigError as error:
-        return find_folders(None), list(error.problems)
+        return own_folders(), list(error.problems)
 
 
 def _unsure(folders: ConfigFolders, wrong: Sequence[str], chosen: Sequence[str]) -> frozenset[str]:
@@ -147,8 +161,12 @@ def _finish(
     problems += [
         Problem(key, "???", "has no default", f"set {key}=…")
         for key in missing(config) if key.partition(".")[0] not in unsure]
-    choices = {group: chosen.get(group) for group in sorted(folders.groups())}
-    return Draft(Composed(config, Path(run_dir), choices, *source), tuple(problems), unsure)
+    listed = _chosen(folders, (), folders.stamp()).contents.choices
+    found = {**dict.fromkeys(listed), **chosen}
+    choices = {group: None if choice is None else str(choice) for group, choice in sorted(found.items())
+               if not group.startswith("hydra/")}
+    composed = Composed(config, Path(run_dir), choices, *source, folders, (*groups, *lines))
+    return Draft(composed, tuple(problems), unsure)
 
 
 def expand_values(overrides: Sequence[str]) -> list[list[str]]:
@@ -157,10 +175,15 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
     Raises:
         ConfigError: there are syntax errors (all are reported), or a range is endless.
     """
+    from hydra.core.override_parser.types import Glob
+
     parsed, problems = parse(overrides)
     ConfigError.raise_all(problems)
     expanded = []
     for override in parsed:
+        if isinstance(override.value(), Glob):
+            line = str(override.input_line)
+            raise ConfigError(Problem(line, line, "glob(…) is for gnnexp run -m", "list the values"))
         if override.is_sweep_override():
             values = list(islice(override.sweep_string_iterator(), _MAX_VALUES + 1))
             if len(values) > _MAX_VALUES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -9,9 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import nearest
+from gnnexp.experiment.signature import nearest, unknown
 from gnnexp.files.regular import is_folder, read_limited
 
+# Name of the file that a composition starts from.
+PRIMARY = "config"
+# The variable that names a user's folder, after `--config-dir`.
+VARIABLE = "GNNEXP_CONFIG_DIR"
+# Folders below a folder of configurations: a group, a folder of its choices, and one more.
+_MOST_LEVELS = 4
 # A YAML file in a paper's folder of sweeps that is no sweep.
 CLAIMS_FILE = "claims.yaml"
 
@@ -54,13 +61,20 @@ def read_claims(paper: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ConfigFolders:
-    """The folders that config groups are searched in; gnnexp's own comes first.
+    """The folders that contain `<group>/<choice>.yaml`. The first file of a name wins.
 
     Attributes:
-        folders: folders that contain `<group>/<choice>.yaml`.
+        folders: a user's folders, and gnnexp's own, which is the last one.
+        primary: name of the file that a composition starts from (`--config-name`).
     """
 
     folders: tuple[Path, ...]
+    primary: str = PRIMARY
+
+    @property
+    def theirs(self) -> tuple[Path, ...]:
+        """The user's folders."""
+        return self.folders[:-1]
 
     def stamp(self) -> int:
         """A number that changes when a file is written, added or removed."""
@@ -68,45 +82,72 @@ class ConfigFolders:
         return hash(frozenset((str(file), _written(file)) for file in files))
 
     def groups(self) -> set[str]:
-        """Names of all config groups."""
-        return {entry.name for folder in self.folders for entry in folder.iterdir() if entry.is_dir()}
+        """Names of all config groups, except Hydra's own; a group inside of another one is `outer/inner`."""
+        files = (file.relative_to(folder) for folder in self.folders for file in files_of(folder))
+        return {str(above) for file in files for above in file.parents[:-1] if above.parts[0] != "hydra"}
 
     def choices(self, group: str) -> set[str]:
-        """Names of all choices of `group`."""
-        return {file.stem for folder in self.folders for file in (folder / group).glob("*.yaml")}
+        """Names of all choices of `group`; a choice in a folder of the group is `folder/choice`."""
+        return {str(file.relative_to(folder / group).with_suffix(""))
+                for folder in self.folders for file in files_of(folder / group)}
 
 
 def files_of(folder: Path) -> list[Path]:
     """The YAML files in a folder of configurations."""
-    return [file for level in ("*.yaml", "*/*.yaml") for file in folder.glob(level)]
+    return [file for depth in range(_MOST_LEVELS) for file in folder.glob(f"{'*/' * depth}*.yaml")]
 
 
-def find_folders(config_dir: str | None) -> ConfigFolders:
-    """gnnexp's own `conf` and, after it, the user's folder.
+def own_folders() -> ConfigFolders:
+    """gnnexp's own `conf`."""
+    return ConfigFolders((product_folder("conf").resolve(),))
+
+
+def find_folders(config_dir: str | None, primary: str = PRIMARY) -> ConfigFolders:
+    """The folders of `--config-dir` and `$GNNEXP_CONFIG_DIR`, `./conf`, and gnnexp's own `conf`, in this order.
 
     Raises:
-        ConfigError: `config_dir` is no folder, has no folder of a known group, or has a file that is too large.
+        ConfigError: a named folder is none, or has no folder of a known group; a file is too large; or no folder has
+            the file `primary`.
     """
-    own = product_folder("conf")
-    if config_dir is None:
-        return ConfigFolders((own,))
+    own = own_folders()
+    named = [(key, text) for key, text in (("--config-dir", config_dir), (VARIABLE, os.environ.get(VARIABLE))) if text]
+    theirs = [_named(key, text, own) for key, text in named]
+    here = Path("conf")
+    if is_folder(here) and _held(here, own):
+        theirs.append(here.resolve())
+    theirs = [folder for folder in dict.fromkeys(theirs) if folder not in own.folders]
+    files = [file for folder in theirs for file in sorted(files_of(folder))]
+    problems = [problem for file in files if (problem := check_yaml(file))]
+    found = ConfigFolders((*theirs, *own.folders), primary)
+    names = {file.stem for folder in found.folders for file in folder.glob("*.yaml")}
+    if primary not in names:
+        problems.append(unknown("--config-name", primary, primary, names))
+    ConfigError.raise_all(problems)
+    return found
+
+
+def _named(key: str, text: str, own: ConfigFolders) -> Path:
+    """The folder that a user has named."""
     try:
-        folder = Path(config_dir).expanduser()
+        folder = Path(text).expanduser()
     except RuntimeError:  # `~nobody`
-        folder = Path(config_dir)
+        folder = Path(text)
     if not is_folder(folder):
-        raise ConfigError(Problem("--config-dir", config_dir, "must be a folder", "create it, or correct the path"))
+        raise ConfigError(Problem(key, text, "must be a folder", "create it, or correct the path"))
     folder = folder.resolve()
-    known = ConfigFolders((own,)).groups()
-    theirs = {entry.name for entry in folder.iterdir() if entry.is_dir()}
-    if not theirs & known:
-        close = nearest(next(iter(sorted(theirs)), ""), known)
+    if not _held(folder, own):
+        known = own.groups()
+        close = nearest(next(iter(sorted(entry.name for entry in folder.iterdir() if entry.is_dir())), ""), known)
         raise ConfigError(Problem(
-            "--config-dir", config_dir, "must hold folders named as groups: " + ", ".join(sorted(known)),
+            key, text, "must hold folders named as groups: " + ", ".join(sorted(known)),
             f"put files into {folder}/{close or 'model'}/<name>.yaml"))
-    files = [file for group in sorted(theirs & known) for file in sorted((folder / group).glob("*.yaml"))]
-    ConfigError.raise_all([problem for file in files if (problem := check_yaml(file))])
-    return ConfigFolders((own, folder))
+    return folder
+
+
+def _held(folder: Path, own: ConfigFolders) -> bool:
+    """Whether `folder` has a folder of a known group, or a file to start from."""
+    known = own.groups()
+    return any(entry.name in known for entry in folder.iterdir() if entry.is_dir()) or any(folder.glob("*.yaml"))
 
 
 def _written(file: Path) -> int:
@@ -137,6 +178,16 @@ def check_yaml(file: Path) -> Problem | None:
         return None
     allowed = f"at most {MAX_BYTES} bytes, {MAX_DEPTH} levels and {MAX_NODES} nodes, none of them in itself"
     return Problem(str(file), excess, allowed, "make it smaller, or remove the file") if excess else None
+
+
+def parses(file: Path) -> bool:
+    """Whether `file` is YAML that can be read."""
+    from yaml import YAMLError, parse
+
+    try:
+        return all(True for _ in parse(read_limited(file, MAX_BYTES).decode()))
+    except (OSError, UnicodeDecodeError, YAMLError):
+        return False
 
 
 def _excess(events: Iterable[Any]) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gnnexp.config.folders import ConfigFolders
+from gnnexp.config.folders import ConfigFolders, find_folders
+from gnnexp.config.hints import SLIP, elsewhere, lines_of, no_override, unknown_choice
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import keys_of
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
-from gnnexp.experiment.signature import one_of, parameters_of_dataclass, unknown
+from gnnexp.experiment.signature import nearest, one_of, parameters_of_dataclass, unknown
 from gnnexp.provenance.older import GONE, KEYS
 
 if TYPE_CHECKING:
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 
 # Groups whose keys do not depend on the choice.
 FIXED = {"train": TrainConfig, "hardware": HardwareConfig}
+# Groups that a run may have no choice of.
+NULLABLE = ("system", "scheduler")
 
 
 def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
     """The overrides in Hydra's grammar, and the problems of the others."""
     found = [_parsed(line) for line in overrides]
-    problems = [one for one in found if isinstance(one, Problem)]
+    problems = [no_override(one, find_folders(None)) for one in found if isinstance(one, Problem)]
     return [one for one in found if not isinstance(one, Problem)], problems
 
 
@@ -48,26 +51,41 @@ def is_group(override: Override, folders: ConfigFolders) -> bool:
     return override.key_or_group in folders.groups() and not isinstance(override.value(), dict)
 
 
-def check_choice(override: Override, folders: ConfigFolders) -> Problem | None:
-    """The problem of a group's choice, or None."""
-    group, value = override.key_or_group, override.value()
+def line_of(override: Override) -> str:
+    """The override as Hydra takes it: Hydra has no null choice, and leaves a group out by `~group`."""
+    null = override.value() is None and override.key_or_group in NULLABLE and not override.is_delete()
+    return f"~{override.key_or_group}" if null else str(override.input_line)
+
+
+def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str, str | None]) -> Problem | None:
+    """The problem of a group's choice, or None.
+
+    Args:
+        override: the override that chooses.
+        folders: folders of the choices.
+        listed: the groups of the defaults list with their choices.
+    """
+    group, value = str(override.key_or_group), override.value()
+    name = group if override.package is None else f"{group}@{override.package}"
     if override.is_delete():
-        return Problem(f"~{group}", None, "every group is needed", f"choose one: {group}=<name>")
-    if override.is_add():
-        return Problem(f"+{group}", value, "the group is there already", f"write {group}={value}")
+        needed = name in listed and group not in NULLABLE
+        return Problem(f"~{name}", None, "every group is needed", f"choose one: {name}=<name>") if needed else None
+    if override.is_add() and name in listed:
+        return Problem(f"+{name}", value, "the group is there already", f"write {name}={value}")
     if override.is_sweep_override():
         return _sweep_problem(override)
-    choices = folders.choices(group)
-    if group in ("system", "scheduler"):
-        choices |= {"null"}
-    if ("null" if value is None else str(value)) in choices:
-        return None
-    return unknown(group, value, str(value), choices, f"{group}=")
+    if not override.is_add() and name not in listed:
+        return Problem(name, value, "the group is not in the defaults list", f"add it: +{name}={value}")
+    choices = folders.choices(group) | ({"null"} if group in NULLABLE else set())
+    chosen = value if isinstance(value, list) and override.is_add() else [value]
+    wrong = [one for one in chosen if ("null" if one is None else str(one)) not in choices]
+    return unknown_choice(name, wrong[0], choices, folders) if wrong else None
 
 
 def _sweep_problem(override: Override) -> Problem:
     line = str(override.input_line)
-    return Problem(line, line, "one value per run", f"gnnexp sweep 'NAME' {line}, or quote it as one text")
+    return Problem(line, line, "one value per run",
+                   f"several runs: add -m, or gnnexp sweep NAME {line}; one text: quote it")
 
 
 def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -> tuple[str, Problem | None]:
@@ -75,19 +93,37 @@ def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -
     line, path = str(override.input_line), str(override.key_or_group)
     if override.is_sweep_override():
         return line, _sweep_problem(override)
-    if override.is_add() or override.is_force_add() or path.startswith("hydra."):
-        return line, _added_twice(override, base)
+    if path.startswith(("hydra.", "hydra/")) or override.is_add() or override.is_force_add():
+        return line, of_hydra(override) or _added_twice(override, base)
     *parents, last = path.split(".")
     node: object = base
     for depth, part in enumerate(parents):
         if not isinstance(node, Mapping) or part not in node:
-            return line, _unknown_key(override, node, [*parents[:depth], part], folders)
+            return line, _unknown_key(override, base, node, [*parents[:depth], part], folders)
         node = node[part]
     if isinstance(node, Mapping) and last in node:
         return line, None
-    if last in _constructor_keys(parents, node) and not override.is_delete():
+    if last in further_keys(parents, node) and not override.is_delete():
         return f"+{line}", None
-    return line, _unknown_key(override, node, [*parents, last], folders)
+    return line, _unknown_key(override, base, node, [*parents, last], folders)
+
+
+# What gnnexp cannot do of Hydra's own options, and why.
+_REFUSED = {
+    "hydra.job.chdir": ("every run stays in the folder of the command: paths are relative to it", "leave it out"),
+    "hydra.verbose": ("gnnexp's ranks write no log records of Python's logging", "read gnnexp logs RUN_DIR"),
+    "hydra.mode": ("gnnexp asks the command line whether to run several jobs", "gnnexp run -m …"),
+    "hydra/launcher": ("gnnexp starts the ranks of every job itself (the submitit plugin calls failed jobs COMPLETED)",
+                       "leave it out, and use --jobs N or hardware=slurm_cpu"),
+}
+
+
+def of_hydra(override: Override) -> Problem | None:
+    """The problem of an override of Hydra's own options, or None."""
+    key, value = str(override.key_or_group), override.value()
+    if key not in _REFUSED or value in (None, False, "basic"):
+        return None
+    return Problem(key, value, *_REFUSED[key])
 
 
 def _added_twice(override: Override, base: Mapping[str, Any]) -> Problem | None:
@@ -105,20 +141,23 @@ def _holds(node: object, path: str) -> bool:
     return True
 
 
-def _constructor_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
+def further_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
+    """The keys that the node at the path `parents` may have, as its constructor takes them."""
     if len(parents) == 1 and parents[0] in FIXED:
         return tuple(parameters_of_dataclass(FIXED[parents[0]]))
     return keys_of(node) if isinstance(node, Mapping) else ()
 
 
-def _unknown_key(override: Override, node: object, path: Sequence[str], folders: ConfigFolders) -> Problem:
+def _unknown_key(
+    override: Override, base: Mapping[str, Any], node: object, path: Sequence[str], folders: ConfigFolders
+) -> Problem:
     """The problem of a `path` whose last part is not in `node`."""
     *parents, word = path
     if (today := KEYS.get(".".join(path))) is not None:
         return Problem(str(override.key_or_group), override.value(), f"is {today} now", f"write {today}=…")
     if (why := GONE.get(".".join(path))) is not None:
         return Problem(".".join(path), override.value(), why, "leave it out")
-    allowed = set(node) | set(_constructor_keys(parents, node)) if isinstance(node, Mapping) else set()
+    allowed = set(node) | set(further_keys(parents, node)) if isinstance(node, Mapping) else set()
     if not parents:
         allowed |= folders.groups()
     allowed -= {"_target_", "_partial_"}
@@ -129,7 +168,17 @@ def _unknown_key(override: Override, node: object, path: Sequence[str], folders:
             return Problem(key, value, f"{where} is null, without keys of its own", f"set it whole: {whole}")
         return Problem(key, value, f"{where} is a single value", f"write {where}=<value>")
     problem = unknown(key or f"{override.input_line}", value, word, allowed, "".join(f"{up}." for up in parents))
-    return Problem(problem.key, value, f"no such key; {one_of(allowed)}", problem.fix)
+    return Problem(problem.key, value, f"no such key; {one_of(allowed)}", _nearest_key(override, base, word, allowed)
+                   or problem.fix)
+
+
+def _nearest_key(override: Override, base: Mapping[str, Any], word: str, allowed: Collection[str]) -> str:
+    """The fix that names keys of other groups; empty if there are none, or `word` is a slip for a key in its place."""
+    keys = elsewhere(word, base, further_keys)
+    exact = [key for key in keys if key.rpartition(".")[2] == word]
+    if not keys or (nearest(word, allowed, SLIP) and not exact):
+        return ""
+    return f"did you mean {lines_of(exact or keys, str(override.input_line).partition('=')[2])}?"
 
 
 # Keys that may change: where the run is executed and how records are kept. They do not change the experiment.

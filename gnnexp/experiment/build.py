@@ -32,7 +32,7 @@ from gnnexp.experiment.optimization import (
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.schema import PREFLIGHT, HardwareConfig, Links, TrainConfig
 from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
-from gnnexp.experiment.signature import TARGET, parameters_of, parameters_of_dataclass, unknown
+from gnnexp.experiment.signature import TARGET, nearest, parameters_of, parameters_of_dataclass, unknown
 from gnnexp.provenance.code import remember_own
 from gnnexp.provenance.older import as_today, name_today
 
@@ -47,6 +47,8 @@ _SCALARS = ("seed", "system", "name", "preflight")
 _TOP = (*COMPONENTS, OPTIMIZER, SCHEDULER, "hardware", "train", *_SCALARS)
 # Keys of `hardware` and `train` that must be given, because reports read them.
 _READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
+# A key of a user's own that is as similar to a key of gnnexp's is taken for a mistake.
+_MISTAKEN = 0.7
 # After a mistake in one of these groups, other components can still be checked: the defaults fit all of them.
 _ALONE = {"dataset", "tracker", "name", "seed", "preflight", OPTIMIZER, SCHEDULER}
 
@@ -264,7 +266,7 @@ def _conflicts(experiment: Experiment, sound: Collection[str], bad: Collection[s
 
 def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[Problem]:
     """Problems of unknown or missing keys, values of the wrong type, and components of the wrong kind."""
-    problems = [unknown(key, config[key], key, _TOP) for key in config if key not in _TOP]
+    problems = _check_extra_keys(config)
     for group in COMPONENTS:
         if group not in unsure:
             problems += check_node(group, config.get(group), kind_of(group))
@@ -282,6 +284,16 @@ def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[
         for name in names if name not in config[group]
     ]
     return [*problems, *(problem for problem in _check_scalars(config) if problem.key not in unsure)]
+
+
+def _check_extra_keys(config: Mapping[str, Any]) -> list[Problem]:
+    """Problems of keys that gnnexp does not read. Interpolations may use such a key, if it cannot be a mistake."""
+    names = {name: f"{group}.{name}" for group in _TOP if isinstance(config.get(group), Mapping)
+             for name in config[group]} | {key: key for key in _TOP}
+    close = {key: nearest(str(key), names, _MISTAKEN) for key in config if key not in _TOP}
+    return [Problem(str(key), config[key], "gnnexp has no such key",
+                    f"did you mean {names[one]}? A key of your own needs a name that differs more")
+            for key, one in close.items() if one is not None]
 
 
 def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -27,7 +28,13 @@ class Interrupts:
 
 @contextmanager
 def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
-    """Inside of this context, signals have these handlers. At the end, earlier handlers are restored."""
+    """Inside of this context, signals have these handlers. At the end, earlier handlers are restored.
+
+    Python lets only the main thread handle signals. In another thread, this context does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
@@ -40,8 +47,8 @@ def handling(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
 def noted() -> Iterator[Interrupts]:
     """Record stop signals inside of this context instead of raising. At the end, earlier handlers are restored.
 
-    Signals that this process was started to ignore stay ignored (`nohup`, background jobs of a script). Must be used in
-    the main thread.
+    Signals that this process was started to ignore stay ignored (`nohup`, background jobs of a script). In a thread
+    other than the main thread, no signal is recorded.
     """
     found = Interrupts()
 

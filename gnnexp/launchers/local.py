@@ -68,7 +68,7 @@ class LocalLauncher(Launcher):
         return [Problem("hardware.device", "cuda", "no CUDA device is visible", "set hardware.device=cpu")]
 
     def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
-        """See `Launcher.launch`. Call it in the main thread: it receives signals, and workers end with the thread."""
+        """See `Launcher.launch`. Only the main thread gets signals. The workers end with the calling thread."""
         run_dir = run_dir.resolve()
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # status files of an earlier attempt
         for folder in ("logs", "status"):

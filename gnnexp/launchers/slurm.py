@@ -8,7 +8,6 @@ requeues the job if the run can continue.
 from __future__ import annotations
 
 import math
-import shlex
 import shutil
 import signal
 import sys
@@ -16,7 +15,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gnnexp.errors import Problem, RunError
 from gnnexp.experiment.experiment import Experiment
@@ -25,13 +24,16 @@ from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import subfolder
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
-from gnnexp.launchers.queue.commands import plain
+from gnnexp.launchers.queue.commands import plain, run
 from gnnexp.launchers.queue.controller import PERIOD_S, Controller, NoAnswer
 from gnnexp.launchers.queue.evidence import answer_of, own_end
-from gnnexp.launchers.queue.slurm_check import check_against_cluster
+from gnnexp.launchers.queue.job_script import parameters_of, preparation_parameters, python_of
+from gnnexp.launchers.queue.preparation import unprepared_end
+from gnnexp.launchers.queue.slurm_check import check_against_cluster, fit_of
 from gnnexp.launchers.queue.slurm_jobs import (
     Submission,
     cancel,
+    cancel_preparation,
     ended_with_step,
     exited,
     forget_submission,
@@ -39,11 +41,17 @@ from gnnexp.launchers.queue.slurm_jobs import (
     release,
     write_submission,
 )
-from gnnexp.launchers.queue.slurm_task import Task
+from gnnexp.launchers.queue.slurm_task import Preparation, Task
+from gnnexp.launchers.queue.words import megabytes_of, minutes_of
 from gnnexp.launchers.status import Death, have_finished, judge, read_statuses
 from gnnexp.record.attempts import is_requeued
 from gnnexp.record.records import write_text
 
+if TYPE_CHECKING:
+    import submitit
+
+# The file with the run directory of each job of an array, in the folder of the job's files.
+LISTED = "runs.txt"
 # Seconds between two looks at the run directory; SLURM is asked less often (`Controller`).
 _POLL_S = 1.0
 # How long the job script may take for its last act after the ranks have finished.
@@ -61,30 +69,48 @@ class SlurmLauncher(Launcher):
     """Submits a job of `hardware.nodes` x `hardware.workers` tasks, and follows it unless `hardware.detach`.
 
     Args:
-        time_min: limit of the job, in minutes; work that is not done by then continues after a requeue.
-        partition, account, qos, constraint: options of sbatch; None leaves them to the cluster.
+        time_min: limit of the job, in minutes or in sbatch's words (`2:30:00`, `1-00:00:00`); work that is not done by
+            then continues after a requeue.
+        partition, account, qos, constraint: options of sbatch; None leaves them to the cluster. Of several partitions
+            (`gpu,gpu-preempt`) SLURM takes one.
         cpus_per_task: cores of each rank.
         gpus_per_task: GPUs of each rank; 0 asks for none.
-        mem_gb: memory of each node in GB; None leaves it to the cluster.
+        gpus: how they are requested: `task` (--gpus-per-task: each rank sees only its own), `node` (--gpus-per-node)
+            or `gres` (--gres, which every version and cluster knows). With the last two, a rank sees all GPUs of its
+            node, as NCCL needs for NVLink.
+        gpu_type: type of the GPUs, as the cluster names it; None is any.
+        mem_gb: memory of each node in GB, or in sbatch's words (`100G`); None leaves it to the cluster.
         setup: lines of the job script before the tasks start (`module load …`).
         parameters: further sbatch parameters, by name without dashes.
         srun_args: further arguments of srun.
         signal_delay_s: seconds before the limit at which the ranks are asked to write a checkpoint.
         max_requeues: how often a job that reached its time limit is put back into the queue.
-        python: the command that runs Python on the nodes; None means this interpreter.
+        python: the command that runs Python on the nodes; None means this interpreter, or `python3` in a container.
+        container: `apptainer` or `pyxis` runs the ranks in a container that has gnnexp; None runs them without.
+        image: image of the container: a file or address that apptainer or pyxis takes.
+        mounts: folders of the nodes that the container sees (`/scratch`, `/scratch:/data`).
+        prepare: `here` prepares the data before the submission; `job` submits another job for that.
+            The ranks wait for it (`--dependency=afterok`), and this machine only reads the keys of the data's files.
+        prepare_partition: partition of that job, which requests no GPU; None is the partition of the ranks.
     """
 
     def __init__(
-        self, time_min: int = 60, partition: str | None = None, account: str | None = None, qos: str | None = None,
-        constraint: str | None = None, cpus_per_task: int = 1, gpus_per_task: int = 0, mem_gb: float | None = None,
+        self, time_min: int | str = 60, partition: str | None = None, account: str | None = None,
+        qos: str | None = None, constraint: str | None = None, cpus_per_task: int = 1, gpus_per_task: int = 0,
+        gpus: Literal["task", "node", "gres"] = "task", gpu_type: str | None = None, mem_gb: float | str | None = None,
         setup: Sequence[str] = (), parameters: Mapping[str, Any] | None = None, srun_args: Sequence[str] = (),
         signal_delay_s: int = 60, max_requeues: int = 10, python: str | None = None,
+        container: Literal["apptainer", "pyxis"] | None = None, image: str | None = None, mounts: Sequence[str] = (),
+        prepare: Literal["here", "job"] = "here", prepare_partition: str | None = None,
     ) -> None:
         self.time_min, self.partition, self.account, self.qos = time_min, partition, account, qos
         self.constraint, self.cpus_per_task, self.gpus_per_task = constraint, cpus_per_task, gpus_per_task
         self.mem_gb, self.setup, self.parameters = mem_gb, list(setup), dict(parameters or {})
         self.srun_args, self.signal_delay_s = list(srun_args), signal_delay_s
         self.max_requeues, self.python = max_requeues, python
+        self.gpus, self.gpu_type = gpus, gpu_type
+        self.prepares, self.prepare_partition = prepare == "job", prepare_partition
+        self.container, self.image, self.mounts = container, image, list(mounts)
 
     def check_here(self, hardware: HardwareConfig) -> list[Problem]:
         """Whether this machine has SLURM, and whether the cluster has what the job needs."""
@@ -97,19 +123,27 @@ class SlurmLauncher(Launcher):
 
     def node_bytes(self) -> int | None:
         """The memory that the job requests for each node, in bytes."""
-        return None if self.mem_gb is None else int(self.mem_gb * 1e9)
+        megabytes = None if self.mem_gb is None else megabytes_of(self.mem_gb)
+        return int(megabytes * 2**20) if megabytes else None  # --mem=0 is all memory of the node
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Problems for numbers that no cluster accepts."""
-        key = "hardware.launcher."
+        key, minutes = "hardware.launcher.", minutes_of(self.time_min) or 0.0
+        memory = None if self.mem_gb is None else megabytes_of(self.mem_gb)
         rules = [
-            ("time_min", self.time_min >= 1, "must be at least 1 minute", "60"),
+            ("time_min", minutes >= 1, "must be at least 1 minute: minutes, or hours:minutes:seconds, or "
+             "days-hours:minutes:seconds", "60"),
             ("cpus_per_task", self.cpus_per_task >= 1, "must be at least 1", "1"),
             ("gpus_per_task", self.gpus_per_task >= 0, "must be 0 or more", "1"),
-            ("mem_gb", self.mem_gb is None or self.mem_gb > 0, "must be positive, or null", "null"),
+            ("mem_gb", self.mem_gb is None or (memory is not None and (memory > 0 or self.mem_gb == "0")),
+             "must be positive GB, or a text such as 100G, or null", "null"),
+            ("image", self.container is None or bool(self.image), f"container={self.container} needs an image",
+             "<the image's file or address>"),
+            ("container", self.container is not None or not (self.image or self.mounts),
+             "image and mounts are of a container", "apptainer"),
             ("max_requeues", self.max_requeues >= 0, "must be 0 or more", "10"),
-            ("signal_delay_s", 0 < self.signal_delay_s < 60 * max(1, self.time_min), "must be shorter than the limit",
-             str(min(60, 30 * max(1, self.time_min)))),
+            ("signal_delay_s", minutes < 1 or 0 < self.signal_delay_s < 60 * minutes, "must be shorter than the limit",
+             str(int(min(60.0, 30 * max(1.0, minutes))))),
         ]
         return [Problem(key + name, getattr(self, name), allowed, f"{key}{name}={fix}")
                 for name, holds, allowed, fix in rules if not holds]
@@ -145,11 +179,13 @@ class SlurmLauncher(Launcher):
         Raises:
             RunError: sbatch refuses.
         """
+        for doubt in fit_of(self, hardware).doubts:
+            print(f"gnnexp: warning: {doubt}", file=sys.stderr)
         token = uuid.uuid4().hex
         for run_dir in run_dirs:
             write_submission(run_dir, Submission(None, token))
         try:
-            ids = self._sbatch(run_dirs, hardware, token)
+            ids, preparation = self._sbatch(run_dirs, hardware, token)
         except RunError as error:
             said = str(error).lower()
             if "error" in said and not any(words in said for words in _LOST_ANSWER):
@@ -157,17 +193,19 @@ class SlurmLauncher(Launcher):
                     forget_submission(run_dir)
             raise
         for run_dir, job_id in zip(run_dirs, ids, strict=True):
-            write_submission(run_dir, Submission(job_id, token))
+            write_submission(run_dir, Submission(job_id, token, preparation))
         return ids
 
-    def _sbatch(self, run_dirs: Sequence[Path], hardware: HardwareConfig, token: str) -> list[str]:
+    def _sbatch(
+        self, run_dirs: Sequence[Path], hardware: HardwareConfig, token: str
+    ) -> tuple[list[str], str | None]:
+        """Submit the jobs. Returns their numbers, and that of the job that prepares their data."""
         import submitit
 
         folders = [prepare_folders(run_dir.resolve()) for run_dir in run_dirs]
-        executor = submitit.SlurmExecutor(folder=folders[0] / "slurm", python=self.python)
-        listed = subfolder(folders[0], "slurm") / "runs.txt"
-        write_text(listed, "".join(f"{folder}\n" for folder in folders))
-        executor.update_parameters(**self._parameters(folders[0].name, listed, hardware, token))
+        write_text(subfolder(folders[0], "slurm") / LISTED, "".join(f"{folder}\n" for folder in folders))
+        before = self._sbatch_preparation(folders[0], hardware, token) if self.prepares else None
+        executor = self._executor(folders[0], hardware, token, before)
         tasks = [Task(str(folder), vars(hardware), self.cpus_per_task, token)
                  for folder in folders]
         try:
@@ -177,35 +215,52 @@ class SlurmLauncher(Launcher):
             else:
                 jobs = [executor.submit(tasks[0])]
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError, UnicodeError) as error:
+            if before is not None:
+                run(["scancel", before])
             raise RunError(f"sbatch refused the job: {plain(str(error))}") from None
-        return [str(job.job_id) for job in jobs]
+        return [str(job.job_id) for job in jobs], before
 
-    def _parameters(self, name: str, listed: Path, hardware: HardwareConfig, token: str) -> dict[str, Any]:
-        python = self.python or shlex.quote(sys.executable)
-        chosen = {
-            "partition": self.partition, "account": self.account, "qos": self.qos, "constraint": self.constraint,
-            "gpus_per_task": self.gpus_per_task or None, "mem": None if self.mem_gb is None else f"{self.mem_gb}GB",
-        }
-        return {
-            **{name: value for name, value in chosen.items() if value is not None},
-            "job_name": f"gnnexp-{name}"[:60], "time": self.time_min, "nodes": hardware.nodes,
-            "ntasks_per_node": hardware.workers, "cpus_per_task": self.cpus_per_task,
-            "signal_delay_s": self.signal_delay_s, "additional_parameters": self.parameters,
-            "srun_args": ["--kill-on-bad-exit=1", *self.srun_args],
-            "setup": [
-                "export MASTER_ADDR=$(hostname)",  # the script runs on the first node, and so does rank 0
-                f"export MASTER_PORT=$({python} -m gnnexp.launchers.rendezvous_port)",
-                # srun 22.05 to 23.11 does not inherit it from sbatch (slurm/README.md)
-                f"export SRUN_CPUS_PER_TASK={self.cpus_per_task}",
-                *self.setup,
-            ],
-            "teardown": [
-                "gnnexp_code=$?",
-                # For a job array, take the line of this task.
-                f'gnnexp_run=$(sed -n "$((${{SLURM_ARRAY_TASK_ID:-0}} + 1))p" {shlex.quote(str(listed))})',
-                f'{python} -m gnnexp.after_job "$gnnexp_run" $gnnexp_code {self.max_requeues} {token}',
-            ],
-        }
+    def _sbatch_preparation(self, folder: Path, hardware: HardwareConfig, token: str) -> str:
+        """Submit the job that prepares the data of all runs; returns its number."""
+        import submitit
+
+        executor, task = self._preparing(folder, hardware), Preparation(str(folder / "slurm" / LISTED), token)
+        try:
+            return str(executor.submit(task).job_id)
+        except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError, UnicodeError) as error:
+            raise RunError(f"sbatch refused the job that prepares the data: {plain(str(error))}") from None
+
+    def _preparing(self, folder: Path, hardware: HardwareConfig) -> submitit.SlurmExecutor:
+        import submitit
+
+        executor = submitit.SlurmExecutor(folder=folder / "slurm", python=python_of(self))
+        executor.update_parameters(**preparation_parameters(self, folder.name, hardware))
+        return executor
+
+    def _executor(
+        self, folder: Path, hardware: HardwareConfig, token: str, before: str | None = None
+    ) -> submitit.SlurmExecutor:
+        """Submits jobs whose first run directory is `folder`."""
+        import submitit
+
+        executor = submitit.SlurmExecutor(folder=folder / "slurm", python=python_of(self))
+        listed = folder / "slurm" / LISTED
+        executor.update_parameters(**parameters_of(self, folder.name, listed, hardware, token, before))
+        return executor
+
+    def script_of(self, run_dirs: Sequence[Path], hardware: HardwareConfig) -> str:
+        """The job script with which these runs would be submitted, as text; several runs are a job array.
+
+        If a job prepares the data, its script comes first.
+        Only the submission's token would be another one.
+        """
+        folder = run_dirs[0].resolve()
+        executor = self._executor(folder, hardware, uuid.uuid4().hex, "JOB_OF_PREPARATION" if self.prepares else None)
+        if len(run_dirs) > 1:
+            executor.parameters["map_count"] = len(run_dirs)
+        texts = [one._make_submission_file_text(one._submitit_command_str, "")
+                 for one in ([self._preparing(folder, hardware)] if self.prepares else []) + [executor]]
+        return "\n".join(texts)
 
 
 def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller) -> Iterator[Outcome | None]:
@@ -243,6 +298,7 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
     code = 128 + signal.SIGINT
     try:
         cancel(job_id)
+        cancel_preparation(run_dir)
     except RunError as error:
         return Outcome(code, "submitted", message=f"interrupted, but {error}: job {job_id} may go on; "
                                                   f"try again with: gnnexp cancel {run_dir}")
@@ -264,6 +320,8 @@ def prepare_folders(run_dir: Path) -> Path:
 def outcome_of(run_dir: Path, state: Ended, num_ranks: int) -> Outcome:
     """How a job ended, from the ranks' status files and, if they have none, from SLURM."""
     statuses = read_statuses(run_dir)
+    if (unprepared := unprepared_end(run_dir, state)) is not None:
+        return unprepared
     states = [status.state for status in statuses]
     if len(states) == num_ranks and set(states) == {"finished"}:
         return Outcome(0, "finished")

@@ -35,6 +35,8 @@ class Status:
         exchanging: whether the rank is inside a collective.
         since: when a phase or exchange last began or ended in it, in seconds since the epoch of the clock.
         needed_bytes, available_bytes: bytes of memory, if too little memory was the failure and they are known.
+        pid: process id of the rank; 0 if not known.
+        table: process table of that id (`gnnexp.files.pulse.process_table`).
     """
 
     rank: int
@@ -50,6 +52,8 @@ class Status:
     since: float = 0.0
     needed_bytes: int | None = None
     available_bytes: int | None = None
+    pid: int = 0
+    table: str = ""
 
 
 def read_statuses(run_dir: Path) -> list[Status]:
@@ -85,12 +89,14 @@ class Death:
         exit_code: exit code of the process, -n if signal n ended it, None if not known.
         time: when the end was noticed, in seconds since the epoch of the clock.
         out_of_memory: whether the kernel ended a process during the run because memory ran out.
+        started: whether the rank ever gave a sign of life.
     """
 
     rank: int
     exit_code: int | None
     time: float
     out_of_memory: bool = False
+    started: bool = True
 
     @property
     def is_of_disk(self) -> bool:
@@ -100,7 +106,7 @@ class Death:
     def describe(self) -> str:
         """The end in words."""
         if self.exit_code is None:
-            return "vanished"
+            return "vanished" if self.started else "gave no sign of life"
         if self.is_of_disk:
             return "could not write: its disk is full, over its quota or read-only"
         if self.exit_code >= 0:

@@ -10,6 +10,9 @@ from gnnexp.experiment.schema import HardwareConfig
 # (also the threshold).
 _POOLED = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"
 
+# A worker with this variable has all others.
+EQUIPPED = "GNNEXP_EQUIPPED"
+
 
 def worker_threads(hardware: HardwareConfig, cores: int) -> int:
     """Threads of each rank: as configured, or the machine's cores shared evenly, at least one."""
@@ -20,6 +23,7 @@ def worker_variables(hardware: HardwareConfig, cores: int) -> dict[str, str]:
     """The environment variables of every worker of a local run."""
     threads = str(worker_threads(hardware, cores))
     variables = {
+        EQUIPPED: "1",
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,

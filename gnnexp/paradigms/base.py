@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from gnnexp.errors import Problem
@@ -41,6 +42,10 @@ class Paradigm(ABC):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts of this paradigm with the other choices of the experiment."""
+        return []
+
+    def own_files(self) -> list[Path]:
+        """Files outside of gnnexp that the paradigm executes as programs. Their content identifies a run."""
         return []
 
     @abstractmethod

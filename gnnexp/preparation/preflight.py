@@ -22,6 +22,7 @@ from gnnexp.experiment.optimization import entries_of
 from gnnexp.experiment.plan import Drawn, GraphFacts, Memory, Need, Plan, Resident
 from gnnexp.experiment.schema import TrainConfig
 from gnnexp.models.model import Model
+from gnnexp.paradigms.external.paradigm import External
 from gnnexp.samplers.base import Sampler
 
 # Peak of a rank with very little data (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
@@ -78,6 +79,8 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         plan: plan of its paradigm. If parts are not cut yet, the plan assumes parts of equal size.
         graph_files: bytes of the graph's files.
     """
+    if isinstance(experiment.paradigm, External):
+        return _of_command(experiment, facts, plan, graph_files)
     hardware, train = experiment.hardware, experiment.train
     model, sampler, store = experiment.model.options, experiment.sampler.options, experiment.feature_store.options
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
@@ -114,11 +117,26 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * facts.num_nodes),
         *experiment.task.options.needs(experiment, facts),
     ]
-    if plan.num_parts is not None:
-        partitioner = experiment.partitioner
-        needs.append(Need(f"making the partition ({partitioner.method})", "host",
-                          partitioner.bytes_per_edge * facts.num_edges + 8 * facts.num_nodes, per_rank=False))
-    return Estimate((*needs, *plan.needs), hardware.workers, hardware.device != "cuda")
+    return Estimate((*needs, *_partition_needs(experiment, facts, plan), *plan.needs), hardware.workers,
+                    hardware.device != "cuda")
+
+
+def _of_command(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
+    """What gnnexp needs to follow an external command. Nothing is known about the command's own memory."""
+    return Estimate((
+        Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
+        Need("interpreter and libraries, without the external command", "host", _INTERPRETER),
+        Need("records and figures", "disk", _records(experiment, facts, 0), per_rank=False),
+        *_partition_needs(experiment, facts, plan)), experiment.hardware.workers, experiment.hardware.device != "cuda")
+
+
+def _partition_needs(experiment: Experiment, facts: GraphFacts, plan: Plan) -> list[Need]:
+    """Memory to make the partition, if the run needs one."""
+    partitioner = experiment.partitioner
+    if plan.num_parts is None:
+        return []
+    return [Need(f"making the partition ({partitioner.method})", "host",
+                 partitioner.bytes_per_edge * facts.num_edges + 8 * facts.num_nodes, per_rank=False)]
 
 
 @dataclass(frozen=True)

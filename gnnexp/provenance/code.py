@@ -44,7 +44,7 @@ TABLE = Path(__file__).with_name("same_results.csv")
 ROOTS = ("gnnexp.worker", "gnnexp.preparation.artifacts", "gnnexp.launchers.variables")
 # Modules that start, follow and show runs. They cannot change what a run computes or records about it.
 WITHOUT_RESULTS = (
-    "gnnexp.__main__", "gnnexp.cli", "gnnexp.reports", "gnnexp.planning", "gnnexp.calibration",
+    "gnnexp.__main__", "gnnexp.api", "gnnexp.cli", "gnnexp.reports", "gnnexp.planning", "gnnexp.calibration",
     "gnnexp.trackers", "gnnexp.launchers", "gnnexp.testing", "gnnexp.provenance", "gnnexp.errors",
     "gnnexp.record.archive", "gnnexp.record.attempts", "gnnexp.record.ending", "gnnexp.record.failure",
     "gnnexp.record.heartbeat", "gnnexp.record.runs",

@@ -222,8 +222,13 @@ class Holder:
 
 def holder(run_dir: Path) -> Holder | None:
     """The process that works on the run, from its lock file; valid only while `is_held`. None if it is not named."""
+    return read_holder(run_dir / LOCK_FILE)
+
+
+def read_holder(file: Path) -> Holder | None:
+    """The process that a lock file names, or None."""
     try:
-        found = parse_json(read_limited(run_dir / LOCK_FILE, SMALL_BYTES))
+        found = parse_json(read_limited(file, SMALL_BYTES))
         fields = found if isinstance(found, dict) else {}
         return Holder(str(fields["host"]), int(fields["pid"]), float(fields["started"]), str(fields.get("table", "")))
     except (OSError, ValueError, KeyError, TypeError):

@@ -87,10 +87,10 @@ def _partial_result(run_dir: Path) -> dict[str, Any]:
     job: Mapping[str, Any] = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))
     epochs = read_epochs(run_dir)
     return {"schema": 1, "config": job["config"], "provenance": job["provenance"], "partition": job["partition"],
-            "quality": job.get("quality", {}), "epochs": epochs, "summary": summarize(epochs, _primary(epochs))}
+            "quality": job.get("quality", {}), "epochs": epochs, "summary": summarize(epochs, primary_of(epochs))}
 
 
-def _primary(epochs: list[dict[str, Any]]) -> str:
+def primary_of(epochs: list[dict[str, Any]]) -> str:
     """The task's metric, from the names of recorded metrics."""
     names = (name for line in epochs for name in line["metrics"])
     return next((name.partition("/")[0] for name in names if name.endswith("/val") and name != "loss/val"), "acc")

@@ -10,7 +10,7 @@ from typing import Literal
 
 import psutil
 
-from gnnexp.errors import DivergedError, GnnexpError
+from gnnexp.errors import DivergedError, GnnexpError, HangError
 from gnnexp.files.disk import EXIT_CODE, one_line, refusal
 
 Kind = Literal["", "error", "out of memory", "diverged", "hang", "killed", "mistake", "interrupted", "disk"]
@@ -44,7 +44,8 @@ def describe(error: BaseException) -> Failure:
     """Classify the error that ends a rank; called while it is handled."""
     reason = f"{type(error).__name__}: {error}"
     if isinstance(error, GnnexpError):
-        kind: Kind = "diverged" if isinstance(error, DivergedError) else "mistake" if error.exit_code == 2 else "error"
+        kind: Kind = ("diverged" if isinstance(error, DivergedError) else "hang" if isinstance(error, HangError)
+                      else "mistake" if error.exit_code == 2 else "error")
         return Failure(kind, reason, "", error.exit_code)
     if isinstance(error, OSError) and (problem := refusal(error)) is not None:
         return Failure("disk", f"{one_line(problem)}; {problem.fix}", "", EXIT_CODE)

@@ -11,6 +11,7 @@ from typing import Any
 
 from gnnexp.comm.environment import Environment
 from gnnexp.files.disk import subfolder
+from gnnexp.files.pulse import process_table
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.record.records import write_json
 
@@ -32,7 +33,8 @@ class Heartbeat(threading.Thread):
         with suppress(OSError):  # the disk is full: there may be room at the first beat
             subfolder(run_dir, "status")
         self._file = run_dir / "status" / f"rank_{environment.rank}.json"
-        self._who = {"rank": environment.rank, "host": environment.host, "pid": os.getpid()}
+        self._who = {"rank": environment.rank, "host": environment.host, "pid": os.getpid(),
+                     "table": process_table()}
         self._timer: PhaseTimer | None = None
         self._marks, self._since = -1, time.time()
         self._lock, self._over = threading.Lock(), threading.Event()

@@ -216,7 +216,8 @@ def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, fl
         summary["best_epoch"] = best["epoch"]
         summary |= {k: v for k, v in best["metrics"].items() if k.partition("/")[2] in ("val", "test")}
     if epochs:
-        summary["loss/train"] = epochs[-1]["metrics"]["loss/train"]
+        if "loss/train" in epochs[-1]["metrics"]:  # an external system may not report its loss
+            summary["loss/train"] = epochs[-1]["metrics"]["loss/train"]
         warm = epochs[1:] or epochs
         for name in warm[0]["metrics"]:
             if name.split("/")[0] in ("time", "comm", "work", "memory"):

@@ -162,7 +162,8 @@ _CONFIG = _fields({
 }, ("dataset", "model", "hardware", "train"))
 _BY_NAME = _values(_none_or(_TEXT))
 _PROVENANCE = _fields({
-    **_texts("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "dataset_key", "partition"),
+    **_texts("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "sweep_uid", "label", "dataset_key",
+             "partition"),
     "choices": _BY_NAME, "libraries": _BY_NAME, "graph": _NAMED_NUMBERS, "chosen": _fields(_texts("device")),
     "hardware": _fields({
         **_texts("host", "cpu", "system"),
@@ -194,6 +195,6 @@ _LINE = _fields({
     "epoch": _count(0), "time": _NUMBER, "metrics": _NAMED_NUMBERS, "losses": _NUMBERS, "ranks": _each(_RANK),
     "batches": _values(_each(_each(_NUMBERS)))}, ("epoch", "metrics"))
 _STATE = _fields({
-    **_texts("name", "description", "command"),
+    **_texts("name", "description", "command"), "notes": _none_or(_each(_TEXT)),
     "cases": _each(_fields({**_texts("key", "dataset_key", "run_dir", "status", "reason"), "label": _TEXT},
                            ("label",)))}, ("cases",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _MOST_NAMED = 4
 _MOST_COLUMNS = 18
 # The least width of a text column in characters, and the characters around the text of any cell.
 _LEAST_TEXT, _AROUND = 4, 3
+_NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,12 @@ class Table:
         csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
         return text.getvalue()
 
+    def document(self) -> dict[str, object]:
+        """The table as values for JSON: a mapping per row. A column of numbers and "–" has numbers and null."""
+        columns = {name: _json_cells([row[place] for row in self.rows]) for place, name in enumerate(self.header)}
+        rows = [{name: values[place] for name, values in columns.items()} for place in range(len(self.rows))]
+        return {"heading": self.heading, "columns": list(self.header), "rows": rows, "caption": self.caption}
+
     def rich(self, width: int, title: str = "") -> RichTable:
         """A table for a terminal of `width` characters; transposed (a line per column) if that is easier to read."""
         header, *rows = zip(self.header, *self.rows, strict=True)
@@ -134,6 +142,13 @@ class Table:
         for row in self.rows:
             table.add_row(*row)
         return table
+
+
+def _json_cells(cells: Sequence[str]) -> list[object]:
+    """The cells of a column; as numbers, with None for "–", if all of them are numbers."""
+    if not all(cell == "–" or _NUMBER.fullmatch(cell) for cell in cells):
+        return list(cells)
+    return [None if cell == "–" else float(cell.replace(",", "")) for cell in cells]
 
 
 def row_keys(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]:
@@ -292,8 +307,14 @@ def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:
 
 
 def _bytes_cell(group: Group, metric: str) -> str:
-    """Sent bytes in units of 10^6; 0 if no rank recorded the metric: a tag without traffic is not recorded."""
-    values = [0.0 if math.isnan(value) else value for value in (run.median(metric) for run in group.runs)]
+    """Sent bytes in units of 10^6; 0 if no rank recorded the metric: a tag without traffic is not recorded.
+
+    A dash for external systems that did not report it.
+    """
+    found = [(run.median(metric), "external" in run.facts) for run in group.runs]
+    values = [0.0 if math.isnan(value) else value for value, external in found if not (external and math.isnan(value))]
+    if not values:
+        return "–"
     mean, half = mean_and_interval(values)
     return (f"{mean / 1e6:.3f}" if mean else "0") + (f" ± {half / 1e6:.2g}" if half > 0 else "")
 

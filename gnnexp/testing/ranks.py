@@ -20,6 +20,7 @@ from typing import Any
 from gnnexp.launchers.rendezvous_port import rendezvous_port
 
 _PRELOADED = "gnnexp.testing.preloaded"
+END_S = 5.0  # a rank that waits for a call ends in milliseconds
 
 
 class RankError(AssertionError):
@@ -106,7 +107,7 @@ class RankPool:
         try:
             return self._answers(_packed(function, args), timeout_s)
         except BaseException:  # also a test's time limit: a late answer must not count for the next case
-            self.close()
+            self.kill()
             raise
 
     def _answers(self, payload: bytes, timeout_s: float) -> list[Any]:
@@ -132,7 +133,16 @@ class RankPool:
         return [results[rank] for rank in range(self.size)]
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes. If coverage is measured, they end by themselves, since they write what they measured."""
+        if "coverage" in sys.modules:
+            for pipe in self._pipes:
+                pipe.close()
+            for process in self._processes:
+                process.join(END_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End all processes at once."""
         for process in self._processes:
             process.kill()
             process.join()

@@ -168,15 +168,18 @@ def read_run(run_dir: Path) -> RunRecord:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A nested config as `a.b.c: text`, without the tracker's own group, whose addresses are private."""
+    """A nested config as `a.b.c: text`, without values that are null.
+
+    The tracker's own group is left out, too, because its addresses are private.
+    """
     flat: dict[str, str] = {}
     for key, value in config.items():
-        if not prefix and key == "tracker":
+        if value is None or (not prefix and key == "tracker"):
             continue
         if isinstance(value, Mapping) and value:
             flat |= flatten(value, f"{prefix}{key}.")
         else:
-            flat[f"{prefix}{key}"] = "null" if value is None else str(value)
+            flat[f"{prefix}{key}"] = str(value)
     return flat
 
 

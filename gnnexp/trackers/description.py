@@ -1,45 +1,41 @@
-"""Descriptions of runs and reports for a store: the tags, parameters, figures and texts that a dashboard shows."""
+"""Descriptions of runs and reports for a store: the names, tags, parameters and texts that a dashboard shows."""
 
 from __future__ import annotations
 
 import getpass
-import json
-import math
 import os
+import platform
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
-from gnnexp.record.records import figure_of_merit, warm_median
 from gnnexp.trackers.delivery import ReportRecord, RunRecord, flatten
+from gnnexp.trackers.figures import main_figures, reported_merit
+from gnnexp.trackers.view import NOTE_TAG
 
 # Tag names that MLflow defines.
-NOTE_TAG, _USER_TAG, _SOURCE_TAG, _COMMIT_TAG = (
-    "mlflow.note.content", "mlflow.user", "mlflow.source.name", "mlflow.source.git.commit")
+_USER_TAG, _SOURCE_TAG, _COMMIT_TAG = "mlflow.user", "mlflow.source.name", "mlflow.source.git.commit"
 _GROUPS = ("model", "paradigm", "partitioner", "sampler", "feature_store", "hardware", "task")
+# All names of tags that a run or a report may have from us, without those of MLflow and `gnnexp.*`.
+OWN_TAGS = frozenset((
+    *_GROUPS, "kind", "dataset", "system", "ranks", "workers", "seed", "code_version", "run_dir", "status", "sweep",
+    "exact", "approximates", "reason", "host", "cpu", "gpu", "device", "backend", "torch"))
 _MOST_CHARACTERS = 5000  # most characters of a reason in a tag: MLflow accepts 8000
-EXPERIMENT_NOTE = """Runs of gnnexp. There is a run here for each run directory (`tags.kind = 'run'`), and for each
-sweep, with its report (`tags.kind = 'sweep'`).
-
-Filter: `tags.system = 'gsplit'`, `tags.dataset = 'cora'`, `tags.model`,
-`tags.paradigm`, `tags.sweep`, `tags.exact = 'true'`, `tags.status = 'failed'`, `params.ranks = '4'`,
-`metrics.`main/epoch_s` < 0.1`.
-
-- `main/*`: test metric at the best validation epoch, median epoch seconds after the first, peak memory, MB sent per
-  epoch.
-- `summary/*`: every metric at the best validation epoch.
-- `time/*`, `comm/*`, `work/*`, `memory/*`, `loss/*`: by epoch.
-"""
-
-# The columns of the experiment when `gnnexp ui` opens it. MLflow shares views in this way, as a tag of the experiment.
-VIEW_KEY = "gnnexp"
-_VIEW = {"selectedColumns": [
-    *(f"metrics.`main/{name}`" for name in ("test", "epoch_s", "sent_MB", "host_MB", "device_MB")),
-    *(f"params.`{name}`" for name in ("system", "dataset", "model", "paradigm", "partitioner", "ranks", "seed")),
-    *(f"tags.`{name}`" for name in ("status", "exact", "sweep")),
-]}
-EXPERIMENT_TAGS = {NOTE_TAG: EXPERIMENT_NOTE, f"mlflow.sharedViewState.{VIEW_KEY}": json.dumps(_VIEW)}
+LONGEST_NAME = 250  # of a run: MLflow's tables have no more characters
+_SEED = re.compile(r"(^| )\+*seed=\S*")
+# A word of a case's label: a dotted key and a value, which may have spaces between quotes or brackets.
+_WORD = re.compile(r"\+*(?P<key>[\w./@]+)=(?P<value>(?:'[^']*'|\"[^\"]*\"|\[[^]]*]|\{[^}]*}|[^\s'\"\[{])*)")
+_PLAIN = re.compile(r"[\d.e+-]+|null|none|true|false|", re.IGNORECASE)  # values that say nothing without their key
+# The number of a case in the name of its run directory.
+_CASE_NUMBER = re.compile(r"_\d\d-\d\d-\d\d-\d{6}-(\d{3,})-")
+# Colours that differ also for colour-blind readers, then further ones. MLflow's own choice gives two runs one colour.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#882255", "#44aa99",
+            "#999933", "#aa4499", "#666666")
+_COLOUR_TAG = "mlflow.runColor"
 
 
 def dataset_name(record: RunRecord) -> str:
@@ -65,19 +61,61 @@ def _choices(record: RunRecord) -> Mapping[str, Any]:
 
 
 def run_name(record: RunRecord) -> str:
-    """`gsplit digits sage, 4 ranks, seed 0`, after the user's own name for the run, if there is one."""
+    """The name of a run, after the user's own name for it, if there is one.
+
+    A run of a sweep is named by what distinguishes its case: `gsplit lr=0.1`, and `seed 3` if the sweep has several
+    seeds. Other runs, and those of a sweep over seeds only, have the name `gsplit digits sage, 4 ranks, seed 0`.
+    """
     config = record.job["config"]
-    words = (config.get("name"), system_name(record), dataset_name(record), _choices(record).get("model"))
+    case = _short(_case(record))
+    words = [config.get("name"), case or _usual_name(record)]
+    name = " ".join(str(word) for word in words if word)
+    seeds = not case or _SEED.search(_label(record))
+    seed = f", seed {config.get('seed', 0)}" if seeds else ""
+    room = LONGEST_NAME - len(seed)
+    return (name if len(name) <= room else f"{name[:room - 1]}…") + seed
+
+
+def _label(record: RunRecord) -> str:
+    return str(record.job["provenance"].get("label") or "")
+
+
+def _case(record: RunRecord) -> str:
+    """What distinguishes the run from the others of its sweep, without the seed; empty if there is nothing."""
+    label = _SEED.sub("", _label(record)).strip()
+    return "" if label == "run" else label
+
+
+def _short(case: str) -> str:
+    """A case in few letters, since lists and charts cut long names: `system=p3 train.lr=0.1` is `p3 lr=0.1`."""
+    words = [(found["key"], found["value"]) for found in _WORD.finditer(case)]
+    if not words or " ".join(f"{key}={value}" for key, value in words) != re.sub(r"(^| )\++", r"\1", case):
+        return case
+    last = Counter(key.rpartition(".")[2] for key, _ in words)
+    return " ".join(
+        value if "." not in key and not _PLAIN.fullmatch(value)
+        else f"{key if last[key.rpartition('.')[2]] > 1 else key.rpartition('.')[2]}={value}"
+        for key, value in words)
+
+
+def _usual_name(record: RunRecord) -> str:
+    words = (system_name(record), dataset_name(record), _choices(record).get("model"))
     ranks = num_ranks(record)
-    return (" ".join(str(word) for word in words if word)
-            + f", {ranks} rank{'s' if ranks > 1 else ''}, seed {config.get('seed', 0)}")
+    return " ".join(str(word) for word in words if word) + f", {ranks} rank{'s' if ranks > 1 else ''}"
 
 
 def make_params(record: RunRecord) -> dict[str, str]:
-    """The whole configuration by dotted keys, and the main choices that distinguish runs, without a prefix."""
+    """The configuration by dotted keys, and the main choices that distinguish runs, without a prefix.
+
+    Keys without a value (null) are left out. So are the names of gnnexp's own classes, because the choices name them.
+    `case` is what distinguishes the run from the others of its sweep.
+    """
     choices = _choices(record)
     top = {group: str(choices[group]) for group in _GROUPS if group in choices}
-    return {**flatten(record.job["config"]), **top, "dataset": dataset_name(record), "system": system_name(record),
+    keys = {key: value for key, value in flatten(record.job["config"]).items()
+            if not (key.endswith("_target_") and str(value).startswith("gnnexp."))}
+    case = {"case": _case(record)} if _case(record) else {}
+    return {**keys, **top, **case, "dataset": dataset_name(record), "system": system_name(record),
             "ranks": str(num_ranks(record))}
 
 
@@ -95,17 +133,80 @@ def make_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
         "workers": str(config["hardware"].get("workers", 1)),
         "seed": str(config.get("seed")),
         "code_version": version,
-        "run_dir": str(run_dir),
+        "run_dir": f"{platform.node()}:{run_dir}",
         "status": "running",
+        **machine_tags(record),
         NOTE_TAG: make_note(run_dir, record),
         _USER_TAG: _user(),
         _SOURCE_TAG: "gnnexp",
+        _COLOUR_TAG: _colour(run_dir, record),
     }
     if provenance.get("sweep"):
         tags["sweep"] = str(provenance["sweep"])
     if commit := version.partition("+")[2].removesuffix("-dirty"):
         tags[_COMMIT_TAG] = commit
     return tags
+
+
+def _colour(run_dir: Path, record: RunRecord) -> str:
+    """Cases of a sweep get colours in turn. Other runs get one by their identity."""
+    found = _CASE_NUMBER.search(run_dir.name)
+    number = int(found[1]) if found else crc32(str(record.job["provenance"].get("uid")).encode())
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def machine_tags(record: RunRecord) -> dict[str, str]:
+    """The machine of a run, on which its seconds depend: host, processor, graphics cards, device, backend, torch.
+
+    At first it is the machine that launched the run. When the run has ended, it is that of its ranks.
+    """
+    nodes, result = _nodes(record), record.result or {}
+    chosen = (result.get("provenance") or {}).get("chosen") or {}
+    cards = Counter(str(card) for node in nodes for card in node.get("gpus", ()))
+    wished = str(record.job["config"]["hardware"].get("device") or "auto")
+    processors = [f"{node['cores']} x {node['cpu']}" if node.get("cores") else str(node["cpu"])
+                  for node in nodes if node.get("cpu")]
+    found = {
+        "host": _each(nodes, "host"), "cpu": ", ".join(dict.fromkeys(processors)), "torch": _each(nodes, "torch"),
+        "gpu": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in cards.items()) or "none",
+        "device": str(chosen.get("device") or ("" if wished == "auto" else wished)),
+        "backend": str(chosen.get("comm_backend") or ""),
+    }
+    return {name: value[:_MOST_CHARACTERS] for name, value in found.items() if value and nodes}
+
+
+def _nodes(record: RunRecord) -> Sequence[Mapping[str, Any]]:
+    """The nodes of a run's ranks; before its end, and in old records, the machine on which a local run was launched."""
+    if found := (record.result or {}).get("nodes"):
+        return list(found)
+    provenance = record.job["provenance"]
+    launched, libraries = provenance.get("hardware") or {}, provenance.get("libraries") or {}
+    return [{**launched, "torch": libraries.get("torch")}] if launched and is_local(record) else []
+
+
+def is_local(record: RunRecord) -> bool:
+    """Whether the ranks of a run are on the machine that launches it."""
+    launcher = record.job["config"]["hardware"].get("launcher") or {}
+    return str(launcher.get("_target_", "")).endswith(".LocalLauncher")
+
+
+def _each(nodes: Sequence[Mapping[str, Any]], key: str) -> str:
+    """The value of all nodes, or the different values."""
+    return ", ".join(dict.fromkeys(str(node[key]) for node in nodes if node.get(key)))
+
+
+def parent_uid(record: RunRecord) -> str:
+    """Identifies the sweep of a run; empty without a sweep. The sweep of an imported run was made elsewhere."""
+    provenance = record.job["provenance"]
+    return "" if "imported" in provenance else str(provenance.get("sweep_uid") or "")
+
+
+def parent_tags(record: RunRecord) -> dict[str, str]:
+    """The tags of a run's sweep until its report is delivered."""
+    sweep = str(record.job["provenance"].get("sweep"))
+    note = f"The runs of this sweep are below. The report follows when the sweep ends, or with\n\n" \
+           f"```\ngnnexp report {sweep}\n```"
+    return _sweep_tags(sweep, "running", note)
 
 
 def _user() -> str:
@@ -115,9 +216,9 @@ def _user() -> str:
 
 
 def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
-    """The tags known at the end: how the run ended, and whether it trained exactly."""
+    """The tags known at the end: how the run ended, its machine, and whether it trained exactly."""
     assert record.result is not None
-    tags = {"status": str(record.result["status"]), NOTE_TAG: make_note(run_dir, record)}
+    tags = {"status": str(record.result["status"]), NOTE_TAG: make_note(run_dir, record), **machine_tags(record)}
     facts = record.result.get("paradigm") or {}
     if "exact" in facts:
         tags["exact"] = str(bool(facts["exact"])).lower()
@@ -128,42 +229,12 @@ def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
     return tags
 
 
-def main_figures(record: RunRecord) -> dict[str, float]:
-    """The figures by which runs are compared, with the same names for every task; only those that were recorded.
-
-    `main/test` is the test metric at the best validation epoch (0 to 1). The others are medians over the epochs after
-    the first, which warms up. They are `epoch_s`, `sent_MB` per epoch by all ranks, and the memory peaks `host_MB` and
-    `device_MB` (10^6 bytes). Names are short because a column of the dashboard shows some 14 characters.
-    """
-    assert record.result is not None
-    epochs = [line["metrics"] for line in record.epochs]
-    found = {
-        "test": _test_figure(record)[1],
-        "epoch_s": warm_median(epochs, "time/epoch_s"),
-        "sent_MB": _sum_of_medians(epochs, "comm/bytes_") / 1e6 if epochs else math.nan,
-        "host_MB": warm_median(epochs, "memory/host_peak_bytes") / 1e6,
-        "device_MB": warm_median(epochs, "memory/device_peak_bytes") / 1e6,
-    }
-    return {f"main/{name}": value for name, value in found.items() if not math.isnan(value)}
-
-
-def _sum_of_medians(epochs: Sequence[Mapping[str, float]], prefix: str) -> float:
-    """Sum over the metrics with this prefix; 0 if there are none, as a tag without traffic is not recorded."""
-    medians = [warm_median(epochs, name) for name in sorted({name for epoch in epochs for name in epoch})
-               if name.startswith(prefix)]
-    return math.fsum(value for value in medians if not math.isnan(value))
-
-
-def _test_figure(record: RunRecord) -> tuple[str, float]:
-    assert record.result is not None
-    chosen = str(record.job["config"].get("task", {}).get("metric"))
-    return figure_of_merit(record.result["summary"], "test", chosen)
-
-
 def make_note(run_dir: Path, record: RunRecord) -> str:
     """The run in Markdown: how it ended, its main figures, and the command that reproduces it."""
     provenance = record.job["provenance"]
-    parts = [] if record.result is None else [_ending(record), _figures_table(record)]
+    # MLflow's page shows only the first lines.
+    first = " ".join(filter(None, ["" if record.result is None else _ending(record), _machine(record)]))
+    parts = [first, "" if record.result is None else _figures_table(record)]
     return "\n\n".join(filter(None, [
         *parts, f"Reproduce it with\n\n```\n{provenance.get('reproduce', '')}\n```",
         f"gnnexp {provenance.get('code_version')}, run directory `{run_dir}`."]))
@@ -179,10 +250,17 @@ def _ending(record: RunRecord) -> str:
     return f"Not exact: {facts.get('approximates')}."
 
 
+def _machine(record: RunRecord) -> str:
+    tags = machine_tags(record)
+    words = [tags.get("cpu"), "" if tags.get("gpu") == "none" else tags.get("gpu"), *(
+        f"{name} {tags[name]}" for name in ("device", "backend", "torch") if name in tags)]
+    return f"Made on {tags['host']}: {', '.join(word for word in words if word)}." if "host" in tags else ""
+
+
 def _figures_table(record: RunRecord) -> str:
     """The main figures in readable units."""
     figures = main_figures(record)
-    units = {"test": (100, f"{_test_figure(record)[0]} %", ".2f"), "epoch_s": (1, "epoch s (median)", ".4f"),
+    units = {"test": (100, f"{reported_merit(record)[0]} %", ".2f"), "epoch_s": (1, "epoch s (median)", ".4f"),
              "sent_MB": (1, "sent MB per epoch", ".3f"), "host_MB": (1, "host peak MB", ".1f"),
              "device_MB": (1, "device peak MB", ".1f")}
     shown = [(label, f"{factor * figures[f'main/{name}']:{form}}") for name, (factor, label, form) in units.items()
@@ -194,14 +272,10 @@ def _figures_table(record: RunRecord) -> str:
 
 
 def report_tags(record: ReportRecord) -> dict[str, str]:
-    """The tags of a sweep's report, which is a run of its own in the store."""
-    return {
-        "kind": "sweep",
-        "sweep": record.sweep,
-        "gnnexp.sweep": record.sweep,
-        "status": record.status,
-        "code_version": record.code_version,
-        NOTE_TAG: record.note,
-        _USER_TAG: _user(),
-        _SOURCE_TAG: "gnnexp",
-    }
+    """The tags of a sweep's report, which is a run of its own in the store: the parent of the sweep's runs."""
+    return {**_sweep_tags(record.sweep, record.status, record.note), "code_version": record.code_version}
+
+
+def _sweep_tags(sweep: str, status: str, note: str) -> dict[str, str]:
+    return {"kind": "sweep", "sweep": sweep, "gnnexp.sweep": sweep, "status": status, NOTE_TAG: note,
+            _USER_TAG: _user(), _SOURCE_TAG: "gnnexp"}

@@ -2,88 +2,116 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.check import LONGEST_S
 from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.files.disk import locked
+from gnnexp.measure.machine_load import PERIOD_S, sample
+from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import Delivery, ReportRecord, RunRecord, delivering, read_delivery, read_report, read_run
 from gnnexp.trackers.description import (
-    EXPERIMENT_TAGS,
-    NOTE_TAG,
-    VIEW_KEY,
-    dataset_name,
+    LONGEST_NAME,
+    OWN_TAGS,
     end_tags,
-    main_figures,
+    is_local,
     make_params,
     make_tags,
+    parent_tags,
+    parent_uid,
     report_tags,
     run_name,
 )
+from gnnexp.trackers.entities import (
+    MAX_METRICS,
+    MAX_PARAMS,
+    MAX_VALUE,
+    dataset_of,
+    ended,
+    metrics_of,
+    params_of,
+    parts,
+    started,
+    stored,
+)
+from gnnexp.trackers.figures import Detail, epoch_figures, main_figures, phase_figures
 from gnnexp.trackers.limited import Limited
+from gnnexp.trackers.model import log_model
+from gnnexp.trackers.store import (
+    PARENT_TAG,
+    UID_TAG,
+    URI_VARIABLE,
+    network_problems,
+    public,
+    remove_doubles,
+    runs_of,
+    sqlite_file,
+    wrong_address,
+)
+from gnnexp.trackers.view import EXPERIMENT_TAGS, NOTE_TAG, VIEW_KEY
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
 
-URI_VARIABLE = "MLFLOW_TRACKING_URI"
-# Kinds of stores that MLflow supports (its documentation's list of backend stores).
-_STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
+EXPERIMENT_VARIABLE = "MLFLOW_EXPERIMENT_NAME"
 _SERVERS = {"http", "https", "databricks"}
-_UID_TAG = "gnnexp.uid"
 # Making the tables takes 5 s. On a busy machine, several processes that start together wait for each other.
 _TABLES_S = 120.0
-# Limits of MLflow on the contents of one request.
-_MAX_METRICS, _MAX_PARAMS, _MAX_VALUE, _MAX_DIGEST = 1000, 100, 6000, 36
-# At most this many runs of one uid are compared: each lost answer makes one more.
-_MOST_DOUBLES = 100
+_TAG_NAME = re.compile(r"\w[\w. -]{0,199}")
 
 
 class MlflowTracker(Tracker):
-    """One MLflow run per run directory.
+    """One MLflow run per run directory. The runs of a sweep are below the run of the sweep, which has its report.
 
     Args:
         uri: address of the store; None means `MLFLOW_TRACKING_URI`, else `sqlite:///<cwd>/mlflow.db`.
-        experiment: name of the MLflow experiment that contains the runs.
+        experiment: name of the MLflow experiment that contains the runs; None means `MLFLOW_EXPERIMENT_NAME`, else
+            `gnnexp`.
         timeout_s: seconds that one request may take, and that the end of a run waits.
+        detail: `main` sends at most 40 metrics of a run, `full` all that were recorded. The record is always among the
+            artifacts.
+        target: value of the validation metric, for `main/time_to_target_s`: the seconds of training until the metric
+            first reached it.
+        tags: your own tags for all runs, by name.
+        system: whether to sample the load of processors and graphics cards every 5 s, for `system/*`. Only runs on the
+            machine that launches them are sampled.
+        log_model: whether to store the best model, for `mlflow.pyfunc.load_model`. It has the size of a checkpoint.
     """
 
-    def __init__(self, uri: str | None = None, experiment: str = "gnnexp", timeout_s: float = 30.0) -> None:
-        if uri is not None and urlsplit(uri).password:
-            raise ConfigError(Problem("tracker.uri", "(hidden)", "must not carry a password: configs are recorded",
-                                      f"set {URI_VARIABLE} and MLFLOW_TRACKING_PASSWORD in the environment"))
-        kind = urlsplit(uri or "").scheme.partition("+")[0]
-        if kind not in _STORES:
-            allowed = f"must start with one of {', '.join(sorted(_STORES - {''}))}, or be a folder"
-            raise ConfigError(Problem("tracker.uri", uri, allowed, "tracker.uri=sqlite:///mlflow.db, or null"))
-        if not 0 < timeout_s <= LONGEST_S:
-            raise ConfigError(Problem("tracker.timeout_s", timeout_s, f"must be positive, and at most {LONGEST_S:,} s",
-                                      "tracker.timeout_s=30"))
+    def __init__(
+        self, uri: str | None = None, experiment: str | None = None, timeout_s: float = 30.0, detail: Detail = "main",
+        target: float | None = None, tags: Mapping[str, Any] | None = None, system: bool = False,
+        log_model: bool = False,
+    ) -> None:
+        ConfigError.raise_all([*wrong_address(uri), *_wrong_numbers(timeout_s, target), *_wrong_tags(tags or {})])
         self.uri = uri or os.environ.get(URI_VARIABLE) or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
-        self.experiment = experiment
+        self.experiment = experiment or os.environ.get(EXPERIMENT_VARIABLE) or "gnnexp"
         self.timeout_s = timeout_s
+        self.detail, self.target, self.system, self.log_model = detail, target, system, log_model
+        self.tags = {str(name): value for name, value in (tags or {}).items()}
         self._client: MlflowClient | None = None
         self._experiment_id = ""
         self._compared: set[Path] = set()  # runs whose delivered epochs were compared with the store
+        self._sampled: float | None = None  # when the load was last sampled
 
     def where(self) -> str:
         """The store's address without credentials."""
-        return _public(self.uri)
+        return public(self.uri)
 
     def check_here(self) -> list[Problem]:
         """See `Tracker.check_here`."""
-        return [] if is_installed("mlflow") else [missing_package("tracker", "mlflow", "mlflow", "tracker=none")]
+        missing = [] if is_installed("mlflow") else [missing_package("tracker", "mlflow", "mlflow", "tracker=none")]
+        return missing + network_problems(self.uri)
 
     def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
         """See `Tracker.deliver`."""
@@ -108,20 +136,26 @@ class MlflowTracker(Tracker):
         if delivery.done:
             return True
         delivery = self._find_or_create(client, run_dir, record, delivery)
-        if record.epochs and run_dir not in self._compared:
-            there = _epochs_in_store(client, delivery.run_id, record)
-            delivery = replace(delivery, epochs=max(delivery.epochs, there))
+        figures = epoch_figures(record, self.detail)
+        if figures and run_dir not in self._compared:
+            there = _epochs_in_store(client, delivery.run_id, figures)
+            # A run that an earlier version began lacks what that version did not send.
+            delivery = delivery if there is None else replace(delivery, epochs=there)
             self._compared.add(run_dir)
-        delivery = _deliver_epochs(client, run_dir, record, delivery)
+        for number in range(delivery.epochs, len(figures)):  # one request per epoch
+            _send(client, delivery.run_id, figures[number], record.epochs[number])
+            delivery = replace(delivery, epochs=number + 1)
+            delivery.save(run_dir)
+        if self.system and not end and is_local(record):
+            self._sample(client, delivery.run_id, record)
         if end and record.result is not None:
-            _deliver_end(client, run_dir, record, delivery)
-            self._remove_doubles(client, str(record.job["provenance"]["uid"]), delivery.run_id)
+            self._deliver_end(client, run_dir, record, delivery)
             delivery = replace(delivery, done=True)
             delivery.save(run_dir)
         return delivery.done
 
     def deliver_report(self, folder: Path) -> bool:
-        """See `Tracker.deliver_report`. A report is a run of its own, and stays the same run if it is made again."""
+        """See `Tracker.deliver_report`. The report is in the run of its sweep, also if it is made again."""
         folder = folder.resolve()
         record = read_report(folder)
         if read_delivery(folder, self.where()).digest == record.digest:
@@ -131,15 +165,15 @@ class MlflowTracker(Tracker):
             with delivering(folder, self.timeout_s):
                 delivery = read_delivery(folder, self.where())  # another process may have been faster
                 if delivery.digest != record.digest:
-                    run_id = delivery.run_id or self._report_run(client, record)
+                    run_id = delivery.run_id or self._sweep_run(client, record.uid, report_tags(record))
                     replace(delivery, run_id=run_id).save(folder)
                     _fill_report_run(client, run_id, folder, record)
-                    self._remove_doubles(client, record.uid, run_id)
+                    remove_doubles(client, self._experiment_id, record.uid, run_id)
                     replace(delivery, run_id=run_id, digest=record.digest).save(folder)
         return True
 
-    def view(self, address: str) -> str:
-        """The address of the experiment's page on the server at `address`, with the columns that compare runs.
+    def view(self, address: str, *, charts: bool = False) -> str:
+        """The address of the experiment's page on the server at `address`: the list of runs, or their charts.
 
         Raises:
             TrackingError: the store did not answer.
@@ -147,14 +181,52 @@ class MlflowTracker(Tracker):
         with self._in_words():
             self._connect()
         return (f"{address.rstrip('/')}/#/experiments/{self._experiment_id}/runs?workflowType=machine_learning"
-                f"&viewStateShareKey={VIEW_KEY}")
+                f"&viewStateShareKey={VIEW_KEY}{'&compareRunsMode=CHART' if charts else ''}")
 
-    def _report_run(self, client: MlflowClient, record: ReportRecord) -> str:
-        """The report's run in the store, made here now or earlier."""
-        if found := self._runs_of(client, record.uid):
+    def with_experiment(self, name: str) -> MlflowTracker:
+        """The same tracker for another experiment in the same store."""
+        other = copy(self)
+        other.experiment, other._client = name, None
+        return other
+
+    def experiments(self) -> list[str]:
+        """The names of the experiments in the store.
+
+        Raises:
+            TrackingError: the store did not answer.
+        """
+        with self._in_words():
+            return [str(one.name) for one in self._connect().search_experiments()]
+
+    def _sweep_run(self, client: MlflowClient, uid: str, tags: Mapping[str, str]) -> str:
+        """The run of a sweep in the store, made here now or earlier.
+
+        A server cannot be locked, so two processes may both make one. `remove_doubles` joins them.
+        """
+        if found := runs_of(client, self._experiment_id, uid):
             return str(found[0].info.run_id)
-        tags = {**report_tags(record), _UID_TAG: record.uid}
-        return str(client.create_run(self._experiment_id, tags=tags, run_name=f"sweep {record.sweep}").info.run_id)
+        with self._alone():
+            if not (found := runs_of(client, self._experiment_id, uid)):
+                made = client.create_run(self._experiment_id, tags={**self.tags, **tags, UID_TAG: uid},
+                                         run_name=f"sweep {tags['sweep']}"[:LONGEST_NAME])
+                found = runs_of(client, self._experiment_id, uid) or [made]
+        return str(found[0].info.run_id)
+
+    def _parent(self, client: MlflowClient, record: RunRecord) -> dict[str, str]:
+        """The tag that places a run below its sweep; empty without a sweep."""
+        uid = parent_uid(record)
+        return {PARENT_TAG: self._sweep_run(client, uid, parent_tags(record))} if uid else {}
+
+    def _sample(self, client: MlflowClient, run_id: str, record: RunRecord) -> None:
+        """Send the load of this machine, at most every `PERIOD_S`. The first call only begins to measure."""
+        now = time.monotonic()
+        if self._sampled is not None and now - self._sampled < PERIOD_S:
+            return
+        load, begun = sample(), self._sampled is not None
+        self._sampled = now
+        if begun:
+            seconds = time.time()
+            _send(client, run_id, load, {"time": seconds, "epoch": seconds - (started(record) or 0) / 1000})
 
     def _connect(self) -> MlflowClient:
         """The client. Afterwards the store and the experiment exist, also if several launchers start at once."""
@@ -165,7 +237,7 @@ class MlflowTracker(Tracker):
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
 
-        with self._making_tables():
+        with self._alone():
             client = self._limited(MlflowClient(tracking_uri=self.uri))
             found = client.get_experiment_by_name(self.experiment)
             if found is None:
@@ -187,59 +259,69 @@ class MlflowTracker(Tracker):
         is_server = self.uri.partition(":")[0] in _SERVERS
         return cast("MlflowClient", Limited(client, self.timeout_s)) if is_server else client
 
-    def _making_tables(self) -> AbstractContextManager[None]:
-        """A lock: one process at a time makes the tables of a SQLite store. 7 of 8 together failed (slurm/README)."""
-        file = _sqlite_file(self.uri)
+    def _alone(self) -> AbstractContextManager[None]:
+        """A lock of a SQLite store, for what only one process may make: the tables, and the run of a sweep.
+
+        Without it, 7 of 8 processes that made the tables together failed (slurm/README).
+        """
+        file = sqlite_file(self.uri)
         return nullcontext() if file is None else locked(file.with_name(f"{file.name}.lock"), _TABLES_S)
 
     def _check_file(self) -> None:
-        file = _sqlite_file(self.uri)
+        file = sqlite_file(self.uri)
         if file is not None and not file.parent.is_dir():
             raise FileNotFoundError(f"no folder {file.parent}")
 
     def _artifacts(self) -> str | None:
         """Where artifacts of a local store go: next to it. A server decides this itself."""
-        file = _sqlite_file(self.uri)
+        file = sqlite_file(self.uri)
         return None if file is None else (file.parent.absolute() / "mlartifacts" / self.experiment).as_uri()
-
-    def _runs_of(self, client: MlflowClient, uid: str) -> list[Run]:
-        """The runs in the store that were made for `uid`; those with contents come first."""
-        found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{uid}'", max_results=_MOST_DOUBLES)
-        return sorted(found, key=_is_empty)
-
-    def _remove_doubles(self, client: MlflowClient, uid: str, run_id: str) -> None:
-        """Delete the empty runs that were made for `uid`, except `run_id`.
-
-        MLflow's client repeats a request whose answer was lost, and the server makes a run for each request.
-        """
-        for run in self._runs_of(client, uid):
-            if run.info.run_id != run_id and _is_empty(run):
-                client.delete_run(run.info.run_id)
 
     def _find_or_create(self, client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> Delivery:
         """The run in the store: a new one, or an existing one, also of a process that died before it noted that."""
         if delivery.run_id:
             return _go_on(client, run_dir, delivery) if delivery.reopened else delivery
         uid = str(record.job["provenance"]["uid"])
-        if found := self._runs_of(client, uid):
+        if found := runs_of(client, self._experiment_id, uid):
             delivery = replace(delivery, run_id=found[0].info.run_id, epochs=0)
         else:
-            tags = {**make_tags(run_dir, record), _UID_TAG: uid}
+            tags = {**self.tags, **make_tags(run_dir, record), **self._parent(client, record), UID_TAG: uid}
             created = client.create_run(
-                self._experiment_id, start_time=_started(record), tags=tags, run_name=run_name(record)
+                self._experiment_id, start_time=started(record), tags=tags, run_name=run_name(record)
             )
             delivery = replace(delivery, run_id=created.info.run_id)
-        params = [_param(key, value) for key, value in make_params(record).items()]
-        for part in _parts(params, _MAX_PARAMS):
+        for part in parts(params_of(make_params(record)), MAX_PARAMS):
             client.log_batch(delivery.run_id, params=part)
-        client.log_inputs(delivery.run_id, [_dataset(record)])
+        client.log_inputs(delivery.run_id, [dataset_of(record)])
         delivery.save(run_dir)
         return delivery
 
+    def _deliver_end(self, client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> None:
+        """Deliver main figures, artifacts and the end itself; repeating this does no harm."""
+        assert record.result is not None
+        last = record.epochs[-1] if record.epochs else {"epoch": 0, "time": 0.0}
+        figures = main_figures(record, self.target) | phase_figures(record)
+        _send(client, delivery.run_id, {name: _readable(value) for name, value in figures.items()}, last)
+        kept = [run_dir / name for name in ("config.yaml", "result.json", EPOCHS_FILE)]
+        kept += sorted(path for folder in ("logs", "figures") for path in (run_dir / folder).rglob("*"))
+        for file in filter(Path.is_file, kept):  # one request for each file, so that each has its own time limit
+            folder = file.parent.relative_to(run_dir)
+            client.log_artifact(delivery.run_id, str(file), str(folder) if folder.name else None)
+        if self.log_model:
+            log_model(client, delivery.run_id, run_dir)
+        parent = self._parent(client, record)
+        for key, value in {**end_tags(run_dir, record), **parent}.items():
+            client.set_tag(delivery.run_id, key, value)
+        if parent:
+            remove_doubles(client, self._experiment_id, parent_uid(record), parent[PARENT_TAG])
+        status = "FINISHED" if record.result["status"] == "finished" else "FAILED"
+        client.set_terminated(delivery.run_id, status, end_time=ended(record))
+        remove_doubles(client, self._experiment_id, str(record.job["provenance"]["uid"]), delivery.run_id)
 
-def _is_empty(run: Run) -> bool:
-    """Whether a run was only created: it has nothing except its tags."""
-    return run.info.status == "RUNNING" and not run.data.params and not run.data.metrics
+
+def _readable(value: float) -> float:
+    """Rounded to 6 significant digits. MLflow's list shows all digits of a number, and cuts off what has no room."""
+    return float(f"{value:.6g}")
 
 
 def _describe_experiment(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> None:
@@ -259,102 +341,31 @@ def _go_on(client: MlflowClient, run_dir: Path, delivery: Delivery) -> Delivery:
     return delivery
 
 
-def _deliver_epochs(client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> Delivery:
-    """One request per epoch. Times are the record's, so MLflow merges the equal rows of an epoch sent twice."""
-    for line in record.epochs[delivery.epochs:]:
-        metrics = [_metric(name, value, line) for name, value in line["metrics"].items() if _is_number(value)]
-        for part in _parts(metrics, _MAX_METRICS):
-            client.log_batch(delivery.run_id, metrics=part)
-        delivery = replace(delivery, epochs=delivery.epochs + 1)
-        delivery.save(run_dir)
-    return delivery
+def _send(client: MlflowClient, run_id: str, figures: Mapping[str, float], line: Mapping[str, Any]) -> None:
+    """Send figures with time and epoch of a line. MLflow merges equal rows, so they may be sent twice."""
+    for part in parts(metrics_of(figures, line), MAX_METRICS):
+        client.log_batch(run_id, metrics=part)
 
 
-def _epochs_in_store(client: MlflowClient, run_id: str, record: RunRecord) -> int:
-    """How many epochs from the first the store has completely. The last metric of each record line shows this."""
-    names = [name for name, value in record.epochs[0]["metrics"].items() if _is_number(value)]
-    if not names or len(names) > _MAX_METRICS:
-        return 0
-    steps = {metric.step for metric in client.get_metric_history(run_id, _stored(names[-1]))}
-    return next((i for i, line in enumerate(record.epochs) if int(line["epoch"]) not in steps), len(record.epochs))
+def _epochs_in_store(client: MlflowClient, run_id: str, figures: Sequence[Mapping[str, float]]) -> int | None:
+    """How many epochs from the first the store has completely; None if it cannot be known.
 
-
-def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> None:
-    """Deliver summary, artifacts and the end itself; repeating this does no harm."""
-    assert record.result is not None
-    last = record.epochs[-1] if record.epochs else {"epoch": 0, "time": 0.0}
-    summary = {f"summary/{name}": value for name, value in record.result["summary"].items() if _is_number(value)}
-    figures = summary | main_figures(record)
-    for part in _parts([_metric(name, value, last) for name, value in figures.items()], _MAX_METRICS):
-        client.log_batch(delivery.run_id, metrics=part)
-    for file in (run_dir / "config.yaml", run_dir / "result.json"):
-        if file.exists():
-            client.log_artifact(delivery.run_id, str(file))
-    for file in sorted(path for folder in ("logs", "figures") for path in (run_dir / folder).rglob("*")):
-        if file.is_file():  # one request for each file, so that each has its own time limit
-            client.log_artifact(delivery.run_id, str(file), str(file.parent.relative_to(run_dir)))
-    for key, value in end_tags(run_dir, record).items():
-        client.set_tag(delivery.run_id, key, value)
-    status = "FINISHED" if record.result["status"] == "finished" else "FAILED"
-    client.set_terminated(delivery.run_id, status, end_time=_ended(record))
+    The last figure of each epoch shows this.
+    """
+    if not figures[0] or len(figures[0]) > MAX_METRICS:
+        return None
+    last = list(figures[0])[-1]
+    steps = {metric.step for metric in client.get_metric_history(run_id, stored(last))}
+    return next((epoch for epoch in range(len(figures)) if epoch not in steps), len(figures))
 
 
 def _fill_report_run(client: MlflowClient, run_id: str, folder: Path, record: ReportRecord) -> None:
     """Write tags, files and the end over those of an earlier report; repeating this does no harm."""
     for key, value in report_tags(record).items():
-        client.set_tag(run_id, key, value[:_MAX_VALUE])
+        client.set_tag(run_id, key, value[:MAX_VALUE])
     for name in record.files:
         client.log_artifact(run_id, str(folder / name))
     client.set_terminated(run_id, "FINISHED" if record.status == "finished" else "FAILED")
-
-
-def _started(record: RunRecord) -> int | None:
-    """When the run began (not when it was delivered), in ms since 1970; None for now."""
-    date = record.job["provenance"].get("date")
-    return None if date is None else int(1000 * datetime.fromisoformat(date).timestamp())
-
-
-def _ended(record: RunRecord) -> int | None:
-    """When the run's last epoch was written, in ms since 1970; None for now."""
-    return int(1000 * record.epochs[-1]["time"]) if record.epochs else None
-
-
-def _metric(name: str, value: float, line: Mapping[str, Any]) -> Any:  # noqa: ANN401  mlflow is untyped here
-    from mlflow.entities import Metric
-
-    return Metric(_stored(name), float(value), int(line["time"] * 1000), int(line["epoch"]))
-
-
-def _stored(name: str) -> str:
-    """`hits_at_20/val` for `hits@20/val`: MLflow allows no `@` in names."""
-    return name.replace("@", "_at_")
-
-
-def _dataset(record: RunRecord) -> Any:  # noqa: ANN401
-    """The data for the dashboard's own column: the dataset's name and content key, and its sizes."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    provenance = record.job["provenance"]
-    kind = str(record.job["config"]["dataset"].get("_target_", "gnnexp"))
-    return DatasetInput(
-        Dataset(name=dataset_name(record), digest=str(provenance.get("dataset_key", ""))[:_MAX_DIGEST] or "unknown",
-                source_type="gnnexp", source=json.dumps({"dataset": kind}),
-                profile=json.dumps(provenance.get("graph", {}))),
-        tags=[InputTag("mlflow.data.context", "training")])
-
-
-def _param(key: str, value: str) -> Any:  # noqa: ANN401
-    from mlflow.entities import Param
-
-    return Param(key, value[:_MAX_VALUE])
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
-
-
-def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    return (items[start:start + size] for start in range(0, len(items), size))
 
 
 def _quiet_environment(timeout_s: float) -> None:
@@ -364,13 +375,31 @@ def _quiet_environment(timeout_s: float) -> None:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 
 
-def _sqlite_file(uri: str) -> Path | None:
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+def _wrong_numbers(timeout_s: float, target: float | None) -> list[Problem]:
+    problems = []
+    if not 0 < timeout_s <= LONGEST_S:
+        problems.append(Problem("tracker.timeout_s", timeout_s, f"must be positive, and at most {LONGEST_S:,} s",
+                                "tracker.timeout_s=30"))
+    if target is not None and not 0 < target <= 1:
+        problems.append(Problem("tracker.target", target, "must be positive, and at most 1 (0.9 is 90 %)",
+                                "tracker.target=0.9"))
+    return problems
 
 
-def _public(uri: str) -> str:
-    parts = urlsplit(uri)
-    return uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else uri
+def _wrong_tags(tags: Mapping[str, Any]) -> list[Problem]:
+    """Problems of a user's own tags."""
+    problems = []
+    for name, value in ((str(key), value) for key, value in tags.items()):
+        where = f"tracker.tags.{name}"
+        if name in OWN_TAGS or name.startswith(("mlflow.", "gnnexp.")):
+            problems.append(Problem(where, value, "is a name of gnnexp's or MLflow's own tags", "choose another name"))
+        elif not _TAG_NAME.fullmatch(name):
+            problems.append(Problem(where, value, "the name must be letters, digits, _, -, . and spaces, at most 200",
+                                    "choose another name"))
+        if not isinstance(value, str) or len(value) > MAX_VALUE:
+            problems.append(Problem(where, value, f"must be a text of at most {MAX_VALUE} characters",
+                                    f"put quotes around it: tracker.tags={{{name}: '{value}'}}"))
+    return problems
 
 
 def _first_line(error: BaseException) -> str:

@@ -13,38 +13,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.errors import ConfigError
 from gnnexp.files.disk import EXIT_CODE
 from gnnexp.launchers.parent import die_with_parent, import_from_here
 
 if TYPE_CHECKING:
-    from gnnexp.job import Job
+    from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
 
 
-def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> int:
+def as_rank(work: Callable[[Path, Environment, list[PhaseTimer], Heartbeat], str]) -> int:
     """Do `work` as a rank that a launcher started, and report the end to the launcher. Returns the exit code.
 
     Args:
-        work: takes the run directory, the environment of this rank, a list for the assembled job, and the heartbeat
-            that reports the current phase. It returns who asked the run to stop, or an empty text if the run is over.
+        work: takes the run directory, the environment of this rank, a list for the timer of its phases, and the
+            heartbeat that reports the current phase. It returns who asked the run to stop, or an empty text if the run
+            is over.
     """
     die_with_parent()
     import_from_here()
-    run_dir, environment = Path(sys.argv[1]), read_environment()
+    run_dir = Path(sys.argv[1])
+    try:
+        environment = read_environment()
+    except ConfigError as error:  # the rank does not know its number, so it has no status file
+        print(f"gnnexp: {error}", file=sys.stderr)
+        return error.exit_code
     from gnnexp.record.heartbeat import Heartbeat
 
     heartbeat = Heartbeat(run_dir, environment)
     heartbeat.start()
-    job: list[Job] = []
+    started: list[PhaseTimer] = []
     try:
-        stopped_by = work(run_dir, environment, job, heartbeat)
+        stopped_by = work(run_dir, environment, started, heartbeat)
     except BaseException as error:
         from gnnexp.record.failure import describe
 
         failure = describe(error)
         with suppress(OSError):  # a full disk: the exit code says so
             heartbeat.last_word(
-                "failed", phase=_failed_in(job), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
+                "failed", phase=_failed_in(started), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
                 exit_code=failure.exit_code, needed_bytes=failure.needed_bytes,
                 available_bytes=failure.available_bytes,
             )
@@ -58,10 +65,9 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
     return 0
 
 
-def _failed_in(job: list[Job]) -> str:
+def _failed_in(started: list[PhaseTimer]) -> str:
     """The stage in which the run failed, or the phase if it failed in training."""
-    if not job:
+    if not started:
         return "start"
-    timer = job[0].timer
-    stage = timer.activity.stage
-    return stage if stage != "train" else timer.failed_in or stage
+    stage = started[0].activity.stage
+    return stage if stage != "train" else started[0].failed_in or stage

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnexp.comm.communicator import Communicator
 from gnnexp.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.provenance.code import Code
@@ -17,15 +18,15 @@ from gnnexp.training.best import describe_best
 from gnnexp.training.checkpoint import checkpoint_folders
 
 
-def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
+def note_ranks(run_dir: Path, comm: Communicator, code: Code) -> None:
     """Note the machines on which the ranks of this attempt run, and the code that they execute.
 
     Measured seconds are valid for one kind of machine. Code may have been edited after the run was submitted, and
     nodes of a cluster may see the edit at different times. Each version of the code gets a line. A result of several
     versions is not a result of any of them.
     """
-    ranks: Any = job.comm.gather_objects((this_node(), code.to_json()))
-    if job.comm.rank == 0:
+    ranks: Any = comm.gather_objects((this_node(), code.to_json()))
+    if comm.rank == 0:
         from_start = not checkpoint_folders(run_dir) and not read_epochs(run_dir)
         codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]
         for place, one in enumerate(codes):
@@ -36,20 +37,39 @@ def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, trainer: Trainer[Any]) -> None:
     """Write `result.json` of a finished run."""
+    write_record(run_dir, request, job.task.primary_metric, chosen={**job.facts, "draws": _draws(job)},
+                 paradigm={"exact": job.plan.exact, "approximates": job.plan.approximates, **trainer.facts()},
+                 notes=job.graph.notes)
+
+
+def write_record(
+    run_dir: Path, request: Mapping[str, Any], primary: str, *, chosen: Mapping[str, Any],
+    paradigm: Mapping[str, Any], notes: Sequence[str],
+) -> None:
+    """Write `result.json` from the files of a finished run.
+
+    Args:
+        run_dir: the run directory.
+        request: `job.json`.
+        primary: the main metric, without its split.
+        chosen: choices made for the user, with reasons.
+        paradigm: whether training was exact, and facts of the paradigm.
+        notes: notes of the data.
+    """
     epochs, attempts = read_epochs(run_dir), read_attempts(run_dir)
-    summary = summarize(epochs, job.task.primary_metric)
+    summary = summarize(epochs, primary)
     provenance = as_executed(request.get("provenance", {}), codes_of(attempts))
     write_json(
         run_dir / RESULT_FILE,
         {
             "schema": 1,
             "config": request["config"],
-            "provenance": {**provenance, "chosen": {**job.facts, "draws": _draws(job)}},
+            "provenance": {**provenance, "chosen": dict(chosen)},
             "partition": request.get("partition"),
             "quality": request.get("quality", {}),
             "presampled": request.get("presampled", []),
-            "paradigm": {"exact": job.plan.exact, "approximates": job.plan.approximates, **trainer.facts()},
-            "notes": list(job.graph.notes),
+            "paradigm": dict(paradigm),
+            "notes": list(notes),
             "nodes": nodes_of(attempts),
             "attempts": attempts,
             "epochs": epochs,

@@ -68,6 +68,7 @@ def test_ranks_find_the_modules_of_the_folder_where_python_leaves_it_out(project
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_ranks_find_the_same_modules_as_the_command(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The folder is on PYTHONPATH, behind another one with a module of the same name."""
     other = tmp_path_factory.mktemp("other")

@@ -41,9 +41,13 @@ def test_parts_of_the_readme_are_on_the_first_page() -> None:
     assert asked and all(readme_part(name) in (ROOT / "README.md").read_text(encoding="utf-8") for name in asked)
     filled = included(index, "index.md")
     assert "<!-- README" not in filled and "gnnexp sweep quickstart" in filled
-    assert "](../offload.md)" in included("<!-- README: exact -->", "concepts/exactness.md")
+    assert "](../howto/layer.md)" in included("<!-- README: extend -->", "concepts/exactness.md")
     with pytest.raises(KeyError):
         readme_part("nothing")
+
+
+def test_the_readme_is_read_in_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 @pytest.mark.parametrize(("link", "source", "page", "becomes"), [

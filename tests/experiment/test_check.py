@@ -57,7 +57,7 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
     ("hardware__threads", 10**20), ("hardware__timeout_s", 1e300), ("model__hidden", 10**20),
     ("seed", -1), ("seed", "x"), ("name", "a/b"),
-    ("model__hidden", "wide"), ("model__hiden", 3), ("unknown", {}), ("sampler", None),
+    ("model__hidden", "wide"), ("model__hiden", 3), ("modle", {}), ("sampler", None),
     ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),
 ])
 def test_one_wrong_value_is_one_problem_with_its_key(default: dict[str, Any], path: str, value: Any) -> None:

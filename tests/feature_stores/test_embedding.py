@@ -269,6 +269,7 @@ def own_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["run", "dataset=edge_list", "dataset.path=edges.npy", "dataset.labels=labels.npy", "tracker=none"]
 
 
+@pytest.mark.slow
 def test_a_run_with_trained_rows(own_graph):
     small = ["model.hidden=4", "model.layers=1", "sampler.fanouts=[2]", "train.epochs=1", "hardware.workers=2"]
     assert run_command([*own_graph, "feature_store=embedding", "feature_store.dim=5", *small, "hydra.run.dir=run"]) == 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from launching import HERE, prepare
 
 from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.launchers.interrupts import noted
+from gnnexp.launchers.interrupts import Interrupts, handling, noted
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.watch import Watchdog
 
@@ -47,3 +48,16 @@ def test_a_signal_after_the_ranks_have_ended_is_handed_on(tmp_path: Path, monkey
     outcome = launcher.launch(tmp_path, HardwareConfig(workers=1, timeout_s=30.0))
     launcher.close()
     assert (outcome.status, outcome.asked) == ("finished", signal.SIGINT)
+
+
+def test_another_thread_leaves_the_handlers_alone() -> None:
+    """Only the main thread may set handlers; a run in another thread records no signal."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def inside() -> tuple[object, Interrupts]:
+        with noted() as found, handling({signal.SIGUSR2: print}):
+            return signal.getsignal(signal.SIGINT), found
+
+    with ThreadPoolExecutor(1) as pool:
+        handler, found = pool.submit(inside).result()
+    assert handler is before is signal.getsignal(signal.SIGINT) and (found.first, found.count) == (None, 0)

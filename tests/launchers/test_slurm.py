@@ -19,7 +19,14 @@ from gnnexp.experiment.build import hardware_of
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
-from gnnexp.launchers.queue.slurm_jobs import Submission, is_of_run, read_submission, requeue, write_submission
+from gnnexp.launchers.queue.slurm_jobs import (
+    Submission,
+    cancel_preparation,
+    is_of_run,
+    read_submission,
+    requeue,
+    write_submission,
+)
 from gnnexp.launchers.queue.slurm_task import Task
 from gnnexp.launchers.slurm import SlurmLauncher, following
 from gnnexp.record.attempts import JOB_OVER, note
@@ -194,6 +201,16 @@ def test_ctrl_c_cancels_the_job(commands: Path, tmp_path: Path, monkeypatch: pyt
 def _never_ends(*args: object) -> Iterator[None]:
     while True:
         yield None
+
+
+def test_the_job_that_prepares_data_is_cancelled_with_the_run(commands: Path, tmp_path: Path) -> None:
+    for name, preparation in (("one", "4711"), ("two", "4711"), ("three", None)):
+        (tmp_path / name).mkdir()
+        write_submission(tmp_path / name, Submission("4712", "t", preparation))
+    cancel_preparation(tmp_path / "three")
+    assert not (commands / "asked").exists()
+    cancel_preparation(*(tmp_path / name for name in ("one", "two", "three")))
+    assert (commands / "asked").read_text() == "scancel 4711\n", "a refusal does not matter: it may have ended"
 
 
 @pytest.mark.parametrize(("script", "kept"), [

@@ -28,6 +28,8 @@ def node_of(name: str) -> dict[str, Any]:
 
 
 def plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 

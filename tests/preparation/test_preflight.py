@@ -196,6 +196,7 @@ def test_sizes_in_words():
     assert [as_text(n) for n in (12, 1500, 2.5e6, 3e9, 4e15)] == ["12 B", "1.5 KB", "2.5 MB", "3.0 GB", "4000.0 TB"]
 
 
+@pytest.mark.slow
 def test_the_estimate_is_near_what_a_run_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))

@@ -99,6 +99,7 @@ SELF_EDITING = MODEL + """
 """
 
 
+@pytest.mark.slow
 def test_code_that_is_edited_while_a_sweep_runs_is_not_mixed_in(workplace: Path,
                                                                 capsys: pytest.CaptureFixture[str]) -> None:
     """The rank of the first case edits the code, while the second case waits."""
@@ -183,6 +184,7 @@ def test_a_run_goes_on_with_edited_code_only_where_the_user_says_so(
     assert mixed["earlier_code"][0]["own"]["mymodel"] != mixed["code"]["own"]["mymodel"]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_with_more_ranks_is_no_case(workplace: Path) -> None:
     assert command(*BEGUN) == 0
     _cut_off("begun")

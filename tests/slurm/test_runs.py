@@ -247,6 +247,23 @@ def test_a_job_whose_run_was_resumed_without_it_leaves_the_run(cluster, place):
     assert "this job no longer works on" in Path(f"run/slurm/{held}_0_log.err").read_text()
 
 
+def test_a_job_prepares_the_data_and_the_ranks_wait_for_it(cluster, place, monkeypatch):
+    shared = ["system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0"]
+    monkeypatch.setenv("GNNEXP_CACHE", str(place / "cache"))
+    there = run("there", *shared, *SLURM, "hardware.launcher.prepare=job")
+    assert there.returncode == 0, there.stdout + there.stderr
+    assert "a job prepares its data" in there.stdout
+    here = run("here", *shared, *LOCAL)
+    assert here.returncode == 0 and curve("there") == curve("here"), here.stderr
+
+
+def test_data_that_a_job_cannot_prepare_ends_the_job_that_waits_for_it(cluster, place):
+    done = run("run", "system=dgl", *SMALL, *SLURM, "hardware.launcher.prepare=job", "hardware.launcher.mem_gb=0.05")
+    assert done.returncode != 0 and json.loads(Path("run/result.json").read_text())["status"] == "failed"
+    assert "the data could not be prepared" in done.stderr or "before its data was prepared" in done.stderr
+    until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
+
+
 def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):
     wrong = ["hardware=slurm_cpu", "hardware.nodes=9", "hardware.workers=4", "hardware.launcher.time_min=500",
              "hardware.launcher.mem_gb=900", "hardware.launcher.gpus_per_task=2"]

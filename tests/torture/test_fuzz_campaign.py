@@ -21,6 +21,7 @@ from torture.fuzz.runner import FAILED, FINE, Outcome, run_cases
 
 # Cases of these take a tenth of a second or more.
 SLOW = ("overrides", "configs", "records")
+QUICK = ("archives", "slurm_output")  # of the others: `make torture-slice` makes inputs of every kind
 
 
 SCRIPT = """
@@ -43,7 +44,8 @@ def outcomes(name: str, count: int, folder: Path) -> list[Outcome]:
     return [Outcome(**one) for one in json.loads(done.stdout)]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in KINDS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in KINDS])
 def test_every_kind_makes_inputs_that_are_read_and_that_are_refused(name: str, tmp_path: Path) -> None:
     found = [one.name for one in outcomes(name, 60, tmp_path)]
     assert len(found) == 60
@@ -65,7 +67,8 @@ def test_counts_add_up_and_follow_from_the_seed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", (*records.QUICK, *records.SLOW), ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", (*records.QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in records.SLOW)), ids=" ".join)
 def test_the_record_that_is_damaged_is_one_that_commands_take(arguments: list[str], tmp_path: Path) -> None:
     """Or else the fuzzer would only see how an outdated record is refused."""
     def kind(random: Random) -> Case:

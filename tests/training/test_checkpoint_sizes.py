@@ -20,6 +20,7 @@ KEEPING = {
     "late_parts": ["neutronstar_comm", "paradigm.delay=1", "paradigm.exchange=broadcast"],
     "old_sums": ["distgnn", "paradigm.dependency=stale", "paradigm.staleness=2"],
 }
+QUICK = ("sancus", "distgnn")  # old rows of an edge-cut, late rows of a vertex-cut
 ONE_WORKER = ("dgl_full_graph",)
 # Archive headers, names of parameters, seeds and positions: of a rank's file and of the shared one.
 OVERHEAD = 20_000
@@ -28,7 +29,7 @@ EPOCHS = 4
 
 @pytest.mark.parametrize(
     ("system", "workers"),
-    [pytest.param(name, workers, marks=() if name in KEEPING and workers == 2 else pytest.mark.slow)
+    [pytest.param(name, workers, marks=() if name in QUICK and workers == 2 else pytest.mark.slow)
      for name in sorted({*SYSTEMS, *KEEPING}) for workers in ((1,) if name in ONE_WORKER else (2, 3))],
 )
 def test_a_checkpoint_is_no_larger_than_the_preflight_says(

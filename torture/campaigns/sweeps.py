@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from gnnexp.cli.running.execute import lost_model
-from gnnexp.experiment.build import train_of
+from gnnexp.record.runs import read_run
 from torture import checks
 from torture.processes.family import Role
 from torture.setups import Setup
@@ -91,8 +91,7 @@ def compare_sweep(storm: Storm, cases: list[Setup], *, full_disk: bool = False) 
     storm.check_store([run_dir for found in runs.values() for run_dir in found])
     for case in cases:
         for run_dir in runs[case.seed]:
-            asked = train_of(json.loads((run_dir / "job.json").read_text())["config"])
-            if full_disk and lost_model(run_dir, asked):
+            if full_disk and lost_model(read_run(run_dir)):
                 storm.finished_without_a_checkpoint(run_dir, case)
             else:
                 storm.compare(run_dir, case)

@@ -23,6 +23,7 @@ def test_every_case_is_right(full: bool) -> None:
         assert read(compose(case.overrides).config).problems == ()
 
 
+@pytest.mark.slow
 def test_metis_sends_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     more = ["model=sage", "seed=0", "partitioner=random,metis", "system=gsplit", "train.epochs=2", "tracker=none"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.running.prepare import check_new_file
-from gnnexp.cli.sweeping.definition import load_sweep
+from gnnexp.cli.sweeping.definition import load_sweep, name_of
 from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import what_is
@@ -21,12 +21,13 @@ _SUFFIX = ".tar.xz"
 
 def export(options: argparse.Namespace) -> int:
     """Write the records of all named sweeps to one file."""
-    file = Path(options.out or f"{options.names[0]}{_SUFFIX}")
+    names = [name_of(name, "export") for name in options.names]
+    file = Path(options.out or f"{names[0]}{_SUFFIX}")
     problems = check_new_file("--out", file)
     if not file.name.endswith(_SUFFIX):
         problems.append(Problem("--out", str(file), f"must end with {_SUFFIX}", f"--out {file}{_SUFFIX}"))
     ConfigError.raise_all(problems)
-    count = pack(options.names, file)
+    count = pack(names, file)
     make_console().print(f"{count} runs, {file.stat().st_size / 1e3:.0f} kB: {file}", soft_wrap=True)
     return 0
 

@@ -20,9 +20,10 @@ from rich.table import Table
 
 from gnnexp.calibration import FIGURES, REQUEST
 from gnnexp.cli.console import made_table, make_console, marked
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_new_file, checked
 from gnnexp.cli.running.provenance import code_version, library_versions
-from gnnexp.config.folders import product_folder
+from gnnexp.config.folders import PRIMARY, product_folder
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import experiment_of
@@ -40,12 +41,10 @@ _VERSIONS = ("torch", "numpy", "numba")
 _BUSY = 0.5  # running processes, average over the minute before the first rank was started
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Measure this machine, print the figures, and write the profile."""
-    experiment = checked_experiment(options.overrides, options.config_dir)
+    experiment = checked_experiment(options.overrides, options.config_dir, options.config_name)
     path = profile_path(options.out, experiment.hardware, Path(options.config_dir or "conf"))
-    if options.json and (problems := check_new_file("--json", Path(options.json))):
-        raise ConfigError(problems)
     console = make_console()
     extent, load = QUICK if options.quick else Extent(), os.getloadavg()[0]
     measured = {**measure(experiment, extent, quick=options.quick), "load_average": load}
@@ -54,14 +53,11 @@ def main(options: argparse.Namespace) -> int:
     source = describe(measured, quick=options.quick)
     console.print(table_of(figures))
     write_profile(path, profile_text(experiment.hardware, figures, source, command))
-    if options.json:
-        Path(options.json).parent.mkdir(parents=True, exist_ok=True)
-        write_json(Path(options.json), record_of(experiment.hardware, measured, figures, command))
     _tell(console, path, load)
-    return 0
+    return Answer({**record_of(experiment.hardware, measured, figures, command), "profile": str(path)})
 
 
-def checked_experiment(overrides: Sequence[str], config_dir: str | None) -> Experiment:
+def checked_experiment(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Experiment:
     """The experiment of the tiny runs, on the requested hardware.
 
     Raises:
@@ -71,7 +67,7 @@ def checked_experiment(overrides: Sequence[str], config_dir: str | None) -> Expe
                for line in overrides if not re.match(r"\+{0,2}hardware[.=]", line)]
     ConfigError.raise_all(foreign)
     # Nothing runs in the run directory, so its name does not matter.
-    experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir).config)
+    experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).config)
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
         problems.append(Problem("hardware.launcher", target_of(experiment.launcher), "calibrated ranks "

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.output import Answer
 from gnnexp.cli.page import REPORTS
 from gnnexp.cli.running.prepare import check_folder
 from gnnexp.errors import ConfigError
@@ -20,14 +21,14 @@ from gnnexp.reports.table import save_table
 _SHOWN = 8
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Show and save one table per paper."""
     papers = options.papers or list(claiming_papers())
     wrong = [unknown("claims", paper, paper, claiming_papers()) for paper in papers if paper not in claiming_papers()]
     out = Path(options.out) if options.out else REPORTS / "claims"
     wrong += check_folder("--out", out)
     ConfigError.raise_all(wrong)
-    console = make_console()
+    console, found = make_console(), {}
     for paper in papers:
         claims = claims_of(paper)
         needed = sweeps_of(claims)
@@ -42,4 +43,5 @@ def main(options: argparse.Namespace) -> int:
         counts = Counter(one.verdict for one in outcomes)
         console.print(", ".join(f"{count} {word}" for word, count in counts.most_common()), soft_wrap=True)
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
-    return 0
+        found[paper] = {"verdicts": dict(counts), "not_run": missing, "table": table.document(), "files": files}
+    return Answer({"papers": found})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 import psutil
-from rich.table import Table
 
 from gnnexp.cli.console import made_table, make_console
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.provenance import LIBRARIES, code_version, library_versions
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
@@ -18,19 +18,25 @@ from gnnexp.preparation.artifacts import cache_root
 from gnnexp.provenance.machine import hardware
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Print machine, libraries and systems."""
     console = make_console()
-    machine = hardware()
+    machine, free, cuda = hardware(), psutil.virtual_memory().available, _cuda()
+    libraries, systems = _libraries(), _systems()
     console.print(f"gnnexp {code_version()}", soft_wrap=True)
     console.print(f"{machine['cpu']}, {machine['cores']} cores ({machine['threads']} threads), "
-                  f"{psutil.virtual_memory().available / 2**30:.1f} of {machine['ram_bytes'] / 2**30:.1f} GiB free",
-                  soft_wrap=True)
-    console.print(f"GPUs: {', '.join(machine['gpus']) or 'none'}; CUDA in torch: {_cuda()}", soft_wrap=True)
+                  f"{free / 2**30:.1f} of {machine['ram_bytes'] / 2**30:.1f} GiB free", soft_wrap=True)
+    console.print(f"GPUs: {', '.join(machine['gpus']) or 'none'}; CUDA in torch: {cuda}", soft_wrap=True)
     console.print(f"artifact cache: {cache_root()}", soft_wrap=True)
-    console.print(_libraries())
-    console.print(_systems())
-    return 0
+    console.print(made_table(("library", "version"), (
+        (name, version or f"not installed: {_how_to_install(name)}")
+        for name, version in libraries.items()), "libraries"))
+    console.print(made_table(("system", "runs here"), (
+        (system, f"no: {why}" if why else "yes") for system, why in systems.items()), "systems"))
+    return Answer({
+        "version": code_version(), "machine": machine, "free_ram_bytes": free, "cuda": cuda, "cache": str(cache_root()),
+        "libraries": libraries,
+        "systems": [{"system": system, "runs_here": not why, "problem": why} for system, why in systems.items()]})
 
 
 def _cuda() -> str:
@@ -39,21 +45,24 @@ def _cuda() -> str:
     return f"{torch.version.cuda}, {torch.cuda.device_count()} devices" if torch.cuda.is_available() else "not usable"
 
 
-def _libraries() -> Table:
+def _libraries() -> dict[str, str | None]:
+    """Versions of the libraries that gnnexp can use; None for those that are not installed."""
     versions = library_versions()
+    return {name: versions.get(name) for name in ("python", *LIBRARIES)}
+
+
+def _how_to_install(library: str) -> str:
     modules = {"hydra-core": "hydra", "scikit-learn": "sklearn"}
-    return made_table(("library", "version"), (
-        (name, versions.get(name) or f"not installed: {install_command(modules.get(name, name))}")
-        for name in ("python", *LIBRARIES)), "libraries")
+    return install_command(modules.get(library, library))
 
 
-def _systems() -> Table:
-    """A table of all systems, each checked in its default configuration."""
-    rows = []
+def _systems() -> dict[str, str]:
+    """Why a system does not run here in its default configuration; empty if it does."""
+    found = {}
     for system in sorted(find_folders(None).choices("system")):
         try:
             problems = list(read(compose([f"system={system}"]).config).problems)
         except ConfigError as error:
             problems = list(error.problems)
-        rows.append((system, " ".join(f"no: {problems[0]}".split()) if problems else "yes"))
-    return made_table(("system", "runs here"), rows, "systems")
+        found[system] = " ".join(str(problems[0]).split()) if problems else ""
+    return found

@@ -1,4 +1,4 @@
-"""`gnnexp status | cancel | logs RUN_DIR`: the state of a run, on this machine or in a cluster."""
+"""`gnnexp status | cancel | logs RUN_DIR`: the state of runs and sweeps, on this machine or in a cluster."""
 
 from __future__ import annotations
 
@@ -7,55 +7,96 @@ import os
 import platform
 import signal
 import time
-from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-import psutil
-
 from gnnexp.cli.commands.resume import read_job
 from gnnexp.cli.console import epoch_line, made_table, make_console
+from gnnexp.cli.listing.command import tell_runs
+from gnnexp.cli.listing.runs import SHOWN, SWEEP_HEADER, list_runs, list_sweeps, named_run, newest
+from gnnexp.cli.output import Answer
+from gnnexp.cli.sweeping.processes import STATES, cancel_sweep, is_seen
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.files.disk import refusal
-from gnnexp.files.pulse import process_table
 from gnnexp.files.regular import is_file
+from gnnexp.launchers.elsewhere.ends import standing
+from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
 from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.queue.slurm_jobs import cancel as cancel_job
-from gnnexp.launchers.queue.slurm_jobs import read_job_id
+from gnnexp.launchers.queue.slurm_jobs import cancel_preparation, read_job_id
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import log_tail, read_statuses
 from gnnexp.record.attempts import describe, holder, is_held, read_attempts
 from gnnexp.record.ending import finalize
 from gnnexp.record.owner import check_own
-from gnnexp.record.records import RESULT_FILE, read_epochs
+from gnnexp.record.records import RESULT_FILE, read_epochs, read_state
 from gnnexp.record.runs import read_run
 from gnnexp.training.checkpoint import checkpoint_folders
 
-# Start times of a process, as this machine reports them, agree within this.
-_SAME_PROCESS_S = 1.0
+# What `--json` says of a rank.
+_OF_RANK = ("rank", "host", "state", "phase", "time", "reason")
 
 
-def status(options: argparse.Namespace) -> int:
-    """Show the state of a run. Return 0 while it goes on or if it has finished, 1 if it has failed."""
-    run_dir, console = Path(options.run), make_console()
+def status(options: argparse.Namespace) -> Answer:
+    """Show the state of a run, of a sweep, or of all. The exit code is 1 for a run that has failed, else 0."""
+    if options.run is None:
+        return _everything(all_runs=options.all)
+    if is_sweep(options.run):
+        return _sweep(options.run)
+    run_dir, console = named_run(options.run), make_console()
     job = read_job(run_dir)
     state = _state(run_dir, hardware_of(job["config"]).num_ranks)
     epochs = read_epochs(run_dir)
     asked = train_of(job["config"]).epochs
-    console.print(f"{run_dir}: {state}, {len(epochs)} of {asked} epochs recorded, "
-                  f"{len(checkpoint_folders(run_dir))} checkpoints", soft_wrap=True)
+    checkpoints = len(checkpoint_folders(run_dir))
+    console.print(f"{run_dir}: {state}, {len(epochs)} of {asked} epochs recorded, {checkpoints} checkpoints",
+                  soft_wrap=True)
     if epochs:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)
-    for line in read_attempts(run_dir):
+    attempts, ranks = read_attempts(run_dir), read_statuses(run_dir)
+    for line in attempts:
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
         console.print(f"  {when}  {describe(line)}", soft_wrap=True)
     rows = [(str(rank.rank), rank.host, rank.state, rank.phase, f"{max(0.0, time.time() - rank.time):.0f} s ago",
-             "".join(rank.reason.splitlines()[:1])[:80]) for rank in read_statuses(run_dir)]
+             "".join(rank.reason.splitlines()[:1])[:80]) for rank in ranks]
     if rows:
         console.print(made_table(("rank", "host", "state", "phase", "heard", "reason"), rows))
-    return 1 if state.startswith("failed") else 0
+    return Answer({
+        "run_dir": str(run_dir), "state": state, "epochs": len(epochs), "epochs_asked": asked,
+        "checkpoints": checkpoints, "last_epoch": epochs[-1]["metrics"] if epochs else None, "attempts": attempts,
+        "ranks": [{key: value for key, value in asdict(rank).items() if key in _OF_RANK} for rank in ranks],
+    }, 1 if state.startswith("failed") else 0)
+
+
+def _everything(*, all_runs: bool) -> Answer:
+    """The runs and sweeps of this folder."""
+    console, paths, sweeps = make_console(), newest(), list_sweeps()
+    if sweeps:
+        console.print(made_table(SWEEP_HEADER, [line.cells() for line in sweeps]))
+    answer = tell_runs(list_runs(paths if all_runs else paths[:SHOWN]), len(paths), console)
+    assert isinstance(answer.document, dict)
+    return Answer({"sweeps": [asdict(line) for line in sweeps], **answer.document})
+
+
+def _sweep(name: str) -> Answer:
+    """The cases of a sweep; a case that has a run is shown with the run's state of now."""
+    line = next(line for line in list_sweeps() if line.name == name)
+    cases = [{key: case[key] for key in ("label", "status", "run_dir", "reason")}
+             for case in read_state(STATES / f"{name}.json")["cases"]]
+    runs = {run.run_dir: run for run in list_runs([Path(case["run_dir"]) for case in cases if case["run_dir"]])}
+    for case in cases:
+        case["state"] = runs[case["run_dir"]].state if case["run_dir"] else case["status"] or "waiting"
+    rows = [(case["label"], case["state"], case["reason"] or case["run_dir"]) for case in cases]
+    make_console().print(made_table(("case", "state", "directory or reason"), rows, f"sweep {name}: {line.state}"))
+    return Answer({"sweep": name, "state": line.state, "cases": cases})
+
+
+def is_sweep(word: str) -> bool:
+    """Whether the word names a sweep that was started here, and no folder."""
+    return "/" not in word and not os.path.lexists(word) and os.path.lexists(STATES / f"{word}.json")
 
 
 def _state(run_dir: Path, num_ranks: int) -> str:
@@ -72,6 +113,8 @@ def _state(run_dir: Path, num_ranks: int) -> str:
                 if refusal(error) is None:
                     raise
                 return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
+    if is_prepared(run_dir) and (words := standing(run_dir)):
+        return words
     if os.path.lexists(run_dir / RESULT_FILE):
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
@@ -84,6 +127,9 @@ def _launcher(run_dir: Path) -> int:
     Raises:
         ConfigError: there is none, or it is not known which.
     """
+    if is_prepared(run_dir):
+        raise ConfigError(Problem("run", str(run_dir), "another program starts its ranks, and gnnexp cannot end it",
+                                  "end that program: the ranks write a checkpoint on SIGTERM"))
     if not is_held(run_dir):
         raise ConfigError(Problem("run", str(run_dir), "no process of this machine works on it",
                                   "gnnexp status shows how it ended"))
@@ -94,17 +140,20 @@ def _launcher(run_dir: Path) -> int:
     if found.host != platform.node():
         raise ConfigError(Problem("run", str(run_dir), f"process {found.pid} of {found.host} works on it",
                                   f"gnnexp cancel {run_dir} on {found.host}"))
-    with suppress(psutil.NoSuchProcess):
-        seen = found.table in ("", process_table())  # otherwise this number belongs to another process here
-        if seen and abs(psutil.Process(found.pid).create_time() - found.started) < _SAME_PROCESS_S:
-            return found.pid
+    if is_seen(found):
+        return found.pid
     raise ConfigError(Problem("run", str(run_dir), f"process {found.pid}, which works on it, cannot be seen from here",
                               "try again: it may be ending; in a container, cancel the run there"))
 
 
 def cancel(options: argparse.Namespace) -> int:
-    """Ask a run to end. Its ranks first write a checkpoint, if the time suffices."""
-    run_dir = Path(options.run)
+    """Ask a run or a sweep to end. Ranks first write a checkpoint, if the time suffices."""
+    if is_sweep(options.run):
+        for line in cancel_sweep(options.run, trust=options.trust):
+            print(line)
+        print(f"go on with: gnnexp sweep {options.run}")
+        return 0
+    run_dir = named_run(options.run)
     read_job(run_dir)
     if not options.trust:
         check_own(run_dir, "would stop the process or the job that the record names",
@@ -121,6 +170,8 @@ def cancel(options: argparse.Namespace) -> int:
                 raise
             raise ConfigError(Problem("run", str(run_dir), f"SLURM {job.describe()}, and it was not cancelled: {error}",
                                       "try again when `squeue` answers")) from None
+        if "_" not in job_id:  # the preparation of an array is also for other runs
+            cancel_preparation(run_dir)
         print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")
         return 0
     launcher = _launcher(run_dir)
@@ -131,7 +182,7 @@ def cancel(options: argparse.Namespace) -> int:
 
 def logs(options: argparse.Namespace) -> int:
     """Print the last lines of the ranks' logs. With `--follow`, also print what is added."""
-    run_dir = Path(options.run)
+    run_dir = named_run(options.run)
     read_job(run_dir)
     names = [path.stem.partition("_")[2] for path in (run_dir / "logs").glob("rank_*.log") if is_file(path)]
     ranks = sorted(int(name) for name in names if name.isdecimal())

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, describe_presample, made_table, make_console
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import WatchedStream, checked, describe_counts, prepare_owners
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of
@@ -20,9 +21,9 @@ from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import QUALITY, cache_root, prepare_graph, prepare_stream_partition, read_quality
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Partition the dataset of the configuration."""
-    experiment = experiment_of(checked(options.overrides, options.config_dir).config)
+    experiment = experiment_of(checked(options.overrides, options.config_dir, options.config_name).config)
     console = make_console()
     try:
         partition, folder = _from_stream(experiment, console) or _from_graph(experiment, console)
@@ -32,7 +33,8 @@ def main(options: argparse.Namespace) -> int:
     console.print(_overall(report, partition))
     console.print(_parts(report))
     console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True)
-    return 0
+    return Answer({"partition": str(folder), "method": partition.method, "num_parts": partition.num_parts,
+                   "quality": report})
 
 
 def _from_graph(experiment: Experiment, console: Console) -> tuple[Partition, Path]:

@@ -7,6 +7,8 @@ import math
 
 from gnnexp.cli.commands.report import choose
 from gnnexp.cli.console import make_console
+from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.output import Answer
 from gnnexp.cli.page import REPORTS
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import ALL, Machine, all_machines, machines_named
@@ -15,17 +17,17 @@ from gnnexp.reports.estimates.ranking import make_table
 from gnnexp.reports.table import save_table
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Print the table, and save it with the reports."""
     scale = _scale(options.scale)
     machines, untold = _machines(options.hardware, options.config_dir)
-    choice = choose(options.names, "plan")
+    choice = choose([str(named_run(name)) for name in options.names], "plan")
     table = make_table(choice.runs, machines, scale, untold)
     console = make_console()
     console.print(table.rich(console.width, f"plan {choice.name}"))
     files = save_table(table, REPORTS / choice.name, "plan", ("md", "csv"))
     console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
-    return 0
+    return Answer({"plan": choice.name, "table": table.document(), "files": files})
 
 
 def _machines(words: str, config_dir: str | None) -> tuple[list[Machine], list[str]]:

@@ -13,9 +13,11 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.output import Answer
 from gnnexp.cli.page import REPORTS, STATES, Choice, publish, tracker_node
 from gnnexp.cli.running.prepare import check_folder
-from gnnexp.cli.sweeping.definition import load_sweep
+from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, name_of
 from gnnexp.config.compose import default_of
 from gnnexp.config.folders import product_sweeps
 from gnnexp.errors import ConfigError, DataError, Findings, Problem, ProblemsError, unique
@@ -26,6 +28,7 @@ from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
 from gnnexp.record.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
+from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates.column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
@@ -44,30 +47,28 @@ from gnnexp.trackers.delivery import read_run as read_record
 COMPARE = "compare"
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """List runs, show or compare some of them, or deliver records that are not delivered yet."""
     console = make_console()
+    names = [str(named_run(name)) for name in options.names]
     if options.sync:
-        return sync(console, [Path(name) for name in options.names] or [RUNS, REPORTS])
+        return sync(console, [Path(name) for name in names] or [RUNS, REPORTS])
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
     out = Path(options.out) if options.out else None
     if out and (problems := check_folder("--out", out)):
         raise ConfigError(problems)
-    if not options.names:
-        tell(console, list_runs(options.sort), "runs", out, formats)
-        return 0
+    if not names:
+        return tell(console, list_runs(options.sort), "runs", out, formats)
     if options.sort:
         raise ConfigError(Problem("--sort", options.sort, "orders the list of all runs", "gnnexp report --sort date"))
-    if options.names[0] == COMPARE:
-        tell(console, compare_runs(options.names[1:]), COMPARE, out, formats)
-        return 0
-    if options.rows and is_query(options.names[0]):
-        raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
-    choice = choose(options.names)
+    if names[0] == COMPARE:
+        return tell(console, compare_runs(names[1:]), COMPARE, out, formats)
+    if options.rows and is_query(names[0]):
+        raise ConfigError(Problem("--rows", options.rows, f"{names[0]} has rows of its own", "leave it out"))
+    choice = choose(names)
     if options.rows:  # row keys are for the comparison table
         choice = replace(choice, layout=Layout(tuple(options.rows.split(","))))
-    show(console, choice, out, formats)
-    return 0
+    return show(console, choice, out, formats)
 
 
 def list_runs(sort: str | None) -> Table:
@@ -94,13 +95,14 @@ def compare_runs(names: Sequence[str]) -> Table:
     return compare(*(run for run in found if run is not None))
 
 
-def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> None:
+def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> Answer:
     """Print a table that belongs to no sweep, and save it if formats are given."""
     if table.heading:
         console.print(table.heading, soft_wrap=True)
     console.print(table.rich(console.width, name))
     if files := save_table(table, out or REPORTS / name, name, formats) if formats else []:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
+    return Answer({"report": name, "tables": {name: table.document()}, "files": files})
 
 
 def of_sweep(name: str, ran: Ran) -> Choice:
@@ -129,17 +131,31 @@ def _each_once(runs: Iterable[Run]) -> list[Run]:
 
 def _choose(names: Sequence[str], command: str) -> Choice:
     if len(names) == 1 and not is_folder(Path(names[0])):
-        if (ran := sweeps_run(names).get(names[0])) is None:
-            known = [*sorted(file.stem for file in STATES.glob("*.json")), *product_sweeps(), *query_names()]
-            raise ConfigError(unknown(command, names[0], names[0], known))
-        return of_sweep(names[0], ran)
+        name = name_of(names[0], command)
+        if (ran := sweeps_run([name]).get(name)) is None:
+            raise ConfigError(_not_run(command, names[0], name))
+        return of_sweep(name, ran)
     paths = [Path(name) for name in names]
-    ConfigError.raise_all([Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
+    ConfigError.raise_all([Problem(command, str(path), "must be a run directory", "gnnexp list runs")
                            for path in paths if not is_folder(path)])
     # A folder that contains runs stands for all of them.
     found = [run for path in paths
              for run in ([read_run(path)] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
     return Choice(paths[0].resolve().name, _each_once(found))
+
+
+def _not_run(command: str, typed: str, name: str) -> Problem:
+    """The problem of a word that names no sweep of which there are runs, and no folder."""
+    of_full = name.removesuffix("_full")
+    sweeps = product_sweeps()
+    if name in sweeps or is_sweep_file(typed):
+        return Problem(command, typed, "this sweep was not run here", f"gnnexp sweep {typed}")
+    if of_full in sweeps:
+        return Problem(command, typed, "this sweep was not run here", f"gnnexp sweep {of_full} --full")
+    if "/" in typed or typed.startswith((".", "~")):
+        return Problem(command, typed, "there is no such folder", "correct the path; gnnexp list runs shows the runs")
+    own = sorted(file.stem for file in STATES.glob("*.json"))
+    return unknown(command, typed, typed, [*own, *sweeps, *query_names()])
 
 
 def _below(folder: Path, command: str) -> list[Run]:
@@ -149,14 +165,14 @@ def _below(folder: Path, command: str) -> list[Run]:
     return found
 
 
-def show(console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv")) -> None:
+def show(console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv")) -> Answer:
     """Print the tables, and save them and the figures in `reports/<name>`."""
     runs = choice.runs
     if choice.going_on:
         console.print(f"without {choice.going_on} runs that have not ended")
     if not runs:
         console.print("no run has ended: nothing to compare")
-        return
+        return Answer({"report": choice.name, "tables": {}, "files": []})
     folder, tables, figures = out or REPORTS / choice.name, {}, []
     query = read_query(choice.layout.query, "report.query") if choice.layout.query else None
     if query:
@@ -170,7 +186,8 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
     asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
     slips = unrecorded(runs, asked)
-    notes = [*(f"Warning: {slip}." for slip in slips), *side_by_side(runs)]
+    notes = [*(f"Warning: {slip}." for slip in slips), *side_by_side(runs),
+             *filter(None, choice.state.get("notes") or [of_runs(runs)])]
     for name, table in tables.items():
         tables[name] = replace(table, caption=" ".join([table.caption, *notes]))
         console.print(tables[name].rich(console.width, f"report {choice.name}"))
@@ -180,6 +197,8 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
+    return Answer({"report": choice.name, "tables": {name: table.document() for name, table in tables.items()},
+                   "files": files})
 
 
 def side_by_side(runs: Sequence[Run]) -> list[str]:
@@ -203,8 +222,8 @@ def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
     return table
 
 
-def sync(console: Console, folders: Sequence[Path]) -> int:
-    """Deliver all records that are not delivered, each once. Return 1 if the store is unavailable.
+def sync(console: Console, folders: Sequence[Path]) -> Answer:
+    """Deliver all records that are not delivered, each once. The exit code is 1 if the store is unavailable.
 
     Raises:
         ProblemsError: some records are damaged, or name a tracker that cannot be built or lacks a package; all others
@@ -230,7 +249,7 @@ def sync(console: Console, folders: Sequence[Path]) -> int:
                   + (f", {reports} report{'s' if reports > 1 else ''}" if reports else ""))
     if problems:
         raise DataError(unique(problems))
-    return int(away)
+    return Answer({"runs_delivered": counts[_run_waits], "reports_delivered": reports}, int(away))
 
 
 def _run_waits(run: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:

@@ -13,17 +13,22 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console, marked
-from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell_result, write_job
+from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.output import Answer
+from gnnexp.cli.running.execute import answer_of, carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
 from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read, tracker_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Launchers, Outcome
+from gnnexp.launchers.elsewhere.ends import check_silent
+from gnnexp.launchers.elsewhere.prepared import is_prepared
 from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
+from gnnexp.paradigms.external.paradigm import External
 from gnnexp.provenance.code import Code, as_known_today, code_of_config
 from gnnexp.provenance.run_key import recorded_inputs, recorded_key, run_key
 from gnnexp.record.archive import imported_from
@@ -35,9 +40,9 @@ from gnnexp.trackers.delivery import DELIVERY_FILE, reopen
 from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Answer:
     """Resume a run and show its result."""
-    run_dir, console = Path(options.run), make_console()
+    run_dir, console = named_run(options.run), make_console()
     if not options.trust:
         mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
         check_own(run_dir, "would execute the code that its configuration names",
@@ -46,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
                      job_ended=options.job_ended)
     if outcome.status == "finished":
         tell_result(run_dir, console)
-    return outcome.exit_code
+    return answer_of(run_dir, outcome)
 
 
 def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,
@@ -96,6 +101,8 @@ def reopen_run(run_dir: Path, experiment: Experiment, console: Console, *, chang
     refuse_imported(run_dir, read_job(run_dir))
     with alone(run_dir):
         check_job(run_dir, controller, job_ended=job_ended)  # with the lock held: no other process can submit it
+        if is_prepared(run_dir):
+            check_silent(run_dir)
         _reopen(run_dir, experiment, console, changed_code=changed_code)
 
 
@@ -126,15 +133,19 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
     job, config = read_job(run_dir), experiment.config.mapping
     provenance = going_on(job, config, code_of_config(config), run_dir, changed_code=changed_code)
     _check_inputs(experiment, job["provenance"])
-    prepared = prepare(experiment, run_dir / "checkpoints")
-    if prepared.key != job["provenance"]["dataset_key"]:
-        raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
+    prepared = None if experiment.launcher.prepares else prepare(experiment, run_dir / "checkpoints")
+    key = experiment.dataset.key() if prepared is None else prepared.key
+    if key != job["provenance"]["dataset_key"]:
+        raise DataError(Problem("dataset", key, "is not the data that this run began with "
                                 f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))
-    tell_preflight(prepared, console)
+    if prepared is not None:
+        tell_preflight(prepared, console)
     found, problems = latest_checkpoint(run_dir)
     for problem in problems:
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
+    if isinstance(experiment.paradigm, External):
+        place = experiment.paradigm.restart
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
     for leftover in run_dir.glob(".*.tmp"):  # files of a process that was killed while it wrote
         if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
@@ -154,9 +165,9 @@ def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None
     began, now = recorded_inputs(provenance), inputs_of(experiment)
     if began is not None and began != now:
         names = [key for key in {**began, **now} if began.get(key) != now.get(key)]
-        file = experiment.partitioner.reads_file
-        raise DataError(Problem(f"{names[0]}.path", file, "has changed since the run began",
-                                "restore the file, or start a new run"))
+        key, file = (f"{names[0]}.path", experiment.partitioner.reads_file) if names[0] == "partitioner" else (
+            names[0], ", ".join(map(str, experiment.paradigm.own_files())))
+        raise DataError(Problem(key, file, "has changed since the run began", "restore the file, or start a new run"))
 
 
 def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,

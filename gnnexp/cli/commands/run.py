@@ -5,29 +5,36 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 
+from gnnexp.cli.output import Answer
+from gnnexp.cli.running.origin import with_origin
 from gnnexp.errors import ConfigError, Problem
 
 
-def main(options: argparse.Namespace) -> int:
-    """Check, run, and show the result; with `--cfg` only show the configuration, with `-m` run several."""
-    asked = {"--jobs": options.jobs != 1, "--dry-run": options.dry_run, "--out": options.out is not None,
-             "--accept-foreign": options.accept_foreign}
+def main(options: argparse.Namespace) -> Answer:
+    """Check, run, and show the result; with one of Hydra's flags only print what it asks for."""
+    options = with_origin(options)
+    asked = {"--jobs": options.jobs != 1, "--out": options.out is not None, "--accept-foreign": options.accept_foreign}
     if not options.multirun and any(asked.values()):
         raise ConfigError([Problem(name, "without -m", "is for several runs", "add -m, or leave it out")
                            for name, given in asked.items() if given])
-    if options.cfg:
-        import yaml
+    if any(getattr(options, flag) for flag in ("cfg", "resolve", "package", "info", "shell_completion")):
+        from gnnexp.cli.hydra_flags import show
 
-        from gnnexp.config.compose import compose
-
-        print(yaml.safe_dump(compose(options.overrides, options.config_dir).config, sort_keys=False), end="")
-        return 0
+        return show(options)
+    if options.multirun and options.print_script:
+        raise ConfigError(Problem("--print-script", "with -m", "is for one run or a sweep", "gnnexp sweep NAME"))
     if options.multirun:
         from gnnexp.cli.sweeping import multirun
 
         return multirun.main(options)
+    if options.dry_run:
+        from gnnexp.cli.running.dry import dry_run
+
+        return dry_run(options)
+    if options.print_script:
+        return _print_script(options)
     from gnnexp.cli.console import make_console
-    from gnnexp.cli.running.execute import execute, tell_result
+    from gnnexp.cli.running.execute import answer_of, execute, tell_result
     from gnnexp.cli.running.prepare import checked
     from gnnexp.cli.running.set_aside import made_again
     from gnnexp.launchers.base import Launchers
@@ -35,8 +42,17 @@ def main(options: argparse.Namespace) -> int:
     console = make_console()
     with ExitStack() as stack:
         again = stack.enter_context(made_again(options)) if options.rerun else None
-        composed = again or checked(options.overrides, options.config_dir)
+        composed = again or checked(options.overrides, options.config_dir, options.config_name)
         outcome = execute(composed, console, stack.enter_context(Launchers()))
     if outcome.status == "finished":
         tell_result(composed.run_dir, console)
-    return outcome.exit_code
+    return answer_of(composed.run_dir, outcome)
+
+
+def _print_script(options: argparse.Namespace) -> Answer:
+    from gnnexp.cli.running.prepare import checked
+    from gnnexp.cli.running.scripts import print_scripts
+    from gnnexp.experiment.build import experiment_of
+
+    composed = checked(options.overrides, options.config_dir, options.config_name)
+    return print_scripts([(experiment_of(composed.config), composed.run_dir)])

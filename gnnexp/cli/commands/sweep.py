@@ -10,31 +10,46 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.listing.command import list_sweeps
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.running.scripts import print_scripts
+from gnnexp.cli.sweeping.case import QueuedCase, State
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
+from gnnexp.cli.sweeping.known_runs import planned
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.config.compose import Composed
+from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS
 from gnnexp.reports.layout import check_named, read_layout
 
 
-def main(options: argparse.Namespace) -> int:
-    """Run the cases that have not finished. Return 0 only if all have finished."""
+def main(options: argparse.Namespace) -> Answer:
+    """Run the cases that have not finished. The exit code is 0 only if all have finished."""
+    if options.list:
+        return list_sweeps()
+    if options.name is None:
+        raise ConfigError(Problem("sweep", None, "needs the name or the file of a sweep", "gnnexp list sweeps"))
     check_options(options)
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]
     queue = Queue(replace(sweep, command=command_of(options, words)), looking_of(options), make_console())
-    composed = compose_all(sweep, options.config_dir)
+    composed = compose_all(sweep, options.config_dir, options.config_name)
+    if options.print_script:
+        cases = [QueuedCase(sweep.name, sweep.command, one, State(case.label))
+                 for case, one in zip(sweep.cases, composed, strict=True)]
+        return print_scripts([(case.experiment, Path(case.state.run_dir or case.composed.run_dir))
+                              for case in planned(cases, queue.looking) if case.state.status == "waiting"])
     with Launchers() as launchers:
         labelled = [(case.label, one) for case, one in zip(sweep.cases, composed, strict=True)]
         add_and_work(queue, labelled, options, launchers)
     return finish(queue, options)
 
 
-def compose_all(sweep: Sweep, config_dir: str | None) -> list[Composed]:
+def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY) -> list[Composed]:
     """The configurations of all cases.
 
     Raises:
@@ -44,7 +59,8 @@ def compose_all(sweep: Sweep, config_dir: str | None) -> list[Composed]:
     wrong: dict[str, list[tuple[Case, Problem]]] = {}
     for number, case in enumerate(sweep.cases):
         try:
-            composed.append(checked([*case.overrides, f"hydra.run.dir={_run_dir(sweep, case, number)}"], config_dir))
+            lines = [*case.overrides, f"hydra.run.dir={run_dir_of(sweep, case, number)}"]
+            composed.append(checked(lines, config_dir, config_name))
         except ProblemsError as error:
             for problem in error.problems:
                 wrong.setdefault(str(problem), []).append((case, problem))
@@ -77,7 +93,7 @@ def known_keys(composed: Composed) -> set[str]:
     return known
 
 
-def _run_dir(sweep: Sweep, case: Case, number: int) -> Path:
+def run_dir_of(sweep: Sweep, case: Case, number: int) -> Path:
     """A folder for the case, with a name that has no special characters of Hydra's grammar."""
     now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
     label = re.sub(r"[^A-Za-z0-9_.-]+", "_", case.label)[:80].strip("_.")

@@ -1,8 +1,10 @@
-"""`gnnexp ui`: MLflow's dashboard on 127.0.0.1, with as few processes as possible."""
+"""`gnnexp ui`: MLflow's dashboard, by default on 127.0.0.1, with as few processes as possible."""
 
 from __future__ import annotations
 
 import argparse
+import errno
+import ipaddress
 import os
 import signal
 import socket
@@ -12,10 +14,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.cli.console import make_console, marked
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import tracker_of
 from gnnexp.experiment.packages import is_installed, missing_package
+from gnnexp.experiment.signature import unknown
 
 if TYPE_CHECKING:
     from gnnexp.trackers.mlflow import MlflowTracker
@@ -23,56 +27,109 @@ if TYPE_CHECKING:
 # slurm/README.md: it starts in 4 s with 2 processes and 0.4 GB. MLflow's defaults take 8 s, 15 processes and 2.4 GB.
 _LEAN = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 _GRACE_S = 5.0
+# MLflow's page answers only to names of its server that are in this variable (a protection against DNS rebinding).
+_NAMES_VARIABLE = "MLFLOW_SERVER_ALLOWED_HOSTS"
+_PRIVATE = ("localhost", "127.0.0.1", "10.*", "192.168.*", *(f"172.{number}.*" for number in range(16, 32)))
 
 
 def main(options: argparse.Namespace) -> int:
     """Serve the dashboard until Ctrl-C.
 
     Raises:
-        ConfigError: MLflow is not installed, or the port is not free.
+        ConfigError: MLflow is not installed, the port is not free, or there is no such host or experiment.
     """
     if not is_installed("mlflow"):
         raise ConfigError(missing_package("gnnexp ui", "mlflow", "mlflow"))
     from gnnexp.trackers.mlflow import MlflowTracker
 
-    check_port(options.port)
     tracker = tracker_of(compose([]).config)
-    assert isinstance(tracker, MlflowTracker), "conf/config.yaml chooses it"
+    assert isinstance(tracker, MlflowTracker), "conf/base.yaml chooses it"
     uri = tracker.uri
+    if options.experiment:
+        tracker = _of_experiment(tracker, options.experiment)
     if uri.startswith("http"):
-        print(f"the runs are on a server: open {_page(tracker, tracker.where())}")
+        print(f"the runs are on a server: open {_pages(tracker, tracker.where())}")
         return 0
-    address = f"http://127.0.0.1:{options.port}"
-    print(f"dashboard: {_page(tracker, address)}   (Ctrl-C ends it)", flush=True)
+    check_port(options.port, options.host)
+    if not is_loopback(options.host):
+        make_console().print(marked("warning", "yellow", " everyone who can reach this machine can read, change and "
+                                    "delete the runs: MLflow asks for no password"), soft_wrap=True)
+        os.environ.setdefault(_NAMES_VARIABLE, ",".join(_names(options.host)))
+    print(f"dashboard: {_pages(tracker, _address(options.host, options.port))}\n(Ctrl-C ends it)", flush=True)
     return serve([
-        sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(options.port), "--workers", "1",
+        sys.executable, "-m", "mlflow", "server", "--host", options.host, "--port", str(options.port), "--workers", "1",
         "--backend-store-uri", uri, "--artifacts-destination", str(Path("mlartifacts").resolve()),
     ])
 
 
-def _page(tracker: MlflowTracker, address: str) -> str:
-    """The page of the runs with chosen columns. If the store does not answer yet, it is the server's first page."""
+def _of_experiment(tracker: MlflowTracker, name: str) -> MlflowTracker:
+    """The tracker of another experiment in the same store.
+
+    Raises:
+        ConfigError: the store has no such experiment, or does not answer.
+    """
     from gnnexp.trackers.base import TrackingError
 
     try:
-        return tracker.view(address)
+        known = tracker.experiments()
+    except TrackingError as error:
+        raise ConfigError(Problem("--experiment", name, str(error), "leave it out, or start the server")) from None
+    if name not in known:
+        raise ConfigError(unknown("--experiment", name, name, known))
+    return tracker.with_experiment(name)
+
+
+def _pages(tracker: MlflowTracker, address: str) -> str:
+    """The pages of the runs: list and charts. If the store does not answer yet, it is the server's first page."""
+    from gnnexp.trackers.base import TrackingError
+
+    try:
+        return f"{tracker.view(address)}\n   charts: {tracker.view(address, charts=True)}"
     except TrackingError:
         return f"{address}/#/experiments"
 
 
-def check_port(port: int) -> None:
-    """Check that a server can listen on `port` of 127.0.0.1.
+def is_loopback(host: str) -> bool:
+    """Whether a server that listens on `host` is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _names(host: str) -> list[str]:
+    """The names under which other machines may reach a server that listens on `host`, with any port."""
+    names = dict.fromkeys((*_PRIVATE, host, socket.gethostname(), socket.getfqdn()))
+    return [form for name in names for form in (name, f"{name}:*")]
+
+
+def _address(host: str, port: int) -> str:
+    """The address of the dashboard for a browser."""
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # these mean all addresses of the machine
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def check_port(port: int, host: str = "127.0.0.1") -> None:
+    """Check that a server can listen on `port` of the address `host`.
 
     Raises:
         ConfigError: no server can listen there.
     """
     if not 1 <= port <= 65535:
         raise ConfigError(Problem("--port", port, "must be 1 to 65535", "--port 5000"))
-    with socket.socket() as probe:
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(Problem("--host", host, f"is no address: {error}",
+                                  "--host 0.0.0.0, or leave it out")) from None
+    with socket.socket(family, kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, in spite of old connections
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind(place)
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise ConfigError(Problem("--host", host, "is no address of this machine",
+                                          "--host 0.0.0.0, or leave it out")) from None
             raise ConfigError(Problem("--port", port, f"cannot be used: {error.strerror}",
                                       f"--port {port + 1 if port < 65535 else 5000}")) from None
 

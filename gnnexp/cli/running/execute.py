@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,15 @@ import yaml
 from rich.console import Console
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, marked
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
-from gnnexp.cli.running.provenance import graph_sizes, make_provenance
+from gnnexp.cli.running.provenance import Place, graph_sizes, make_provenance
 from gnnexp.config.compose import Composed
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
-from gnnexp.experiment.schema import HardwareConfig, TrainConfig
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import appearing, one_line, refusal, subfolder
 from gnnexp.launchers.base import Launcher, Launchers, Outcome
 from gnnexp.launchers.interrupts import noted
@@ -34,8 +36,8 @@ from gnnexp.provenance.code import modules_of, refuse_edited
 from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
 from gnnexp.record.ending import deliver, finalize_or_report, refused_by_disk, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
-from gnnexp.record.runs import read_run
-from gnnexp.reports.figures.stacked import draw_breakdown
+from gnnexp.record.runs import Run, read_run
+from gnnexp.reports import breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
@@ -55,12 +57,25 @@ def execute(composed: Composed, console: Console, launchers: Launchers) -> Outco
     return carry_out(start_run(composed, experiment, console, None), experiment, console, launchers)
 
 
-def start_run(composed: Composed, experiment: Experiment, console: Console, sweep: str | None) -> Path:
+def start_run(
+    composed: Composed, experiment: Experiment, console: Console, place: Place | None, *, here: bool = False
+) -> Path:
     """Prepare graph and partition, and make the run directory.
+
+    Args:
+        composed: the configuration.
+        experiment: the experiment of the configuration.
+        console: where progress is shown.
+        place: the place of the run in a sweep.
+        here: whether the data is prepared here, although a job of the launcher could do that.
 
     Raises:
         ConfigError, DataError: a problem that was found before the run directory exists.
     """
+    if experiment.launcher.prepares and not here:
+        run_dir = create_run(composed, experiment, None, place)
+        console.print(f"run directory {run_dir}; a job prepares its data", soft_wrap=True)
+        return run_dir
     started = time.perf_counter()
     prepared = prepare(experiment, composed.run_dir)
     seconds = time.perf_counter() - started
@@ -71,7 +86,7 @@ def start_run(composed: Composed, experiment: Experiment, console: Console, swee
     for presampled in prepared.presampled:
         console.print(f"  {describe_presample(presampled)}", soft_wrap=True)
     tell_preflight(prepared, console)
-    run_dir = create_run(composed, experiment, prepared, sweep)
+    run_dir = create_run(composed, experiment, prepared, place)
     console.print(f"run directory {run_dir}", soft_wrap=True)
     return run_dir
 
@@ -104,7 +119,7 @@ def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers
         deliver_rest(follower, min(experiment.tracker.timeout_s, experiment.hardware.timeout_s), console)
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
-    elif outcome.message:
+    elif outcome.message and not console.quiet:  # `gnnexp.run` raises it
         print(f"gnnexp: {outcome.message}", file=sys.stderr)
         if run_dir.is_dir():
             print(f"logs: {run_dir / 'logs'}", file=sys.stderr)
@@ -146,19 +161,22 @@ def _launched(
                              f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
 
 
-def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, sweep: str | None) -> Path:
+def create_run(composed: Composed, experiment: Experiment, prepared: Prepared | None, place: Place | None) -> Path:
     """Make the run directory with `config.yaml` and `job.json`, which contain all that the ranks need.
+
+    Without prepared data, these files are not complete: a job completes them before the ranks start.
 
     Raises:
         ConfigError: the directory exists already or cannot be made.
     """
     run_dir = composed.run_dir
     refuse_edited(modules_of(composed.config))  # prepared files were made by the imported code
-    partition = None if prepared.partition is None else str(prepared.partition)
-    provenance = make_provenance(composed, experiment, prepared.key, partition, sweep)
+    partition = None if prepared is None or prepared.partition is None else str(prepared.partition)
+    key = experiment.dataset.key() if prepared is None else prepared.key
+    provenance = make_provenance(composed, experiment, key, partition, place)
     try:
-        with appearing(run_dir) as place:
-            write_job(place, experiment.config, prepared, provenance)
+        with appearing(run_dir) as folder:
+            write_job(folder, experiment.config, prepared, provenance)
     except (OSError, ValueError) as error:
         problems = check_run_dir(run_dir)
         if not problems and isinstance(error, OSError) and refusal(error) is not None:
@@ -169,12 +187,17 @@ def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, s
     return run_dir
 
 
-def write_job(run_dir: Path, config: Resolved, prepared: Prepared, provenance: Mapping[str, Any]) -> None:
-    """Write `config.yaml` for readers and `job.json` for the ranks."""
+def write_job(run_dir: Path, config: Resolved, prepared: Prepared | None, provenance: Mapping[str, Any]) -> None:
+    """Write `config.yaml` for readers and `job.json` for the ranks. Without prepared data, no rank can start."""
+    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
+    if prepared is None:
+        write_json(run_dir / "job.json", {
+            "schema": 1, "config": config.mapping, "graph": None, "partition": None, "quality": {}, "presample": None,
+            "presampled": [], "provenance": provenance})
+        return
     partition, parts, presample = (None if folder is None else str(folder)
                                    for folder in (prepared.partition, prepared.parts, prepared.presample))
     found = {} if prepared.partition is None else read_quality(prepared.partition)
-    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
     write_json(run_dir / "job.json", {
         "schema": 1, "config": config.mapping, "graph": str(prepared.folder), "partition": partition, "quality": found,
         "facts": asdict(prepared.facts), "plan": prepared.plan.digest,
@@ -184,9 +207,8 @@ def write_job(run_dir: Path, config: Resolved, prepared: Prepared, provenance: M
 
 
 def draw(run_dir: Path) -> None:
-    """Draw the run's own breakdown figure."""
-    run = read_run(run_dir)
-    draw_breakdown(group_runs([run], row_keys([run])), [subfolder(run_dir, FIGURE.parent.name) / FIGURE.name])
+    """Draw the run's own breakdown, with its table and page."""
+    breakdown.write(read_run(run_dir), subfolder(run_dir, FIGURE.parent.name))
 
 
 def draw_or_say(run_dir: Path) -> None:
@@ -209,25 +231,37 @@ def complete(run_dir: Path, tracker: Tracker) -> None:
     deliver(run_dir, tracker)
 
 
-def lost_model(run_dir: Path, train: TrainConfig) -> str:
-    """What is missing if the last checkpoint of a finished run could not be written; empty if nothing is missing."""
-    latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
-    if not train.checkpoint_every or latest == Position(train.epochs).folder:
+def lost_model(run: Run) -> str:
+    """What is missing if the last checkpoint of a finished run could not be written; empty if nothing is missing.
+
+    An external command keeps its own checkpoints.
+    """
+    train, latest = train_of(run.config), next(iter(checkpoint_folders(run.path)), run.path).name
+    if not train.checkpoint_every or latest == Position(train.epochs).folder or "external" in run.facts:
         return ""
     return ("no checkpoint of the last epoch could be written, so its model is lost; "
-            f"why: {run_dir / 'logs' / 'rank_0.log'}")
+            f"why: {run.path / 'logs' / 'rank_0.log'}")
 
 
 def tell_result(run_dir: Path, console: Console) -> None:
     """Show the result of a finished run, and where its files are."""
     run = read_run(run_dir)
-    if lost := lost_model(run_dir, train_of(run.config)):
+    if lost := lost_model(run):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))
     store = tracker_of(run.config).where()
     delivered = store and read_delivery(run_dir, store).done
     console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if delivered else ""), soft_wrap=True)
+
+
+def answer_of(run_dir: Path, outcome: Outcome) -> Answer:
+    """How a run ended, for `--json`. A run that was submitted, or whose record could not be written, has no summary."""
+    summary = None
+    with suppress(DataError):
+        summary = dict(read_run(run_dir).summary)
+    return Answer({"run_dir": str(run_dir), "status": outcome.status, "reason": outcome.reason,
+                   "exit_code": outcome.exit_code, "summary": summary}, outcome.exit_code)
 
 
 def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from gnnexp.config.compose import Composed, draft
+from gnnexp.config.folders import PRIMARY
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
 from gnnexp.experiment.check import check_data
@@ -29,6 +30,7 @@ from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import open_parts
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.graph.stream import EdgeChunk, EdgeStream
+from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
     cache_root,
@@ -121,22 +123,29 @@ class Prepared:
     parts: Path | None = None
 
 
-def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
+def checked(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Composed:
     """Compose and check the configuration. If it has mistakes, also check the dataset's files.
 
     Raises:
         ConfigError: the configuration has mistakes; all of them are reported.
     """
-    made = draft(overrides, config_dir)
+    made = draft(overrides, config_dir, config_name)
     problems = list(made.problems)
     if made.composed is not None:
         reading = read(made.composed.config, known=problems, unsure=made.unsure)
-        problems += [*reading.problems, *check_run_dir(made.composed.run_dir), *_machine_problems(reading)]
+        problems += [*reading.problems, *check_run_dir(made.composed.run_dir),
+                     *_as_typed(_machine_problems(reading), made.composed)]
         if problems:
             problems += _data_problems(reading, problems)
     ConfigError.raise_all(problems)
     assert made.composed is not None
     return made.composed
+
+
+def _as_typed(problems: Sequence[Problem], composed: Composed) -> list[Problem]:
+    """The problems; those of the hardware as a whole name the choice that was typed."""
+    chosen = composed.choices.get("hardware")
+    return [replace(one, value=chosen) if one.key == "hardware" and chosen else one for one in problems]
 
 
 def problems_of(reading: Reading) -> list[Problem]:
@@ -212,15 +221,18 @@ def _check_names(key: str, path: Path) -> list[Problem]:
 
 
 def inputs_of(experiment: Experiment) -> dict[str, str]:
-    """Digests of input files of components other than the dataset, by config key: a stored partition.
+    """Digests of input files of components other than the dataset, by config key: a stored partition, a command.
 
     Raises:
         ConfigError, DataError: the file is missing or damaged.
     """
-    if not experiment.partitioner.reads_file:
-        return {}
-    options = json.dumps(experiment.partitioner.options(), sort_keys=True)
-    return {"partitioner": hashlib.sha256(options.encode()).hexdigest()[:16]}
+    found = {}
+    if experiment.partitioner.reads_file:
+        options = json.dumps(experiment.partitioner.options(), sort_keys=True)
+        found["partitioner"] = hashlib.sha256(options.encode()).hexdigest()[:16]
+    if files := experiment.paradigm.own_files():
+        found["paradigm.command"] = digest_of_all(digests_of(files))
+    return found
 
 
 def prepare(experiment: Experiment, run_dir: Path) -> Prepared:

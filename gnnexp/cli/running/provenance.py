@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -10,14 +11,14 @@ import shlex
 import sys
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import gnnexp
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.config.compose import Composed
-from gnnexp.config.folders import files_of
+from gnnexp.config.folders import PRIMARY, VARIABLE, files_of
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
@@ -25,13 +26,36 @@ from gnnexp.provenance.code import code_of_config, own_files
 from gnnexp.provenance.machine import hardware, output_of
 from gnnexp.provenance.repository import repositories
 from gnnexp.provenance.run_key import run_key
+from gnnexp.record.runs import RUNS
 
 LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
              "scikit-learn", "matplotlib")
 
 
+@dataclass(frozen=True)
+class Place:
+    """The place of a run in a sweep.
+
+    Attributes:
+        sweep: name of the sweep.
+        label: the overrides that distinguish the case from the others.
+    """
+
+    sweep: str
+    label: str
+
+    def to_json(self) -> dict[str, str]:
+        """The place as entries of a provenance. They name the run for readers, and are no part of its key."""
+        return {"sweep": self.sweep, "sweep_uid": sweep_uid(self.sweep), "label": self.label}
+
+
+def sweep_uid(sweep: str) -> str:
+    """The same id for every sweep of this name in this folder of this machine, also if the report's folder changes."""
+    return hashlib.sha256(f"{platform.node()}:{(RUNS / 'sweeps' / sweep).resolve()}".encode()).hexdigest()[:32]
+
+
 def make_provenance(
-    composed: Composed, experiment: Experiment, dataset_key: str, partition: str | None, sweep: str | None
+    composed: Composed, experiment: Experiment, dataset_key: str, partition: str | None, place: Place | None
 ) -> dict[str, Any]:
     """The provenance of a run: everything except the configuration itself."""
     code, inputs = code_of_config(composed.config), inputs_of(experiment)
@@ -40,14 +64,14 @@ def make_provenance(
         "run_key": run_key(composed.config, dataset_key, code, inputs),
         "code": code.to_json(),
         "inputs": inputs,
-        "repositories": [asdict(one) for one in repositories(_own_places(composed))],
+        "repositories": [asdict(one) for one in repositories(_own_places(composed, experiment))],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "code_version": code_version(),
         "argv": sys.argv,
-        "reproduce": reproduce_command(composed.overrides, composed.config_dir),
+        "reproduce": reproduce_command(composed.overrides, composed.config_dir, composed.folders.primary),
         "cwd": str(Path.cwd()),
         "choices": composed.choices,
-        "sweep": sweep,
+        **({"sweep": None} if place is None else place.to_json()),
         "seed": experiment.seed,
         "dataset_key": dataset_key,
         "partition": partition,
@@ -57,10 +81,10 @@ def make_provenance(
     }
 
 
-def _own_places(composed: Composed) -> list[Path]:
+def _own_places(composed: Composed, experiment: Experiment) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
-    files = [] if composed.config_dir is None else files_of(Path(composed.config_dir).expanduser())
-    return [*own_files(composed.config), *files]
+    files = [file for folder in composed.folders.theirs for file in files_of(folder)]
+    return [*own_files(composed.config), *experiment.paradigm.own_files(), *files]
 
 
 def graph_sizes(graph: Graph) -> dict[str, int]:
@@ -73,18 +97,22 @@ def graph_sizes(graph: Graph) -> dict[str, int]:
     }
 
 
-def reproduce_command(overrides: Sequence[str], config_dir: str | None) -> str:
+def reproduce_command(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> str:
     """The command that reproduces the run, in the same folder with the same code."""
     words = ["gnnexp", "run", *(line for line in overrides if not line.startswith("hydra."))]
-    if config_dir:
-        words += ["--config-dir", config_dir]
-    return with_root(shlex.join(words))
+    return with_root(shlex.join([*words, *source_words(config_dir, config_name)]))
+
+
+def source_words(config_dir: str | None, config_name: str) -> list[str]:
+    """The options that say where a configuration comes from, as words of a command."""
+    return [*(["--config-dir", config_dir] if config_dir else []),
+            *(["--config-name", config_name] if config_name != PRIMARY else [])]
 
 
 def with_root(command: str) -> str:
-    """`command` with the variable that names the data's folder, if it is set."""
-    root = os.environ.get(ROOT_VARIABLE)
-    return (f"{ROOT_VARIABLE}={shlex.quote(root)} " if root else "") + command
+    """`command` with the variables that name folders of data and of configurations, if they are set."""
+    found = {name: os.environ.get(name) for name in (ROOT_VARIABLE, VARIABLE)}
+    return "".join(f"{name}={shlex.quote(folder)} " for name, folder in found.items() if folder) + command
 
 
 def code_version() -> str:

@@ -30,7 +30,7 @@ def made_again(options: argparse.Namespace) -> Iterator[Composed]:
         ConfigError: the configuration has mistakes, the directory holds no run, or another process works on it.
     """
     try:
-        composed = checked(options.overrides, options.config_dir)
+        composed = checked(options.overrides, options.config_dir, options.config_name)
     except ConfigError as error:
         taken = [Path(str(problem.value)) for problem in error.problems if problem.key == _RUN_DIR]
         if len(error.problems) > 1 or not taken or not (taken[0] / "job.json").is_file():
@@ -40,7 +40,7 @@ def made_again(options: argparse.Namespace) -> Iterator[Composed]:
         return
     aside = set_aside(taken[0])
     try:
-        yield checked(options.overrides, options.config_dir)
+        yield checked(options.overrides, options.config_dir, options.config_name)
     finally:
         if not os.path.lexists(taken[0]):
             aside.rename(taken[0])

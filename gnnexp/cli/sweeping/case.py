@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from rich.console import Console
 
 from gnnexp.cli.commands.resume import is_finished, reopen_run
 from gnnexp.cli.console import marked
-from gnnexp.cli.running.execute import carry_out, lost_model, start_run
-from gnnexp.cli.running.provenance import make_provenance
+from gnnexp.cli.running.execute import carry_out, lost_model, start_run, write_job
+from gnnexp.cli.running.provenance import Place, make_provenance
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import experiment_of
@@ -25,7 +24,6 @@ from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, finalize
 from gnnexp.record.failure import describe
-from gnnexp.record.records import write_json, write_text
 from gnnexp.record.runs import read_run
 
 Status = Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere"]
@@ -73,6 +71,11 @@ class QueuedCase:
         """The experiment of the case."""
         return experiment_of(self.composed.config)
 
+    @property
+    def place(self) -> Place:
+        """The place of its run in the sweep."""
+        return Place(self.sweep, self.state.label)
+
 
 def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> QueuedCase:
     """The case with a new or reopened run directory that contains all that its ranks need.
@@ -84,7 +87,7 @@ def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> Queu
         if case.state.run_dir:
             reopen_run(Path(case.state.run_dir), case.experiment, console, controller=launchers.controller)
             return case
-        run_dir = start_run(case.composed, case.experiment, console, case.sweep)
+        run_dir = start_run(case.composed, case.experiment, console, case.place)
         return replace(case, state=replace(case.state, run_dir=str(run_dir)))
 
 
@@ -108,10 +111,11 @@ def ended(case: QueuedCase, outcome: Outcome, console: Console) -> State:
     now, run_dir = replace(case.state, status=outcome.status, reason=outcome.reason), Path(case.state.run_dir)
     if outcome.status != "finished":
         return now
-    if read_run(run_dir).key != case.state.key:
+    run = read_run(run_dir)
+    if run.key != case.state.key:
         return replace(now, status="failed", reason="its ranks executed other code than the sweep planned (it was "
                        f"edited in the meantime): start the sweep again; the run is {run_dir}")
-    if lost := lost_model(run_dir, case.experiment.train):
+    if lost := lost_model(run):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     return replace(now, reason=lost)
 
@@ -155,10 +159,7 @@ def _recorded(case: QueuedCase, outcome: Outcome) -> State:
 
 def _record(run_dir: Path, case: QueuedCase) -> None:
     """Make a run directory without prepared artifacts."""
-    config = case.composed.config
     provenance: Mapping[str, Any] = make_provenance(
-        case.composed, case.experiment, case.state.dataset_key, None, case.sweep)
+        case.composed, case.experiment, case.state.dataset_key, None, case.place)
     with appearing(run_dir) as place:
-        write_text(place / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-        write_json(place / "job.json", {"schema": 1, "config": config, "graph": None, "partition": None,
-                                        "quality": {}, "presample": None, "presampled": [], "provenance": provenance})
+        write_job(place, case.experiment.config, None, provenance)

@@ -12,8 +12,9 @@ from pathlib import Path
 from gnnexp.cli.commands.report import of_sweep, show
 from gnnexp.cli.console import made_table
 from gnnexp.cli.main import print_problems
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_folder, check_run_dir
-from gnnexp.cli.running.provenance import with_root
+from gnnexp.cli.running.provenance import source_words, with_root
 from gnnexp.cli.sweeping.case import QueuedCase, State
 from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
 from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, content_of
@@ -44,8 +45,7 @@ def check_options(options: argparse.Namespace) -> None:
 
 def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
     """The command that makes the same sweep again, whatever its state is."""
-    more = ["--config-dir", options.config_dir] if options.config_dir else []
-    return with_root(shlex.join(["gnnexp", *words, *more]))
+    return with_root(shlex.join(["gnnexp", *words, *source_words(options.config_dir, options.config_name)]))
 
 
 def looking_of(options: argparse.Namespace) -> Looking:
@@ -102,23 +102,25 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
     return SideBySide(queue.sweep.name, slots)
 
 
-def finish(queue: Queue, options: argparse.Namespace) -> int:
-    """Show the states of the cases and the report. Return the exit code, which is 0 only if all cases finished."""
+def finish(queue: Queue, options: argparse.Namespace) -> Answer:
+    """Show the states of the cases and the report. The exit code is 0 only if all cases finished."""
     console, sweep, states = queue.console, queue.sweep, queue.states
     rows = [(state.label, _standing(state), state.reason or state.run_dir) for state in states]
     console.print(made_table(("run", "state", "directory or reason"), rows, f"sweep {sweep.name}"))
+    cases = [{"label": state.label, "state": _standing(state), "run_dir": state.run_dir, "reason": state.reason}
+             for state in states]
+    found = {"sweep": sweep.name, "cases": cases}
     if options.dry_run:
-        return 0
+        return Answer(found)
     counted = Counter(state.status for state in states)
     console.print(", ".join(f"{count} {status}" for status, count in counted.items()))
     if counted["submitted"]:
         console.print(f"when the jobs have ended: {sweep.command}, runs the remaining cases, and makes the report")
-        return 0
-    show(console, of_sweep(sweep.name, ran_here(content_of(sweep, states))),
-         Path(options.out) if options.out else None)
-    if counted["interrupted"]:
-        return 130
-    return 0 if counted["finished"] + counted["finished before"] == len(states) else 1
+        return Answer(found)
+    report = show(console, of_sweep(sweep.name, ran_here(content_of(sweep, states))),
+                  Path(options.out) if options.out else None)
+    done = counted["finished"] + counted["finished before"] == len(states)
+    return Answer({**found, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)
 
 
 def _standing(state: State) -> str:

@@ -19,7 +19,7 @@ from gnnexp.reports.layout import read_layout
 
 _MAX_CASES = 10_000
 _KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "full_cases": list,
-         "report": dict}
+         "report": dict, "tune": dict}
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Sweep:
         cases: the cases without repetition, in the file's order, but all of one seed before those of the next.
         report: the `report:` block of its file, which `read_layout` reads.
         command: the command that was typed for it.
+        tune: the `tune:` block of its file, which `gnnexp.cli.tuning.definition.read_tuning` reads.
+        notes: sentences that its report must contain.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Sweep:
     cases: tuple[Case, ...]
     report: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+    tune: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:
@@ -72,7 +76,7 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
         raise ConfigError(Problem("--full", name, "this sweep has one size only", "leave --full out"))
     axes = [
         *([str(line)] for line in content.get("fixed", [])),
-        *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
+        *([f"{key}={text_of(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
     chosen = "full_cases" if full and "full_cases" in content else "cases"
     cases = [expand_values([str(line) for line in case["overrides"]]) for case in content.get(chosen, [])] or [[]]
@@ -87,7 +91,8 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
             expanded.setdefault(lines, Case("", lines))
     found = label_cases(_seed_by_seed(list(expanded)))
     name = f"{name}_full" if full else name
-    return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}))
+    return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}),
+                 tune=content.get("tune", {}))
 
 
 def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -101,17 +106,33 @@ def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [case for _, case in sorted(zip(seeds, cases, strict=True), key=lambda pair: order.index(pair[0]))]
 
 
-def _find(name: str) -> tuple[str, Path]:
+def is_sweep_file(word: str) -> bool:
+    """Whether a user names a sweep by its file."""
+    return Path(word).suffix in (".yaml", ".yml")
+
+
+def name_of(word: str, command: str) -> str:
+    """The name of the sweep that a user names by its file; any other word is unchanged.
+
+    Raises:
+        ConfigError: the file cannot be read; the problem's key is `command`.
+    """
+    if not is_sweep_file(word) or word in product_sweeps():
+        return word
+    if why := what_is(Path(word)):
+        raise ConfigError(Problem(command, word, f"must be a file of a sweep: {why}", "correct the path"))
+    names = {file.resolve(): own for own, file in product_sweeps().items()}
+    return names.get(Path(word).resolve(), Path(word).stem)
+
+
+def _find(word: str) -> tuple[str, Path]:
     """Name and file of a sweep, found by its name or by its file."""
-    known = product_sweeps()
-    if name in known:
-        return name, known[name]
-    if Path(name).suffix in (".yaml", ".yml"):
-        if why := what_is(Path(name)):
-            raise ConfigError(Problem("sweep", name, f"must be a file of a sweep: {why}", "correct the path"))
-        names = {file.resolve(): own for own, file in known.items()}
-        return names.get(Path(name).resolve(), Path(name).stem), Path(name)
-    raise ConfigError(unknown("sweep", name, name, known))
+    known, name = product_sweeps(), name_of(word, "sweep")
+    if word in known:
+        return word, known[word]
+    if is_sweep_file(word):
+        return name, Path(word)
+    raise ConfigError(unknown("sweep", word, word, known))
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -139,7 +160,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     problems = [
-        Problem(f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{_text(values)}]")
+        Problem(f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{text_of(values)}]")
         for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
     ]
     if "full_cases" in content and "full" not in content:
@@ -155,12 +176,12 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     """A YAML value as Hydra reads it in an override."""
     if isinstance(value, list):
-        return "[" + ",".join(_text(item) for item in value) + "]"
+        return "[" + ",".join(text_of(item) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{_text(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{text_of(item)}" for key, item in value.items()) + "}"
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     return str(value)

@@ -20,11 +20,15 @@ from gnnexp.provenance.machine import UNKNOWN, Node, node_of_launch, this_node
 from gnnexp.provenance.run_key import recorded_key, run_key
 from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import codes_of, read_attempts
+from gnnexp.record.failure import Kind
 from gnnexp.record.records import JOB_FILE, load_job, run_dirs
-from gnnexp.record.runs import RUNS, read_run
+from gnnexp.record.runs import RUNS, Run, read_run
 
 # Options of launchers that change neither where a job runs nor which resources it has.
 _ANYWHERE = ("time_min", "account", "signal_delay_s", "max_requeues")
+
+# Kinds of failures that the same configuration would repeat.
+_OWN_FAILURES: frozenset[Kind] = frozenset({"diverged", "out of memory", "mistake"})
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,14 @@ class Looking:
         passed_over: run directories that do not count: with `--rerun`, those that existed when the sweep began.
         folders: folders that contain runs.
         node: what a case has of this machine: all of it, or a share (`--jobs`).
+        keep_failed: whether a run that failed by its own configuration counts as failed, and is not continued.
     """
 
     accept_foreign: bool = False
     passed_over: frozenset[str] = frozenset()
     folders: tuple[Path, ...] = (RUNS,)
     node: Node = field(default_factory=this_node)
+    keep_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,7 @@ class Known:
         machine: kind of the machines that its ranks ran on.
         finished: whether it has finished.
         imported: name of the file that it was imported from; empty for a run that was made here.
+        failed: why it failed by its own configuration; empty if it did not (`fails_again`).
     """
 
     path: Path
@@ -63,6 +70,7 @@ class Known:
     machine: str
     finished: bool
     imported: str = ""
+    failed: str = ""
 
     def is_own(self, experiment: Experiment, here: str) -> bool:
         """Whether a run of this experiment, started from a machine of the kind `here`, would use this kind of machine.
@@ -85,6 +93,8 @@ def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
     own = [*others, *mine]
     if own:
         taken = next((run for run in reversed(own) if run.finished), own[-1])
+        if taken.failed and looking.keep_failed:
+            return replace(state, run_dir=str(taken.path), status="failed", reason=taken.failed)
         return replace(state, run_dir=str(taken.path), status="finished before" if taken.finished else "waiting")
     if runs:
         did = "finished" if runs[-1].finished else "begun"
@@ -151,11 +161,17 @@ def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
         run = read_run(path)
         if run.status == "finished":
             return replace(known, machine=run.machine, finished=True) if run.key == key else None
+        known = replace(known, failed=run.reason if fails_again(run) else "")
     with suppress(DataError):  # continuing the run reports the damage
         planned = as_known_today(job["provenance"].get("code"))
         if any(as_known_today(code) != planned for code in codes_of(read_attempts(path))):
             return None
     return None if imported else known
+
+
+def fails_again(run: Run) -> bool:
+    """Whether a run failed by its own configuration: its loss diverged, or it does not fit the memory or the data."""
+    return run.status == "failed" and run.kind in _OWN_FAILURES
 
 
 def _launcher(config: Resolved) -> str:

@@ -12,27 +12,28 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Glob
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
-from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from omegaconf import open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_folder, checked
+from gnnexp.cli.sweeping.case import State
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Sweep, key_of
 from gnnexp.cli.sweeping.known_runs import all_there
 from gnnexp.cli.sweeping.queue import Queue
 from gnnexp.config.compose import Composed, compose
-from gnnexp.config.composition import register_resolvers
-from gnnexp.config.folders import find_folders
-from gnnexp.config.overrides import parse
+from gnnexp.config.composition import hydra_of, in_problems
+from gnnexp.config.folders import ConfigFolders, find_folders
+from gnnexp.config.overrides import of_hydra, parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.experiment.build import read
+from gnnexp.experiment.signature import one_of
 from gnnexp.launchers.base import Launchers
 from gnnexp.record.runs import RUNS, read_run
 
@@ -81,15 +82,17 @@ class Jobs:
     launchers: Launchers
     fixed: frozenset[str]
 
-    def run(self, batch: tuple[Sequence[tuple[Sequence[str], Path]], Path]) -> list[float]:
-        """Run the remaining ones of these jobs. Return each job's value for the sweeper's search; NaN if it has none.
+    def run(self, batch: tuple[Sequence[tuple[Sequence[str], Path]], Path]) -> list[float | None]:
+        """Run the remaining ones of these jobs. Return each job's value for the sweeper's search; None if it has none.
 
-        A job with mistakes has failed, and the others run: the sweeper may have chosen the mistake.
+        A job with mistakes has failed, and the others run: the sweeper may have chosen the mistake. Sweepers count a
+        job without a number as failed. NaN would end Optuna's sweeper.
 
         Args:
             batch: overrides and run directory of each job, and the folder that contains these directories.
         """
         (jobs, folder), queue, first = batch, self.queue, len(self.queue.states)
+        folder.mkdir(parents=True, exist_ok=True)  # sweepers write their results there, even if all jobs are skipped
         if not any(folder.is_relative_to(known) for known in queue.looking.folders):  # `hydra.sweep.dir` is free
             over = queue.looking.passed_over | (all_there(folder) if self.options.rerun else frozenset())
             queue.looking = replace(queue.looking, folders=(*queue.looking.folders, folder), passed_over=over)
@@ -97,60 +100,60 @@ class Jobs:
         keys = dict.fromkeys(map(key_of, chain(queue.sweep.report.get("rows", ()), *own)))
         rows = [key for key in keys if key != "seed"]
         queue.sweep = replace(queue.sweep, report={"rows": rows} if rows else {})
-        labelled = [(" ".join(label) or "run", _composed(lines, run_dir, self.options.config_dir))
+        labelled = [(" ".join(label) or "run", _composed(lines, run_dir, self.options))
                     for label, (lines, run_dir) in zip(own, jobs, strict=True)]
         add_and_work(queue, labelled, self.options, self.launchers)
         states = queue.states[first:]
         if any(state.status == "interrupted" for state in states):
             raise KeyboardInterrupt
-        return [read_run(Path(state.run_dir)).best("val")[1] if state.status.startswith("finished") else math.nan
-                for state in states]
+        return [_value_of(state) for state in states]
 
 
-def _composed(lines: Sequence[str], run_dir: Path, config_dir: str | None) -> Composed | ProblemsError:
+def _value_of(state: State) -> float | None:
+    """The best validation metric of a job that has finished, if it was evaluated."""
+    if not state.status.startswith("finished"):
+        return None
+    value = read_run(Path(state.run_dir)).best("val")[1]
+    return None if math.isnan(value) else value
+
+
+def _composed(lines: Sequence[str], run_dir: Path, options: argparse.Namespace) -> Composed | ProblemsError:
     """The configuration of a job, or what is wrong with it."""
     try:
-        return replace(checked(lines, config_dir), run_dir=run_dir)
+        return replace(checked(lines, options.config_dir, options.config_name), run_dir=run_dir)
     except ProblemsError as error:
         return error
 
 
-def main(options: argparse.Namespace) -> int:
-    """Give the overrides to Hydra's sweeper. Return 0 only if every job has finished.
+def main(options: argparse.Namespace) -> Answer:
+    """Give the overrides to Hydra's sweeper. The exit code is 0 only if every job has finished.
 
     Raises:
         ConfigError: something is wrong, found by Hydra or by gnnexp.
     """
     check_options(options)
-    parsed = _check(options.overrides, options.config_dir, dry_run=options.dry_run)
+    folders = find_folders(options.config_dir, options.config_name)
+    parsed = _check(options, folders)
     queue = Queue(_sweep_of(parsed, options), looking_of(options), make_console())
     words = [*options.overrides, "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none"]
     with Launchers() as launchers, tempfile.TemporaryDirectory() as nowhere:
         if options.dry_run:  # Hydra writes its configuration there
             words.append(f"hydra.sweep.dir={nowhere}")
+        fixed = frozenset(str(override.key_or_group) for override in parsed if not override.is_sweep_override())
         try:
-            _sweep(words, options.config_dir, Jobs(queue, options, launchers, frozenset(
-                str(override.key_or_group) for override in parsed if not override.is_sweep_override())))
+            with in_problems("run -m", options.overrides, folders):
+                _sweep(words, folders, Jobs(queue, options, launchers, fixed))
         except KeyboardInterrupt:
             if all(state.status != "interrupted" for state in queue.states):
                 raise
-        except (HydraException, OmegaConfBaseException) as error:
-            reason = " ".join(str(error).split())
-            raise ConfigError(Problem("run -m", " ".join(options.overrides), reason, "correct the override")) from None
     return finish(queue, options)
 
 
-def _sweep(words: Sequence[str], config_dir: str | None, jobs: Jobs) -> None:
+def _sweep(words: Sequence[str], folders: ConfigFolders, jobs: Jobs) -> None:
     """Let Hydra's sweeper choose jobs until it has enough."""
-    own, *more = find_folders(config_dir).folders
-    search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in more)}]"] if more else []
-    register_resolvers()
     Plugins.instance().class_name_to_class[_LAUNCHER] = QueueLauncher
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(own), job_name="gnnexp", version_base="1.3"):
-        sweeper = GlobalHydra.instance().hydra
-        assert sweeper is not None
-        sweeper.multirun("config", jobs.run, [*search, *words], with_log_configuration=False)
+    with hydra_of(folders) as hydra:
+        hydra.multirun(folders.primary, jobs.run, list(words), with_log_configuration=False)
 
 
 def _sweep_of(parsed: Sequence[Override], options: argparse.Namespace) -> Sweep:
@@ -162,46 +165,50 @@ def _sweep_of(parsed: Sequence[Override], options: argparse.Namespace) -> Sweep:
     return Sweep(name, "Hydra's multirun.", (), command=command_of(options, ["run", "-m", *options.overrides]))
 
 
-def _check(words: Sequence[str], config_dir: str | None, *, dry_run: bool) -> list[Override]:
+def _check(options: argparse.Namespace, folders: ConfigFolders) -> list[Override]:
     """Parse the overrides, and check them with the first value of each; values that a sweeper chooses are unknown.
 
-    Other launchers of Hydra's are refused, since they would hide failures: the submitit plugin looks at rank 0 only.
-
     Raises:
-        ConfigError: another launcher is chosen, or an override is wrong.
+        ConfigError: an override is wrong, or gnnexp cannot do what it asks of Hydra.
     """
-    parsed, problems = parse(words)
-    problems += [problem for override in parsed for problem in _of_hydra(override, dry_run=dry_run)]
+    parsed, problems = parse(options.overrides)
+    problems += [problem for override in parsed if (problem := of_hydra(override))]
+    problems += [problem for override in parsed for problem in _of_sweeps(override, dry_run=options.dry_run)]
     if not any(override.key_or_group == "hydra.sweep.dir" for override in parsed):
         problems += check_folder("hydra.sweep.dir", RUNS)
     ConfigError.raise_all(problems)
     fixed = [line for override in parsed if not str(override.key_or_group).startswith("hydra")
-             for line in _first_value(override)]
-    compose(fixed, config_dir)
+             for line in _first_value(override, folders)]
+    composed = compose(fixed, options.config_dir, options.config_name)
+    chosen = next((override.value() for override in parsed if override.key_or_group == "hydra/sweeper"), "basic")
+    if chosen != "basic" and read(composed.config).hardware.detach:
+        raise ConfigError(Problem("hardware.detach", "true", f"the sweeper {chosen} chooses jobs by the results of "
+                                  "earlier ones, and does not get them", "hardware.detach=false"))
     return parsed
 
 
-def _of_hydra(override: Override, *, dry_run: bool) -> list[Problem]:
-    """Problems of an override of Hydra's own options."""
+def _of_sweeps(override: Override, *, dry_run: bool) -> list[Problem]:
+    """Problems of an override of Hydra's options for sweeps."""
     key, value = str(override.key_or_group), override.value()
-    if key == "hydra.job.chdir" and value:
-        return [Problem(key, value, "every job runs in the folder of the command: paths are relative to it",
-                        "leave it out")]
     if key == "hydra.sweep.dir" and isinstance(value, str) and "${" not in value:
         return check_folder(key, Path(value))
-    if key == "hydra/launcher" and value != "basic":
-        return [Problem(key, value, "gnnexp starts the ranks of every job itself (the submitit plugin calls failed "
-                        "jobs COMPLETED)", "leave it out, and use --jobs N or hardware=slurm_cpu")]
     if key == "hydra/sweeper" and value != "basic" and dry_run:
         return [Problem("--dry-run", value, "this sweeper chooses jobs by the results of earlier ones",
                         "leave --dry-run out")]
     return []
 
 
-def _first_value(override: Override) -> list[str]:
+def _first_value(override: Override, folders: ConfigFolders) -> list[str]:
     """The override with one value; empty if only the sweeper knows its values (`lr=interval(0, 1)`)."""
     if not override.is_sweep_override():
         return [str(override.input_line)]
+    pattern: object = override.value()
+    if isinstance(pattern, Glob):
+        known = sorted(folders.choices(str(override.key_or_group)))
+        if not (found := pattern.filter(known)):
+            line = str(override.input_line)
+            raise ConfigError(Problem(line, line, one_of(known), "give a pattern that fits one of them"))
+        return [f"{override.get_key_element()}={found[0]}"]
     if override.is_discrete_sweep():
         return [f"{override.get_key_element()}={next(iter(override.sweep_string_iterator()))}"]
     return []

@@ -23,15 +23,14 @@ from gnnexp.cli.running.execute import complete
 from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
 from gnnexp.cli.sweeping.definition import Sweep
 from gnnexp.cli.sweeping.known_runs import Looking, key_now, known_runs, stand
+from gnnexp.cli.sweeping.processes import STATES, at_work
 from gnnexp.config.compose import Composed
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.files.disk import DiskError, in_words, locked, refusal, remove_unfinished, shortened, try_lock
 from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.record.records import write_json
-from gnnexp.record.runs import RUNS
 
-STATES = RUNS / "sweeps"
 _PATIENCE_S = 10.0  # seconds to wait for a lock that is held for milliseconds
 
 
@@ -120,6 +119,10 @@ class Queue:
     def work(self, executor: Executor, first: int = 0) -> None:
         """Run the waiting cases from the position `first` on; one that fails does not stop the others."""
         save_states(self.sweep, self.states)  # if this cannot be written, no case is started
+        with at_work(self.sweep.name):
+            self._work(executor, first)
+
+    def _work(self, executor: Executor, first: int) -> None:
         new = [position for position in self.composed if position >= first]
         for position in new:
             if self.states[position].status == "finished before":  # an earlier call may have been killed before
@@ -245,7 +248,7 @@ def save_states(sweep: Sweep, states: Sequence[State]) -> None:
 def content_of(sweep: Sweep, states: Sequence[State]) -> dict[str, Any]:
     """The content of a state file, for `gnnexp.record.records.read_state`."""
     return {"schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
-            "report": dict(sweep.report), "cases": [asdict(state) for state in states]}
+            "report": dict(sweep.report), "notes": list(sweep.notes), "cases": [asdict(state) for state in states]}
 
 
 def keep_states(sweep: Sweep, states: Sequence[State]) -> None:

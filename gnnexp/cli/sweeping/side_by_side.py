@@ -17,8 +17,9 @@ from typing import Self
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
 from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
-from gnnexp.cli.sweeping.queue import STATES, Executor
-from gnnexp.config.compose import Composed
+from gnnexp.cli.sweeping.processes import STATES
+from gnnexp.cli.sweeping.queue import Executor
+from gnnexp.config.compose import composed_from_json
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words, remove_unfinished
@@ -214,7 +215,7 @@ def main(file: Path) -> int:
     """Run the case that `file` describes. This process dies with the sweep, as ranks do."""
     die_with_parent()
     found = json.loads(file.read_text(encoding="utf-8"))
-    composed = Composed(**found["composed"] | {"run_dir": Path(found["composed"]["run_dir"])})
+    composed = composed_from_json(found["composed"])
     case = QueuedCase(found["sweep"], found["command"], composed, State(**found["state"]))
 
     def run() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,14 @@ from gnnexp.errors import Problem, RunError
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.experiment.signature import unknown
 from gnnexp.launchers.queue.commands import plain, run
+from gnnexp.launchers.queue.words import gpus_by_type, gpus_in, megabytes_of, minutes_of
 
 if TYPE_CHECKING:
     from gnnexp.launchers.slurm import SlurmLauncher
 
 _KEY = "hardware.launcher."
+# Parameters of sbatch with which a job does not see what sinfo lists for a partition, or may exceed its limits.
+_ELSEWHERE = ("clusters", "cluster_constraint", "reservation")
 
 
 @dataclass(frozen=True)
@@ -38,28 +42,81 @@ class SlurmPartition:
     gpus: int
 
 
-def check_against_cluster(launcher: SlurmLauncher, hardware: HardwareConfig) -> list[Problem]:
-    """Problems for all parameters that no node of the partition can provide."""
+@dataclass(frozen=True)
+class Fit:
+    """Whether a job fits the cluster.
+
+    Attributes:
+        problems: requests that the cluster certainly does not accept.
+        doubts: requests that look wrong, although sinfo cannot know.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    doubts: tuple[Problem, ...] = ()
+
+
+def fit_of(launcher: SlurmLauncher, hardware: HardwareConfig) -> Fit:
+    """Compare all parameters with the nodes of the job's partitions; the job fits if it fits one of them."""
     try:
         partitions = read_partitions(_sinfo())
     except (RunError, ValueError) as error:
-        return [Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}", "look at `sinfo`")]
+        return Fit((Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}",
+                            "look at `sinfo`"),))
+    parameters = plain_parameters(launcher)
+    found, wanted = _wanted(str(parameters.get("partition") or launcher.partition or ""), partitions)
+    if not found:
+        found = min((_check_fit(launcher, hardware, one) for one in wanted), key=len)
+    unsure = any(name in parameters for name in _ELSEWHERE)
+    doubtful = [problem for problem in found if unsure or _is_doubtful(problem, launcher)]
+    return Fit(tuple(problem for problem in found if problem not in doubtful), tuple(doubtful))
+
+
+def check_against_cluster(launcher: SlurmLauncher, hardware: HardwareConfig) -> list[Problem]:
+    """Problems for all parameters that no node of the partitions can provide."""
+    return [*fit_of(launcher, hardware).problems]
+
+
+def _is_doubtful(problem: Problem, launcher: SlurmLauncher) -> bool:
+    """Whether sinfo cannot know: a quality of service may have another time limit than the partition."""
+    return problem.key == _KEY + "time_min" and launcher.qos is not None
+
+
+def plain_parameters(launcher: SlurmLauncher) -> Mapping[str, object]:
+    """The further parameters of sbatch, with underscores in their names."""
+    return {str(name).replace("-", "_"): value for name, value in launcher.parameters.items()}
+
+
+def _wanted(named: str, partitions: Sequence[SlurmPartition]) -> tuple[list[Problem], list[SlurmPartition]]:
+    """The partitions that the job names, of which SLURM takes one, or the default one; and problems with the names."""
     by_name = {partition.name: partition for partition in partitions}
-    if launcher.partition is not None and launcher.partition not in by_name:
-        return [unknown(_KEY + "partition", launcher.partition, launcher.partition, by_name, _KEY + "partition=")]
-    wanted = launcher.partition or next((one.name for one in partitions if one.default), None)
-    if wanted is None:
-        names = ", ".join(sorted(by_name))
-        return [Problem(_KEY + "partition", None, f"the cluster has no default: one of {names}",
-                        f"{_KEY}partition={names.split(',')[0]}")]
-    return _check_fit(launcher, hardware, by_name[wanted])
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    if wrong := [name for name in names if name not in by_name]:
+        return [unknown(_KEY + "partition", named, name, by_name, _KEY + "partition=")
+                for name in wrong], []
+    wanted = [by_name[name] for name in names] or [one for one in partitions if one.default]
+    if wanted:
+        return [], wanted
+    others = ", ".join(sorted(by_name))
+    return [Problem(_KEY + "partition", None, f"the cluster has no default: one of {others}",
+                    f"{_KEY}partition={others.split(',')[0]}")], []
+
+
+def gpus_of_node(launcher: SlurmLauncher, hardware: HardwareConfig) -> int:
+    """The GPUs that the job requests on each node, by its own options or by further parameters of sbatch."""
+    asked, workers = plain_parameters(launcher), hardware.workers
+    found = [launcher.gpus_per_task * workers, gpus_in(str(asked.get("gres", "")))]
+    for name, times in (("gpus_per_node", 1.0), ("gpus_per_task", workers), ("gpus", 1.0 / hardware.nodes)):
+        found.append(round((gpus_by_type(str(asked[name])) or 0) * times) if name in asked else 0)
+    return max(found)
 
 
 def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: SlurmPartition) -> list[Problem]:
-    cpus, gpus = hardware.workers * launcher.cpus_per_task, hardware.workers * launcher.gpus_per_task
-    limit = there.limit_min
+    cpus, gpus = hardware.workers * launcher.cpus_per_task, gpus_of_node(launcher, hardware)
+    limit, minutes = there.limit_min, minutes_of(launcher.time_min) or 0.0
+    memory = None if launcher.mem_gb is None else megabytes_of(launcher.mem_gb)
+    knows_memory = there.mem_mb > 1  # RealMemory=1 is SLURM's default: nobody has set it
     rules = [
-        (_KEY + "time_min", launcher.time_min, limit is None or launcher.time_min <= limit, f"at most {limit} minutes",
+        (_KEY + "time_min", launcher.time_min, limit is None or minutes <= limit, f"at most {limit} minutes",
          f"{_KEY}time_min={limit}"),
         ("hardware.nodes", hardware.nodes, hardware.nodes <= there.nodes, f"has {there.nodes} nodes",
          f"hardware.nodes={there.nodes}"),
@@ -69,14 +126,14 @@ def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: SlurmPa
         (_KEY + "gpus_per_task", launcher.gpus_per_task, gpus <= there.gpus,
          f"{hardware.workers} tasks per node need {gpus} GPUs, its nodes have {there.gpus}",
          f"{_KEY}gpus_per_task={there.gpus // hardware.workers}, or fewer hardware.workers"),
-        (_KEY + "mem_gb", launcher.mem_gb, launcher.mem_gb is None or launcher.mem_gb * 1000 <= there.mem_mb * 1.024,
+        (_KEY + "mem_gb", launcher.mem_gb, memory is None or not knows_memory or memory <= there.mem_mb,
          f"its nodes have {there.mem_mb / 1024:.1f} GB", f"{_KEY}mem_gb={there.mem_mb // 1024}"),
     ]
     problems = [Problem(key, value, f"partition {there.name}: {allowed}", fix)
                 for key, value, holds, allowed, fix in rules if not holds]
-    if hardware.device == "cuda" and launcher.gpus_per_task == 0:
+    if hardware.device == "cuda" and gpus == 0:
         problems.append(Problem(_KEY + "gpus_per_task", 0, "hardware.device=cuda needs a GPU for each rank",
-                                f"{_KEY}gpus_per_task=1"))
+                                f"{_KEY}gpus_per_task=1, or GPUs in {_KEY}parameters"))
     return problems
 
 
@@ -92,8 +149,8 @@ def read_partitions(text: str) -> list[SlurmPartition]:
     found: dict[str, SlurmPartition] = {}
     for line in text.splitlines():
         name, limit, nodes, cpus, mem, gres = line.split("|")
-        one = SlurmPartition(name.rstrip("*"), name.endswith("*"), _minutes(limit), _number(nodes), _number(cpus),
-                        _number(mem), sum(_number(n) for n in re.findall(r"gpu(?::[A-Za-z][\w.-]*)?:(\d+)", gres)))
+        one = SlurmPartition(name.rstrip("*"), name.endswith("*"), _limit(limit), _number(nodes), _number(cpus),
+                             _number(mem), gpus_in(gres))
         old = found.get(one.name)
         found[one.name] = one if old is None else SlurmPartition(
             one.name, one.default, one.limit_min, old.nodes + one.nodes, max(old.cpus, one.cpus),
@@ -112,11 +169,14 @@ def _number(text: str) -> int:
     return int(text.rstrip("+"))
 
 
-def _minutes(text: str) -> int | None:
-    """Minutes of `1-00:30:00` or `30:00`; None for `infinite`."""
+def _limit(text: str) -> int | None:
+    """Minutes of `1-00:30:00` or `30:00`; None for `infinite`.
+
+    Raises:
+        ValueError: the text is no time.
+    """
     if text in ("infinite", "UNLIMITED", "n/a"):
         return None
-    days, _, clock = text.rpartition("-")
-    parts = [_number(part) for part in clock.split(":")]
-    hours, minutes = (parts[0], parts[1]) if len(parts) == 3 else (0, parts[0])
-    return (_number(days or "0") * 24 + hours) * 60 + minutes
+    if (minutes := minutes_of(text)) is None:
+        raise ValueError(f"sinfo printed {text[:40]!r} in place of a time")
+    return int(minutes)

@@ -18,6 +18,8 @@ from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import write_json
 
 SUBMISSION_FILE = "slurm.json"
+# With this exit code, `gnnexp.after_job` asks the job script to put the job back into the queue.
+GO_ON = 85
 # How long a job's script tries to requeue its job: an outage of the controller may be over by then.
 _REQUEUE_S = 300.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 30.0
@@ -38,6 +40,13 @@ def cancel(*job_ids: str) -> None:
     reply = run(["scancel", *job_ids])
     if reply.failure:
         raise RunError(f"scancel {' '.join(job_ids)}: {reply.failure}")
+
+
+def cancel_preparation(*run_dirs: Path) -> None:
+    """End the jobs that prepare the data of these runs, if they still run: the jobs of their ranks are cancelled."""
+    noted = (read_submission(run_dir) for run_dir in run_dirs)
+    if jobs := {one.preparation for one in noted if one is not None and one.preparation is not None}:
+        run(["scancel", *sorted(jobs)])
 
 
 def requeue(job_id: str) -> None:
@@ -74,10 +83,12 @@ class Submission:
     Attributes:
         job_id: number of the job; None while sbatch has not answered.
         token: identifies the submission. A job that finds another token in the note does not touch the run.
+        preparation: number of the job that prepares the data of all runs of this submission; None if there is none.
     """
 
     job_id: str | None
     token: str
+    preparation: str | None = None
 
 
 def write_submission(run_dir: Path, submission: Submission) -> None:
@@ -94,14 +105,14 @@ def read_submission(run_dir: Path) -> Submission | None:
     path = run_dir / SUBMISSION_FILE
     try:
         noted: Any = read_json(path)
-        job_id, token = noted["job_id"], str(noted.get("token", ""))
+        job_id, token, before = noted["job_id"], str(noted.get("token", "")), str(noted.get("preparation"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(path, str(error)) from None
     if job_id is not None and not is_job_id(str(job_id)):
         raise _damaged(path, f"job_id is {str(job_id)[:40]!r}")
-    return Submission(None if job_id is None else str(job_id), token)
+    return Submission(None if job_id is None else str(job_id), token, before if is_job_id(before) else None)
 
 
 def read_job_id(run_dir: Path) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gnnexp.comm.environment import STOP_VARIABLE
 from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.launchers.queue.preparation import is_ready
 from gnnexp.launchers.queue.slurm_jobs import is_of_run
 from gnnexp.launchers.variables import worker_variables
 
@@ -36,6 +37,8 @@ class Task:
         """Replace this process by `python -m gnnexp.worker`, so that the task has its exit code and signals."""
         if not is_of_run(Path(self.run_dir), self.token):
             sys.exit(f"gnnexp: this job no longer works on {self.run_dir}: the run was resumed without it")
+        if not is_ready(Path(self.run_dir)):
+            sys.exit(f"gnnexp: the data of {self.run_dir} could not be prepared")
         rank, ranks = os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]
         # Profiles in jobs of earlier versions may have an emulated slow rank.
         hardware = HardwareConfig(**{name: value for name, value in self.hardware.items() if name != "straggler"})
@@ -51,3 +54,21 @@ class Task:
         for stream in (1, 2):
             os.dup2(log, stream)
         os.execve(sys.executable, [sys.executable, "-m", "gnnexp.worker", self.run_dir], os.environ | variables)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Called by submitit in the job that prepares the data of runs; it does not return.
+
+    Attributes:
+        listed: file with the run directories.
+        token: token of the submission.
+    """
+
+    listed: str
+    token: str
+
+    def __call__(self) -> None:
+        """Replace this process by `python -m gnnexp.cli.running.prepare_job`, which has the exit code of the job."""
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "gnnexp.cli.running.prepare_job", self.listed, self.token])

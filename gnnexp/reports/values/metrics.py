@@ -80,7 +80,8 @@ def value_of(run: Run, metric: str) -> float:
 def epoch_value(epoch: Mapping[str, float], metric: str) -> float:
     """The value of a metric in one epoch; NaN if the epoch did not record it.
 
-    A tag without traffic is not recorded. Its value is 0 in an epoch that recorded any traffic.
+    A tag without traffic is not recorded. Its value is 0 in an epoch that recorded any traffic, unless an external
+    system recorded it: such a system may report some tags only.
     """
     found = [epoch.get(name, 0.0 if _counted(epoch, name) else math.nan) for name in terms(metric)]
     return float(sum(found))
@@ -143,7 +144,8 @@ def _of_the_run(run: Run, name: str) -> float | None:
 
 
 def _counted(epoch: Mapping[str, Any], name: str) -> bool:
-    return name in TRAFFIC_NAMES and any(other.startswith("comm/") for other in epoch)
+    external = "time/wall_s" in epoch
+    return name in TRAFFIC_NAMES and not external and any(other.startswith("comm/") for other in epoch)
 
 
 def typical_epoch(runs: Sequence[Run]) -> str:

@@ -75,6 +75,7 @@ def results(place: Path) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_executor_ends_in_the_same_states_and_results(
         place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,10 @@ FIELDS = {"claim", "says", "source", "kind", "depends_on_hardware", "systems", "
           "measure"}
 CLAIMS = [claim for file in FILES for claim in claims_of(file.parent.name)]
 CHECKED = [claim for claim in CLAIMS if claim.check]
-CHECKS = [pytest.param(claim.check, id=claim.name) for claim in CHECKED]
+# Claims whose sweeps are composed take minutes together: one of each paper is quick.
+ONE_EACH = {next(claim.name for claim in CHECKED if claim.paper == file.parent.name) for file in FILES}
+COMPOSED = [pytest.param(claim, id=claim.name, marks=() if claim.name in ONE_EACH else pytest.mark.slow)
+            for claim in CHECKED]
 KEPT = FOLDER.parent / "docs" / "results" / "claims"
 WORDS = {"holds", "exceeds", "in direction", "too weak", "does not hold", "shown", "not decided"}
 # Quantities by which a paper prints how large its graph is.
@@ -106,9 +109,11 @@ def knows(run: Run, key: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_the_sweeps_of_a_check_have_its_sides(check: Check) -> None:
+@pytest.mark.parametrize("claim", COMPOSED)
+def test_the_sweeps_of_a_check_have_its_sides(claim: Claim) -> None:
     """Every value that it names; and of every value of `over` a pair that shares what is alike."""
+    check = claim.check
+    assert check
     assert side(check, check.of) and (not check.over or side(check, check.over))
     keys = [key for key in check.alike if key not in (*check.of, *check.over, check.along)]
     places = {tuple(run.value(key) for key in keys) for run in side(check, check.of)}
@@ -198,7 +203,7 @@ def stand_ins(check: Check) -> dict[str, list[Run]]:
     return found
 
 
-@pytest.mark.parametrize("claim", [pytest.param(one, id=one.name) for one in CHECKED])
+@pytest.mark.parametrize("claim", COMPOSED)
 def test_a_claim_on_stand_ins_names_counts_that_the_paper_prints(claim: Claim) -> None:
     """Of every graph whose size the paper prints; none where what is checked does not depend on the graph."""
     check = claim.check

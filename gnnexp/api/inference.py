@@ -1,0 +1,102 @@
+"""Inference and evaluation in one process, with the code that evaluates a run (`gnnexp.training.evaluate`)."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.environment import Environment
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import Drawn, Plan
+from gnnexp.feature_stores.local import LocalStore
+from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.files.disk import in_words
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import Shard
+from gnnexp.job import Job
+from gnnexp.measure.phases import PhaseTimer
+from gnnexp.models.model import Model
+from gnnexp.tasks.base import Task
+from gnnexp.tiers.tier import DeviceTier
+from gnnexp.training.evaluate import Evaluation
+
+if TYPE_CHECKING:
+    from gnnexp.paradigms.trainer import Trainer
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The components that inference needs.
+
+    Attributes:
+        experiment: choices of the run; `train.eval_memory` bounds the memory of inference.
+        base: the model that was set up.
+        evaluated: the model whose outputs are computed: `base`, or its decoupled twin.
+        task: the task after its `setup`.
+        rows: the trained rows; None if the graph has features.
+        device: device of the parameters.
+    """
+
+    experiment: Experiment
+    base: Model
+    evaluated: Model
+    task: Task
+    rows: TrainableStore | None
+    device: torch.device
+
+    def evaluation_model(self) -> Model:
+        """See `Trainer.evaluation_model`, the only member of a trainer that evaluation calls."""
+        return self.evaluated
+
+
+def outputs_of_all(parts: Parts, graph: Graph) -> Tensor:
+    """`[V, C]` outputs of all vertices of `graph`, on the device, in the order of their ids."""
+    with _evaluation(parts, graph) as evaluation:
+        return torch.cat([values for _, values in evaluation.logits()])
+
+
+def metrics_of(parts: Parts, graph: Graph) -> dict[str, float]:
+    """Metrics by split (`acc/val`), as a run records them; empty if the graph has no held-out examples."""
+    train = replace(parts.experiment.train, eval_every=0)
+    parts = replace(parts, experiment=replace(parts.experiment, train=train))
+    with _evaluation(parts, graph, everyone=False) as evaluation:
+        found = evaluation.after(train.epochs - 1)
+    return {name: value for name, value in found.items() if name.partition("/")[2] in ("val", "test")}
+
+
+class _OfAll(Evaluation):
+    """Computes outputs of all vertices, instead of the held-out ones."""
+
+    def __init__(self, job: Job, trainer: Trainer[Any]) -> None:
+        super().__init__(job, trainer)
+        self._wanted = torch.arange(job.graph.num_nodes)
+
+
+@contextmanager
+def _evaluation(parts: Parts, graph: Graph, *, everyone: bool = True) -> Iterator[Evaluation]:
+    """The evaluation of one process. Activations above the bound are in a folder that is removed at the end."""
+    with in_words(), tempfile.TemporaryDirectory(prefix="gnnexp-") as folder:
+        yield (_OfAll if everyone else Evaluation)(_job(parts, graph, Path(folder)), cast("Trainer[Any]", parts))
+
+
+def _job(parts: Parts, graph: Graph, folder: Path) -> Job:
+    """A job of one process that trains nothing."""
+    timer, model, backend = PhaseTimer(), parts.base, parts.base.backend
+    environment = Environment(host=platform.node())
+    comm = Communicator(environment, timer, parts.device)
+    shard = Shard(graph, needs=model.needs)
+    store = LocalStore() if parts.rows is None else parts.rows
+    tier = DeviceTier(parts.device, timer, reads_transpose=backend.reads_transpose, constants=backend.constants)
+    return Job(
+        parts.experiment, Plan(None, Drawn(graph.num_nodes, graph.num_edges, 0, graph.num_nodes)), shard, comm, comm,
+        comm.clone_for_thread(), timer, parts.experiment.sampler.make(), store, model, parts.task, parts.device, tier,
+        folder, {"host": environment.host})

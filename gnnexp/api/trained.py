@@ -1,0 +1,213 @@
+"""`gnnexp.load`: the model of a run, with the graph that it was trained on and the exact inference of the run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnnexp.api.checkpoint import WHICH, Which, find_checkpoint, recorded_metrics, restore_rows, restore_values
+from gnnexp.api.inference import Parts, metrics_of, outputs_of_all
+from gnnexp.api.record import Run
+from gnnexp.cli.commands.resume import read_job, refuse_imported
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.environment import Environment
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.build import experiment_of, read
+from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.plan import as_seen
+from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.format import open_graph
+from gnnexp.graph.validate import validate_ids
+from gnnexp.launchers.parent import import_from_here
+from gnnexp.measure.phases import PhaseTimer
+from gnnexp.models.decoupled import Decoupled
+from gnnexp.models.layer import BlockLayer, Degrees, Layer
+from gnnexp.models.model import Model
+from gnnexp.paradigms.tensor_parallel import TensorParallel
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.provenance.code import as_known_today, code_of_config
+from gnnexp.record.owner import check_own
+from gnnexp.training.checkpoint import Checkpoint
+
+# Metrics of a model whose code may have changed must agree with the record within this, absolute or relative.
+_ALIKE = 1e-3
+
+
+class TrainedModel(nn.Module):
+    """A trained model, made by `gnnexp.load`.
+
+    Attributes:
+        model: the model whose outputs are computed. Its parameters are those of the checkpoint.
+        graph: the graph of the run, as its dataset prepares it: features, labels, splits.
+        experiment: all choices of the run.
+        run_dir: directory of the run.
+        epoch: number of the last epoch of training that the model has seen, from 0.
+    """
+
+    def __init__(self, parts: Parts, graph: Graph, run_dir: Path, epoch: int) -> None:
+        super().__init__()
+        self.model, self.graph, self.experiment = parts.evaluated, graph, parts.experiment
+        self.run_dir, self.epoch = run_dir, epoch
+        self._parts = parts
+
+    def forward(self, graph: Graph | None = None) -> Tensor:
+        """`[V, C]` logits of all vertices, by exact inference over all neighbours, without gradients.
+
+        For a task of links these are the rows that `model.decoder` scores.
+
+        Args:
+            graph: another graph with the same features and relations, as `load` of a dataset gives it. None: `graph`.
+
+        Raises:
+            DataError: the model cannot be applied to the graph.
+        """
+        if graph is None:
+            return self._in_order(self.graph)
+        DataError.raise_all(self._misfits(graph))
+        return self._in_order(replace(graph, num_classes=self.graph.num_classes))
+
+    def evaluate(self) -> dict[str, float]:
+        """Metrics on the validation and test splits of the run's graph (`acc/val`), as the run records them."""
+        _attach(self._parts.base, self.graph)
+        return metrics_of(self._parts, self.graph)
+
+    def _in_order(self, graph: Graph) -> Tensor:
+        _attach(self._parts.base, graph)
+        return outputs_of_all(self._parts, graph)
+
+    def _misfits(self, graph: Graph) -> list[Problem]:
+        """Why the model cannot be applied to another graph."""
+        base, name = self._parts.base, graph.name
+        fix = "give a graph of the same kind as the run's (its attribute `graph`)"
+        if self._parts.rows is not None:
+            return [Problem("graph", name, "trained rows replace features: the model has rows of its own vertices only",
+                            "call the model without a graph")]
+        sizes = (("features", graph.num_features, base.in_dim), ("relations", graph.num_relations, base.num_relations))
+        problems = [Problem("graph", name, f"has {found} {what}, and the model takes {wanted}", fix)
+                    for what, found, wanted in sizes if found != wanted]
+        layers = [layer for layer in base.layers if isinstance(layer, Layer | BlockLayer)]
+        if graph.edge_weights is not None and not all(layer.takes_weights for layer in layers):
+            problems.append(Problem("graph", name, "has edge weights, and the layers have no formula for them", fix))
+        if isinstance(graph.features, SparseRows) and any(isinstance(layer, BlockLayer) for layer in layers):
+            problems.append(Problem("graph", name, "has sparse features, and the layers take dense rows", fix))
+        return problems
+
+
+def load(run: Run | Path | str, *, which: Which = "best", device: str = "cpu", trust: bool = False) -> TrainedModel:
+    """The model of a run: by default that of the best validation epoch, which tables report.
+
+    The graph comes from the artifact cache, or is prepared again from the dataset. If the code differs from the code
+    that the run executed, or if the paradigm is the user's own, the model is evaluated. It is refused if its metrics
+    are not those of the record.
+
+    Args:
+        run: a run, or its directory. The run may have failed, or still train.
+        which: `best`, or `last` for the latest checkpoint.
+        device: torch's name of the device (`cpu`, `cuda`).
+        trust: whether to load a run that belongs to another user. This executes the code that its configuration names.
+
+    Raises:
+        ConfigError, DataError: it is no run, no checkpoint holds the model, or data or code do not fit.
+    """
+    ConfigError.raise_all(_argument_problems(which, device))
+    run_dir = run.run_dir if isinstance(run, Run) else Path(run).absolute()
+    job = read_job(run_dir)
+    if not trust:
+        check_own(run_dir, "would execute the code that its configuration names",
+                  "read its config.yaml; then gnnexp.load(run, trust=True)")
+    refuse_imported(run_dir, job)
+    found = find_checkpoint(run_dir, which)
+    import_from_here()
+    ConfigError.raise_all(read(job["config"]).problems)
+    experiment = experiment_of(job["config"])
+    graph = as_seen(experiment, _graph(experiment, job.get("graph"), job["provenance"].get("dataset_key")))
+    epoch = found.position.epoch - (found.position.step == 0)
+    trained = TrainedModel(_parts(experiment, graph, found, torch.device(device)), graph, run_dir, epoch)
+    code = as_known_today(job["provenance"].get("code"))
+    own = not target_of(experiment.paradigm).startswith("gnnexp.")
+    if own or code != code_of_config(job["config"]).to_json():
+        _check_metrics(trained, recorded_metrics(run_dir, epoch) if found.position.step == 0 else {})
+    return trained
+
+
+def _argument_problems(which: str, device: str) -> list[Problem]:
+    allowed = f"must be one of: {', '.join(WHICH)}"
+    problems = [] if which in WHICH else [Problem("which", which, allowed, 'which="best"')]
+    try:
+        kind = torch.device(device).type
+    except (RuntimeError, TypeError) as error:
+        return [*problems, Problem("device", device, str(error).partition("\n")[0], 'device="cpu"')]
+    if kind == "cuda" and not torch.cuda.is_available():
+        problems.append(Problem("device", device, "no CUDA device is visible", 'device="cpu"'))
+    return problems
+
+
+def _graph(experiment: Experiment, folder: str | None, key: str | None) -> Graph:
+    """The prepared graph of the run.
+
+    Raises:
+        DataError: it is damaged, or the data have changed since the run.
+    """
+    if folder is not None and Path(folder).is_dir():
+        graph = open_graph(Path(folder))
+        DataError.raise_all(validate_ids(graph, name=folder))
+        return graph
+    if key is not None and experiment.dataset.key() != key:
+        raise DataError(Problem("dataset", experiment.dataset.name, "has changed since the run, and the prepared graph "
+                                f"{folder} is gone", "restore the files of the dataset"))
+    return prepare_graph(experiment.dataset, cache_root())[0]
+
+
+def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torch.device) -> Parts:
+    """The components, with the values of the checkpoint."""
+    dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
+    task, model = experiment.task.make(), experiment.model.make()
+    task.setup(graph, device)
+    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device)
+    model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
+    restore_values(found, model, experiment)
+    rows = experiment.feature_store.make()
+    if not isinstance(rows, TrainableStore):
+        return Parts(experiment, model, _evaluated(experiment, model), task, None, device)
+    rows.setup(Shard(graph), dtype, torch.device("cpu"), Communicator(Environment(), PhaseTimer(), torch.device("cpu")))
+    rows.begin(experiment.optimizer, seed)
+    restore_rows(found, rows)
+    return Parts(experiment, model, _evaluated(experiment, model), task, rows, device)
+
+
+def _evaluated(experiment: Experiment, model: Model) -> Model:
+    """The model that the paradigm evaluates. Every paradigm of gnnexp evaluates `model`, or its decoupled twin."""
+    paradigm = experiment.paradigm
+    decoupled = isinstance(paradigm, TensorParallel) and paradigm.mode == "decoupled"
+    return Decoupled(model) if decoupled else model
+
+
+def _attach(model: Model, graph: Graph) -> None:
+    """Give the layers the degrees of the graph that they compute next."""
+    facts = Degrees.of(graph).to(next(model.parameters()).device)
+    for layer in model.layers:
+        assert isinstance(layer, Layer | BlockLayer)
+        layer.attach(model.backend, facts)
+
+
+def _check_metrics(trained: TrainedModel, recorded: dict[str, float]) -> None:
+    """Check that the model has the metrics that its run recorded.
+
+    Raises:
+        DataError: it has other metrics.
+    """
+    found: dict[str, Any] = trained.evaluate() if recorded else {}
+    for name, value in recorded.items():
+        if not math.isclose(found.get(name, math.nan), value, rel_tol=_ALIKE, abs_tol=_ALIKE):
+            raise DataError(Problem(
+                str(trained.run_dir), f"{name}={found.get(name)}", f"the run recorded {value}: the code has changed "
+                "since the run, or its paradigm evaluates another model than the one that it trains",
+                "restore the code of the run (`code` in result.json), or make the run again"))

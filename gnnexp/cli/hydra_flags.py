@@ -1,0 +1,93 @@
+"""Hydra's flags of `gnnexp run`: `--cfg`, `--resolve`, `--package`, `--info` and `--shell-completion`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from gnnexp.cli.main import COMMANDS, COMPOSING
+from gnnexp.cli.output import Answer
+from gnnexp.config.compose import Composed, draft
+from gnnexp.config.composition import composed_by_hydra, hydra_of, in_problems
+from gnnexp.config.folders import find_folders
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.signature import unknown
+
+# zsh runs bash's completion after `bashcompinit`.
+_SCRIPT = """{before}_gnnexp_completion() {{
+    local line="${{COMP_LINE:0:$COMP_POINT}}" word="${{COMP_WORDS[COMP_CWORD]}}"
+    if (( COMP_CWORD == 1 )); then
+        COMPREPLY=($(compgen -W "{commands}" -- "$word"))
+    elif [[ " {composing} " == *" ${{COMP_WORDS[1]}} "* ]]; then
+        COMPREPLY=($(COMP_LINE="gnnexp ${{line#*"${{COMP_WORDS[1]}}"}}" gnnexp run --shell-completion query=bash))
+    fi
+}}
+complete -o nospace -o default -F _gnnexp_completion gnnexp"""
+_BEFORE = {"bash": "", "zsh": "autoload -U +X bashcompinit && bashcompinit\n"}
+
+
+def show(options: argparse.Namespace) -> Answer:
+    """Print what the flags of `gnnexp run` ask for. The answer to `--cfg --json` is the resolved configuration.
+
+    Raises:
+        ConfigError: flags do not fit together, or the configuration has mistakes other than a missing value.
+    """
+    if options.shell_completion:
+        _complete(options)
+        return Answer({"exit_code": 0})
+    if not (options.cfg or options.info):
+        given = "--resolve" if options.resolve else "--package"
+        raise ConfigError(Problem(given, "without --cfg", "is for --cfg", "add --cfg job"))
+    composed = _composed(options)
+    lines = list(composed.lines)
+    from hydra.types import RunMode
+
+    with in_problems("configuration", lines, composed.folders), hydra_of(composed.folders) as hydra:
+        if options.info:
+            mode = RunMode.MULTIRUN if options.multirun else RunMode.RUN
+            hydra.show_info(options.info, composed.folders.primary, lines, mode)
+            return Answer({"exit_code": 0})
+        _check_package(options.package, composed, lines)
+        shown, resolve = ("job", True) if options.cfg == "resolved" else (options.cfg, options.resolve)
+        hydra.show_cfg(composed.folders.primary, lines, shown, options.package, resolve)
+    return Answer(composed.config)
+
+
+def _composed(options: argparse.Namespace) -> Composed:
+    """The configuration. Values that must still be given are shown as `???`."""
+    made = draft(options.overrides, options.config_dir, options.config_name)
+    ConfigError.raise_all([problem for problem in made.problems if problem.value != "???"])
+    assert made.composed is not None
+    return made.composed
+
+
+def _check_package(package: str | None, composed: Composed, lines: Sequence[str]) -> None:
+    """Hydra would end the process if there is no such package."""
+    from omegaconf import OmegaConf
+
+    if package in (None, "_global_"):
+        return
+    config = composed_by_hydra(composed.folders, lines)
+    if OmegaConf.select(config, package) is None:
+        raise ConfigError(unknown("--package", package, package, [str(key) for key in config]))
+
+
+def _complete(options: argparse.Namespace) -> None:
+    """Print a shell's script, or the words that complete `$COMP_LINE`."""
+    task, _, shell = (options.overrides or [""])[0].partition("=")
+    if len(options.overrides) != 1 or task not in ("install", "uninstall", "query") or shell not in _BEFORE:
+        raise ConfigError(Problem("--shell-completion", " ".join(options.overrides), "takes install=SHELL, "
+                                  f"uninstall=SHELL or query=bash, with {' or '.join(_BEFORE)}",
+                                  'eval "$(gnnexp run --shell-completion install=bash)"'))
+    if task == "install":
+        print(_SCRIPT.format(before=_BEFORE[shell], commands=" ".join(COMMANDS), composing=" ".join(COMPOSING)))
+    elif task == "uninstall":
+        print("complete -r gnnexp; unset -f _gnnexp_completion")
+    elif "COMP_LINE" in os.environ:
+        folders = find_folders(options.config_dir, options.config_name)
+        with hydra_of(folders) as hydra:
+            hydra.shell_completion(folders.primary, ["query=bash"])
+    else:
+        raise ConfigError(Problem("--shell-completion", options.overrides[0], "needs COMP_LINE, which a shell sets",
+                                  "use install=bash"))

@@ -1,0 +1,175 @@
+"""`gnnexp run --from RUN_DIR`: the same run again, or with changes, from what its record says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnexp.datasets.base import ROOT_VARIABLE
+from gnnexp.errors import ConfigError, GnnexpError, Problem
+
+CONFIG_FILE = "config.yaml"
+# Keys that say where and how a run is executed and recorded.
+_PLACES = ("hardware", "tracker", "preflight", "name")
+_PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
+_WORDS = {"null", "true", "false", "nan", "inf"}
+_MOST_NAMED = 5
+
+
+def with_origin(options: argparse.Namespace) -> argparse.Namespace:
+    """`options` with the overrides of the run that `--from` names, before those that were typed.
+
+    A run that was made here gives the overrides that were typed for it. An imported run, or a record without them,
+    gives its resolved configuration. What may differ today is printed on standard error.
+
+    Raises:
+        ConfigError: there is no such run, it belongs to another user, or its folder of configurations is missing.
+    """
+    if not options.origin:
+        if options.trust:
+            raise ConfigError(Problem("--trust", "without --from", "is about the record that --from names",
+                                      "leave it out"))
+        return options
+    from gnnexp.cli.sweeping.definition import last_of_each_key
+
+    run_dir = _run_dir(options.origin)
+    job = _job(run_dir, trust=options.trust)
+    recorded = _typed(job["provenance"], options.config_dir) or _resolved(job)
+    made = argparse.Namespace(**{**vars(options), **recorded, "origin": None, "trust": False})
+    for line in _differences(job, made):
+        print(f"gnnexp: {run_dir}: {line}", file=sys.stderr)
+    made.overrides = list(last_of_each_key([*made.overrides, *options.overrides]))
+    return made
+
+
+def _run_dir(word: str) -> Path:
+    """The run directory that a user names: itself, `latest`, or its `config.yaml`."""
+    from gnnexp.cli.listing.runs import named_run
+
+    path = named_run(word)
+    return path.parent if path.name == CONFIG_FILE else path
+
+
+def _job(run_dir: Path, *, trust: bool) -> Mapping[str, Any]:
+    """The record of the run.
+
+    Raises:
+        ConfigError: it is no run, or its record may name code that this user did not choose.
+    """
+    from gnnexp.cli.commands.resume import read_job
+    from gnnexp.record.archive import imported_from
+    from gnnexp.record.owner import check_own
+
+    job = read_job(run_dir)
+    if not trust:
+        does = "would execute the code and commands that its configuration names"
+        fix = f"read its {CONFIG_FILE}; then gnnexp run --from {shlex.quote(str(run_dir))} --trust"
+        check_own(run_dir, does, fix)
+        if source := imported_from(job["provenance"]):
+            raise ConfigError(Problem("--from", str(run_dir), f"was imported from {source}: gnnexp {does}", fix))
+    return job
+
+
+def _typed(provenance: Mapping[str, Any], config_dir: str | None) -> dict[str, Any]:
+    """The options of the command that reproduces a run which was made here; empty if its record does not say them.
+
+    Raises:
+        ConfigError: the folder of configurations that it used is missing.
+    """
+    from gnnexp.cli.main import make_parser
+    from gnnexp.record.archive import imported_from
+
+    words = shlex.split(str(provenance.get("reproduce") or ""))
+    words = words[words.index("gnnexp") + 1:] if "gnnexp" in words else []
+    if imported_from(provenance) or words[:1] != ["run"]:
+        return {}
+    found, rest = make_parser().parse_known_args(words)
+    if any(word.startswith("-") for word in rest):
+        return {}
+    folder = config_dir or found.config_dir
+    if folder and not config_dir and not os.path.isdir(folder):  # noqa: PTH112  `~` is Hydra's
+        there = Path(str(provenance.get("cwd") or ""), folder)
+        if not there.is_dir():
+            raise ConfigError(Problem("--config-dir", folder, "the run used this folder, which does not exist any more",
+                                      "name the folder of today: --config-dir DIR"))
+        folder = str(there)
+    return {"overrides": [*found.overrides, *rest], "config_dir": folder, "config_name": found.config_name}
+
+
+def _resolved(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides that make the recorded configuration: its choices, and every value that these do not give."""
+    from gnnexp.config.compose import draft
+    from gnnexp.config.folders import find_folders
+    from gnnexp.provenance.older import as_today
+
+    folders = find_folders(None)
+    choices = {group: choice for group, choice in job["provenance"].get("choices", {}).items()
+               if group in folders.groups() and choice in folders.choices(group) and group != "tracker"}
+    lines = [f"{group}={choice}" for group, choice in choices.items()]
+    base = draft(lines).composed
+    wanted = {group: node for group, node in as_today(job["config"]).items() if group != "tracker"}
+    return {"overrides": [*lines, *_changes(wanted, {} if base is None else base.config)]}
+
+
+def _changes(wanted: Mapping[str, Any], base: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Overrides that turn `base` into `wanted`."""
+    for key, value in wanted.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
+            yield from _changes(value, base[key], f"{prefix}{key}.")
+        elif key not in base or value != base[key]:
+            yield f"++{prefix}{key}={in_grammar(value)}"
+    if prefix:
+        yield from (f"~{prefix}{key}" for key in base if key not in wanted)
+
+
+def in_grammar(value: object) -> str:
+    """A value as Hydra reads it in an override, with quotes where a text would be read as something else."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{in_grammar(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(in_grammar, value)) + "]"
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+            return value
+        escaped = re.sub(r'(\\*)"', r'\1\1\\"', value)  # Hydra: a backslash is special only before a quote
+        ending = len(escaped) - len(escaped.rstrip("\\"))
+        return f'"{escaped}{chr(92) * ending}"'
+    return json.dumps(value)
+
+
+def _differences(job: Mapping[str, Any], made: argparse.Namespace) -> Iterator[str]:
+    """What may make the run another one today: its code, the YAML files, and the places that it names."""
+    from gnnexp.cli.running.provenance import code_version
+    from gnnexp.config.compose import compose
+    from gnnexp.provenance.code import as_known_today, code_of_config
+    from gnnexp.provenance.older import as_today
+    from gnnexp.reports.values.labels import flat
+
+    provenance = job["provenance"]
+    try:
+        config = compose(made.overrides, made.config_dir, made.config_name).config
+        before, now = as_known_today(provenance.get("code")), code_of_config(config).to_json()
+    except GnnexpError:  # the run itself reports this
+        return
+    if before != now:
+        names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
+                        if before[part].get(name) != now[part].get(name)})
+        yield (f"made by gnnexp {provenance.get('code_version')}, this is {code_version()}: other code of "
+               f"{', '.join(names[:_MOST_NAMED])}; results may differ")
+    old, new = flat(as_today(job["config"])), flat(config)
+    differing = [key for key in {**old, **new} if old.get(key) != new.get(key) and not key.startswith(_PLACES)]
+    for key in differing[:_MOST_NAMED]:
+        yield f"{key} was {old.get(key, 'not there')}, today it is {new.get(key, 'not there')}"
+    if len(differing) > _MOST_NAMED:
+        yield f"{len(differing) - _MOST_NAMED} more keys differ"
+    root = next((word.partition("=")[2] for word in shlex.split(str(provenance.get("reproduce") or ""))
+                 if word.startswith(f"{ROOT_VARIABLE}=")), None)
+    if root and root != os.environ.get(ROOT_VARIABLE):
+        yield f"its data was in {ROOT_VARIABLE}={root}, which is {os.environ.get(ROOT_VARIABLE, 'not set')} here"

@@ -1,0 +1,206 @@
+"""`gnnexp tune`: every system of a sweep gets the same budget of trials, and its best values become a preset."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gnnexp.cli.commands.sweep import known_keys, run_dir_of
+from gnnexp.cli.console import made_table, make_console
+from gnnexp.cli.output import Answer
+from gnnexp.cli.running.prepare import check_new_file, checked
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
+from gnnexp.cli.sweeping.definition import Case, Sweep, key_of, label_cases, last_of_each_key, load_sweep
+from gnnexp.cli.sweeping.queue import Queue, keep_states
+from gnnexp.cli.tuning.definition import Tuning, check_own, read_tuning
+from gnnexp.cli.tuning.preset import COMPARED, check_preset, file_of, name_of, preset_of, write_preset
+from gnnexp.cli.tuning.search import Asked, Search, check_optuna
+from gnnexp.cli.tuning.system import System, Trial
+from gnnexp.config.compose import Composed
+from gnnexp.errors import ConfigError, Problem, ProblemsError, unique
+from gnnexp.experiment.build import experiment_of
+from gnnexp.launchers.base import Launchers
+from gnnexp.reports.budgets import told
+from gnnexp.reports.layout import check_named, read_layout
+
+
+def main(options: argparse.Namespace) -> Answer:
+    """Tune every system of a sweep. The exit code is 0 only if every system has used its budget and has a preset."""
+    check_options(options)
+    check_optuna()
+    sweep = load_sweep(options.name, options.overrides)
+    words = ["tune", options.name, *options.overrides, *([f"--trials={options.trials}"] if options.trials else [])]
+    tuning, systems, report = _planned(sweep, options)
+    sweep = replace(sweep, report=report, command=command_of(options, words))
+    queue = Queue(sweep, replace(looking_of(options), keep_failed=True), make_console())
+    with Launchers() as launchers:
+        while batch := _asked(systems, tuning.batch):
+            _try(queue, batch, options, launchers)
+            if any(state.status == "interrupted" for state in queue.states):
+                break
+    if not options.dry_run:
+        queue.sweep = replace(queue.sweep, notes=(told([system.budget for system in systems]),))
+        keep_states(queue.sweep, queue.states)
+    answer = finish(queue, options)
+    return answer if options.dry_run else _finished(queue, systems, options, answer)
+
+
+# --- before the first trial ------------------------------------------------------------------------------------------
+def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[System], dict[str, object]]:
+    """The section `tune`, the systems, and the contents of the report.
+
+    Raises:
+        ConfigError: the section, a distribution or a configuration has mistakes; all are reported.
+    """
+    if not sweep.tune:
+        raise ConfigError(Problem("tune", sweep.name, "the sweep's file has no section `tune`",
+                                  "add one: docs/howto/tune.md"))
+    more = {"trials": options.trials} if options.trials is not None else {}
+    tuning, problems = read_tuning({**sweep.tune, **more})
+    problems += check_own(tuning, [case.overrides for case in sweep.cases])
+    problems += [Problem(f"tune.distributions.{key}", key, "this key says what is compared, and is no hyper-parameter",
+                         "vary it in axes") for key in tuning.keys if key.partition(".")[0] in COMPARED]
+    groups = _by_seed(sweep)
+    composed: list[Composed] = []
+    for case, members in groups:
+        found, wrong = _compose_ends(members[0], tuning, options)
+        composed += found[:1]
+        problems += [replace(one, key=f"[{case.label}] {one.key}") for one in wrong]
+    ConfigError.raise_all(unique(problems))
+    names = _names(composed)
+    problems += [problem for name, one in zip(names, composed, strict=True)
+                 for problem in _check_preset(name, one, tuning, options)]
+    rows = list(dict.fromkeys(["system", *(key_of(line) for case, _ in groups for line in case.label.split()
+                                           if "=" in line), *tuning.keys]))
+    report = {**sweep.report, "rows": rows}
+    known = {key for one in composed for key in known_keys(one)}
+    ConfigError.raise_all([*problems, *check_named(read_layout(report), known, f"sweep {sweep.name}: ")])
+    systems = [System(name, case.label, members, tuning, Search(tuning))
+               for name, (case, members) in zip(names, groups, strict=True)]
+    return tuning, systems, report
+
+
+def _by_seed(sweep: Sweep) -> list[tuple[Case, list[tuple[str, ...]]]]:
+    """The systems of a sweep: cases that differ in the seed only belong together."""
+    members: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for case in sweep.cases:
+        members.setdefault(tuple(line for line in case.overrides if key_of(line) != "seed"), []).append(case.overrides)
+    return list(zip(label_cases(list(members)), members.values(), strict=True))
+
+
+def _compose_ends(lines: Sequence[str], tuning: Tuning,
+                  options: argparse.Namespace) -> tuple[list[Composed], list[Problem]]:
+    """The configurations with the ends of every distribution, one after another, and what is wrong with them."""
+    first = {one.key: one.ends[0] for one in tuning.distributions}
+    points = [first, *({**first, one.key: end} for one in tuning.distributions for end in one.ends[1:])]
+    found, problems = [], list[Problem]()
+    for point in points:
+        try:
+            composed = checked([*lines, *(f"{key}={value}" for key, value in point.items())], options.config_dir,
+                               options.config_name)
+        except ProblemsError as error:
+            problems += error.problems
+            continue
+        found.append(composed)
+        if experiment_of(composed.config).train.eval_every is None:
+            problems.append(Problem("train.eval_every", None, "the objective needs the validation metric",
+                                    "train.eval_every=1"))
+    return found, unique(problems)
+
+
+def _names(composed: Sequence[Composed]) -> list[str]:
+    """A name of each system. Systems with the same name get a number."""
+    names = [name_of(one) for one in composed]
+    return [name if names.count(name) == 1 else f"{name}_{names[:place].count(name) + 1}"
+            for place, name in enumerate(names)]
+
+
+def _check_preset(name: str, composed: Composed, tuning: Tuning, options: argparse.Namespace) -> list[Problem]:
+    """Problems of the preset of a system: it must give the same configuration, and its file must be free."""
+    preset = preset_of(f"tuned_{name}", composed, tuning.keys)
+    return check_preset(preset, composed) + check_new_file("preset", file_of(preset.name, _folder(options)))
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    """The folder of the user's configurations."""
+    return Path(options.config_dir or "conf")
+
+
+# --- trials ----------------------------------------------------------------------------------------------------------
+def _asked(systems: Sequence[System], most: int) -> list[tuple[System, Asked]]:
+    """The next trials, at most `most` of each system. Equal numbers are neighbours, so that they run close in time."""
+    return [(system, system.search.ask()) for number in range(most) for system in systems if system.wants(number)]
+
+
+def _try(queue: Queue, batch: Sequence[tuple[System, Asked]], options: argparse.Namespace,
+         launchers: Launchers) -> None:
+    """Run the cases of these trials that have not finished, and give their values to the searches."""
+    first = len(queue.states)
+    labelled = []
+    for system, asked in batch:
+        for lines in system.cases:
+            seed = [line for line in lines if key_of(line) == "seed"] if len(system.cases) > 1 else []
+            label = " ".join([system.name, asked.label, *seed])
+            labelled.append((label, _composed(queue.sweep, label, [*lines, *asked.lines], options)))
+    add_and_work(queue, labelled, options, launchers)
+    place = 0
+    for system, asked in batch:
+        end = place + len(system.cases)
+        system.note(asked, [one for _, one in labelled[place:end]], queue.states[first + place:first + end])
+        place = end
+
+
+def _composed(sweep: Sweep, label: str, lines: Sequence[str],
+              options: argparse.Namespace) -> Composed | ProblemsError:
+    """The configuration of a trial, or what is wrong with it: the values may be wrong together."""
+    number = int(label.partition("trial ")[2].partition(":")[0])
+    run_dir = run_dir_of(sweep, Case(label, ()), number)
+    try:
+        return checked([*last_of_each_key(lines), f"hydra.run.dir={run_dir}"], options.config_dir, options.config_name)
+    except ProblemsError as error:
+        return error
+
+
+# --- after the last trial --------------------------------------------------------------------------------------------
+def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespace, answer: Answer) -> Answer:
+    """Write the presets of systems that have used their budget, and show them."""
+    rows, found = [], []
+    for system in systems:
+        best = None if system.stopped else system.best
+        file = None if best is None else _written(queue, system, best, options)
+        why = system.stopped or ("" if file else "no trial has a value within the budget")
+        rows.append((system.name, str(len(system.trials)), f"{system.budget.seconds:.1f}",
+                     "" if best is None else f"{best.value:.4g}", str(file or why)))
+        found.append({"system": system.name, "trials": len(system.trials), "seconds": system.budget.seconds,
+                      "best": None if best is None else best.value, "preset": None if file is None else str(file),
+                      "reason": why, "values": {} if best is None else best.asked.values})
+    objective = systems[0].tuning.objective
+    queue.console.print(made_table(("system", "trials", "seconds", f"best {objective}", "preset"), rows, "tuned"))
+    queue.console.print(queue.sweep.notes[0], soft_wrap=True)
+    document = {**(answer.document if isinstance(answer.document, dict) else {}), "systems": found}
+    waits = {"submitted": 0, "interrupted": 130}
+    code = next((waits[state.status] for state in queue.states if state.status in waits), None)
+    return Answer(document, code if code is not None else int(any(one["preset"] is None for one in found)))
+
+
+def _written(queue: Queue, system: System, best: Trial, options: argparse.Namespace) -> Path:
+    """Write the preset of the best trial.
+
+    Raises:
+        ConfigError: the preset would give another configuration than the trial.
+    """
+    assert best.composed is not None
+    preset = preset_of(f"tuned_{system.name}", best.composed, system.tuning.keys)
+    ConfigError.raise_all(check_preset(preset, best.composed))
+    tuning, seeds = system.tuning, len(system.cases)
+    goal = f"{best.metric} = {best.value:.6g}"
+    if tuning.objective == "time_to_target":
+        goal = f"{best.value:.6g} s of training until {best.metric} >= {tuning.target:g}"
+    comments = [f"Written by: {queue.sweep.command}",
+                f"Objective: {tuning.objective}" + f", mean of {seeds} seeds" * (seeds > 1),
+                f"Best trial: number {best.asked.number} of {len(system.trials)}; {goal}",
+                f"Budget of each system: {tuning.budget}; this one spent {system.budget.seconds:.1f} s of training",
+                f"Use it: {preset.command}"]
+    return write_preset(preset, _folder(options), comments, system.budget)

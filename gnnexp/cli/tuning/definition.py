@@ -1,0 +1,194 @@
+"""Reads the section `tune` of a sweep's file: what may vary, what is best, and the budget of each system."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gnnexp.cli.sweeping.definition import key_of, text_of
+from gnnexp.errors import Problem
+from gnnexp.experiment.signature import Parameter, check_keys, parameters_of_dataclass
+
+Objective = Literal["val_metric", "time_to_target"]
+# A budget of seconds alone ends here: a trial that cannot be trained takes no seconds.
+MOST_TRIALS = 1000
+_RANGE = {name: Parameter(name, hint, required=False)
+          for name, hint in {"low": Any, "high": Any, "log": bool, "choices": list}.items()}
+_EXAMPLES = "{low: 0.001, high: 0.1, log: true} or {choices: [16, 32]}"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The values that a key may have.
+
+    Attributes:
+        key: key of the configuration, or one of its groups.
+        low, high: the first and the last number of a range. If both are integers, all values are integers.
+        log: whether numbers are drawn evenly on a logarithmic scale.
+        choices: the values as Hydra writes them; empty for a range.
+    """
+
+    key: str
+    low: float = 0
+    high: float = 0
+    log: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all numbers of the range are integers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The values that are checked before the first trial: all choices, or both ends of a range."""
+        return self.choices or (str(self.low), str(self.high))
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The section `tune` of a sweep's file.
+
+    Attributes:
+        distributions: the keys that trials vary.
+        objective: `val_metric` (the best validation metric of a run) or `time_to_target` (seconds of training until
+            the validation metric reaches `target`).
+        target: value of the validation metric for `time_to_target`.
+        trials: trials of each system; None: as many as `seconds` allows.
+        seconds: seconds of training of each system; None: as many as `trials` need.
+        seed: seed of the search. All systems use the same one.
+        batch: trials of a system that are chosen at one time, and may run at the same time.
+    """
+
+    distributions: tuple[Distribution, ...]
+    objective: Objective = "val_metric"
+    target: float | None = None
+    trials: int | None = None
+    seconds: float | None = None
+    seed: int = 0
+    batch: int = 4
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that trials vary."""
+        return tuple(one.key for one in self.distributions)
+
+    @property
+    def budget(self) -> str:
+        """The budget of each system in words."""
+        parts = [f"{self.trials} trials" if self.trials else "", f"{self.seconds:g} s" if self.seconds else ""]
+        return " or ".join(filter(None, parts)) + " of training" * bool(self.seconds)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The keys of the section, before they are checked."""
+
+    distributions: Mapping[str, Any]
+    objective: Objective = "val_metric"
+    target: float | None = None
+    trials: int | None = None
+    seconds: float | None = None
+    seed: int = 0
+    batch: int = 4
+
+
+def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning, list[Problem]]:
+    """The section `tune` without its mistakes, and the problem of each mistake.
+
+    Args:
+        section: content of the section.
+        where: name of the section in problems.
+    """
+    given = {str(key): value for key, value in section.items()}
+    problems = check_keys(where, given, parameters_of_dataclass(_Options))
+    wrong = {problem.key.removeprefix(f"{where}.") for problem in problems}
+    good = {key: value for key, value in given.items() if key not in wrong}
+    ranges = good.pop("distributions", {})
+    found, more = _distributions(ranges, f"{where}.distributions")
+    if not ranges and "distributions" not in wrong:
+        more.append(Problem(f"{where}.distributions", ranges, "must have at least one key",
+                            "optimizer.lr: {low: 0.001, high: 0.1, log: true}"))
+    problems += [*more, *_check_numbers(good, where), *_check_goal(good, wrong, where)]
+    return Tuning(tuple(found), **good), problems
+
+
+def _check_numbers(given: Mapping[str, Any], where: str) -> list[Problem]:
+    """Problems of numbers that are too small or too large."""
+    most = {"trials": MOST_TRIALS, "batch": MOST_TRIALS}
+    problems = [Problem(f"{where}.{key}", given[key], f"must be 1 to {largest}", f"{key}: 4")
+                for key, largest in most.items() if given.get(key) is not None and not 1 <= given[key] <= largest]
+    if given.get("seconds") is not None and not 0 < given["seconds"] < math.inf:
+        problems.append(Problem(f"{where}.seconds", given["seconds"], "must be larger than 0", "seconds: 600"))
+    if given.get("seed") is not None and not 0 <= given["seed"] < 2**32:
+        problems.append(Problem(f"{where}.seed", given["seed"], "must be 0 to 2^32 - 1", "seed: 0"))
+    return problems
+
+
+def _check_goal(given: Mapping[str, Any], wrong: set[str], where: str) -> list[Problem]:
+    """Problems of the budget and of the target."""
+    problems = []
+    if given.get("trials") is None and given.get("seconds") is None and not wrong & {"trials", "seconds"}:
+        problems.append(Problem(f"{where}.trials", None, "a budget is needed: trials, seconds or both", "trials: 12"))
+    needs, target = given.get("objective") == "time_to_target", given.get("target")
+    if needs and "target" not in wrong and (target is None or not math.isfinite(target)):
+        problems.append(Problem(f"{where}.target", target, "time_to_target needs the validation metric to reach",
+                                "target: 0.9"))
+    if not needs and target is not None and "objective" not in wrong:
+        problems.append(Problem(f"{where}.target", target, "only time_to_target has a target",
+                                "leave it out, or objective: time_to_target"))
+    return problems
+
+
+def _distributions(given: Mapping[object, Any], where: str) -> tuple[list[Distribution], list[Problem]]:
+    found, problems = [], list[Problem]()
+    for key, node in given.items():
+        place = f"{where}.{key}"
+        if not isinstance(node, Mapping):
+            problems.append(Problem(place, node, f"must be {_EXAMPLES}", f"{key}: {_EXAMPLES}"))
+            continue
+        wrong = check_keys(place, {str(name): value for name, value in node.items()}, _RANGE)
+        one = None if wrong else _distribution(str(key), node)
+        if isinstance(one, Distribution):
+            found.append(one)
+        else:
+            problems += wrong or [Problem(place, dict(node), str(one), f"{key}: {_EXAMPLES}")]
+    return found, problems
+
+
+def _distribution(key: str, node: Mapping[Any, Any]) -> Distribution | str:
+    """The distribution, or what it must be."""
+    if "choices" in node:
+        texts = tuple(text_of(value) for value in node["choices"])
+        if len(node) > 1 or not texts or len(set(texts)) < len(texts):
+            return "choices must be a list of different values, without low, high and log"
+        return Distribution(key, choices=texts)
+    low, high, log = _number(node.get("low")), _number(node.get("high")), bool(node.get("log", False))
+    if low is None or high is None:
+        return "low and high must be numbers"
+    if low >= high:
+        return "low must be less than high"
+    if log and low <= 0:
+        return "log needs a low above 0"
+    return Distribution(key, low, high, log)
+
+
+def _number(value: object) -> float | None:
+    """A finite number. YAML reads `1e-4` as a text, since it has no dot."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return (value if isinstance(value, int) else number) if math.isfinite(number) else None
+
+
+def check_own(tuning: Tuning, cases: Sequence[Sequence[str]]) -> list[Problem]:
+    """Problems of keys that trials vary and the sweep or the command line sets."""
+    lines = dict.fromkeys(line for case in cases for line in case if key_of(line) in tuning.keys)
+    return [Problem(line, key_of(line), "trials vary this key", "leave it out here, or in tune.distributions")
+            for line in lines]
+

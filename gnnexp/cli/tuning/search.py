@@ -1,0 +1,102 @@
+"""The search of one system: Optuna chooses trials by the values of earlier trials.
+
+Nothing of a search is stored. The seed and the values of the trials determine it, and records have the values. So the
+same command makes the same trials again, finds them finished, and goes on after them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnnexp.cli.tuning.definition import Tuning
+from gnnexp.errors import ConfigError
+from gnnexp.experiment.packages import is_installed, missing_package
+
+if TYPE_CHECKING:
+    import optuna
+
+# Trials before the search looks at values. They are drawn at random, and all systems have the same ones. Optuna's 10
+# would leave nothing of a budget of 12 trials to the search.
+_RANDOM_TRIALS = 5
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trial that the search has chosen.
+
+    Attributes:
+        number: number of the trial in its system, from 0.
+        values: the value of each key, as Hydra writes it.
+        trial: Optuna's trial.
+    """
+
+    number: int
+    values: dict[str, str]
+    trial: optuna.trial.Trial
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The overrides of the trial."""
+        return tuple(f"{key}={value}" for key, value in self.values.items())
+
+    @property
+    def label(self) -> str:
+        """The trial in few words: numbers have three digits."""
+        return f"trial {self.number}: " + " ".join(f"{key}={_short(value)}" for key, value in self.values.items())
+
+
+class Search:
+    """Chooses the trials of one system.
+
+    Args:
+        tuning: what may vary, and what is best.
+    """
+
+    def __init__(self, tuning: Tuning) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        # A trial that runs at the same time counts as a bad one, so that the next one is elsewhere (`constant_liar`).
+        sampler = optuna.samplers.TPESampler(seed=tuning.seed, n_startup_trials=_RANDOM_TRIALS, constant_liar=True)
+        more = tuning.objective == "val_metric"
+        study = optuna.create_study(direction="maximize" if more else "minimize", sampler=sampler)
+        self._tuning, self._study = tuning, study
+
+    def ask(self) -> Asked:
+        """Choose the next trial."""
+        trial, values = self._study.ask(), {}
+        for one in self._tuning.distributions:
+            if one.choices:
+                values[one.key] = str(trial.suggest_categorical(one.key, one.choices))
+            elif one.is_whole:
+                values[one.key] = str(trial.suggest_int(one.key, int(one.low), int(one.high), log=one.log))
+            else:
+                values[one.key] = str(trial.suggest_float(one.key, one.low, one.high, log=one.log))
+        return Asked(trial.number, values, trial)
+
+    def tell(self, asked: Asked, value: float | None) -> None:
+        """Note the value of a trial. None, for a trial that reached nothing, is worse than any value."""
+        from optuna.trial import TrialState
+
+        if value is None:
+            self._study.tell(asked.trial, state=TrialState.PRUNED)
+        else:
+            self._study.tell(asked.trial, value)
+
+
+def check_optuna() -> None:
+    """Check that Optuna is installed.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not is_installed("optuna"):
+        raise ConfigError(missing_package("gnnexp", "tune", "optuna"))
+
+
+def _short(value: str) -> str:
+    try:
+        return format(float(value), ".3g") if "." in value or "e" in value else value
+    except ValueError:
+        return value

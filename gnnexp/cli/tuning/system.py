@@ -1,0 +1,146 @@
+"""One system that is tuned: its cases, its search, and its trials, judged by the records of their runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+from gnnexp.cli.sweeping.case import State
+from gnnexp.cli.sweeping.known_runs import fails_again
+from gnnexp.cli.tuning.definition import MOST_TRIALS, Tuning
+from gnnexp.cli.tuning.search import Asked, Search
+from gnnexp.config.compose import Composed
+from gnnexp.errors import DataError, ProblemsError
+from gnnexp.record.runs import Run, read_run
+from gnnexp.reports.budgets import Budget
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial that has ended.
+
+    Attributes:
+        asked: what the search has chosen.
+        value: mean of the objective over the seeds; None if a run has no value.
+        seconds: seconds of training of all seeds, without preparation and evaluation.
+        metric: name of the validation metric, or empty.
+        composed: configuration of the first seed; None if the values cannot be composed.
+    """
+
+    asked: Asked
+    value: float | None
+    seconds: float
+    metric: str = ""
+    composed: Composed | None = None
+
+
+@dataclass
+class System:
+    """A system that is tuned.
+
+    Attributes:
+        name: `<system>_<dataset>`.
+        label: the overrides that distinguish it from the other systems.
+        cases: overrides of its cases; they differ in the seed only.
+        tuning: the section `tune` of the sweep.
+        search: what chooses its trials.
+        trials: trials that have ended, in their order.
+        stopped: why there are no further trials, although the budget is not spent.
+    """
+
+    name: str
+    label: str
+    cases: Sequence[tuple[str, ...]]
+    tuning: Tuning
+    search: Search
+    trials: list[Trial] = field(default_factory=list)
+    stopped: str = ""
+
+    def wants(self, coming: int) -> bool:
+        """Whether the budget allows another trial in addition to `coming` ones."""
+        enough = self.tuning.seconds is not None and self.budget.seconds >= self.tuning.seconds
+        return not self.stopped and not enough and len(self.trials) + coming < (self.tuning.trials or MOST_TRIALS)
+
+    def note(self, asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State]) -> None:
+        """Note how a trial has ended. A trial without an end stops the system: the next ones depend on its value."""
+        if self.stopped:
+            return
+        trial = _judged(asked, composed, states, self.tuning)
+        if trial is None:
+            state = next((one for one in states if not one.status.startswith("finished")), states[0])
+            self.stopped = f"trial {asked.number} is {state.status}" + f": {state.reason}" * bool(state.reason)
+            return
+        self.search.tell(asked, trial.value)
+        self.trials.append(trial)
+
+    @property
+    def budget(self) -> Budget:
+        """What the trials have spent so far."""
+        return Budget(self.name, len(self.trials), sum(trial.seconds for trial in self.trials), self.tuning.budget,
+                      is_spent=not self.stopped)
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial, the first one of equal trials. Trials that ended after the budget of seconds do not count."""
+        ends = accumulate(trial.seconds for trial in self.trials)
+        limit = math.inf if self.tuning.seconds is None else self.tuning.seconds
+        counted = [trial for trial, end in zip(self.trials, ends, strict=True) if end <= limit]
+        sign = 1 if self.tuning.objective == "val_metric" else -1
+        return max((trial for trial in counted if trial.value is not None),
+                   key=lambda trial: sign * (trial.value or 0.0), default=None)
+
+
+def _judged(asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State],
+            tuning: Tuning) -> Trial | None:
+    """The trial with its value; None if a run has not ended, or failed for a reason outside of its configuration."""
+    right = [one for one in composed if isinstance(one, Composed)]
+    if len(right) < len(composed):
+        return Trial(asked, None, 0.0)
+    runs = []
+    for state in states:
+        run = _ended(state)
+        if run is None or not (run.status == "finished" or fails_again(run)):
+            return None
+        runs.append(run)
+    values = [value_of(run, tuning) for run in runs]
+    found = [value for value in values if value is not None]
+    mean = statistics.fmean(found) if len(found) == len(values) else None
+    return Trial(asked, mean, sum(map(seconds_of, runs)), runs[0].best("val")[0], right[0])
+
+
+def _ended(state: State) -> Run | None:
+    """The run of a case if it has ended and counts for the case."""
+    if state.run_dir and state.status in ("finished", "finished before", "failed"):
+        with suppress(DataError):
+            return read_run(Path(state.run_dir))
+    return None
+
+
+def seconds_of(run: Run) -> float:
+    """Seconds of training of a run, without preparation and evaluation."""
+    return math.fsum(_epoch_s(run, number) for number in range(len(run.epochs)))
+
+
+def _epoch_s(run: Run, number: int) -> float:
+    """Seconds of an epoch. An external system may report no time: then its wall time counts."""
+    metrics = run.epochs[number]
+    return float(metrics.get("time/epoch_s", metrics.get("time/wall_s", 0.0)))
+
+
+def value_of(run: Run, tuning: Tuning) -> float | None:
+    """The value of the objective; None if the run failed, was not evaluated, or did not reach the target."""
+    name, best = run.best("val")
+    if run.status != "finished" or math.isnan(best):
+        return None
+    if tuning.objective == "val_metric":
+        return best
+    assert tuning.target is not None
+    ends = accumulate(_epoch_s(run, number) for number in range(len(run.epochs)))
+    reached = (end for epoch, end in zip(run.epochs, ends, strict=True)
+               if epoch.get(name, -math.inf) >= tuning.target)
+    return next(reached, None)

@@ -1,0 +1,64 @@
+"""Explains arguments that a command does not have: `--epochs 3` is the key `train.epochs=3`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from gnnexp.config.compose import draft
+from gnnexp.config.folders import find_folders
+from gnnexp.config.hints import elsewhere, lines_of
+from gnnexp.config.overrides import further_keys
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.signature import nearest
+
+_SLIP = 0.8
+
+
+def refuse(strange: Sequence[str], typed: Sequence[str], options: argparse.Namespace) -> NoReturn:
+    """Report every strange argument of a command.
+
+    Args:
+        strange: the arguments that the command does not have.
+        typed: all arguments.
+        options: what was parsed of the others, with the options of the command as `known`.
+
+    Raises:
+        ConfigError: always.
+    """
+    raise ConfigError([_problem(word, typed, options) for word in strange])
+
+
+def _problem(word: str, typed: Sequence[str], options: argparse.Namespace) -> Problem:
+    command, known = f"gnnexp {typed[0]}", list(options.known)
+    if not word.startswith("-"):
+        return Problem(word, word, f"{command} has no such argument", f"{command} --help")
+    name, _, value = word.partition("=")
+    value = value or _next(word, typed)
+    keys = _keys(name.lstrip("-").replace("-", "_"), options) if hasattr(options, "overrides") else []
+    close = nearest(name, known, _SLIP)
+    if keys and (not close or keys[0].rpartition(".")[2] == name.lstrip("-")):
+        return Problem(name, value or None, f"{command} has no such option; keys of the configuration are written "
+                       "key=value", f"write {lines_of(keys, value or '…')}")
+    return Problem(name, value or None, f"{command} has no such option; it has {', '.join(known) or 'none'}",
+                   f"did you mean {close}?" if close else f"{command} --help")
+
+
+def _next(word: str, typed: Sequence[str]) -> str:
+    """The value after an option, if there is one."""
+    after = typed[typed.index(word) + 1:][:1] if word in typed else []
+    return next((one for one in after if not one.startswith("-") and "=" not in one), "")
+
+
+def _keys(name: str, options: argparse.Namespace) -> list[str]:
+    """Keys or groups that the option may mean, in the configuration that the other arguments make."""
+    folders = find_folders(None)
+    if name in folders.groups():
+        return [name]
+    made = draft([line for line in options.overrides if "=" in line], getattr(options, "config_dir", None))
+    if made.composed is None:
+        return []
+    *group, last = name.split(".")
+    keys = elsewhere(last, made.composed.config, further_keys)
+    return [key for key in keys if key.split(".")[:-1] == group] if group else keys

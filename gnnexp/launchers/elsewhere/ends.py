@@ -1,0 +1,96 @@
+"""How a run ended whose ranks nobody watched, from the status files of the ranks alone."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.files.pulse import process_table
+from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.queue.evidence import SILENT_S
+from gnnexp.launchers.status import Death, Status, judge, read_statuses
+from gnnexp.record.attempts import BUSY, read_attempts
+
+_CLOCK_S = 2.0  # psutil gives the start of a process with the error of the machine's boot time
+
+
+def living(statuses: Sequence[Status]) -> list[Status]:
+    """The ranks that are alive, or may be: their processes cannot be seen, and they gave a sign of life lately."""
+    here, now = process_table(), time.time()
+    return [status for status in statuses if status.state == "running" and (
+        _is_process(status) if status.table == here and status.pid else now - status.time < SILENT_S)]
+
+
+def _is_process(status: Status) -> bool:
+    """Whether the process of a rank of this machine lives; a younger process only has its number."""
+    try:
+        process = psutil.Process(status.pid)
+        return process.create_time() <= status.time + _CLOCK_S and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def check_alone(run_dir: Path, rank: int) -> None:
+    """Check that no other process of this machine is this rank: the ranks may have been started twice.
+
+    Raises:
+        ConfigError: there is such a process.
+    """
+    here = process_table()
+    for status in read_statuses(run_dir):
+        if (status.rank == rank and status.state == "running" and status.table == here
+                and status.pid not in (0, os.getpid()) and _is_process(status)):
+            raise ConfigError(Problem(BUSY, str(run_dir), f"process {status.pid} is rank {rank} of this run already",
+                                      "wait until it has ended, or end the program that started it"))
+
+
+def end_of_ranks(run_dir: Path, num_ranks: int) -> Outcome:
+    """The outcome of a run of which no rank is alive and at least one has started."""
+    statuses = read_statuses(run_dir)
+    states = {status.rank: status.state for status in statuses}
+    if len(states) == num_ranks and set(states.values()) == {"finished"}:
+        return Outcome(0, "finished")
+    if "stopped" in states.values() and "failed" not in states.values():
+        said = "the ranks were stopped"
+        return Outcome(1, "failed", said, said, "interrupted")
+    deaths = [Death(status.rank, None, status.time) for status in statuses if status.state == "running"]
+    missing = [Death(rank, None, math.inf, started=False) for rank in range(num_ranks) if rank not in states]
+    return judge(run_dir, [*deaths, *missing])
+
+
+def check_silent(run_dir: Path) -> None:
+    """Check that no rank of the run is alive.
+
+    Raises:
+        ConfigError: a rank is alive, or may be.
+    """
+    if not (found := living(read_statuses(run_dir))):
+        return
+    first = max(found, key=lambda status: status.time)
+    where = f"rank {first.rank} on {first.host}"
+    seen = "runs" if first.table == process_table() else (
+        f"gave a sign of life {max(0.0, time.time() - first.time):.0f} s ago, and its process cannot be seen from here")
+    raise ConfigError(Problem(BUSY, str(run_dir), f"{where} {seen}", "end the program that started the ranks, or wait "
+                              f"until it has ended; a lost rank counts as ended after {SILENT_S:.0f} s"))
+
+
+def is_recorded(run_dir: Path) -> bool:
+    """Whether the end of the ranks that last worked on the run is noted."""
+    last = read_attempts(run_dir)[-1:]
+    return bool(last) and last[0]["event"] == "end" and last[0].get("status") != "submitted"
+
+
+def standing(run_dir: Path) -> str:
+    """The state of a prepared run in words; empty if its end is recorded."""
+    statuses = read_statuses(run_dir)
+    if living(statuses):
+        return "running"
+    if is_recorded(run_dir):
+        return ""
+    return f"ended (gnnexp finalize {run_dir})" if statuses else "prepared (its ranks have not started)"
