@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from collections.abc import Sequence
@@ -82,7 +83,10 @@ def python_of(launcher: SlurmLauncher) -> str:
 
 
 def _memory(memory: float | str | None) -> str | None:
-    return f"{memory}GB" if isinstance(memory, int | float) else memory
+    """Memory for sbatch, which takes whole numbers only."""
+    if isinstance(memory, int | float):
+        return f"{memory}GB" if isinstance(memory, int) else f"{math.ceil(1024 * memory)}M"
+    return memory
 
 
 def _gpus(launcher: SlurmLauncher, hardware: HardwareConfig) -> dict[str, Any]:

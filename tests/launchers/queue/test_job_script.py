@@ -79,6 +79,12 @@ def asked(cluster: Path) -> str:
     return (cluster / "asked").read_text() if (cluster / "asked").exists() else ""
 
 
+@pytest.mark.parametrize(("memory", "line"), [("4", "--mem=4GB"), ("0.05", "--mem=52M"), ("1.5", "--mem=1536M")])
+def test_sbatch_gets_whole_numbers(cluster: Path, capsys: pytest.CaptureFixture[str], memory: str, line: str) -> None:
+    (script,) = scripts(capsys, "run", *SMALL, "hardware=slurm_cpu", "hydra.run.dir=run", f"{LAUNCHER}mem_gb={memory}")
+    assert f"#SBATCH {line}\n" in script
+
+
 def test_a_script_is_printed_and_nothing_is_submitted(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", *SMALL, "hardware=slurm_cpu", "hydra.run.dir=run"]
     (script,) = scripts(capsys, *words, f"{LAUNCHER}partition='debug,debug'", f"{LAUNCHER}time_min=2:30:00",
