@@ -41,7 +41,8 @@ _COLUMNS = (
 )
 # MLflow's names of two more columns, and widths in pixels. The list has the order of the names here.
 _NAME, _CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
-_WIDTHS = {_NAME: 260, _CREATED: 130, **dict.fromkeys(_COLUMNS, 110), "tags.`ranks`": 70, "tags.`cpu`": 150}
+_WIDTHS = {_NAME: 260, _CREATED: 150, **dict.fromkeys(_COLUMNS, 110), "metrics.`main/time_to_target_s`": 160,
+           "tags.`ranks`": 70, "tags.`cpu`": 150}
 # Phases that take time in most runs.
 _SHOWN = [name for name in BREAKDOWN if not name.startswith(("phase/negatives", "phase/decode", "phase/loss"))]
 
