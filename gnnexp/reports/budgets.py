@@ -36,7 +36,7 @@ class Budget:
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
-def told(budgets: Sequence[Budget], untuned: Sequence[str] = ()) -> str:
+def describe_budgets(budgets: Sequence[Budget], untuned: Sequence[str] = ()) -> str:
     """One sentence with every budget, and whether they are equal; empty if nothing was tuned.
 
     Args:
@@ -63,7 +63,7 @@ def of_runs(runs: Sequence[Run]) -> str:
     """The same sentence about runs with presets of `gnnexp tune`; empty if no run has one."""
     found = {name: _noted(run) for run in runs for name in (f"{run.value('system')}_{run.value('dataset')}",)}
     budgets = list(dict.fromkeys(one for one in found.values() if one is not None))
-    return told(budgets, [name for name, one in found.items() if one is None])
+    return describe_budgets(budgets, [name for name, one in found.items() if one is None])
 
 
 def _noted(run: Run) -> Budget | None:

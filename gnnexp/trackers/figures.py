@@ -101,6 +101,15 @@ def phase_figures(record: RunRecord) -> dict[str, float]:
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
+def end_figures(record: RunRecord, target: float | None) -> dict[str, float]:
+    """The main figures and the phases of a run, rounded to 6 significant digits.
+
+    MLflow's list shows all digits of a number, and cuts off what has no room.
+    """
+    figures = main_figures(record, target) | phase_figures(record)
+    return {name: float(f"{value:.6g}") for name, value in figures.items()}
+
+
 def _seconds_to(record: RunRecord, target: float) -> float:
     """Training time until the validation metric first reached `target`, in seconds; NaN if it never did."""
     return next((figures.get(CUMULATIVE, math.nan) for figures in epoch_figures(record, "main")

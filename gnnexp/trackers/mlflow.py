@@ -44,7 +44,7 @@ from gnnexp.trackers.entities import (
     started,
     stored,
 )
-from gnnexp.trackers.figures import Detail, epoch_figures, main_figures, phase_figures
+from gnnexp.trackers.figures import Detail, end_figures, epoch_figures
 from gnnexp.trackers.limited import Limited
 from gnnexp.trackers.model import log_model
 from gnnexp.trackers.store import (
@@ -300,8 +300,7 @@ class MlflowTracker(Tracker):
         """Deliver main figures, artifacts and the end itself; repeating this does no harm."""
         assert record.result is not None
         last = record.epochs[-1] if record.epochs else {"epoch": 0, "time": 0.0}
-        figures = main_figures(record, self.target) | phase_figures(record)
-        _send(client, delivery.run_id, {name: _readable(value) for name, value in figures.items()}, last)
+        _send(client, delivery.run_id, end_figures(record, self.target), last)
         kept = [run_dir / name for name in ("config.yaml", "result.json", EPOCHS_FILE)]
         kept += sorted(path for folder in ("logs", "figures") for path in (run_dir / folder).rglob("*"))
         for file in filter(Path.is_file, kept):  # one request for each file, so that each has its own time limit
@@ -317,11 +316,6 @@ class MlflowTracker(Tracker):
         status = "FINISHED" if record.result["status"] == "finished" else "FAILED"
         client.set_terminated(delivery.run_id, status, end_time=ended(record))
         remove_doubles(client, self._experiment_id, str(record.job["provenance"]["uid"]), delivery.run_id)
-
-
-def _readable(value: float) -> float:
-    """Rounded to 6 significant digits. MLflow's list shows all digits of a number, and cuts off what has no room."""
-    return float(f"{value:.6g}")
 
 
 def _describe_experiment(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> None:

@@ -6,11 +6,11 @@ import multiprocessing
 import os
 import platform
 import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from meeting_client import Meeting
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import ConfigError
@@ -166,22 +166,6 @@ def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert MlflowTracker().uri == f"sqlite:///{tmp_path}/mlflow.db"
     with pytest.raises(ConfigError, match="password"):
         MlflowTracker("http://user:secret@host:5000")
-
-
-class Meeting:
-    """A client whose search is answered when another one has searched, too, or nobody else does for a second."""
-
-    def __init__(self, client: Any, barrier: threading.Barrier) -> None:
-        self.client, self.barrier = client, barrier
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.client, name)
-
-    def search_runs(self, *arguments: Any, **more: Any) -> Any:
-        found = self.client.search_runs(*arguments, **more)
-        with suppress(threading.BrokenBarrierError):
-            self.barrier.wait(1.0)
-        return found
 
 
 def test_two_processes_that_deliver_one_run_make_one_run_of_it(tmp_path: Path, store: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from meeting_client import Meeting
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.trackers.delivery import ReportRecord, read_delivery
@@ -106,23 +107,6 @@ def test_the_runs_of_a_sweep_are_below_its_run_which_gets_the_report(
     late = sweep.run("a=3")
     tracker.deliver(late)
     assert sweep.tags(late)["mlflow.parentRunId"] == parent.info.run_id, "also after the report"
-
-
-class Meeting:
-    """A client whose search is answered when another one has searched, too, or nobody else does for a second."""
-
-    def __init__(self, client: Any, barrier: threading.Barrier) -> None:
-        self.client, self.barrier = client, barrier
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.client, name)
-
-    def search_runs(self, *arguments: Any, **more: Any) -> Any:
-        found = self.client.search_runs(*arguments, **more)
-        with suppress(threading.BrokenBarrierError):
-            self.barrier.wait(1.0)
-            self.barrier.reset()
-        return found
 
 
 @pytest.mark.parametrize("locked", [True, False])

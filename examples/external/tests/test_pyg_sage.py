@@ -33,8 +33,8 @@ def test_it_learns(workers: int) -> None:
     assert result["summary"]["acc/test"] > 0.9 and result["config"]["system"] == "pyg_sage"
     assert result["paradigm"]["external"]["uses"] == ["model", "optimizer", "seed", "train"]
     assert [Path(file).name for file in result["paradigm"]["external"]["files"]] == ["pyg_sage.py"]
-    told, passed = (sum(line["metrics"][f"time/{name}_s"] for line in result["epochs"]) for name in ("epoch", "wall"))
-    assert 0 < told <= passed
+    said, passed = (sum(line["metrics"][f"time/{name}_s"] for line in result["epochs"]) for name in ("epoch", "wall"))
+    assert 0 < said <= passed
 
 
 @pytest.mark.slow

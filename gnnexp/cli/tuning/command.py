@@ -22,7 +22,7 @@ from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError, unique
 from gnnexp.experiment.build import experiment_of
 from gnnexp.launchers.base import Launchers
-from gnnexp.reports.budgets import told
+from gnnexp.reports.budgets import describe_budgets
 from gnnexp.reports.layout import check_named, read_layout
 
 
@@ -41,7 +41,7 @@ def main(options: argparse.Namespace) -> Answer:
             if any(state.status == "interrupted" for state in queue.states):
                 break
     if not options.dry_run:
-        queue.sweep = replace(queue.sweep, notes=(told([system.budget for system in systems]),))
+        queue.sweep = replace(queue.sweep, notes=(describe_budgets([system.budget for system in systems]),))
         keep_states(queue.sweep, queue.states)
     answer = finish(queue, options)
     return answer if options.dry_run else _finished(queue, systems, options, answer)

@@ -20,7 +20,7 @@ from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
-from gnnexp.reports.budgets import Budget, told
+from gnnexp.reports.budgets import Budget, describe_budgets
 
 RANGES = "{optimizer.lr: {low: 1e-3, high: 1e-1, log: true}, sampler.fanouts: {choices: [[4], [8]]}}"
 LAYER = "sampler.fanouts=[4]"
@@ -257,8 +257,8 @@ def test_a_comparison_with_tuned_presets_names_their_budgets(capsys: pytest.Capt
 
 def test_unequal_budgets_are_named() -> None:
     equal = [Budget("a", 12, 30.0, "12 trials"), Budget("b", 12, 41.04, "12 trials")]
-    assert told(equal) == ("Tuning: a 12 trials, 30.0 s of training; b 12 trials, 41.0 s of training; "
+    assert describe_budgets(equal) == ("Tuning: a 12 trials, 30.0 s of training; b 12 trials, 41.0 s of training; "
                            "equal budgets (12 trials each).")
-    assert "not equal: a had 12 trials, c had 3 trials" in told([equal[0], Budget("c", 3, 9.0, "3 trials")])
-    assert "not equal: c did not use" in told([equal[0], Budget("c", 3, 9.0, "12 trials", is_spent=False)])
-    assert told([]) == ""
+    assert "not equal: a had 12 trials, c had 3 trials" in describe_budgets([equal[0], Budget("c", 3, 9.0, "3 trials")])
+    assert "not equal: c did not use" in describe_budgets([equal[0], Budget("c", 3, 9.0, "12 trials", is_spent=False)])
+    assert describe_budgets([]) == ""
