@@ -103,7 +103,7 @@ def test_all_slips_are_reported_at_once(said: Said) -> None:
     (["run", "--train.epochs", "3"], "write train.epochs=3"),
     (["run", "model=gat", "--heads=8"], "model.heads=8"), (["run", "-lr", "3"], "optimizer.lr=3"),
     (["run", "dataset=OGBN-Arxiv"], "dataset=ogb dataset.name=ogbn-arxiv"),
-    (["run", "dataset=fb15k-237"], "dataset=fb15k_237"), (["run", "dataset=no_such_thing_at_all"], "choose one of them"),
+    (["run", "dataset=fb15k-237"], "dataset=fb15k_237"), (["run", "dataset=no_such_thing"], "choose one of them"),
     (["run", "sampler.device=cpu", "momentum=0.9"], "no such key"),
     (["run", "model=gat", "slope=0.1"], "model.slope=0.1"),
     (["run", "optimizer=sgd", "momentum=0.9"], "optimizer.momentum=0.9"),
