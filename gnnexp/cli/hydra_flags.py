@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from gnnexp.cli.main import COMMANDS, COMPOSING
 from gnnexp.cli.output import Answer
@@ -48,8 +49,12 @@ def show(options: argparse.Namespace) -> Answer:
             mode = RunMode.MULTIRUN if options.multirun else RunMode.RUN
             hydra.show_info(options.info, composed.folders.primary, lines, mode)
             return Answer({"exit_code": 0})
-        _check_package(options.package, composed, lines)
+        if _is_null(options.package, composed, lines):
+            print("null")
+            return Answer(composed.config)
         shown, resolve = ("job", True) if options.cfg == "resolved" else (options.cfg, options.resolve)
+        if (options.package or "").partition(".")[0] == "hydra" and shown == "job":
+            shown = "all"  # the job's configuration is without Hydra's own
         hydra.show_cfg(composed.folders.primary, lines, shown, options.package, resolve)
     return Answer(composed.config)
 
@@ -62,15 +67,24 @@ def _composed(options: argparse.Namespace) -> Composed:
     return made.composed
 
 
-def _check_package(package: str | None, composed: Composed, lines: Sequence[str]) -> None:
-    """Hydra would end the process if there is no such package."""
+def _is_null(package: str | None, composed: Composed, lines: Sequence[str]) -> bool:
+    """Whether this part of the configuration is null. Hydra would end the process then, and if there is no such part.
+
+    Raises:
+        ConfigError: there is no such part.
+    """
     from omegaconf import OmegaConf
 
     if package in (None, "_global_"):
-        return
-    config = composed_by_hydra(composed.folders, lines)
-    if OmegaConf.select(config, package) is None:
-        raise ConfigError(unknown("--package", package, package, [str(key) for key in config]))
+        return False
+    part: Any = OmegaConf.to_container(composed_by_hydra(composed.folders, lines))
+    above = ""
+    for key in str(package).split("."):
+        keys = [f"{above}{name}" for name in part] if isinstance(part, dict) else []
+        if f"{above}{key}" not in keys:
+            raise ConfigError(unknown("--package", package, f"{above}{key}", keys))
+        part, above = part[key], f"{above}{key}."
+    return part is None
 
 
 def _complete(options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -63,12 +64,18 @@ def _refuse(strange: Sequence[str], typed: Sequence[str], options: argparse.Name
 
 
 def _with_values(arguments: Sequence[str]) -> list[str]:
-    """The arguments with a value for each bare flag that Hydra gives an optional value: the next word is no value."""
+    """The arguments with a value for each bare flag that Hydra gives an optional value: the next word is no value.
+
+    The next word of `--cfg` may be a key, too, as in `--cfg train.epochs`.
+    """
     words = list(arguments)
-    for position, word in enumerate(arguments):
+    for position, (word, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
         bare = _BARE.get(word)
-        if bare and words[:1] == ["run"] and (position + 1 == len(words) or arguments[position + 1] not in bare[1]):
-            words[position] = bare[0]
+        if not bare or words[:1] != ["run"] or following in bare[1]:
+            continue
+        words[position] = bare[0]
+        if bare is _BARE["--cfg"] and _KEY.fullmatch(following):
+            words[position + 1] = f"--package={following}"
     return words
 
 
@@ -168,10 +175,12 @@ _CFG, _INFO = ("job", "hydra", "all"), ("all", "config", "defaults", "defaults-t
 # What a flag means without a value, and the values that it may have.
 _BARE = {"--cfg": ("--cfg=resolved", _CFG), "--info": ("--info=all", _INFO)}
 _BARE |= {"-c": _BARE["--cfg"], "-i": _BARE["--info"]}
+_KEY = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 # Hydra's flags, which print something and run nothing.
 _HYDRA = (
     _option("--cfg", "-c", choices=("resolved", *_CFG),
-            help="print the configuration: of the job, of Hydra or both; without a value: the resolved job"),
+            help="print the configuration: of the job, of Hydra or both; a key, or nothing: that part of the resolved "
+            "job, or all of it"),
     _flag("--resolve", help="with --cfg: resolve interpolations"),
     _option("--package", "-p", metavar="KEY", help="with --cfg: only this part of the configuration"),
     _option("--info", "-i", choices=_INFO, help="print how Hydra composes the configuration; without a value: all"),

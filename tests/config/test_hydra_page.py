@@ -187,3 +187,20 @@ def test_words_are_completed(place: Path, monkeypatch: pytest.MonkeyPatch, capsy
     script = capsys.readouterr().out
     assert "complete -o nospace" in script and "sweep" in script
     assert typed("--shell-completion", "install=tcsh") == 2 and "bash or zsh" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "shown"), [
+    (["--cfg", "train.epochs"], "10"), (["train.epochs=3", "--cfg", "train.epochs"], "3"), (["-c", "scheduler"], "null"),
+    (["--cfg", "hydra.job.chdir"], "null"), (["--cfg", "optimizer", "optimizer=sgd"], "# @package optimizer"),
+    (["--cfg", "seed=3", "--package", "seed"], "3"),
+])
+def test_a_part_of_the_configuration_is_shown(
+    words: list[str], shown: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["run", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == shown
+
+
+def test_a_part_that_does_not_exist_is_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["run", "--cfg", "trian.epochs"]) == 2
+    assert "did you mean train" in capsys.readouterr().err
