@@ -23,6 +23,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_calibrated_machine_is_a_hardware_profile(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = place / "conf" / "hardware" / "mine.yaml"
     assert run_command([*ON_CPU, "--out", str(file), "--json"]) == 0

@@ -124,6 +124,7 @@ def test_a_stop_ends_all_processes_and_the_run_is_resumed(here: Path, how: str) 
     assert load_result(Path("run"))["paradigm"]["external"]["began_again_at"] == [1]
 
 
+@pytest.mark.slow
 def test_an_edited_script_is_no_resumed_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command(["run", *words("report(0)\nif rank: sys.exit('no')")]) == 1
     words("report(0)")

@@ -149,6 +149,7 @@ def test_where_no_slurm_can_be_asked_any_more_its_user_says_that_it_has_ended(
     assert json.loads((run_dir / "slurm.json").read_text())["token"] != token, "the earlier job would leave the run"
 
 
+@pytest.mark.slow
 def test_a_run_resumed_on_this_machine_is_no_longer_its_jobs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     squeue(place, f"echo '4711_0|TIMEOUT|{at(90)}|None'")
     run_dir = heard(runs(place)[0])

@@ -48,6 +48,7 @@ def until_epoch(process: subprocess.Popen[str], run_dir: str, number: int) -> No
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_named(place, capfd, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([
         str(Path(slow_rank.__file__).parent), os.environ.get("PYTHONPATH", "")]))

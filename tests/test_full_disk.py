@@ -54,6 +54,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> str:
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_run_on_a_disk_that_fills_says_so_and_goes_on_when_there_is_room(place, capfd):
     with small_disk(place / "disk", "100k") as disk:

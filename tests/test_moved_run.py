@@ -40,6 +40,7 @@ def _run_and(disturb: Callable[[Path], object], folder: Path) -> int:
         other.join()
 
 
+@pytest.mark.slow
 def test_a_moved_run_says_where_it_is_and_goes_on_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "elsewhere" / "m 2"
     place.parent.mkdir()

@@ -87,6 +87,7 @@ def test_options_of_several_runs_need_several(capsys: pytest.CaptureFixture[str]
     assert run_command(["run", *option]) == 2 and f"{option[0]}='without -m'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_multirun_skips_what_has_finished(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words, jobs = [*PRETENDED, "hydra.sweep.dir=runs/jobs"], place / "runs" / "jobs"
     assert multirun(*words, "seed=0,1", "--dry-run") == 0
@@ -200,6 +201,7 @@ class Searching(Sweeper):
         return [job.return_value for job in self.launcher.launch(jobs, initial_job_idx=first)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], pytest.param(["--jobs", "2"], marks=pytest.mark.slow)])
 def test_a_sweeper_searches_by_what_jobs_have_reached(place: Path, more: list[str]) -> None:
     Plugins.instance().class_name_to_class[SWEEPER] = Searching

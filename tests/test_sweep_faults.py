@@ -115,6 +115,7 @@ def test_a_sweep_that_is_killed_half_way(tmp_path, mlflow_store, monkeypatch, ca
     assert len(losses) == good + bad
 
 
+@pytest.mark.slow
 def test_cases_die_with_their_sweep(tmp_path):
     """Whoever kills it begins it again: cases that went on would hold their runs, and the cores."""
     file = tmp_path / "storm.yaml"

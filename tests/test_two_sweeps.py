@@ -81,6 +81,7 @@ def seeds(place: Path) -> Counter[int]:
     return Counter(result["config"]["seed"] for result in results)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("second", "more"), [
     pytest.param("one", [], id="one name"), pytest.param("two", [], id="two names", marks=pytest.mark.slow),
@@ -97,6 +98,7 @@ def test_cases_of_sweeps_that_run_at_once_are_run_once(sweeps: Path, second: str
     assert run_command(["sweep", "one.yaml", *more]) == 0 and sum(seeds(sweeps).values()) == CASES, "nothing is left"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_sweeps_of_one_name_with_other_cases_keep_to_their_own(sweeps: Path) -> None:
     """Side by side, each call has its cases in a folder of its own."""

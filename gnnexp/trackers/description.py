@@ -164,7 +164,7 @@ def machine_tags(record: RunRecord) -> dict[str, str]:
     chosen = (result.get("provenance") or {}).get("chosen") or {}
     cards = Counter(str(card) for node in nodes for card in node.get("gpus", ()))
     wished = str(record.job["config"]["hardware"].get("device") or "auto")
-    processors = [f"{node['cores']} x {node['cpu']}" if node.get("cores") else str(node["cpu"])
+    processors = [str(node["cpu"]) + (f" ({node['cores']} cores)" if node.get("cores") else "")
                   for node in nodes if node.get("cpu")]
     found = {
         "host": _each(nodes, "host"), "cpu": ", ".join(dict.fromkeys(processors)), "torch": _each(nodes, "torch"),

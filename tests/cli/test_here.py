@@ -63,6 +63,7 @@ def test_paths_of_the_environment_that_are_no_text(tmp_path: Path, monkeypatch: 
     assert variable in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_ranks_find_the_modules_of_the_folder_where_python_leaves_it_out(project: Path) -> None:
     done = gnnexp(project, *RUN, PYTHONSAFEPATH="1", PYTHONPATH=HERE)
     assert done.returncode == 0, done.stderr

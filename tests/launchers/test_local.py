@@ -105,6 +105,7 @@ def test_a_long_step_is_waited_for(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "status" / "rank_0.json").read_text())["state"] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_signal_after_the_end_takes_nothing_from_a_finished_run(tmp_path: Path) -> None:
     driver = start_driver(tmp_path, ["finish_and_linger"])
     assert wait_until((tmp_path / "result.json").exists, 20)

@@ -119,6 +119,7 @@ def test_code_that_is_edited_while_a_sweep_runs_is_not_mixed_in(workplace: Path,
     assert sweep("--dry-run") == 0 and "2 finished before" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run directory is made, then the code is edited, then the ranks start, as in the queue of a cluster."""
     from gnnexp.cli.console import make_console
@@ -169,6 +170,7 @@ def _cut_off(run: str) -> None:
     (folder / "epochs.jsonl").write_text(lines[0])
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_edited_code_only_where_the_user_says_so(
         workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(*BEGUN) == 0

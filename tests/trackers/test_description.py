@@ -85,15 +85,15 @@ def test_cases_of_a_sweep_have_different_colours(tmp_path: Path) -> None:
 def test_the_machine_is_that_of_the_ranks_when_they_have_ended(tmp_path: Path) -> None:
     launched = {"hardware": MACHINE, "libraries": {"torch": "2.0"}}
     before = machine_tags(record_of(tmp_path, **launched))
-    assert before == {"host": "here", "cpu": "2 x Some CPU", "gpu": "2 x Card", "torch": "2.0"}
+    assert before == {"host": "here", "cpu": "Some CPU (2 cores)", "gpu": "2 x Card", "torch": "2.0"}
     nodes = [{"host": host, "cpu": "Other", "cores": 4, "gpus": [], "torch": "2.1"} for host in ("n1", "n2")]
     record = record_of(tmp_path, result={"nodes": nodes}, **launched)
     record = RunRecord(record.job, record.epochs, {**record.result, "provenance": {
         "chosen": {"device": "cuda:0", "comm_backend": "nccl"}}})
-    assert machine_tags(record) == {"host": "n1, n2", "cpu": "4 x Other", "gpu": "none", "torch": "2.1",
+    assert machine_tags(record) == {"host": "n1, n2", "cpu": "Other (4 cores)", "gpu": "none", "torch": "2.1",
                                     "device": "cuda:0", "backend": "nccl"}
     tags = end_tags(tmp_path, record)
-    assert tags["host"] == "n1, n2" and "Made on n1, n2: 4 x Other, device cuda:0" in tags["mlflow.note.content"]
+    assert tags["host"] == "n1, n2" and "Made on n1, n2: Other (4 cores), device cuda:0" in tags["mlflow.note.content"]
 
 
 def test_the_login_node_is_not_the_machine_of_a_job(tmp_path: Path) -> None:

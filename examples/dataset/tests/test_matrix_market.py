@@ -50,6 +50,7 @@ def test_mistakes_are_told(tmp_path: Path):
         karate(path=str(tmp_path)).load()
 
 
+@pytest.mark.slow
 def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(HERE)
     command = ["run", "dataset=matrix_market", "dataset.name=karate", "dataset.path=data", "model=gcn", "sampler=full",

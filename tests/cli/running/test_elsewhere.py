@@ -34,6 +34,7 @@ def worker(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
                           capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_run_of_torchrun_has_the_losses_of_gnnexp_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["prepare", *SMALL, "hydra.run.dir=theirs", "--json"]) == 0

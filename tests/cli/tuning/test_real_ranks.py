@@ -20,6 +20,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_two_systems_are_tuned_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["tune", "tuning", *TINY, "hardware.threads=1", "--jobs", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["systems"]
