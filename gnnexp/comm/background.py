@@ -32,10 +32,11 @@ class Pending(Generic[T]):
 
         Time of the wait in which the thread was in a phase is charged to that phase. The rest stays in the loop's.
         """
-        asked = time.perf_counter()
-        value, stretches = self._future.result()
         phase = self._timer.current
         assert phase is not None, "exchanges are part of a phase"
+        with self._timer.phase(phase):
+            asked = time.perf_counter()
+            value, stretches = self._future.result()
         self._timer.charge_wait(stretches, phase, asked, time.perf_counter())
         if isinstance(value, Tensor) and value.is_cuda:
             # The thread's stream allocated it. Without this call, that stream could reuse the memory during a read.

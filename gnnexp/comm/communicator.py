@@ -320,12 +320,17 @@ class Communicator:
     @contextmanager
     def _exchange(self, tag: Tag, sent_bytes: int, received_bytes: int = 0) -> Iterator[None]:
         with self._timer.activity.exchange():
-            if not self._met:
+            if self._timer.meets and not self._met:
                 with self._timer.phase("wait"):
                     dist.barrier(self._group)
             self._met = False
+            mark = None if self._throttle is not None else self._timer.begin_exchange()
             start = time.perf_counter()
             yield
+            if mark is not None:
+                self._timer.end_exchange(tag, mark)
+                self.ledger.add({tag: Traffic(sent_bytes, 1)})
+                return
             if self.device.type == "cuda":  # the stream of the calling thread, not what others do meanwhile
                 torch.cuda.current_stream(self.device).synchronize()
             if self._throttle is not None:  # full duplex: the fuller direction decides

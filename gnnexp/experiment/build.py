@@ -33,6 +33,7 @@ from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.schema import PREFLIGHT, HardwareConfig, Links, TrainConfig
 from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
 from gnnexp.experiment.signature import TARGET, nearest, parameters_of, parameters_of_dataclass, unknown
+from gnnexp.measure.marks import MEASURES
 from gnnexp.provenance.code import remember_own
 from gnnexp.provenance.older import as_today, name_today
 
@@ -43,14 +44,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SCALARS = ("seed", "system", "name", "preflight")
+_SCALARS = ("seed", "system", "name", "preflight", "measure")
 _TOP = (*COMPONENTS, OPTIMIZER, SCHEDULER, "hardware", "train", *_SCALARS)
 # Keys of `hardware` and `train` that must be given, because reports read them.
 _READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
 # A key of a user's own that is as similar to a key of gnnexp's is taken for a mistake.
 _MISTAKEN = 0.7
 # After a mistake in one of these groups, other components can still be checked: the defaults fit all of them.
-_ALONE = {"dataset", "tracker", "name", "seed", "preflight", OPTIMIZER, SCHEDULER}
+_ALONE = {"dataset", "tracker", "name", "seed", "preflight", "measure", OPTIMIZER, SCHEDULER}
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +243,7 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
         optimizer=optimizer, schedule=schedule,
         train=train, hardware=hardware, launcher=made[LAUNCHER], tracker=made["tracker"], config=Resolved(config),
         seed=config.get("seed", 0), system=config.get("system"), name=config.get("name"),
-        preflight=config.get("preflight", "refuse"),
+        preflight=config.get("preflight", "refuse"), measure=config.get("measure", "exact"),
     )
 
 
@@ -301,8 +302,9 @@ def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
     seed = config.get("seed")
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         problems.append(Problem("seed", seed, "must be an integer, 0 <= seed < 2^63", "seed=0"))
-    if (preflight := config.get("preflight", "refuse")) not in PREFLIGHT:
-        problems.append(unknown("preflight", preflight, str(preflight), PREFLIGHT, "preflight="))
+    for key, allowed in (("preflight", PREFLIGHT), ("measure", MEASURES)):
+        if (word := config.get(key, allowed[0])) not in allowed:
+            problems.append(unknown(key, word, str(word), allowed, f"{key}="))
     for key in ("name", "system"):
         value = config.get(key)
         if value is not None and (not isinstance(value, str) or "/" in value or not value.isprintable()):

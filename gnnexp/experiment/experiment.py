@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
+from gnnexp.measure.marks import Measure
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -73,6 +74,7 @@ class Experiment:
         seed: seed of all random draws.
         system, name: names of the preset and of the run, or None.
         preflight: what happens if memory is not sufficient: `refuse`, `warn` or `off`.
+        measure: whether the host waits at boundaries of phases (`exact`), or nothing waits (`free`).
     """
 
     dataset: Dataset
@@ -93,6 +95,7 @@ class Experiment:
     system: str | None = None
     name: str | None = None
     preflight: str = "refuse"
+    measure: Measure = "exact"
 
     @property
     def num_ranks(self) -> int:

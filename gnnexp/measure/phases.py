@@ -1,5 +1,8 @@
 """Exclusive phase times of one rank's epoch: each moment belongs to one phase, or is reported as unaccounted.
 
+With `measure=exact`, the host waits for the GPU at each boundary of a phase. With `measure=free`, boundaries are marks
+on the GPU's timeline (`Marks`), and their times are read when the epoch ends.
+
 `Activity` is what a rank is doing now; another thread reports it to the launcher.
 """
 
@@ -11,9 +14,10 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from gnnexp.measure.ledger import added
+from gnnexp.measure.ledger import Tag, added
+from gnnexp.measure.marks import Marks
 
 Stage = Literal["start", "train", "evaluate", "checkpoint", "end"]
 
@@ -111,6 +115,24 @@ class PhaseTimes:
             added(self.crossings, later.crossings))
 
 
+@dataclass(slots=True)
+class _Piece:
+    """Time of the training loop in one phase, without inner phases.
+
+    Attributes:
+        phase: the phase.
+        start, end: marks of the GPU, or seconds.
+        waited: host seconds in which the loop waited for another thread; 0: it did not.
+        behind: what that thread did: the phase, its seconds, and those of them in which the loop waited.
+    """
+
+    phase: Phase
+    start: Any
+    end: Any
+    waited: float = 0.0
+    behind: Sequence[tuple[Phase | Literal["comm"], float, float]] = ()
+
+
 class PhaseTimer:
     """Times nested phases exclusively: an inner phase stops the clock of the outer phase.
 
@@ -120,6 +142,8 @@ class PhaseTimer:
     Args:
         synchronize: called at each boundary, so that asynchronous device work is charged to the phase that issued it.
         clock: monotonic clock in seconds.
+        marks: marks of the GPU, which replace `synchronize` and the clock at boundaries; None: there are none.
+        meets: whether ranks wait for each other before an exchange, so that `wait` is separate from the exchange.
 
     Attributes:
         activity: current activity of this rank, for other threads.
@@ -129,31 +153,56 @@ class PhaseTimer:
         self,
         synchronize: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        marks: Marks | None = None,
+        meets: bool = True,
     ) -> None:
-        self._synchronize, self._clock = synchronize, clock
+        self._synchronize, self._clock, self._marks, self.meets = synchronize, clock, marks, meets
         self._stack: list[Phase] = []
         self._others = threading.local()
         self._failed: tuple[Phase, BaseException | None] | None = None
         self._failed_aside: list[tuple[Phase, BaseException | None]] = []
         self.activity = Activity()
+        self._runs = False
         self.start_epoch()
+        self._runs = False  # until the first epoch starts
 
     def start_epoch(self) -> None:
         """Reset all times, and start the epoch's wall clock."""
-        self._totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
-        self._hidden: dict[Phase | Literal["comm"], float] = {}
+        self._pieces: list[_Piece] = []
+        self._exchanges: list[tuple[Tag, Any, Any]] = []
         self._crossings: dict[Crossing, float] = {}
         self._thread = threading.get_ident()
-        self._boundary()
-        self._started = self._mark = self._clock()
+        self._settle()
+        self._started = self._clock()
+        self._mark, self._runs = (self._started if self._marks is None else self._marks.mark()), True
 
     def end_epoch(self) -> PhaseTimes:
-        """Times since `start_epoch`."""
+        """Times since `start_epoch`. With marks, phases are times of the GPU, and the epoch is time of the host."""
         assert not self._stack, f"epoch ended inside phase {self._stack}"
-        self._boundary()
-        return PhaseTimes(
-            self._clock() - self._started, dict(self._totals), dict(self._hidden), dict(self._crossings)
-        )
+        self._settle()
+        epoch_s, self._runs = self._clock() - self._started, False
+        phases: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
+        hidden: dict[Phase | Literal["comm"], float] = {}
+        for piece in self._pieces:
+            seconds = self._seconds(piece.start, piece.end)
+            phases[piece.phase] += seconds
+            # The GPU may still work while the host waits: what the GPU does not wait for is hidden, too.
+            share = 1.0 if self._marks is None or not piece.waited else min(1.0, seconds / piece.waited)
+            for what, spent, exposed in piece.behind:
+                if what != "comm":
+                    phases[piece.phase] -= share * exposed
+                    phases[what] += share * exposed
+                hidden[what] = hidden.get(what, 0.0) + spent - share * exposed
+        return PhaseTimes(epoch_s, phases, hidden, dict(self._crossings))
+
+    def take_exchanges(self) -> dict[Tag, float]:
+        """Seconds of the GPU in exchanges of the epoch that has ended, by tag; empty without marks."""
+        seconds: dict[Tag, float] = {}
+        for tag, start, end in self._exchanges:
+            seconds[tag] = seconds.get(tag, 0.0) + self._seconds(start, end)
+        self._exchanges = []
+        return seconds
 
     def phase(self, name: Phase) -> _Span:
         """Context manager: the time inside, without inner phases, is charged to `name`."""
@@ -177,6 +226,16 @@ class PhaseTimer:
             "passes with exchanges, belong to the training loop's thread")
         return record
 
+    def begin_exchange(self) -> object:
+        """A mark before an exchange; None if the host has to time the exchange: the caller then waits for its end."""
+        timed = self._marks is not None and self._runs and threading.get_ident() == self._thread
+        return self._marks.mark() if timed and self._marks is not None else None
+
+    def end_exchange(self, tag: Tag, start: object) -> None:
+        """Note the end of an exchange that began at the mark `start`."""
+        assert self._marks is not None
+        self._exchanges.append((tag, start, self._marks.mark()))
+
     def note_collective(self, start: float, end: float) -> None:
         """Record when a collective call ran, if it ran on another thread than the training loop's."""
         if threading.get_ident() != self._thread:
@@ -191,22 +250,17 @@ class PhaseTimer:
         """The innermost phase of the training loop, or None outside of phases."""
         return self._stack[-1] if self._stack else None
 
-    def move(self, source: Phase, target: Phase, seconds: float) -> None:
-        """Charge `seconds` that were timed as `source` to `target` instead."""
-        self._totals[source] -= seconds
-        self._totals[target] += seconds
-
     def charge_wait(self, stretches: Sequence[Stretch], waiting: Phase, asked: float, got: float) -> None:
         """Account for a result of another thread. The training loop waited for it from `asked` to `got`.
 
-        The thread's phases during the wait were exposed: the wait was timed as `waiting`, and is moved to them. The
-        thread's phases before the wait were hidden.
+        The thread's phases during the wait were exposed: the wait, which was the last phase and is timed as `waiting`,
+        is charged to them. The thread's phases before the wait were hidden.
         """
-        for what, start, end in stretches:
-            exposed = max(0.0, min(end, got) - max(start, asked))
-            if what != "comm":
-                self.move(waiting, what, exposed)
-            self._hidden[what] = self._hidden.get(what, 0.0) + end - start - exposed
+        last = self._pieces[-1]
+        assert last.phase == waiting and not last.behind, "the wait was the last phase"
+        last.waited = got - asked
+        last.behind = [(what, end - start, max(0.0, min(end, got) - max(start, asked)))
+                       for what, start, end in stretches]
 
     @property
     def failed_in(self) -> Phase | None:
@@ -218,24 +272,35 @@ class PhaseTimer:
             aside = (found for found in self._failed_aside if found[1] is error)
             self._failed = next(aside, (name, error))
 
-    def _boundary(self) -> None:
-        if self._synchronize is not None:
+    def _settle(self) -> None:
+        """Wait until the device has done all work, if there is one."""
+        if self._marks is not None:
+            self._marks.pass_all()
+        elif self._synchronize is not None:
             self._synchronize()
+
+    def _boundary(self) -> None:
+        """Charge the time since the last one to the innermost phase."""
+        if self._marks is not None:
+            now: Any = self._marks.mark()
+        else:
+            self._settle()
+            now = self._clock()
+        if self._stack:
+            self._pieces.append(_Piece(self._stack[-1], self._mark, now))
+        self._mark = now
+
+    def _seconds(self, start: Any, end: Any) -> float:  # noqa: ANN401
+        return float(end - start) if self._marks is None else self._marks.seconds(start, end)
 
     def _enter(self, name: Phase) -> None:
         self._boundary()
-        now = self._clock()
-        if self._stack:
-            self._totals[self._stack[-1]] += now - self._mark
         self._stack.append(name)
-        self._mark = now
         self.activity.marks += 1
 
     def _exit(self) -> None:
         self._boundary()
-        now = self._clock()
-        self._totals[self._stack.pop()] += now - self._mark
-        self._mark = now
+        self._stack.pop()
 
 
 class _Record:

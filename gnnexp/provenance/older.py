@@ -48,6 +48,8 @@ _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW"
                "sgd": ("torch.optim.SGD", False)}
 # Options of `train` that were added later, with the values that change nothing.
 _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None}
+# Keys outside of groups that were added later.
+_LATER_TOP = {"measure": "exact"}
 # Options of other groups that were added later: by the class of the group.
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {"gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True}}
 # Removed options with the only value that is still accepted, by group or by class of the group.
@@ -82,6 +84,7 @@ def as_first(config: Mapping[str, Any]) -> Mapping[str, Any]:
         return config
     first = {group: _with_gone(group, _without(group, node, _LATER_OF)) for group, node in config.items()}
     train = {key: value for key, value in train.items() if key not in _LATER or value != _LATER[key]}
+    first = {key: value for key, value in first.items() if key not in _LATER_TOP or value != _LATER_TOP[key]}
     if first.get("scheduler", "") is None:
         first.pop("scheduler")
     node = first.get("optimizer")

@@ -29,6 +29,7 @@ from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.storage.presample import open_presample
 from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
+from gnnexp.measure.marks import Marks, Measure
 from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
@@ -65,7 +66,7 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     with _from_cache(directory):
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(experiment, graph)
-    timer = PhaseTimer(_synchronizer(device))
+    timer = _timer(device, experiment.measure)
     comm = Communicator(
         environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle
     )
@@ -183,10 +184,11 @@ def set_threads(hardware: HardwareConfig, environment: Environment) -> int:
     return threads
 
 
-def _synchronizer(device: torch.device) -> Any:  # noqa: ANN401
+def _timer(device: torch.device, measure: Measure) -> PhaseTimer:
+    exact = measure == "exact"
     if device.type != "cuda":
-        return None
-    return lambda: torch.cuda.synchronize(device)
+        return PhaseTimer(meets=exact)
+    return PhaseTimer(lambda: torch.cuda.synchronize(device)) if exact else PhaseTimer(marks=Marks(device), meets=False)
 
 
 def _name(device: torch.device) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 from gnnexp.errors import DivergedError
 from gnnexp.experiment.schema import TrainConfig
 from gnnexp.job import Job
+from gnnexp.measure.ledger import Traffic
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
 from gnnexp.paradigms.trainer import Trainer
@@ -129,6 +130,7 @@ def run_epoch(
                 break
     counts = trainer.end_epoch()
     times = timer.end_epoch().without(counts.untimed)
+    job.comm.ledger.add({tag: Traffic(seconds=seconds) for tag, seconds in timer.take_exchanges().items()})
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":

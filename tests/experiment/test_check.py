@@ -151,7 +151,7 @@ def test_a_value_that_is_not_given_is_not_judged(default: dict[str, Any], path: 
 def test_components_stand_only_where_components_are_taken(default: dict[str, Any]) -> None:
     target = {"_target_": "torch.utils.collect_env.run", "command": "touch executed"}
     places = ("optimizer__lr", "train", "hardware__links", "hardware__workers",
-              "hardware__source", "sampler__fanouts", "seed", "name", "system", "preflight")
+              "hardware__source", "sampler__fanouts", "seed", "name", "system", "preflight", "measure")
     for place in places:
         problems = check_config(changed(default, **{place: target}))
         assert problems and all(key.startswith(place.replace("__", ".")) for key in keys(problems)), place
