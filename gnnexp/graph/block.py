@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.graph import weight_sums
+from gnnexp.kernels.crossing import crossed
 from gnnexp.kernels.graph.edges import count_alike
 from gnnexp.kernels.graph.transpose import transpose_csc
 
@@ -133,12 +135,19 @@ class Block:
 
     def to(self, device: torch.device) -> Block:
         """The same block on another device; the block itself if it is on that device."""
-        if self.sources.device == device:
-            return self
-        moved = {name: getattr(self, name) for name in _ARRAYS}
-        return replace(
-            self, **{name: array.to(device, non_blocking=True) for name, array in moved.items() if array is not None}
-        )
+        return _moved([self], device)[0]
+
+
+def _moved(blocks: Sequence[Block], device: torch.device) -> list[Block]:
+    """Blocks on another device; those that are on it stay as they are. To a GPU, one copy carries all of them."""
+    named = {(place, name): array for place, block in enumerate(blocks) if block.sources.device != device
+             for name in _ARRAYS if (array := getattr(block, name)) is not None}
+    arrays = list(named.values())
+    there = crossed(arrays, device) if device.type == "cuda" else [array.to(device) for array in arrays]
+    found: list[dict[str, Any]] = [{} for _ in blocks]
+    for (place, name), array in zip(named, there, strict=True):
+        found[place][name] = array
+    return [replace(block, **new) if new else block for block, new in zip(blocks, found, strict=True)]
 
 
 def without_edges(ids: Tensor) -> Block:
@@ -266,4 +275,4 @@ class Batch:
         """The same batch with its blocks on another device; the batch itself if they are on that device."""
         if all(block.sources.device == device for block in self.blocks):
             return self
-        return replace(self, blocks=tuple(block.to(device) for block in self.blocks))
+        return replace(self, blocks=tuple(_moved(self.blocks, device)))

@@ -175,6 +175,7 @@ class OffloadTrainer(FullGraphTrainer):
         with job.timer.phase("backward"):
             back = torch.empty_like(outputs)
             job.tier.leave(given, back, "tier/d2h_rows_endpoints")
+            job.tier.settle()
             outputs.backward(back)  # type: ignore[no-untyped-call]
             last.requires_grad_(False)
             assert last.grad is not None

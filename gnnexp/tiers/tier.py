@@ -38,8 +38,29 @@ class Arriving:
     done: torch.cuda.Event | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class _Leaving:
+    """Rows on their way from a GPU to the host.
+
+    Attributes:
+        staging: pinned memory that receives the rows; `into` itself if that is pinned and only copied to.
+        into, ids: where the rows go: `into`, or its rows `ids`.
+        adds: whether they are added there.
+        done: event of the GPU after the transfer.
+    """
+
+    staging: Tensor
+    into: Tensor
+    ids: Tensor | None
+    adds: bool
+    done: torch.cuda.Event
+
+
 class DeviceTier:
     """The memory in which chunks are computed.
+
+    Rows that leave a GPU are in host memory when the next chunk has ended, or after `settle`. So the host rarely waits
+    for a transfer. Methods of the tier that read host memory first wait for rows that are on their way to it.
 
     Args:
         device: device of the rank.
@@ -63,6 +84,7 @@ class DeviceTier:
         self._timer, self._measured, self._held_bytes = timer, False, 0
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._events: list[tuple[Crossing, torch.cuda.Event, torch.cuda.Event]] = []
+        self._leaving: list[_Leaving] = []
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -96,7 +118,9 @@ class DeviceTier:
         """
         self.counts["tier/h2d_bytes"] += topology_bytes
         if not self._measured or self.device.type != "cpu":
+            of_others = len(self._leaving)
             yield
+            self._land(of_others)
             return
         with TensorMeter(tensor for tensor in existing if tensor is not None) as meter:
             yield
@@ -106,15 +130,30 @@ class DeviceTier:
     def enter(self, rows: Tensor, ids: Tensor | None = None, counted: str | None = None) -> Tensor:
         """Copy `rows[ids]`, or all rows, to the device; `counted` names a counter of rows."""
         with self._crossing("h2d"):
-            taken = rows if ids is None else gather_rows(rows, ids)
-            taken = taken.clone() if taken is rows and self.device.type == "cpu" else taken.to(self.device)
+            taken = self._taken(rows, ids)
         self._count("tier/h2d_bytes", taken, counted)
         return taken
+
+    def _taken(self, rows: Tensor, ids: Tensor | None) -> Tensor:
+        """`rows[ids]`, or a copy of all rows, on the device; the host does not wait for the copy."""
+        self._before_reading(rows)
+        if self.device.type == "cpu":
+            return rows.clone() if ids is None else gather_rows(rows, ids)
+        if rows.is_cuda:
+            return rows if ids is None else gather_rows(rows, ids)
+        staging = torch.empty(rows.shape[0] if ids is None else ids.numel(), *rows.shape[1:], dtype=rows.dtype,
+                              pin_memory=True)
+        if ids is None:
+            staging.copy_(rows)
+        else:
+            move_rows(rows, ids, torch.arange(ids.numel()), staging)
+        return staging.to(self.device, non_blocking=True)
 
     def fetch(self, rows: Tensor, ids: Tensor) -> Arriving:
         """Begin to copy `rows[ids]` to a GPU while it computes. On CPU, `place` copies them later."""
         if self._copies is None:
             return Arriving(rows, ids)
+        self._before_reading(rows)
         staging = torch.empty(ids.numel(), rows.shape[1], dtype=rows.dtype, pin_memory=True)
         torch.index_select(rows, 0, ids, out=staging)
         with torch.cuda.stream(self._copies):
@@ -141,42 +180,86 @@ class DeviceTier:
 
     # --- out of it -------------------------------------------------------------------------------------------------
     def leave(self, rows: Tensor, into: Tensor, counted: str | None = None) -> None:
-        """Copy rows of the device tier to `into` in host memory."""
-        with self._crossing("d2h"):
-            into.copy_(rows)
+        """Copy rows of the device tier to `into`, usually in host memory."""
+        if rows.is_cuda and not into.is_cuda:
+            self._send(rows, into, None, adds=False)
+        else:
+            with self._crossing("d2h"):
+                into.copy_(rows)
         self._count("tier/d2h_bytes", rows, counted)
 
     def collect(self, buffer: Tensor, places: Tensor, counted: str | None = None) -> Tensor:
-        """Copy `buffer[places]` to host memory."""
+        """Copy `buffer[places]` to host memory. The host waits for the rows."""
         with self._crossing("d2h"):
             back = gather_rows(buffer, places).cpu()
         self._count("tier/d2h_bytes", back, counted)
         return back
 
-    def add(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
-        """Add rows of the device tier to `into`, or to its rows `ids` (unique), in host memory."""
+    def add(self, rows: Tensor, into: Tensor, ids: Tensor | None, counted: str | None = None) -> None:
+        """Add rows of the device tier to `into`, or to its rows `ids` (unique), usually in host memory."""
+        self._count("tier/d2h_bytes", rows, counted)
+        if rows.is_cuda and not into.is_cuda:
+            self._send(rows, into, ids, adds=True)
+            return
         with self._crossing("d2h"):
             back = rows.to(into.device)
-        self._count("tier/d2h_bytes", back, None)
-        self.accumulate(back, into, ids)
+        self._accumulate(back, into, ids)
 
     def accumulate(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
-        """Add rows in host memory to `into`, or to its rows `ids` (unique). Timed as `host_add`."""
+        """Add rows in host memory to `into`, or to its rows `ids` (unique), after those that were sent before."""
+        self.settle()
+        self._accumulate(rows, into, ids)
+
+    def copy_on_host(self, rows: Tensor, into: Tensor) -> None:
+        """Copy within host memory, unless both are the same tensor. Timed as `host_add`."""
+        self.settle()
+        if rows is not into:
+            with self._crossing("host_add"):
+                into.copy_(rows)
+
+    def settle(self) -> None:
+        """Wait until all rows that left the tier are in host memory."""
+        self._land(len(self._leaving))
+
+    def _send(self, rows: Tensor, into: Tensor, ids: Tensor | None, *, adds: bool) -> None:
+        """Begin to copy rows of a GPU to the host."""
+        direct = not adds and into.is_pinned() and into.is_contiguous()
+        staging = into if direct else torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
+        with self._crossing("d2h"):
+            staging.copy_(rows, non_blocking=True)
+        done = torch.cuda.current_stream(self.device).record_event()
+        self._leaving.append(_Leaving(staging, into, ids, adds, done))
+
+    def _land(self, count: int) -> None:
+        """Wait for the first `count` transfers, and put their rows where they go, in order."""
+        landing, self._leaving = self._leaving[:count], self._leaving[count:]
+        if landing:
+            landing[-1].done.synchronize()
+        for one in landing:
+            if one.adds:
+                self._accumulate(one.staging, one.into, one.ids)
+            elif one.staging is not one.into:
+                with self._crossing("host_add"):
+                    one.into.copy_(one.staging)
+
+    def _before_reading(self, rows: Tensor) -> None:
+        """Wait for transfers to the memory of `rows`."""
+        place = rows.untyped_storage().data_ptr()
+        if any(one.into.untyped_storage().data_ptr() == place for one in self._leaving):
+            self.settle()
+
+    def _accumulate(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
+        """Timed as `host_add`."""
         with self._crossing("host_add"):
             if ids is None:
                 into += rows
             else:
                 add_rows(into, ids, rows)
 
-    def copy_on_host(self, rows: Tensor, into: Tensor) -> None:
-        """Copy within host memory, unless both are the same tensor. Timed as `host_add`."""
-        if rows is not into:
-            with self._crossing("host_add"):
-                into.copy_(rows)
-
     # --- counts ----------------------------------------------------------------------------------------------------
     def take_counts(self) -> dict[str, int]:
         """Counts since the last call. Also waits for transfers and gives their times to the timer."""
+        self.settle()
         for what, start, end in self._events:
             end.synchronize()
             self._note(what, start.elapsed_time(end) / 1000)

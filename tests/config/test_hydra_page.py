@@ -191,7 +191,8 @@ def test_words_are_completed(place: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 @pytest.mark.parametrize(("words", "shown"), [
     (["--cfg", "train.epochs"], "10"), (["train.epochs=3", "--cfg", "train.epochs"], "3"),
-    (["-c", "scheduler"], "null"), (["--cfg", "hydra.job.chdir"], "null"), (["--cfg", "optimizer", "optimizer=sgd"], "# @package optimizer"),
+    (["-c", "scheduler"], "null"), (["--cfg", "hydra.job.chdir"], "null"),
+    (["--cfg", "optimizer", "optimizer=sgd"], "# @package optimizer"),
     (["--cfg", "seed=3", "--package", "seed"], "3"),
 ])
 def test_a_part_of_the_configuration_is_shown(

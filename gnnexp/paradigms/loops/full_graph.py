@@ -116,9 +116,10 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
         """Count edges and vertices. Edges into destinations that other ranks own are redundant."""
         edges = [block.num_edges for block in ready.batch.blocks]
         self.count("edges_computed", sum(edges))
-        self.count("edges_redundant", self.redundant_edges())
+        self.count("edges_redundant", self.redundant_edges)
         self.count_layers(edges, [block.num_dst for block in ready.batch.blocks], self.cross_edges(ready))
 
+    @cached_property
     def redundant_edges(self) -> int:
         """Edges on this rank into destinations that other ranks own. Own vertices are a block's first destinations."""
         return sum(block.num_edges - int(block.indptr[self.own.numel()]) for block in self.blocks)

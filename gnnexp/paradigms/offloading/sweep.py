@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.job import Job
+from gnnexp.kernels.crossing import on
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.chunks.in_chunks import visit
 from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
@@ -76,6 +77,7 @@ class Sweeps:
             for chunk, ids, features in self._feature_pieces():
                 with torch.no_grad():
                     self._hand_on(0, chunk, self._layers[0].start.of(ids, features, key))
+            self._job.tier.settle()
 
     def project_features_back(self, key: BatchKey) -> None:
         """Compute gradients of the parameters of the first layer's start, and of trained features."""
@@ -87,6 +89,7 @@ class Sweeps:
                 backward_through(out, self._gradients_of(0, chunk))
                 if given is not None and features.grad is not None:
                     self._job.tier.leave(features.grad, given[_range(chunk)], "tier/d2h_rows_features")
+            self._job.tier.settle()
             if self._trained is not None:
                 self._trained.grad = given
 
@@ -98,13 +101,14 @@ class Sweeps:
                 ids = it.chunk.block.dst_ids
                 with tier.chunk(ids.numel() * ids.element_size(), (ids, *self._host_rows)):
                     features = tier.enter(self._features[_range(it.chunk)], counted="tier/h2d_rows_features")
-                    yield it.chunk, ids.to(self._job.device), features
+                    yield it.chunk, on(ids, self._job.device), features
 
     # --- forward ---------------------------------------------------------------------------------------------------
     def forward(self, index: int, key: BatchKey) -> None:
         """Run a hidden layer for all chunks."""
         for chunk, out in self._forward(index, key):
             self._hand_on(index + 1, chunk, out)
+        self._job.tier.settle()
 
     def forward_last(self, key: BatchKey, count: int) -> Tensor:
         """Run the last layer and the loss for all chunks. Returns the loss sum; gradients of logits go to the host.
@@ -116,12 +120,14 @@ class Sweeps:
         total = torch.zeros((), dtype=self._job.dtype, device=self._job.device)
         for chunk, out in self._forward(len(self._layers) - 1, key):
             total += self.outputs.loss(chunk, out.rows, count)
+        self._job.tier.settle()
         return total
 
     def last_outputs(self, key: BatchKey) -> Tensor:
         """Outputs `[n, C]` of the last layer, in the host tier. Gradients of a loss may replace them."""
         for chunk, out in self._forward(len(self._layers) - 1, key):
             self.outputs.keep(chunk, out.rows)
+        self._job.tier.settle()
         return self.outputs.gradients
 
     def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, StartRows]]:
@@ -160,6 +166,7 @@ class Sweeps:
                     self._run_again(index, it.chunk, key, buffer, into)
                 if sums is not None and into is not None:
                     self._neighbours.give_back(it.forward, into, sums, self._tag(index))
+        tier.settle()
         if sums is not None and wanted is not None:
             tier.copy_on_host(sums, wanted)
 

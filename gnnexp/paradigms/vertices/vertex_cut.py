@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -131,6 +132,7 @@ class VertexCutTrainer(WholeGraphTrainer):
         """For each layer, number of edges with a foreign end."""
         return self._crossing
 
+    @cached_property
     def redundant_edges(self) -> int:
         """0, because each edge belongs to one rank."""
         return 0

@@ -78,8 +78,10 @@ def steady_step(
         for _ in range(WARM_UP):
             step()
         trainer.end_epoch()
+        job.timer.start_epoch()
         with counting() as counts:
             step()
+        job.timer.end_epoch()
         expected = formula(trainer, trainer.end_epoch().work["tier/h2d_bytes"])
         job.comm.release()
     totals = counts.totals

@@ -1,0 +1,44 @@
+"""Copies between host memory and a GPU for which the host does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+def crossed(arrays: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Host arrays on a GPU: one copy from one pinned buffer, behind the work of the calling thread's stream.
+
+    Arrays with larger elements are first in the buffer, so every array is aligned and no byte is added.
+
+    Args:
+        arrays: arrays of any shapes and types, in host memory.
+        device: the GPU.
+
+    Returns:
+        The arrays in the same order: views of one buffer, which lives as long as one of them.
+    """
+    order = sorted(range(len(arrays)), key=lambda place: -arrays[place].element_size())
+    ends = list(accumulate(arrays[place].nbytes for place in order))
+    staging = torch.empty(ends[-1] if ends else 0, dtype=torch.uint8, pin_memory=True)
+    for place, part in zip(order, _parts(staging, ends), strict=True):
+        part.view(arrays[place].dtype).view(arrays[place].shape).copy_(arrays[place])
+    there = staging.to(device, non_blocking=True)
+    moved = {place: part.view(arrays[place].dtype).view(arrays[place].shape)
+             for place, part in zip(order, _parts(there, ends), strict=True)}
+    return [moved[place] for place in range(len(arrays))]
+
+
+def _parts(buffer: Tensor, ends: Sequence[int]) -> list[Tensor]:
+    """The buffer cut at `ends`."""
+    return [buffer[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def on(array: Tensor, device: torch.device) -> Tensor:
+    """An array on a device. The host waits for no copy from host memory to a GPU."""
+    if array.device == device or array.is_cuda or device.type == "cpu":
+        return array.to(device)
+    return crossed([array], device)[0]
