@@ -71,7 +71,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     if not rows:
         return
     terminalreporter.section("one steady step on the emulated GPU: found / budget")
-    line = "{:<20}{:>6}{:>12}{:>16}{:>18}{:>12}".format
-    terminalreporter.write_line(line("way", "ranks", "waits", "launches", "pageable bytes", "h2d bytes"))
+    line = "{:<20}{:>6}{:>12}{:>12}{:>16}{:>18}{:>12}".format
+    terminalreporter.write_line(line("way", "ranks", "waits", "free waits", "launches", "pageable bytes", "h2d bytes"))
     for row in sorted(rows, key=lambda row: (row["way"], row["ranks"])):
         terminalreporter.write_line(line(*row.values()))

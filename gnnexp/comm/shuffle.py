@@ -15,6 +15,7 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.rows import exchange_rows, packed_bytes
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.crossing import across
 from gnnexp.kernels.rows.gather import add_rows, gather_rows
 from gnnexp.measure.ledger import Tag
 from gnnexp.ops.first_order import FirstOrderFunction, applied
@@ -70,7 +71,7 @@ class ShuffleIndex:
 
     def to(self, device: torch.device) -> ShuffleIndex:
         """The same index on another device."""
-        return ShuffleIndex(self.send_rows.to(device), self.sent, self.received, self.num_local)
+        return ShuffleIndex(across(self.send_rows, device), self.sent, self.received, self.num_local)
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """One round; only needed rows are sent."""

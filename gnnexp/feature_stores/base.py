@@ -15,9 +15,9 @@ from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.crossing import across
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.ledger import Counts
-from gnnexp.tiers.tier import across
 
 
 class FeatureStore(ABC):

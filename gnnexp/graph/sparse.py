@@ -9,6 +9,8 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from gnnexp.kernels.crossing import across
+
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
@@ -66,7 +68,8 @@ class SparseRows:
 
     def on(self, device: torch.device) -> SparseRows:
         """The same rows on another device."""
-        return SparseRows(self.indptr.to(device), self.columns.to(device), self.values.to(device), self.num_columns)
+        indptr, columns, values = (across(array, device) for array in (self.indptr, self.columns, self.values))
+        return SparseRows(indptr, columns, values, self.num_columns)
 
     def columns_between(self, start: int, stop: int) -> SparseRows:
         """The columns `start:stop` of all rows, renumbered from 0."""

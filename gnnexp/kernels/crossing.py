@@ -37,8 +37,8 @@ def _parts(buffer: Tensor, ends: Sequence[int]) -> list[Tensor]:
     return [buffer[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def on(array: Tensor, device: torch.device) -> Tensor:
-    """An array on a device. The host waits for no copy from host memory to a GPU."""
+def across(array: Tensor, device: torch.device) -> Tensor:
+    """An array on a device; unchanged if it is there. The host waits for no copy from host memory to a GPU."""
     if array.device == device or array.is_cuda or device.type == "cpu":
         return array.to(device)
     return crossed([array], device)[0]

@@ -16,7 +16,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts, Need
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
-from gnnexp.tiers.tier import across
+from gnnexp.kernels.crossing import across
 
 HOST = torch.device("cpu")
 Scores = Mapping[str, np.ndarray]

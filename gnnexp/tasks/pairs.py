@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.crossing import across
 from gnnexp.kernels.samplers.negatives import kept_columns
 from gnnexp.tasks.base import Examples
-from gnnexp.tiers.tier import across
 
 _DECODER = 1 << 32  # layers of a decoder come after those of any model
 

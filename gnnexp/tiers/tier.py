@@ -21,6 +21,9 @@ from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows
 from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import Crossing, PhaseTimer
 
+# The host waits for rows that leave a GPU once in so many chunks, and never for those of the chunk that has just ended.
+_CHUNKS_PER_WAIT = 2
+
 
 @dataclass(frozen=True, eq=False)
 class Arriving:
@@ -59,8 +62,9 @@ class _Leaving:
 class DeviceTier:
     """The memory in which chunks are computed.
 
-    Rows that leave a GPU are in host memory when the next chunk has ended, or after `settle`. So the host rarely waits
-    for a transfer. Methods of the tier that read host memory first wait for rows that are on their way to it.
+    Rows that leave a GPU are in host memory some chunks later, or after `settle`. So the host rarely waits for a
+    transfer. Until then they are in pinned memory, those of three chunks at most. Methods of the tier that read host
+    memory first wait for rows that are on their way to it.
 
     Args:
         device: device of the rank.
@@ -85,6 +89,7 @@ class DeviceTier:
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._events: list[tuple[Crossing, torch.cuda.Event, torch.cuda.Event]] = []
         self._leaving: list[_Leaving] = []
+        self._ended = 0  # chunks since the rank started
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -120,7 +125,9 @@ class DeviceTier:
         if not self._measured or self.device.type != "cpu":
             of_others = len(self._leaving)
             yield
-            self._land(of_others)
+            self._ended += 1
+            if self._ended % _CHUNKS_PER_WAIT == 0:
+                self._land(of_others)
             return
         with TensorMeter(tensor for tensor in existing if tensor is not None) as meter:
             yield
@@ -288,8 +295,3 @@ class DeviceTier:
     def _note(self, what: Crossing, seconds: float) -> None:
         if self._timer is not None:
             self._timer.note_crossing(what, seconds)
-
-
-def across(values: Tensor, device: torch.device) -> Tensor:
-    """Host `values` on `device`: unchanged on CPU; copied to a GPU through pinned memory, without waiting."""
-    return values if device.type == "cpu" else values.pin_memory().to(device, non_blocking=True)

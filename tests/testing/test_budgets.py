@@ -10,10 +10,9 @@ from pathlib import Path
 import hasty_models
 import pytest
 import torch
-from budgets import FIGURES, FILE, SIZES, kept, measured, most, read_budgets
+from budgets import FIGURES, FILE, SIZES, Measured, kept, measured, most, read_budgets
 
 from gnnexp.testing.emulated import is_wanted
-from gnnexp.testing.emulated.steady import Step
 from gnnexp.testing.ranks import RankError
 from gnnexp.testing.ways import WAYS
 
@@ -31,9 +30,9 @@ def test_a_steady_step_keeps_its_budget_and_every_byte_that_crosses_is_accounted
     steps, budget = measured(ranks, way, size), read_budgets()[way, size]
     found = most(way, steps)
     row = {name: f"{getattr(found, name)} / {getattr(budget, name)}" for name in FIGURES}
-    record_property("budget", {"way": way, "ranks": size, **row, "h2d": max(step.h2d_bytes for step in steps)})
+    record_property("budget", {"way": way, "ranks": size, **row, "h2d": max(step.exact.h2d_bytes for step in steps)})
     assert not kept(budget, steps)
-    for step in steps:
+    for step in (one for both in steps for one in (both.exact, both.free)):
         assert step.h2d_bytes == step.expected_bytes, step.lines("h2d_bytes")
 
 
@@ -55,7 +54,7 @@ def test_a_mistake_in_a_layer_is_found_with_its_line(ranks, way: str, model: str
 
 def test_rows_that_cross_by_mistake_are_not_accounted_for(ranks) -> None:
     (step,) = measured(ranks, "data", 1, {"_target_": "hasty_models.WithHost"})
-    assert step.h2d_bytes > step.expected_bytes
+    assert step.exact.h2d_bytes > step.exact.expected_bytes
 
 
 @pytest.mark.parametrize("way", ["data", "communicate"])
@@ -74,8 +73,8 @@ def test_a_budget_that_is_far_too_large_is_told_with_the_new_row(ranks) -> None:
 
 def test_a_step_is_steady(ranks) -> None:
     """The same figures again: what is made once was made before."""
-    def figures(step: Step) -> tuple[int, ...]:
-        return step.waits, step.launches, step.h2d_bytes, step.pageable_bytes
+    def figures(step: Measured) -> list[int]:
+        return [*(step.figure(name) for name in FIGURES), step.exact.h2d_bytes, step.free.h2d_bytes]
 
     first, second = (measured(ranks, "split", 2) for _ in range(2))
     assert [figures(step) for step in first] == [figures(step) for step in second]

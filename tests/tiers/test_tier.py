@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.tiers.tier import DeviceTier
 
 CPU = torch.device("cpu")
@@ -99,3 +100,38 @@ def test_measuring_ends_with_the_pass_even_if_that_fails():
     with tier.chunk(500, ()):
         tier.enter(rows(100))
     assert tier.peak_bytes == 0
+
+
+@pytest.mark.gpu
+def test_rows_that_left_a_gpu_are_there_when_they_are_read():
+    """Copies and sums arrive in the order in which they left; methods that read host memory wait for them."""
+    device = torch.device("cuda", 0)
+    tier, rows = DeviceTier(device), torch.arange(12.0, device=device).view(4, 3)
+    host, pinned, sums = torch.zeros(4, 3), torch.zeros(4, 3).pin_memory(), torch.zeros(6, 3)
+    ids = torch.tensor([1, 5])
+    with tier.chunk(0, ()):
+        tier.leave(rows, host)
+        tier.leave(rows + 1, pinned)
+        tier.add(rows[:2], sums, ids)
+    assert torch.equal(tier.enter(host).cpu(), rows.cpu())
+    tier.add(rows[2:], sums, ids)
+    tier.accumulate(torch.ones(2, 3), sums, ids)  # after both
+    assert torch.equal(sums[ids], (rows[:2] + rows[2:]).cpu() + 1) and torch.equal(pinned, rows.cpu() + 1)
+    tier.leave(rows, host[:0].new_empty(4, 3))
+    tier.settle()
+    assert tier.take_counts()["tier/d2h_bytes"] == (3 * 4 + 4) * 3 * 4
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not is_wanted(), reason="only the emulated device counts waits")
+def test_the_host_waits_once_in_two_chunks():
+    device = torch.device("cuda", 0)
+    tier, host = DeviceTier(device), torch.zeros(20, 4, 3)
+    rows = torch.ones(4, 3, device=device)
+    with counting() as counts:
+        for place in range(20):
+            with tier.chunk(0, ()):
+                tier.leave(rows, host[place])
+    assert counts.totals["waits"] == 10
+    tier.settle()
+    assert host.eq(1).all()

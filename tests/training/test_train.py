@@ -144,3 +144,37 @@ def test_summary_takes_the_test_metric_at_the_best_validation_epoch():
     assert summary["time/epoch_s"] == 3.0
     unchosen = [{**epoch, "metrics": {**epoch["metrics"], "acc/val": float("nan")}} for epoch in epochs]
     assert summarize(unchosen, "acc")["acc/test"] == 0.1, "without validation vertices the last evaluation counts"
+
+
+def _with(measure: str, device: str = "cpu", **changes: Any) -> dict[str, Any]:
+    config = small_config(MODELS["sage"], train={"epochs": 2, "batch_size": 256, "dtype": "float32", **changes},
+                          hardware={"workers": 2, "device": device})
+    return {**config, "measure": measure}
+
+
+def _counted(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics that are no times and no peaks of memory."""
+    return {key: value for key, value in metrics.items()
+            if not key.startswith(("time/", "memory/")) and not key.endswith(("peak_bytes", "seconds"))}
+
+
+def _agree(exact: list[dict[str, Any]], free: list[dict[str, Any]]) -> None:
+    """Results and counts are equal; times with `free` explain the epoch, and no rank waits for another one."""
+    for one, other in zip(exact, free, strict=True):
+        assert _counted(one["metrics"]) == _counted(other["metrics"])
+        for rank in other["ranks"]:
+            times = rank["times"]
+            total = sum(times["phases"].values()) + times["unaccounted_s"]
+            assert total == pytest.approx(times["epoch_s"], rel=1e-9) and min(times["phases"].values()) >= 0
+            assert times["phases"]["forward"] > 0 and times["phases"]["wait"] == 0
+            assert rank["traffic"]["gradients"]["seconds"] > 0
+
+
+def test_free_times_explain_the_epoch_and_change_nothing_else(ranks):
+    _agree(*(ranks(2).run(_train, _with(measure), LARGER)[0] for measure in ("exact", "free")))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("overlap", [False, True])
+def test_free_times_of_a_gpu_explain_the_epoch_and_change_nothing_else(ranks, overlap):
+    _agree(*(ranks(2).run(_train, _with(measure, "cuda", overlap=overlap), LARGER)[0] for measure in ("exact", "free")))

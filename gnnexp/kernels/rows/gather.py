@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.kernels.compiled import compiled
-from gnnexp.kernels.crossing import on
+from gnnexp.kernels.crossing import across
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.prefetch import prefetch
 from gnnexp.kernels.rows.aggregate import matrix
@@ -74,7 +74,7 @@ def gather_rows(x: Tensor, ids: Tensor, pool: Pool | None = None) -> Tensor:
         IndexError: an id is negative or not below N.
     """
     if x.is_cuda:
-        return x.index_select(0, on(ids, x.device))
+        return x.index_select(0, across(ids, x.device))
     shape = (ids.numel(), x.shape[1])
     kind = x.detach()[:0].numpy().dtype
     out = torch.empty(shape, dtype=x.dtype) if pool is None else torch.from_numpy(pool.empty(shape, kind))
@@ -97,7 +97,7 @@ def move_rows(x: Tensor, ids: Tensor, places: Tensor, out: Tensor) -> None:
 def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
     """`out[places] = rows`, on a GPU by torch's own operation; arguments as in `move_rows`."""
     if out.is_cuda:
-        out.index_copy_(0, on(places, out.device), rows)
+        out.index_copy_(0, across(places, out.device), rows)
     else:
         move_rows(rows, torch.arange(places.numel()), places, out)
 
@@ -120,6 +120,6 @@ def add_rows(x: Tensor, ids: Tensor, values: Tensor) -> None:
         values: `[n, d]`.
     """
     if x.is_cuda:
-        x.index_add_(0, on(ids, x.device), values)
+        x.index_add_(0, across(ids, x.device), values)
     elif ids.numel():
         _add(evenly(ids.numel(), values.numel()), x.detach().numpy(), ids.numpy(), values.detach().numpy())

@@ -16,9 +16,9 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.feature_stores.routing import route
 from gnnexp.graph.block import Batch
+from gnnexp.kernels.crossing import across
 from gnnexp.placement.exclude import Excluded, without
 from gnnexp.tasks.base import Examples
-from gnnexp.tiers.tier import across
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
+from gnnexp.kernels.crossing import across
 from gnnexp.placement.chunks import Chunk
 from gnnexp.tasks.base import Examples
 from gnnexp.tiers.host_tier import HostTier
-from gnnexp.tiers.tier import across
 
 
 class Outputs:

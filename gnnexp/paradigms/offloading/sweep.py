@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.job import Job
-from gnnexp.kernels.crossing import on
+from gnnexp.kernels.crossing import across
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.chunks.in_chunks import visit
 from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
@@ -101,7 +101,7 @@ class Sweeps:
                 ids = it.chunk.block.dst_ids
                 with tier.chunk(ids.numel() * ids.element_size(), (ids, *self._host_rows)):
                     features = tier.enter(self._features[_range(it.chunk)], counted="tier/h2d_rows_features")
-                    yield it.chunk, on(ids, self._job.device), features
+                    yield it.chunk, across(ids, self._job.device), features
 
     # --- forward ---------------------------------------------------------------------------------------------------
     def forward(self, index: int, key: BatchKey) -> None:
