@@ -47,7 +47,7 @@ KEYS = {"train.lr": "optimizer.lr", "train.weight_decay": "optimizer.weight_deca
 _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW", True),
                "sgd": ("torch.optim.SGD", False)}
 # Options of `train` that were added later, with the values that change nothing.
-_LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None}
+_LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_below": None}
 # Options of other groups that were added later: by the class of the group.
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {"gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True}}
 # Removed options with the only value that is still accepted, by group or by class of the group.

@@ -60,6 +60,15 @@ def test_a_wrong_budget_or_target_is_a_problem(section: dict[str, Any], key: str
     assert keys_of({"distributions": {"a": RANGE}, **section}) == {key}
 
 
+@pytest.mark.parametrize(("section", "key"), [
+    ({"pruner": "hyperband"}, "tune.pruner"), ({"pruner": "median", "warmup": -1}, "tune.warmup"),
+    ({"warmup": 2}, "tune.warmup"),
+    ({"pruner": "median", "objective": "time_to_target", "target": 0.9}, "tune.pruner")])
+def test_a_wrong_pruner_is_a_problem(section: dict[str, Any], key: str) -> None:
+    assert keys_of({"distributions": {"a": RANGE}, "trials": 1, **section}) == {key}
+    assert keys_of({"distributions": {"a": RANGE}, "trials": 1, "pruner": "median", "warmup": 0}) == set()
+
+
 def test_a_tuning_without_distributions_is_a_problem() -> None:
     assert keys_of({"trials": 1}) == {"tune.distributions"}
     assert keys_of({"trials": 1, "distributions": {}}) == {"tune.distributions"}
