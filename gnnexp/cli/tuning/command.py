@@ -121,7 +121,7 @@ def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
             "the objective needs the validation metric"
         problems.append(Problem("train.eval_every", train.eval_every, what, "train.eval_every=1"))
     if tuning.pruner != "none" and train.stop_below is not None:
-        problems.append(Problem(LIMITS, train.stop_below, "pruning sets this key", "leave it out, or tune.pruner: none"))
+        problems.append(Problem(LIMITS, train.stop_below, "pruning sets this key", "leave it out, or pruner: none"))
     if tuning.pruner != "none" and isinstance(experiment.paradigm, External):
         problems.append(Problem("tune.pruner", tuning.pruner, "an external command decides itself when it ends",
                                 "pruner: none"))

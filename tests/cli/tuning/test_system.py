@@ -62,7 +62,7 @@ def test_limits_are_the_medians_of_trials_with_a_value() -> None:
     options = tuning(trials=9, pruner="median")
     assert with_curves(options, *curves[:4]).limits == (), "three trials have a value"
     assert with_curves(options, *curves).limits == (None, 0.625)
-    assert with_curves(tuning(trials=9, pruner="median", warmup=0), *curves).limits == (None, 0.625), "one had no metric"
+    assert with_curves(tuning(trials=9, pruner="median", warmup=0), *curves).limits == (None, 0.625), "one had none"
     assert with_curves(tuning(trials=9), *curves).limits == ()
     assert with_curves(options, *curves).ask().lines[-1] == "train.stop_below=[null,0.625]"
     tight = with_curves(tuning(trials=9, pruner="median", warmup=0), *[(0.12345678, (0.12345678,))] * 4)
