@@ -33,10 +33,10 @@ class Budget:
     is_spent: bool = True
     pruned: int = 0
 
-    @property
-    def count(self) -> str:
-        """The number of trials in words: `12 trials (3 pruned)`."""
-        return f"{self.trials} trial{'' if self.trials == 1 else 's'}" + f" ({self.pruned} pruned)" * bool(self.pruned)
+    def describe(self) -> str:
+        """The budget in words: `dgl_digits 12 trials (3 pruned), 22.6 s of training`."""
+        count = f"{self.trials} trial{'' if self.trials == 1 else 's'}" + f" ({self.pruned} pruned)" * bool(self.pruned)
+        return f"{self.name} {count}, {self.seconds:.1f} s of training"
 
     def note(self) -> dict[str, Any]:
         """The budget as the value of the key `tuned`."""
@@ -52,7 +52,7 @@ def describe_budgets(budgets: Sequence[Budget], untuned: Sequence[str] = ()) -> 
     """
     if not budgets:
         return ""
-    spent = "; ".join(f"{one.name} {one.count}, {one.seconds:.1f} s of training" for one in budgets)
+    spent = "; ".join(one.describe() for one in budgets)
     short = [one.name for one in budgets if not one.is_spent]
     if short:
         judged = f"budgets are not equal: {', '.join(short)} did not use the budget of {budgets[0].of}"

@@ -192,14 +192,14 @@ def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespa
         best = None if system.stopped else system.best
         file = None if best is None else _written(queue, system, best, options)
         why = system.stopped or ("" if file else "no trial has a value within the budget")
-        rows.append((system.name, system.budget.count, f"{system.budget.seconds:.1f}",
+        rows.append((system.name, str(len(system.trials)), str(system.budget.pruned), f"{system.budget.seconds:.1f}",
                      "" if best is None else f"{best.value:.4g}", str(file or why)))
         found.append({"system": system.name, "trials": len(system.trials), "seconds": system.budget.seconds,
                       "pruned": system.budget.pruned,
                       "best": None if best is None else best.value, "preset": None if file is None else str(file),
                       "reason": why, "values": {} if best is None else best.asked.values})
-    objective = systems[0].tuning.objective
-    queue.console.print(made_table(("system", "trials", "seconds", f"best {objective}", "preset"), rows, "tuned"))
+    header = ("system", "trials", "pruned", "seconds", f"best {systems[0].tuning.objective}", "preset")
+    queue.console.print(made_table(header, rows, "tuned"))
     queue.console.print(queue.sweep.notes[0], soft_wrap=True)
     document = {**(answer.document if isinstance(answer.document, dict) else {}), "systems": found}
     waits = {"submitted": 0, "interrupted": 130}
