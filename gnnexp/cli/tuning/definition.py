@@ -85,7 +85,8 @@ class Tuning:
     @property
     def budget(self) -> str:
         """The budget of each system in words."""
-        parts = [f"{self.trials} trials" if self.trials else "", f"{self.seconds:g} s" if self.seconds else ""]
+        trials = f"{self.trials} trial{'' if self.trials == 1 else 's'}"
+        parts = [trials if self.trials else "", f"{self.seconds:g} s" if self.seconds else ""]
         return " or ".join(filter(None, parts)) + " of training" * bool(self.seconds)
 
 

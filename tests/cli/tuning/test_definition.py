@@ -35,6 +35,7 @@ def test_a_number_without_a_dot_is_a_number_although_yaml_reads_a_text() -> None
 def test_a_budget_may_be_trials_or_seconds_or_both() -> None:
     both = read_tuning({"distributions": {"a": RANGE}, "trials": 12, "seconds": 60})[0]
     assert both.budget == "12 trials or 60 s of training"
+    assert read_tuning({"distributions": {"a": RANGE}, "trials": 1})[0].budget == "1 trial"
     assert read_tuning({"distributions": {"a": RANGE}, "seconds": 60})[0].budget == "60 s of training"
 
 
