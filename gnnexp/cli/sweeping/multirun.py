@@ -53,7 +53,7 @@ class QueueLauncher(Launcher):
         Raises:
             ConfigError: the sweeper searches for small values. This is the default of Hydra's plugin for Optuna.
         """
-        direction = config.hydra.sweeper.get("direction", "maximize")
+        direction = config.hydra.sweeper.direction if "direction" in config.hydra.sweeper else "maximize"
         if (name := getattr(direction, "name", direction)) != "maximize":
             raise ConfigError(Problem("hydra.sweeper.direction", name, "a job's value is its best validation metric, "
                                       "the larger the better", "hydra.sweeper.direction=maximize"))
