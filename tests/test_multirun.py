@@ -216,6 +216,20 @@ def test_a_sweeper_searches_by_what_jobs_have_reached(place: Path, more: list[st
     assert Searching.values[0][0] == good, "the value of a run that had finished before"
 
 
+class Directed(Searching):
+    """Has the option `direction`, as Optuna's sweeper."""
+
+    def __init__(self, max_batch_size: int | None, params: Any, direction: str) -> None:
+        pass
+
+
+def test_a_search_for_the_worst_metric_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Plugins.instance().class_name_to_class[SWEEPER] = Directed
+    assert multirun(*SMALL, "seed=interval(0, 5)", "+hydra.sweeper.direction=minimize") == 2
+    assert "hydra.sweeper.direction=maximize" in capsys.readouterr().err
+    assert not list(place.rglob("job.json"))
+
+
 @pytest.mark.slow
 def test_ctrl_c_reaches_jobs_side_by_side(place: Path) -> None:
     """An interrupted `--jobs 2`: the jobs write checkpoints, and the same command goes on with them."""

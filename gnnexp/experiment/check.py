@@ -28,6 +28,8 @@ _RULES: tuple[Rule, ...] = (
      "train.batch_size=1024"),
     *((f"train.{name}", lambda v: v is None or v >= 1, "must be at least 1, or null", f"train.{name}=null")
       for name in ("steps_per_epoch", "patience")),
+    ("train.stop_below", lambda v: v is None or all(one is None or abs(one) < math.inf for one in v),
+     "must be a list of finite numbers and nulls, one for each epoch, or null", "train.stop_below=[null,0.5]"),
     ("train.clip_norm", lambda v: v is None or 0 < v < math.inf, "must be positive and finite, or null",
      "train.clip_norm=null"),
     ("train.eval_every", lambda v: v is None or v >= 0, "must be 0 (only after the last epoch), more, or null (never)",
@@ -66,10 +68,12 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
                                     f"{_MOST_WHOLE:,}", fix))
         elif not holds(value):
             problems.append(Problem(key, value, allowed, fix))
-    if train.patience is not None and not train.eval_every:
-        problems.append(Problem("train.patience", train.patience, "needs a validation metric after each epoch, "
-                                f"but train.eval_every={'null' if train.eval_every is None else 0} gives none",
-                                "set train.eval_every=1"))
+    never = "null" if train.eval_every is None else "0"
+    problems += [
+        Problem(f"train.{name}", value, "needs a validation metric after each epoch, but "
+                f"train.eval_every={never} gives none", "set train.eval_every=1")
+        for name, value in (("patience", train.patience), ("stop_below", train.stop_below))
+        if value is not None and not train.eval_every]
     links = {} if hardware.links is None else vars(hardware.links)
     return problems + [
         Problem(f"hardware.links.{name}", value, "must be positive bytes per second and finite, or null",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +24,8 @@ class TrainConfig:
             `Experiment`, it always counts the targets of a global batch.
         steps_per_epoch: largest number of global batches in an epoch, for trials; null = all.
         patience: training ends after this number of epochs without a better validation metric; null = after `epochs`.
+        stop_below: one limit for each epoch, from the first on. Training ends after an epoch if the best validation
+            metric so far is below its limit. An epoch with null, or after the last entry, has no limit.
         clip_norm: largest norm of all gradients together. Gradients with a larger norm are scaled down; null = never.
         weight_decay_on: layers to which `optimizer.weight_decay` applies: `all`, or only the `first` as in Kipf &
             Welling's GCN.
@@ -43,6 +46,7 @@ class TrainConfig:
     batch_of: Literal["run", "rank", "full_graph"] = "run"
     steps_per_epoch: int | None = None
     patience: int | None = None
+    stop_below: Sequence[float | None] | None = None
     clip_norm: float | None = None
     weight_decay_on: Literal["all", "first"] = "all"
     eval_every: int | None = 1

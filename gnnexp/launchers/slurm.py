@@ -38,6 +38,7 @@ from gnnexp.launchers.queue.slurm_jobs import (
     exited,
     forget_submission,
     read_job_id,
+    read_submission,
     release,
     write_submission,
 )
@@ -152,7 +153,12 @@ class SlurmLauncher(Launcher):
         """See `Launcher.launch`; with `hardware.detach` it returns as soon as the job is in the queue."""
         controller = Controller()
         try:
-            (job_id,) = self.submit([run_dir], hardware)
+            try:
+                (job_id,) = self.submit([run_dir], hardware)
+            except RunError as error:
+                if not was_refused(run_dir):
+                    raise
+                return Outcome(1, "failed", str(error), str(error), "error")
             print(f"SLURM job {job_id}", flush=True)
             if hardware.detach:
                 return Outcome(0, "submitted", message=f"submitted as SLURM job {job_id}: gnnexp status {run_dir}")
@@ -261,6 +267,11 @@ class SlurmLauncher(Launcher):
         texts = [one._make_submission_file_text(one._submitit_command_str, "")
                  for one in ([self._preparing(folder, hardware)] if self.prepares else []) + [executor]]
         return "\n".join(texts)
+
+
+def was_refused(run_dir: Path) -> bool:
+    """Whether a failed submission left no job. Without an answer of sbatch, the job may be in the queue."""
+    return read_submission(run_dir) is None
 
 
 def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller) -> Iterator[Outcome | None]:

@@ -45,6 +45,7 @@ class Run:
         quality: quality of the partition, its cost, and facts of its method
             (`gnnexp.preparation.artifacts.read_quality`); empty if nothing was partitioned.
         kept: recorded lines of its epochs, if there is no run directory.
+        ended: why training was over (`gnnexp.training.best.ending`); empty in earlier records and for failed runs.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class Run:
     quality: Mapping[str, float] = field(default_factory=dict)
     nodes: Sequence[Mapping[str, Any]] = ()
     kept: Sequence[Mapping[str, Any]] | None = None
+    ended: str = ""
 
     def lines(self) -> Sequence[Mapping[str, Any]]:
         """The lines of all epochs: the record of each rank, losses of all steps, counts of batches (`read_epochs`).
@@ -146,6 +148,7 @@ def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, An
         status=result["status"], reason=result.get("reason") or "",
         kind=result.get("kind") or "", facts=result.get("paradigm") or {},
         quality=result.get("quality") or {}, nodes=result.get("nodes") or (), kept=kept,
+        ended=result.get("ended") or "",
     )
 
 

@@ -182,7 +182,7 @@ _OF_NODE = {**dict.fromkeys(("host", "cpu", "torch"), _TEXT), "cores": _count(0)
 _RESULT = _fields({
     "config": _CONFIG, "provenance": _PROVENANCE,
     "epochs": _each(_fields({"metrics": _NAMED_NUMBERS}, ("metrics",))), "summary": _NAMED_NUMBERS,
-    "status": _rule(lambda value: value in STATUSES, " or ".join(STATUSES)), **_texts("reason", "kind"),
+    "status": _rule(lambda value: value in STATUSES, " or ".join(STATUSES)), **_texts("reason", "kind", "ended"),
     "quality": _none_or(_NAMED_NUMBERS), "paradigm": _none_or(_FACTS),
     "nodes": _none_or(_each(_fields({**_OF_NODE, "num_cases": _FROM_ONE}, _OF_NODE))),
     "attempts": _none_or(_each(_MAPPING)),

@@ -23,6 +23,7 @@ class Budget:
         seconds: seconds of training of its trials, without preparation and evaluation.
         of: the budget in words: `12 trials`.
         is_spent: whether the whole budget was used.
+        pruned: number of trials that were pruned.
     """
 
     name: str
@@ -30,6 +31,12 @@ class Budget:
     seconds: float
     of: str
     is_spent: bool = True
+    pruned: int = 0
+
+    def describe(self) -> str:
+        """The budget in words: `dgl_digits 12 trials (3 pruned), 22.6 s of training`."""
+        count = f"{self.trials} trial{'' if self.trials == 1 else 's'}" + f" ({self.pruned} pruned)" * bool(self.pruned)
+        return f"{self.name} {count}, {self.seconds:.1f} s of training"
 
     def note(self) -> dict[str, Any]:
         """The budget as the value of the key `tuned`."""
@@ -45,8 +52,7 @@ def describe_budgets(budgets: Sequence[Budget], untuned: Sequence[str] = ()) -> 
     """
     if not budgets:
         return ""
-    spent = "; ".join(f"{one.name} {one.trials} trial{'' if one.trials == 1 else 's'}, {one.seconds:.1f} s of training"
-                      for one in budgets)
+    spent = "; ".join(one.describe() for one in budgets)
     short = [one.name for one in budgets if not one.is_spent]
     if short:
         judged = f"budgets are not equal: {', '.join(short)} did not use the budget of {budgets[0].of}"

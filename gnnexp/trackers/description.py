@@ -23,7 +23,7 @@ _GROUPS = ("model", "paradigm", "partitioner", "sampler", "feature_store", "hard
 # All names of tags that a run or a report may have from us, without those of MLflow and `gnnexp.*`.
 OWN_TAGS = frozenset((
     *_GROUPS, "kind", "dataset", "system", "ranks", "workers", "seed", "code_version", "run_dir", "status", "sweep",
-    "exact", "approximates", "reason", "host", "cpu", "gpu", "device", "backend", "torch"))
+    "ended", "exact", "approximates", "reason", "host", "cpu", "gpu", "device", "backend", "torch"))
 _MOST_CHARACTERS = 5000  # most characters of a reason in a tag: MLflow accepts 8000
 LONGEST_NAME = 250  # of a run: MLflow's tables have no more characters
 _SEED = re.compile(r"(^| )\+*seed=\S*")
@@ -216,7 +216,7 @@ def _user() -> str:
 
 
 def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
-    """The tags known at the end: how the run ended, its machine, and whether it trained exactly."""
+    """The tags known at the end: how and why the run ended, its machine, and whether it trained exactly."""
     assert record.result is not None
     tags = {"status": str(record.result["status"]), NOTE_TAG: make_note(run_dir, record), **machine_tags(record)}
     facts = record.result.get("paradigm") or {}
@@ -224,6 +224,8 @@ def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
         tags["exact"] = str(bool(facts["exact"])).lower()
     if facts.get("approximates"):
         tags["approximates"] = str(facts["approximates"])
+    if record.result.get("ended"):
+        tags["ended"] = str(record.result["ended"])
     if record.result.get("reason"):
         tags["reason"] = str(record.result["reason"])[:_MOST_CHARACTERS]
     return tags

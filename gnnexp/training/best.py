@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError
+from gnnexp.experiment.schema import TrainConfig
 from gnnexp.training.checkpoint import BEST, FOLDER, Position, open_checkpoint
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,35 @@ class Best:
     def position(self) -> Position:
         """Position of the checkpoint with the best model: the position after the best epoch."""
         return Position(self.epoch + 1)
+
+
+def best_of(epochs: Sequence[Mapping[str, Any]], primary: str) -> Best:
+    """The best of recorded epochs.
+
+    Args:
+        epochs: recorded epochs, in order.
+        primary: name of the task's metric.
+    """
+    best = Best()
+    for line in epochs:
+        best = best.after(line["epoch"], line["metrics"], primary)
+    return best
+
+
+def ending(train: TrainConfig, position: Position, best: Best) -> str:
+    """The reason why a run is over; empty if it is not over.
+
+    Returns:
+        `epochs`: all `train.epochs` are done. `patience`: `train.patience` epochs have passed since the best epoch.
+        `stop_below`: the best validation metric so far is below the limit of the last epoch in `train.stop_below`.
+    """
+    if position.epoch >= train.epochs:
+        return "epochs"
+    if train.patience is not None and best.epoch >= 0 and position.epoch - best.position.epoch >= train.patience:
+        return "patience"
+    limits = (train.stop_below or ())[:position.epoch]
+    limit = limits[-1] if len(limits) == position.epoch > 0 else None
+    return "stop_below" if limit is not None and best.value < limit else ""
 
 
 def describe_best(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.experiment.build import train_of
 from gnnexp.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.provenance.code import Code
@@ -14,8 +15,8 @@ from gnnexp.provenance.machine import this_node
 from gnnexp.provenance.run_key import as_executed
 from gnnexp.record.attempts import RANKS, codes_of, nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
-from gnnexp.training.best import describe_best
-from gnnexp.training.checkpoint import checkpoint_folders
+from gnnexp.training.best import best_of, describe_best, ending
+from gnnexp.training.checkpoint import Position, checkpoint_folders
 
 
 def note_ranks(run_dir: Path, comm: Communicator, code: Code) -> None:
@@ -76,6 +77,7 @@ def write_record(
             "summary": summary,
             "best": describe_best(run_dir, epochs, summary),
             "status": "finished",
+            "ended": ending(train_of(request["config"]), Position(len(epochs)), best_of(epochs, primary)),
             "reason": "",
         },
     )

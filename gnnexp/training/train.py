@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import DivergedError
-from gnnexp.experiment.schema import TrainConfig
 from gnnexp.job import Job
 from gnnexp.measure.ledger import Traffic
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
-from gnnexp.training.best import Best
+from gnnexp.training.best import Best, ending
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.evaluate import Evaluation
 from gnnexp.training.interruption import Interruption, StopRequest
@@ -27,7 +26,7 @@ from gnnexp.training.state import PartialEpoch, RunState
 
 
 def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, int]) -> str:
-    """Train from the last checkpoint of the run directory until the run `is_over`. Rank 0 writes the records.
+    """Train from the last checkpoint of the run directory until the `ending` of the run. Rank 0 writes the records.
 
     Args:
         job: job of this rank.
@@ -48,7 +47,7 @@ def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, i
     state, interruption = RunState(job, trainer, optimization), Interruption(job.comm)
     position, partial, best = state.restore(log)
     with interruption.listening(), job.timer.activity.during("train"):
-        while not is_over(job.experiment.train, position, best):
+        while not ending(job.experiment.train, position, best):
             segment = run_epoch(job, trainer, optimization, position, memory, interruption)
             partial = partial.then(segment.record)
             request = segment.request
@@ -57,18 +56,12 @@ def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, i
                 position, partial = Position(position.epoch + 1), PartialEpoch()
             else:
                 position = Position(position.epoch, segment.next_step)
-            last = is_over(job.experiment.train, position, best)
+            last = bool(ending(job.experiment.train, position, best))
             state.save_if(request, position, partial, best, last=last)
             if request == StopRequest.STOP and not last:
                 return interruption.asked_by
             interruption.granted(request)
     return ""
-
-
-def is_over(train: TrainConfig, position: Position, best: Best) -> bool:
-    """Whether `train.epochs` epochs are done, or `train.patience` epochs have passed since the best epoch."""
-    waited = position.epoch - best.position.epoch if best.epoch >= 0 else 0
-    return position.epoch >= train.epochs or (train.patience is not None and waited >= train.patience)
 
 
 def finish_epoch(

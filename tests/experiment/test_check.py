@@ -50,6 +50,7 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     ("train__epochs", 0), ("train__epochs", "many"), ("train__batch_size", 0), ("optimizer__lr", "x"),
     ("optimizer__lr", float("inf")), ("optimizer__lr", float("nan")), ("optimizer__weight_decay", -1),
     ("train__eval_every", -1), ("train__clip_norm", 0), ("train__patience", 0), ("train__steps_per_epoch", 0),
+    ("train__stop_below", [None, math.inf]), ("train__stop_below", 0.5),
     ("optimizer___partial_", False), ("optimizer__unknown", 1), ("scheduler", {}),
     ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
     ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),

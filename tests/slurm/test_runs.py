@@ -301,6 +301,27 @@ def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
     assert "diverged" in {result.get("kind") for result in results}
 
 
+def test_a_tuning_waits_for_its_arrays_and_goes_on_after_ctrl_c(cluster, place):
+    fixed = ["dataset=digits", *SMALL, "train.epochs=2", "tracker=none", "hardware=slurm_cpu", "hardware.nodes=1",
+             "hardware.workers=2"]
+    tune = {"distributions": {"optimizer.lr": {"low": 0.001, "high": 0.1}}, "trials": 3, "batch": 2}
+    Path("mine.yaml").write_text(json.dumps({"fixed": fixed, "axes": {"system": ["gsplit"]}, "tune": tune}))
+
+    def jobs() -> list[str]:
+        return sorted(job_id(str(path.parent)) for path in place.glob("runs/mine/*/slurm.json"))
+
+    going = start("tune", "mine.yaml")
+    until(lambda: len(jobs()) == 3 and "None" not in jobs(), 300)
+    going.send_signal(signal.SIGINT)
+    output = going.communicate(timeout=100)[0]
+    assert going.returncode == 130 and "2 finished, 1 interrupted" in output, output
+    assert len({job.partition("_")[0] for job in jobs()}) == 2, "an array of two trials, and a trial that knows both"
+    again = start("tune", "mine.yaml")
+    output = again.communicate(timeout=300)[0]
+    assert again.returncode == 0 and "2 finished before, 1 finished" in output, output
+    assert Path("conf/train/tuned_gsplit_digits.yaml").exists() and len(jobs()) == 3
+
+
 def test_a_multirun_is_a_job_array_and_skips(cluster, place):
     words = ["run", "-m", "system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0", "tracker=none", *SLURM,
              "hardware.nodes=1", "seed=0,1", "hydra.sweep.dir=jobs"]

@@ -112,7 +112,8 @@ def test_an_imported_run_has_no_parent_here(tmp_path: Path) -> None:
 
 def test_all_tags_are_listed(tmp_path: Path) -> None:
     """So that a user's own tags cannot have their names."""
-    everything = {"paradigm": {"exact": False, "approximates": "x"}, "reason": "gone", "status": "failed"}
+    everything = {"paradigm": {"exact": False, "approximates": "x"}, "reason": "gone", "status": "failed",
+                  "ended": "patience"}
     record = record_of(tmp_path, result=everything, sweep="s", hardware=MACHINE, code_version="1+abc")
     names = {*make_tags(tmp_path, record), *end_tags(tmp_path, record)}
     assert {name for name in names if not name.startswith("mlflow.")} <= OWN_TAGS

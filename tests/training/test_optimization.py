@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,8 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, optimizer, run_steps, small_config
 from gnnexp.testing.ways import WAYS, config_in, placed
 from gnnexp.training.assemble import Artifacts
-from gnnexp.training.best import Best
+from gnnexp.training.best import Best, best_of, ending
 from gnnexp.training.checkpoint import Position
-from gnnexp.training.train import is_over
 
 SCHEDULERS: dict[str, dict[str, Any]] = {
     "step": {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 2, "gamma": 0.3},
@@ -161,10 +162,30 @@ def test_a_run_without_progress_ends_and_keeps_its_last_model(tmp_path):
     assert (tmp_path / "checkpoints").exists()
 
 
-def test_when_a_run_is_over():
+def test_when_a_run_is_over_and_why():
     train = experiment_in({"train": {"epochs": 9, "patience": 2, "eval_every": 1}}).train
-    assert not is_over(train, Position(8), Best(6, 0.5)) and is_over(train, Position(9), Best(8, 0.5))
-    assert is_over(train, Position(8), Best(5, 0.5)) and not is_over(train, Position(8), Best())
+    assert ending(train, Position(8), Best(6, 0.5)) == "" and ending(train, Position(9), Best(8, 0.5)) == "epochs"
+    assert ending(train, Position(8), Best(5, 0.5)) == "patience" and ending(train, Position(8), Best()) == ""
+
+
+@pytest.mark.parametrize(("epoch", "value", "why"), [
+    (0, math.nan, ""), (1, 0.0, ""), (2, 0.5, ""), (2, 0.49, "stop_below"), (2, math.nan, ""), (3, 0.0, ""),
+    (9, 0.0, "epochs")])
+def test_a_run_ends_below_the_limit_of_its_last_epoch(epoch, value, why):
+    train = experiment_in({"train": {"epochs": 9, "stop_below": [None, 0.5], "eval_every": 1}}).train
+    assert ending(train, Position(epoch), Best(epoch - 1, value)) == why
+
+
+def test_limits_change_no_loss_and_end_a_run_that_is_below(tmp_path):
+    full = run(str(tmp_path / "full"), train={"eval_every": 1})
+    curve = list(accumulate((record["metrics"]["acc/val"] for record in full), max))
+    kept = run(str(tmp_path / "kept"), train={"eval_every": 1, "stop_below": curve})
+    assert [record["losses"] for record in kept] == [record["losses"] for record in full], "equal is not below"
+    ended = run(str(tmp_path / "ended"), train={"eval_every": 1, "stop_below": [None, None, 1.1]})
+    assert [record["losses"] for record in ended] == [record["losses"] for record in full[:3]]
+    again = run(str(tmp_path / "ended"), train={"eval_every": 1, "stop_below": [None, None, 1.1]})
+    assert again == ended, "a run that is over does not go on"
+    assert best_of(ended, "acc").value == curve[2]
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -197,8 +218,8 @@ def test_what_does_not_go_together():
     assert [problem.key for problem in check_config(slices)] == ["optimizer"]
     averaging = {"_target_": "gnnexp.paradigms.model_averaging.ModelAveraging"}
     assert "scheduler.interval" in told(paradigm=averaging, scheduler=schedule("step", "step"))
-    patient = {**small_config(MODELS["sage"])["train"], "patience": 2, "eval_every": None}  # never evaluated
-    assert told(train=patient) == ["train.patience"]
+    unseen = {**small_config(MODELS["sage"])["train"], "patience": 2, "stop_below": [0.5], "eval_every": None}
+    assert told(train=unseen) == ["train.patience", "train.stop_below"], "they need an evaluation"
 
 
 @pytest.mark.parametrize(("node", "entries"), [

@@ -43,6 +43,11 @@ def test_phases_add_up_on_every_rank(ranks):
             assert set(times["phases"]) == set(PHASES)
 
 
+def test_all_ranks_end_a_run_after_the_same_epoch(ranks):
+    config = small_config(MODELS["sage"], train={"epochs": 5, "eval_every": 1, "stop_below": [None, 1.1]})
+    assert len(ranks(2).run(_train, config, {})[0]) == 2
+
+
 def _train_parts(config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     environment, graph = read_environment(), nasty_graph(**LARGER)
     with tempfile.TemporaryDirectory() as folder:

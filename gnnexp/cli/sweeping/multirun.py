@@ -48,7 +48,15 @@ class QueueLauncher(Launcher):
     """The launcher that Hydra's sweepers give their jobs to: all jobs of a request, each with its folder."""
 
     def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:  # noqa: ANN401
-        """See Hydra."""
+        """See Hydra.
+
+        Raises:
+            ConfigError: the sweeper searches for small values. This is the default of Hydra's plugin for Optuna.
+        """
+        direction = config.hydra.sweeper.direction if "direction" in config.hydra.sweeper else "maximize"
+        if (name := getattr(direction, "name", direction)) != "maximize":
+            raise ConfigError(Problem("hydra.sweeper.direction", name, "a job's value is its best validation metric, "
+                                      "the larger the better", "hydra.sweeper.direction=maximize"))
         self._loader, self._run, self._config = hydra_context.config_loader, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:

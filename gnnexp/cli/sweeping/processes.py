@@ -23,7 +23,7 @@ from gnnexp.files.regular import regular_handle
 from gnnexp.launchers.queue.answers import Ended
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import ask
-from gnnexp.launchers.queue.slurm_jobs import cancel, read_job_id
+from gnnexp.launchers.queue.slurm_jobs import cancel, cancel_preparation, read_job_id
 from gnnexp.record.attempts import Holder, read_holder
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_state
@@ -133,18 +133,19 @@ def cancel_sweep(sweep: str, *, trust: bool = False) -> list[str]:
 
 def _cancelled(run_dirs: Sequence[Path], *, alone: bool) -> list[str]:
     """Cancel the jobs of these runs. With `alone`, no process of the sweep does that, so a refusal is an error."""
-    jobs, controller = [], Controller()
+    jobs, controller = dict[Path, str](), Controller()
     for run_dir in run_dirs:
         with suppress(DataError):  # a damaged note: `gnnexp status RUN_DIR` reports it
             job_id = read_job_id(run_dir)
             if job_id is not None and not isinstance(ask(run_dir, controller), Ended):
-                jobs.append(job_id)
+                jobs[run_dir] = job_id
     if not jobs:
         return []
     try:
-        cancel(*jobs)
+        cancel(*jobs.values())
+        cancel_preparation(*jobs)
     except RunError as error:
         if alone:
             raise
         return [str(error)]
-    return [f"SLURM jobs are cancelled: {', '.join(jobs)}"]
+    return [f"SLURM jobs are cancelled: {', '.join(jobs.values())}"]

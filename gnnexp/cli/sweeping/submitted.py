@@ -19,7 +19,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.queue.slurm_jobs import cancel, cancel_preparation
-from gnnexp.launchers.slurm import SlurmLauncher, following
+from gnnexp.launchers.slurm import SlurmLauncher, following, was_refused
 from gnnexp.record.attempts import note
 from gnnexp.record.ending import deliver, end_attempt
 from gnnexp.training.checkpoint import remove_unfinished
@@ -93,7 +93,9 @@ class Submitted(Executor):
             try:
                 with in_words():
                     ids = experiment.launcher.submit(run_dirs, experiment.hardware)
-            except DiskError as error:
+            except (DiskError, RunError) as error:
+                if isinstance(error, RunError) and not was_refused(run_dirs[0]):
+                    raise
                 states |= {position: failed(self.running.pop(position), error) for position in positions}
                 continue
             self._console.print(f"submitted {', '.join(ids)}", soft_wrap=True)

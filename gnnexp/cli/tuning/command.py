@@ -14,14 +14,16 @@ from gnnexp.cli.running.prepare import check_new_file, checked
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, key_of, label_cases, last_of_each_key, load_sweep
 from gnnexp.cli.sweeping.queue import Queue, keep_states
-from gnnexp.cli.tuning.definition import Tuning, check_own, read_tuning
-from gnnexp.cli.tuning.preset import COMPARED, check_preset, file_of, name_of, preset_of, write_preset
+from gnnexp.cli.tuning.definition import LIMITS, Tuning, check_own, read_tuning
+from gnnexp.cli.tuning.preset import COMPARED, check_preset, file_of, name_of, preset_of, unlimited, write_preset
 from gnnexp.cli.tuning.search import Asked, Search, check_optuna
 from gnnexp.cli.tuning.system import System, Trial
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError, unique
 from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Launchers
+from gnnexp.paradigms.external.paradigm import External
 from gnnexp.reports.budgets import describe_budgets
 from gnnexp.reports.layout import check_named, read_layout
 
@@ -66,6 +68,9 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
     composed: list[Composed] = []
     for case, members in groups:
         found, wrong = _compose_ends(members[0], tuning, options)
+        if tuning.pruner != "none" and len(members) > 1:
+            wrong.append(Problem("tune.pruner", tuning.pruner, f"the system has {len(members)} seeds: pruning judges "
+                                 "single runs, and a trial is judged by its mean", "pruner: none, or one seed"))
         composed += found[:1]
         problems += [replace(one, key=f"[{case.label}] {one.key}") for one in wrong]
     ConfigError.raise_all(unique(problems))
@@ -104,10 +109,23 @@ def _compose_ends(lines: Sequence[str], tuning: Tuning,
             problems += error.problems
             continue
         found.append(composed)
-        if experiment_of(composed.config).train.eval_every is None:
-            problems.append(Problem("train.eval_every", None, "the objective needs the validation metric",
-                                    "train.eval_every=1"))
+        problems += _check_goal(experiment_of(composed.config), tuning)
     return found, unique(problems)
+
+
+def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
+    """Problems of an experiment whose validation metric cannot be judged as `tune` asks."""
+    train, problems = experiment.train, []
+    if train.eval_every is None or (train.eval_every == 0 and tuning.pruner != "none"):
+        what = "pruning compares validation metrics by epoch" if train.eval_every == 0 else \
+            "the objective needs the validation metric"
+        problems.append(Problem("train.eval_every", train.eval_every, what, "train.eval_every=1"))
+    if tuning.pruner != "none" and train.stop_below is not None:
+        problems.append(Problem(LIMITS, train.stop_below, "pruning sets this key", "leave it out, or pruner: none"))
+    if tuning.pruner != "none" and isinstance(experiment.paradigm, External):
+        problems.append(Problem("tune.pruner", tuning.pruner, "an external command decides itself when it ends",
+                                "pruner: none"))
+    return problems
 
 
 def _names(composed: Sequence[Composed]) -> list[str]:
@@ -131,7 +149,7 @@ def _folder(options: argparse.Namespace) -> Path:
 # --- trials ----------------------------------------------------------------------------------------------------------
 def _asked(systems: Sequence[System], most: int) -> list[tuple[System, Asked]]:
     """The next trials, at most `most` of each system. Equal numbers are neighbours, so that they run close in time."""
-    return [(system, system.search.ask()) for number in range(most) for system in systems if system.wants(number)]
+    return [(system, system.ask()) for number in range(most) for system in systems if system.wants(number)]
 
 
 def _try(queue: Queue, batch: Sequence[tuple[System, Asked]], options: argparse.Namespace,
@@ -148,7 +166,10 @@ def _try(queue: Queue, batch: Sequence[tuple[System, Asked]], options: argparse.
     place = 0
     for system, asked in batch:
         end = place + len(system.cases)
-        system.note(asked, [one for _, one in labelled[place:end]], queue.states[first + place:first + end])
+        states = queue.states[first + place:first + end]
+        system.note(asked, [one for _, one in labelled[place:end]], states)
+        if system.pruned(asked):
+            queue.states[first + place:first + end] = [replace(one, reason=f"pruned: {one.run_dir}") for one in states]
         place = end
 
 
@@ -171,13 +192,14 @@ def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespa
         best = None if system.stopped else system.best
         file = None if best is None else _written(queue, system, best, options)
         why = system.stopped or ("" if file else "no trial has a value within the budget")
-        rows.append((system.name, str(len(system.trials)), f"{system.budget.seconds:.1f}",
+        rows.append((system.name, str(len(system.trials)), str(system.budget.pruned), f"{system.budget.seconds:.1f}",
                      "" if best is None else f"{best.value:.4g}", str(file or why)))
         found.append({"system": system.name, "trials": len(system.trials), "seconds": system.budget.seconds,
+                      "pruned": system.budget.pruned,
                       "best": None if best is None else best.value, "preset": None if file is None else str(file),
                       "reason": why, "values": {} if best is None else best.asked.values})
-    objective = systems[0].tuning.objective
-    queue.console.print(made_table(("system", "trials", "seconds", f"best {objective}", "preset"), rows, "tuned"))
+    header = ("system", "trials", "pruned", "seconds", f"best {systems[0].tuning.objective}", "preset")
+    queue.console.print(made_table(header, rows, "tuned"))
     queue.console.print(queue.sweep.notes[0], soft_wrap=True)
     document = {**(answer.document if isinstance(answer.document, dict) else {}), "systems": found}
     waits = {"submitted": 0, "interrupted": 130}
@@ -192,8 +214,9 @@ def _written(queue: Queue, system: System, best: Trial, options: argparse.Namesp
         ConfigError: the preset would give another configuration than the trial.
     """
     assert best.composed is not None
-    preset = preset_of(f"tuned_{system.name}", best.composed, system.tuning.keys)
-    ConfigError.raise_all(check_preset(preset, best.composed))
+    composed = unlimited(best.composed) if best.asked.limits else best.composed
+    preset = preset_of(f"tuned_{system.name}", composed, system.tuning.keys)
+    ConfigError.raise_all(check_preset(preset, composed))
     tuning, seeds = system.tuning, len(system.cases)
     goal = f"{best.metric} = {best.value:.6g}"
     if tuning.objective == "time_to_target":

@@ -12,10 +12,13 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.signature import Parameter, check_keys, parameters_of_dataclass
 
 Objective = Literal["val_metric", "time_to_target"]
+# The key through which pruning ends a run.
+LIMITS = "train.stop_below"
 # A budget of seconds alone ends here: a trial that cannot be trained takes no seconds.
 MOST_TRIALS = 1000
 _RANGE = {name: Parameter(name, hint, required=False)
           for name, hint in {"low": Any, "high": Any, "log": bool, "choices": list}.items()}
+_DISTRIBUTIONS = {"distributions": Parameter("distributions", Mapping, required=True)}
 _EXAMPLES = "{low: 0.001, high: 0.1, log: true} or {choices: [16, 32]}"
 
 
@@ -60,6 +63,8 @@ class Tuning:
         seconds: seconds of training of each system; None: as many as `trials` need.
         seed: seed of the search. All systems use the same one.
         batch: trials of a system that are chosen at one time, and may run at the same time.
+        pruner: `median` ends a trial that is worse than the median of earlier ones (`System.limits`); `none` ends none.
+        warmup: number of first epochs after which `median` ends no trial.
     """
 
     distributions: tuple[Distribution, ...]
@@ -69,6 +74,8 @@ class Tuning:
     seconds: float | None = None
     seed: int = 0
     batch: int = 4
+    pruner: Literal["none", "median"] = "none"
+    warmup: int = 1
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -78,21 +85,9 @@ class Tuning:
     @property
     def budget(self) -> str:
         """The budget of each system in words."""
-        parts = [f"{self.trials} trials" if self.trials else "", f"{self.seconds:g} s" if self.seconds else ""]
+        trials = f"{self.trials} trial{'' if self.trials == 1 else 's'}"
+        parts = [trials if self.trials else "", f"{self.seconds:g} s" if self.seconds else ""]
         return " or ".join(filter(None, parts)) + " of training" * bool(self.seconds)
-
-
-@dataclass(frozen=True)
-class _Options:
-    """The keys of the section, before they are checked."""
-
-    distributions: Mapping[str, Any]
-    objective: Objective = "val_metric"
-    target: float | None = None
-    trials: int | None = None
-    seconds: float | None = None
-    seed: int = 0
-    batch: int = 4
 
 
 def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning, list[Problem]]:
@@ -103,7 +98,7 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
         where: name of the section in problems.
     """
     given = {str(key): value for key, value in section.items()}
-    problems = check_keys(where, given, parameters_of_dataclass(_Options))
+    problems = check_keys(where, given, {**parameters_of_dataclass(Tuning), **_DISTRIBUTIONS})
     wrong = {problem.key.removeprefix(f"{where}.") for problem in problems}
     good = {key: value for key, value in given.items() if key not in wrong}
     ranges = good.pop("distributions", {})
@@ -111,7 +106,7 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
     if not ranges and "distributions" not in wrong:
         more.append(Problem(f"{where}.distributions", ranges, "must have at least one key",
                             "optimizer.lr: {low: 0.001, high: 0.1, log: true}"))
-    problems += [*more, *_check_numbers(good, where), *_check_goal(good, wrong, where)]
+    problems += [*more, *_check_numbers(good, where), *_check_goal(good, wrong, where), *_check_pruner(good, where)]
     return Tuning(tuple(found), **good), problems
 
 
@@ -122,6 +117,8 @@ def _check_numbers(given: Mapping[str, Any], where: str) -> list[Problem]:
                 for key, largest in most.items() if given.get(key) is not None and not 1 <= given[key] <= largest]
     if given.get("seconds") is not None and not 0 < given["seconds"] < math.inf:
         problems.append(Problem(f"{where}.seconds", given["seconds"], "must be larger than 0", "seconds: 600"))
+    if given.get("warmup") is not None and given["warmup"] < 0:
+        problems.append(Problem(f"{where}.warmup", given["warmup"], "must be 0 or more", "warmup: 1"))
     if given.get("seed") is not None and not 0 <= given["seed"] < 2**32:
         problems.append(Problem(f"{where}.seed", given["seed"], "must be 0 to 2^32 - 1", "seed: 0"))
     return problems
@@ -139,6 +136,17 @@ def _check_goal(given: Mapping[str, Any], wrong: set[str], where: str) -> list[P
     if not needs and target is not None and "objective" not in wrong:
         problems.append(Problem(f"{where}.target", target, "only time_to_target has a target",
                                 "leave it out, or objective: time_to_target"))
+    return problems
+
+
+def _check_pruner(given: Mapping[str, Any], where: str) -> list[Problem]:
+    """Problems of pruning with the other keys."""
+    pruned, problems = given.get("pruner") == "median", []
+    if pruned and given.get("objective") == "time_to_target":
+        problems.append(Problem(f"{where}.pruner", "median", "compares validation metrics by epoch, but time_to_target "
+                                "compares seconds: a worse epoch may be a faster one", "pruner: none"))
+    if not pruned and "warmup" in given:
+        problems.append(Problem(f"{where}.warmup", given["warmup"], "only pruner: median has it", "leave it out"))
     return problems
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from gnnexp.cli.sweeping.definition import key_of
+from gnnexp.cli.tuning.definition import LIMITS
 from gnnexp.config.compose import Composed
 from gnnexp.config.composition import composition
 from gnnexp.errors import ConfigError, Problem
@@ -27,7 +28,7 @@ GROUP = "train"
 # Groups whose typed values are hyper-parameters.
 _HELD = (GROUP, "optimizer", "scheduler")
 # Keys that say what is compared, and where: no hyper-parameters.
-COMPARED = ("seed", "system", "dataset", "hardware", "tracker", "name", "preflight", "hydra")
+COMPARED = ("seed", "system", "dataset", "hardware", "tracker", "name", "preflight", "measure", "hydra")
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,13 @@ def preset_of(name: str, composed: Composed, tuned: Sequence[str]) -> Preset:
         else:
             rest.append(line)
     return Preset(name, _base(composed), choices, values, tuple(rest))
+
+
+def unlimited(composed: Composed) -> Composed:
+    """The configuration of a trial without the limits of pruning: they did not end it, and belong to the search."""
+    train = {**composed.config[GROUP], LIMITS.partition(".")[2]: None}
+    return replace(composed, config={**composed.config, GROUP: train},
+                   lines=tuple(line for line in composed.lines if key_of(line) != LIMITS))
 
 
 def _put(values: dict[str, Any], key: str, config: Mapping[str, Any]) -> None:

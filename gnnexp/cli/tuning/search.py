@@ -6,10 +6,13 @@ same command makes the same trials again, finds them finished, and goes on after
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gnnexp.cli.tuning.definition import Tuning
+from gnnexp.cli.sweeping.definition import text_of
+from gnnexp.cli.tuning.definition import LIMITS, Tuning
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.packages import is_installed, missing_package
 
@@ -29,16 +32,19 @@ class Asked:
         number: number of the trial in its system, from 0.
         values: the value of each key, as Hydra writes it.
         trial: Optuna's trial.
+        limits: limits of the validation metric by epoch (`train.stop_below`); empty: the trial is not pruned.
     """
 
     number: int
     values: dict[str, str]
     trial: optuna.trial.Trial
+    limits: tuple[float | None, ...] = ()
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The overrides of the trial."""
-        return tuple(f"{key}={value}" for key, value in self.values.items())
+        lines = tuple(f"{key}={value}" for key, value in self.values.items())
+        return (*lines, f"{LIMITS}={text_of(list(self.limits))}") if self.limits else lines
 
     @property
     def label(self) -> str:
@@ -75,10 +81,20 @@ class Search:
                 values[one.key] = str(trial.suggest_float(one.key, one.low, one.high, log=one.log))
         return Asked(trial.number, values, trial)
 
-    def tell(self, asked: Asked, value: float | None) -> None:
-        """Note the value of a trial. None, for a trial that reached nothing, is worse than any value."""
+    def tell(self, asked: Asked, value: float | None, pruned: Sequence[float] = ()) -> None:
+        """Note the value of a trial. None, for a trial that reached nothing, is worse than any value.
+
+        Args:
+            asked: the trial.
+            value: its value; None if it has none.
+            pruned: the best validation metric after each epoch of a pruned trial; NaN if there was none yet. A pruned
+                trial is worse than any value, and better than a trial that was pruned earlier.
+        """
         from optuna.trial import TrialState
 
+        for epoch, best in enumerate(pruned):
+            if not math.isnan(best):
+                asked.trial.report(best, epoch)
         if value is None:
             self._study.tell(asked.trial, state=TrialState.PRUNED)
         else:

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -19,6 +19,9 @@ from gnnexp.errors import DataError, ProblemsError
 from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.budgets import Budget
 
+# Trials that a median needs. The first batch of trials is as large, so it is not pruned.
+_LEAST = 4
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -30,6 +33,8 @@ class Trial:
         seconds: seconds of training of all seeds, without preparation and evaluation.
         metric: name of the validation metric, or empty.
         composed: configuration of the first seed; None if the values cannot be composed.
+        curve: the best validation metric after each epoch of the first seed; NaN if there was none yet.
+        pruned: whether a limit of `Asked.limits` ended it.
     """
 
     asked: Asked
@@ -37,6 +42,8 @@ class Trial:
     seconds: float
     metric: str = ""
     composed: Composed | None = None
+    curve: tuple[float, ...] = ()
+    pruned: bool = False
 
 
 @dataclass
@@ -66,6 +73,28 @@ class System:
         enough = self.tuning.seconds is not None and self.budget.seconds >= self.tuning.seconds
         return not self.stopped and not enough and len(self.trials) + coming < (self.tuning.trials or MOST_TRIALS)
 
+    def ask(self) -> Asked:
+        """Choose the next trial."""
+        return replace(self.search.ask(), limits=self.limits)
+
+    def pruned(self, asked: Asked) -> bool:
+        """Whether a trial has ended, and a limit ended it."""
+        return any(trial.pruned for trial in self.trials if trial.asked is asked)
+
+    @property
+    def limits(self) -> tuple[float | None, ...]:
+        """Limits of the next trials by epoch: the median of the best validation metrics that earlier trials had then.
+
+        Trials without a value do not count. An epoch that fewer than `_LEAST` trials have evaluated has no limit. A
+        trial that ended before an epoch has its last metric there.
+        """
+        curves = [trial.curve for trial in self.trials if trial.value is not None]
+        if self.tuning.pruner == "none" or len(curves) < _LEAST:
+            return ()
+        epochs = range(max(map(len, curves)))
+        return tuple(None if number < self.tuning.warmup else _median(
+            [curve[min(number, len(curve) - 1)] for curve in curves]) for number in epochs)
+
     def note(self, asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State]) -> None:
         """Note how a trial has ended. A trial without an end stops the system: the next ones depend on its value."""
         if self.stopped:
@@ -75,14 +104,14 @@ class System:
             state = next((one for one in states if not one.status.startswith("finished")), states[0])
             self.stopped = f"trial {asked.number} is {state.status}" + f": {state.reason}" * bool(state.reason)
             return
-        self.search.tell(asked, trial.value)
+        self.search.tell(asked, trial.value, trial.curve if trial.pruned else ())
         self.trials.append(trial)
 
     @property
     def budget(self) -> Budget:
         """What the trials have spent so far."""
         return Budget(self.name, len(self.trials), sum(trial.seconds for trial in self.trials), self.tuning.budget,
-                      is_spent=not self.stopped)
+                      is_spent=not self.stopped, pruned=sum(trial.pruned for trial in self.trials))
 
     @property
     def best(self) -> Trial | None:
@@ -107,10 +136,24 @@ def _judged(asked: Asked, composed: Sequence[Composed | ProblemsError], states: 
         if run is None or not (run.status == "finished" or fails_again(run)):
             return None
         runs.append(run)
+    pruned = bool(asked.limits) and any(run.ended == "stop_below" for run in runs)
     values = [value_of(run, tuning) for run in runs]
     found = [value for value in values if value is not None]
-    mean = statistics.fmean(found) if len(found) == len(values) else None
-    return Trial(asked, mean, sum(map(seconds_of, runs)), runs[0].best("val")[0], right[0])
+    mean = statistics.fmean(found) if len(found) == len(values) and not pruned else None
+    return Trial(asked, mean, sum(map(seconds_of, runs)), runs[0].best("val")[0], right[0], curve_of(runs[0]), pruned)
+
+
+def curve_of(run: Run) -> tuple[float, ...]:
+    """The best validation metric after each epoch; NaN if there was none yet."""
+    name = run.best("val")[0]
+    return tuple(accumulate((epoch.get(name, math.nan) for epoch in run.epochs),
+                            lambda best, now: now if math.isnan(best) or now > best else best))
+
+
+def _median(values: Sequence[float]) -> float | None:
+    """The median of the numbers, rounded down to 4 decimals; None if there are fewer than `_LEAST`."""
+    numbers = [value for value in values if not math.isnan(value)]
+    return math.floor(statistics.median(numbers) * 1e4) / 1e4 if len(numbers) >= _LEAST else None
 
 
 def _ended(state: State) -> Run | None:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 from command_line import start
+from fake_slurm import install
 from run_folder import write_job
 
 from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping import processes
 from gnnexp.cli.sweeping.processes import STATES, at_work, processes_of
+from gnnexp.launchers.queue.slurm_jobs import Submission, write_submission
 from gnnexp.record.attempts import Holder
 
 HOLD = """
@@ -132,6 +134,21 @@ def test_jobs_that_no_process_follows_are_cancelled_together(
     monkeypatch.setattr(processes, "ask", lambda run_dir, controller: None)
     assert run_command(["cancel", "mine"]) == 0
     assert asked == [("50", "51")] and "50, 51" in capsys.readouterr().out
+
+
+def test_the_job_that_prepares_the_data_of_an_array_is_cancelled_with_the_sweep(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", f"{place / 'bin'}:{os.environ['PATH']}")
+    install(place / "bin", "scancel", f"echo $* >> {place}/asked")
+    for name in ("squeue", "sacct", "scontrol"):
+        install(place / "bin", name, "echo 'Unable to contact slurm controller' >&2; exit 1")
+    for number in range(2):
+        write_job(Path(f"runs/r{number}"))
+        write_submission(Path(f"runs/r{number}"), Submission(f"4712_{number}", "t", "4711"))
+    write_state("mine", "runs/r0", "runs/r1")
+    assert run_command(["cancel", "mine"]) == 0
+    assert Path("asked").read_text() == "4712_0 4712_1\n4711\n"
 
 
 @pytest.mark.slow

@@ -18,9 +18,12 @@ from run_folder import metrics_of, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
+from gnnexp.experiment.build import train_of
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.reports.budgets import Budget, describe_budgets
+from gnnexp.training.best import Best, ending
+from gnnexp.training.checkpoint import Position
 
 RANGES = "{optimizer.lr: {low: 1e-3, high: 1e-1, log: true}, sampler.fanouts: {choices: [[4], [8]]}}"
 LAYER = "sampler.fanouts=[4]"
@@ -40,13 +43,16 @@ class Pretended:
         self.launched.append((rate, config["sampler"]["fanouts"], config["seed"]))
         if number in self.fails:
             return self.fails[number]
-        top = 0.9 - 0.1 * abs(math.log10(rate) + 2)
+        top, train = 0.9 - 0.1 * abs(math.log10(rate) + 2), train_of(config)
         with (run_dir / "epochs.jsonl").open("a", encoding="utf-8") as file:
-            for epoch in range(config["train"]["epochs"]):
-                metrics = {**metrics_of(epoch), "acc/val": top - 0.2 + 0.2 * epoch, "time/epoch_s": 1.0}
+            for epoch in range(train.epochs):
+                now = top - 0.2 + 0.2 * epoch / (train.epochs - 1)
+                metrics = {**metrics_of(epoch), "acc/val": now, "time/epoch_s": 1.0}
                 line = {"epoch": epoch, "time": 1000.0 + epoch, "metrics": metrics, "ranks": [], "losses": []}
                 file.write(json.dumps(line) + "\n")
-        write_result(run_dir, summary={"acc/val": top, "acc/test": top})
+                if ended := ending(train, Position(epoch + 1), Best(epoch, now)):
+                    break
+        write_result(run_dir, summary={"acc/val": now, "acc/test": now}, ended=ended)
         return Outcome(0, "finished")
 
 
@@ -123,6 +129,31 @@ def test_a_trial_that_diverges_has_no_value_and_is_not_tried_again(capsys: pytes
     code, found = answer(capsys)
     assert code == 0 and found["systems"][0]["trials"] == 3 and len(ranks.launched) == 3
     assert answer(capsys)[0] == 0 and len(ranks.launched) == 3
+
+
+def test_a_trial_that_is_worse_than_the_median_is_pruned(capsys: pytest.CaptureFixture[str], ranks: Pretended) -> None:
+    write(f"{{distributions: {RANGES}, trials: 8, pruner: median}}", FIXED.replace("epochs=2", "epochs=4"),
+          axes="{system: [dgl]}")
+    code, found = answer(capsys)
+    (one,) = found["systems"]
+    assert code == 0 and one["trials"] == 8 and one["seconds"] == 32.0 - 2.0 * one["pruned"] and 0 < one["pruned"] < 5
+    assert sum(case["reason"].startswith("pruned: runs/") for case in found["cases"]) == one["pruned"]
+    assert f"dgl_digits 8 trials ({one['pruned']} pruned), {one['seconds']} s of training" in str(found["report"])
+    best = min(ranks.launched, key=lambda launch: abs(math.log10(launch[0]) + 2))
+    assert preset("dgl")["optimizer"]["lr"] == best[0] and preset("dgl")["train"] == {"epochs": 4}
+    assert preset("dgl")["tuned"]["pruned"] == one["pruned"] and "stop_below" not in Path(
+        "conf/train/tuned_dgl_digits.yaml").read_text()
+    assert answer(capsys)[1]["systems"] == found["systems"] and len(ranks.launched) == 8, "the same trials again"
+
+
+def test_pruning_refuses_what_it_cannot_judge(capsys: pytest.CaptureFixture[str], ranks: Pretended) -> None:
+    write(f"{{distributions: {RANGES}, trials: 8, pruner: median}}", axes="{system: [dgl], seed: [0, 1]}")
+    for more, told in (("train.eval_every=0", "pruning compares validation metrics by epoch"),
+                       ("train.stop_below=[0.1]", "pruning sets this key")):
+        assert run_command(["tune", "mine.yaml", more]) == 2
+        said = capsys.readouterr().err
+        assert "tune.pruner" in said and "2 seeds" in said and told in said
+    assert ranks.launched == []
 
 
 @pytest.mark.slow

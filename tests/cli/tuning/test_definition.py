@@ -35,6 +35,7 @@ def test_a_number_without_a_dot_is_a_number_although_yaml_reads_a_text() -> None
 def test_a_budget_may_be_trials_or_seconds_or_both() -> None:
     both = read_tuning({"distributions": {"a": RANGE}, "trials": 12, "seconds": 60})[0]
     assert both.budget == "12 trials or 60 s of training"
+    assert read_tuning({"distributions": {"a": RANGE}, "trials": 1})[0].budget == "1 trial"
     assert read_tuning({"distributions": {"a": RANGE}, "seconds": 60})[0].budget == "60 s of training"
 
 
@@ -58,6 +59,15 @@ def test_every_mistake_is_reported_at_once() -> None:
 ])
 def test_a_wrong_budget_or_target_is_a_problem(section: dict[str, Any], key: str) -> None:
     assert keys_of({"distributions": {"a": RANGE}, **section}) == {key}
+
+
+@pytest.mark.parametrize(("section", "key"), [
+    ({"pruner": "hyperband"}, "tune.pruner"), ({"pruner": "median", "warmup": -1}, "tune.warmup"),
+    ({"warmup": 2}, "tune.warmup"),
+    ({"pruner": "median", "objective": "time_to_target", "target": 0.9}, "tune.pruner")])
+def test_a_wrong_pruner_is_a_problem(section: dict[str, Any], key: str) -> None:
+    assert keys_of({"distributions": {"a": RANGE}, "trials": 1, **section}) == {key}
+    assert keys_of({"distributions": {"a": RANGE}, "trials": 1, "pruner": "median", "warmup": 0}) == set()
 
 
 def test_a_tuning_without_distributions_is_a_problem() -> None:

@@ -40,6 +40,16 @@ def test_more_trials_begin_with_the_same_ones() -> None:
     assert searched(tuning(), 16)[:8] == searched(tuning(), 8)
 
 
+def test_a_pruned_trial_is_told_with_its_metrics() -> None:
+    search = Search(tuning())
+    first, second = search.ask(), search.ask()
+    search.tell(first, None, (math.nan, 0.4, 0.5))
+    search.tell(second, None)
+    told = first.trial.study.trials
+    assert [trial.state.name for trial in told] == ["PRUNED", "PRUNED"]
+    assert [trial.intermediate_values for trial in told] == [{1: 0.4, 2: 0.5}, {}]
+
+
 def test_values_are_in_their_ranges() -> None:
     for values in searched(tuning(), 24):
         assert 0.0001 <= float(values["optimizer.lr"]) <= 0.1 and 8 <= int(values["model.hidden"]) <= 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from gnnexp.cli.tuning.definition import Tuning, read_tuning
 from gnnexp.cli.tuning.search import Search
-from gnnexp.cli.tuning.system import System, Trial, seconds_of, value_of
+from gnnexp.cli.tuning.system import System, Trial, curve_of, seconds_of, value_of
 from gnnexp.record.runs import Run
 
 
@@ -48,6 +49,29 @@ def test_the_time_to_a_value_ends_with_the_first_epoch_that_reaches_it() -> None
 def test_seconds_are_those_of_all_epochs_also_of_a_failed_run() -> None:
     assert seconds_of(run([0.1, 0.2, 0.3], "failed")) == 6.0
     assert seconds_of(run([])) == 0.0
+
+
+def with_curves(options: Tuning, *curves: tuple[float | None, tuple[float, ...]]) -> System:
+    found = system(options, ())
+    found.trials += [Trial(found.search.ask(), value, 1.0, curve=curve) for value, curve in curves]
+    return found
+
+
+def test_limits_are_the_medians_of_trials_with_a_value() -> None:
+    curves = [(0.5, (0.1, 0.5)), (0.5, (math.nan, 0.5)), (0.75, (0.3, 0.75)), (None, (0.0, 0.0)), (0.8, (0.8,))]
+    options = tuning(trials=9, pruner="median")
+    assert with_curves(options, *curves[:4]).limits == (), "three trials have a value"
+    assert with_curves(options, *curves).limits == (None, 0.625)
+    assert with_curves(tuning(trials=9, pruner="median", warmup=0), *curves).limits == (None, 0.625), "one had none"
+    assert with_curves(tuning(trials=9), *curves).limits == ()
+    assert with_curves(options, *curves).ask().lines[-1] == "train.stop_below=[null,0.625]"
+    tight = with_curves(tuning(trials=9, pruner="median", warmup=0), *[(0.12345678, (0.12345678,))] * 4)
+    assert tight.limits == (0.1234,), "an equal trial is not below"
+
+
+def test_the_curve_is_the_best_metric_so_far() -> None:
+    assert curve_of(run([0.1, 0.5, 0.4])) == (0.1, 0.5, 0.5)
+    assert math.isnan(curve_of(run([math.nan, 0.4]))[0]) and curve_of(run([math.nan, 0.4]))[1] == 0.4
 
 
 def test_an_equal_trial_that_came_first_is_the_best() -> None:

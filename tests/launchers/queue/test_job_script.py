@@ -169,6 +169,21 @@ def test_a_job_prepares_the_data_and_the_ranks_wait_for_it(
     assert json.loads(Path("run/job.json").read_text())["graph"] and Path("run/result.json").exists()
 
 
+def test_a_refused_preparation_is_the_result_of_the_run(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install(cluster / "bin", "sbatch", "echo 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1")
+    array = {"fixed": IN_A_JOB[1:-1], "axes": {"seed": [0, 1]}}
+    Path("array.yaml").write_text(json.dumps(array))
+    assert run_command(IN_A_JOB) == 1 and run_command(["sweep", "array.yaml"]) == 1
+    assert "gnnexp resume run" in capsys.readouterr().err
+    runs = [Path("run"), *Path("runs/array").iterdir()]
+    assert len(runs) == 3
+    for run_dir in runs:
+        result = json.loads((run_dir / "result.json").read_text())
+        assert (result["status"], result["kind"]) == ("failed", "error")
+        assert "sbatch refused the job that prepares the data" in result["reason"]
+        assert "Invalid account" in result["reason"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_data_that_cannot_be_prepared_fails_the_run_and_says_why(
