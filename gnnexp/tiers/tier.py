@@ -210,3 +210,14 @@ class DeviceTier:
 def across(values: Tensor, device: torch.device) -> Tensor:
     """Host `values` on `device`: unchanged on CPU; copied to a GPU through pinned memory, without waiting."""
     return values if device.type == "cpu" else values.pin_memory().to(device, non_blocking=True)
+
+
+def back(*values: Tensor) -> list[Tensor]:
+    """Device `values` on the host: unchanged on CPU; copied from a GPU through pinned memory, with one wait for all."""
+    if values[0].device.type == "cpu":
+        return list(values)
+    host = [torch.empty(value.shape, dtype=value.dtype, pin_memory=True) for value in values]
+    for target, value in zip(host, values, strict=True):
+        target.copy_(value, non_blocking=True)
+    torch.cuda.current_stream(values[0].device).record_event().synchronize()
+    return host
