@@ -29,8 +29,8 @@ class Sampler(ABC):
         exact_key: whether draws are a pure function of (seed, epoch, step, micro, hop, original vertex id), so that a
             global batch is the same for every number of ranks.
         scales: whether drawn edges have `Block.scale`, which multiplies messages and does not change degrees.
-        device: where batches are made: `cpu`; `cuda`, the GPU of the rank; `auto`, the GPU if the run allows it. Samplers
-            without this option use the CPU.
+        device: where batches are made: `cpu`; `cuda`, the GPU of the rank; `auto`, the GPU if the run allows it.
+            Samplers without this option use the CPU.
         fanouts: most neighbours per destination, target hop first, -1 for all; None: all neighbours on every hop.
         key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` makes
             separate draws for every micro-batch.

@@ -175,7 +175,8 @@ class DeviceExpansion:
             if num_edges is None:
                 most, num_edges = torch.cat((count, bounds[-1:])).tolist()  # the second kind of wait
                 bounds = bounds[: most + 1]
-            found, positions = self._draw(vertices[:most], count, fanout, packet[number : number + 1], bounds, num_edges)
+            key = packet[number : number + 1]
+            found, positions = self._draw(vertices[:most], count, fanout, key, bounds, num_edges)
             larger = min(self._num_nodes, most + num_edges - self._loops * most)
             grown = vertices.new_empty(larger + 1)
             grown[:most], vertices, most = vertices[:most], grown, larger

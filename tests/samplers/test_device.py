@@ -11,13 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_sampling import graph_of
 
-from gnnexp.graph.shard import BlockNeeds
+from gnnexp.errors import ConfigError, RunError
+from gnnexp.experiment.build import experiment_of
+from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import GOLDEN, mix
 from gnnexp.kernels.samplers import hop
 from gnnexp.samplers import device
 from gnnexp.samplers.device import DeviceExpansion
 from gnnexp.samplers.expansion import Expansion
+from gnnexp.samplers.fused import FusedSampler
 from gnnexp.testing.emulated import is_wanted
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 
 CPU = torch.device("cpu")
 WORDS = st.integers(0, (1 << 64) - 1)
@@ -36,7 +41,7 @@ def test_the_generator_in_int64_gives_the_words_of_uint64(word: int, state: int,
     mask = (1 << 64) - 1
     assert unsigned(hop.mix64(signed(word))) == mix(word)
     assert unsigned(hop.absorb(signed(state), signed(word))) == mix(state ^ mix(word + GOLDEN))
-    assert unsigned(hop.draw(signed(word), number)) == mix((word + (number + 1) * GOLDEN) & mask)
+    assert unsigned(hop.draw(signed(word), torch.tensor([number]))) == mix((word + (number + 1) * GOLDEN) & mask)
     assert unsigned(hop.bounded(signed(word), torch.tensor([bound]))) == (word * bound) >> 64
 
 
@@ -112,6 +117,51 @@ def test_an_empty_batch_has_empty_blocks() -> None:
         there, host = both(fanouts)
         nothing = torch.empty(0, dtype=torch.int64)
         assert_same(there.blocks(nothing, (1, 2))[0], host.blocks(nothing, (1, 2)))
+
+
+SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
+PARTITIONED = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
+
+
+@pytest.mark.parametrize(("sampler", "paradigm", "device", "key"), [
+    ({}, {}, "cpu", "sampler.device"),
+    ({}, SPLIT, "cuda", "sampler.device"),
+    ({"topology": "partitioned"}, PARTITIONED, "cuda", "sampler.device"),
+    ({"fanouts": [2049, 3]}, {}, "cuda", "sampler.fanouts"),
+    ({"device": "gpu"}, {}, "cuda", "sampler.device"),
+])
+def test_a_run_that_cannot_sample_on_a_gpu_is_refused(
+    sampler: dict[str, object], paradigm: dict[str, object], device: str, key: str
+) -> None:
+    config = small_config(MODELS["sage"], hardware={"device": device}, paradigm=paradigm,
+                          sampler={"device": "cuda", **sampler})
+    with pytest.raises(ConfigError) as told:
+        experiment_of(config)
+    assert [problem.key for problem in told.value.problems] == [key]
+    if sampler.get("device") != "gpu":
+        config["sampler"]["device"] = "auto"
+        assert experiment_of(config).sampler.make().place(None, None, CPU) == "cpu"  # type: ignore[arg-type]
+
+
+def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
+    config = small_config(MODELS["sage"], hardware={"device": "auto"}, sampler={"device": "cuda"})
+    experiment = experiment_of(config)
+    with pytest.raises(ConfigError, match="no CUDA device"):
+        experiment.sampler.make().place(experiment, Shard(nasty_graph()), CPU)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+def test_the_memory_of_the_gpu_decides_where_batches_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = experiment_of(small_config(MODELS["sage"], hardware={"device": "cuda"}))
+    shard, gpu = Shard(nasty_graph()), torch.device("cuda", 0)
+    needed = shard.graph.topology_bytes + 4 * shard.graph.num_nodes
+    for free, place in ((2 * needed, "cuda:0"), (2 * needed - 1, f"cpu: sampling on the GPU needs {needed} bytes, ")):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
+        assert experiment.sampler.make().place(experiment, shard, gpu).startswith(place)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (needed - 1, needed))
+    with pytest.raises(RunError, match=r"set sampler\.device=cpu"):
+        FusedSampler([4, 3], device="cuda").place(experiment, shard, gpu)
 
 
 @pytest.mark.gpu

@@ -42,9 +42,9 @@ def absorb(state: Tensor, word: Tensor) -> Tensor:
     return mix64(state ^ mix64(word + _GOLDEN))
 
 
-def draw(key: Tensor, number: int) -> Tensor:
+def draw(key: Tensor, number: Tensor) -> Tensor:
     """`counter.draw`."""
-    return mix64(key + _signed((number + 1) * counter.GOLDEN & ((1 << 64) - 1)))
+    return mix64(key + (number + 1) * _GOLDEN)
 
 
 def bounded(word: Tensor, bound: Tensor) -> Tensor:
@@ -93,11 +93,12 @@ def _named(names: Tensor | None, own: Tensor) -> Tensor:
 
 def _floyd(room: Tensor, own: Tensor, fanout: int) -> Tensor:
     """`[D, fanout]` offsets of the draws of every destination; 0, 1, ... where `room`, degree - fanout, is 0."""
-    chosen = room.new_empty((room.numel(), fanout))
-    for number in range(fanout):
-        drawn = bounded(draw(own, number), room + (number + 1))
-        again = (chosen[:, :number] == drawn.unsqueeze(1)).any(1) | (room == 0)
-        chosen[:, number] = torch.where(again, room + number, drawn)
+    numbers = torch.arange(fanout, device=room.device)
+    last = room.unsqueeze(1) + numbers
+    chosen = torch.where(room.unsqueeze(1) == 0, numbers, bounded(draw(own.unsqueeze(1), numbers), last + 1))
+    for number in range(1, fanout):
+        again = (chosen[:, :number] == chosen[:, number : number + 1]).any(1)
+        chosen[:, number] = torch.where(again, last[:, number], chosen[:, number])
     return chosen
 
 
