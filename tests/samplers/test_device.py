@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reference_sampling import graph_of
 
 from gnnexp.errors import ConfigError, RunError
-from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import GOLDEN, mix
 from gnnexp.kernels.samplers import hop
@@ -128,19 +128,22 @@ PARTITIONED = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assig
     ({}, SPLIT, "cuda", "sampler.device"),
     ({"topology": "partitioned"}, PARTITIONED, "cuda", "sampler.device"),
     ({"fanouts": [2049, 3]}, {}, "cuda", "sampler.fanouts"),
-    ({"device": "gpu"}, {}, "cuda", "sampler.device"),
 ])
 def test_a_run_that_cannot_sample_on_a_gpu_is_refused(
     sampler: dict[str, object], paradigm: dict[str, object], device: str, key: str
 ) -> None:
     config = small_config(MODELS["sage"], hardware={"device": device}, paradigm=paradigm,
-                          sampler={"device": "cuda", **sampler})
-    with pytest.raises(ConfigError) as told:
-        experiment_of(config)
-    assert [problem.key for problem in told.value.problems] == [key]
-    if sampler.get("device") != "gpu":
-        config["sampler"]["device"] = "auto"
-        assert experiment_of(config).sampler.make().place(None, None, CPU) == "cpu"  # type: ignore[arg-type]
+                          train={"eval_every": None}, sampler={"device": "cuda", **sampler})
+    assert [problem.key for problem in read(config).problems] == [key]
+    config["sampler"]["device"] = "auto"
+    assert not read(config).problems
+    experiment = experiment_of(config)
+    assert experiment.sampler.make().place(experiment, Shard(nasty_graph()), torch.device("cuda")) == "cpu"
+
+
+def test_an_unknown_device_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"sampler\.device"):
+        FusedSampler([4], device="gpu")  # type: ignore[arg-type]
 
 
 def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
