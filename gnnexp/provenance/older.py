@@ -49,7 +49,10 @@ _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW"
 # Options of `train` that were added later, with the values that change nothing.
 _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None}
 # Options of other groups that were added later: by the class of the group.
-_LATER_OF: Mapping[str, Mapping[str, Any]] = {"gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True}}
+_LATER_OF: Mapping[str, Mapping[str, Any]] = {
+    "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},
+    "gnnexp.samplers.fused.FusedSampler": {"device": "auto"},
+}
 # Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.paradigms.model_averaging.ModelAveraging": {"optimizer_state": "kept"},

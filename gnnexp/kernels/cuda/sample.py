@@ -46,9 +46,9 @@ def count_kernel(
 
 @_kernel
 def draw_kernel(
-    indptr: tl.tensor, indices: tl.tensor, names: tl.tensor, vertices: tl.tensor, count: tl.tensor, fanout: int,
-    key: tl.tensor, bounds: tl.tensor, found: tl.tensor, positions: tl.tensor,
-    LOOPS: tl.constexpr, NAMED: tl.constexpr, PLACED: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    indptr: tl.tensor, indices: tl.tensor, names: tl.tensor, vertices: tl.tensor, count: tl.tensor, key: tl.tensor,
+    bounds: tl.tensor, found: tl.tensor, positions: tl.tensor, FANOUT: tl.constexpr, LOOPS: tl.constexpr,
+    NAMED: tl.constexpr, PLACED: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
 ) -> None:
     """The edges of `ROWS` destinations with up to `SLOTS` draws each."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -56,21 +56,21 @@ def draw_kernel(
     own = tl.load(vertices + row, mask=inside, other=0).to(tl.int64)
     start = tl.load(indptr + own, mask=inside, other=0)
     degree = tl.load(indptr + own + 1, mask=inside, other=0) - start
-    room = tl.maximum(degree - fanout, 0)
+    room = tl.maximum(degree - FANOUT, 0)
     name = own
     if NAMED:
         name = tl.load(names + own, mask=inside, other=0).to(tl.int64)
     state = absorb(tl.zeros_like(own).to(tl.uint64) + tl.load(key).to(tl.uint64), name.to(tl.uint64))
     slot = tl.arange(0, SLOTS)
     chosen = tl.zeros((ROWS, SLOTS), tl.uint32) + slot[None, :].to(tl.uint32)
-    for number in range(fanout):
+    for number in range(FANOUT):
         word = draw(state, tl.zeros_like(state) + number)
         drawn = bounded(word, (room + number + 1).to(tl.uint64)).to(tl.uint32)
         earlier = (chosen == drawn[:, None]) & (slot < number)[None, :]
         again = tl.max(earlier.to(tl.int32), axis=1) > 0
         drawn = tl.where(again | (room == 0), (room + number).to(tl.uint32), drawn)
         chosen = tl.where((slot == number)[None, :], drawn[:, None], chosen)
-    mask = inside[:, None] & (slot[None, :] < tl.minimum(degree, fanout)[:, None])
+    mask = inside[:, None] & (slot[None, :] < tl.minimum(degree, FANOUT)[:, None])
     position = start[:, None] + chosen.to(tl.int64)
     place = tl.load(bounds + row, mask=inside, other=0)[:, None] + slot[None, :]
     source = tl.load(indices + position, mask=mask, other=0)
@@ -147,8 +147,8 @@ def draw_edges(
     if size:
         slots, rows = tile(fanout)
         draw_kernel[(triton.cdiv(size, rows),)](
-            indptr, indices, indices if names is None else names, vertices, count, fanout, key, bounds, found,
-            indptr if positions is None else positions, LOOPS=bool(loops), NAMED=names is not None,
+            indptr, indices, indices if names is None else names, vertices, count, key, bounds, found,
+            indptr if positions is None else positions, FANOUT=fanout, LOOPS=bool(loops), NAMED=names is not None,
             PLACED=wants_positions, SLOTS=slots, ROWS=rows)
     return found, positions
 
