@@ -23,6 +23,7 @@ RELATIONAL: dict[str, dict[str, Any]] = {
     "rgcn_blocks": {"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block"},
 }
 ALL_MODELS = {**MODELS, **RELATIONAL}
+SAMPLED_THERE = ("data", "projections", "aggregates")  # ways whose batches a GPU may make
 BOUND = 1e-10  # relative, in float64
 
 
@@ -36,7 +37,7 @@ class Case:
         way: name in `WAYS`.
         ahead: whether batches are prepared ahead, by another thread and on another stream.
         weighted: whether edges have weights.
-        samples: device on which mini-batches are made, `cpu` or `cuda`.
+        samples: `sampler.device` of mini-batches: `cpu`, or `auto`, which is the GPU where it is allowed.
     """
 
     size: int
@@ -50,7 +51,7 @@ class Case:
     def name(self) -> str:
         """Name of the case in a report."""
         weighted = ", weighted" if self.weighted else ""
-        there = " sampled there" if self.samples == "cuda" else ""
+        there = " sampled there" if self.samples == "auto" else ""
         return f"{self.size} x {self.way}{' ahead' if self.ahead else ''}{there}, {self.model}{weighted}"
 
     def config(self, device: str, kernel: str = "auto") -> dict[str, Any]:
@@ -58,7 +59,7 @@ class Case:
         changes: dict[str, Any] = {"train": {"overlap": self.ahead},
                                    "hardware": {"workers": self.size, "device": device}}
         if self.way in MINI_BATCH:
-            changes["sampler"] = {"device": self.samples if device == "cuda" else "cpu"}
+            changes["sampler"] = {"device": self.samples}
         return config_in(self.way, {**ALL_MODELS[self.model], "kernel": kernel}, **changes)
 
     @property
@@ -108,7 +109,9 @@ def cases(
             for way in ways:
                 found = [Case(size, model, way)]
                 if way in MINI_BATCH:
-                    found += [Case(size, model, way, ahead=True), Case(size, model, way, samples="cuda")]
+                    found.append(Case(size, model, way, ahead=True))
+                if way in SAMPLED_THERE:
+                    found.append(Case(size, model, way, samples="auto"))
                 yield from (case for case in found if not problems_of(case.config("cuda")))
 
 

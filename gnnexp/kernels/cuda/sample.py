@@ -92,7 +92,7 @@ def number_kernel(
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
     inside = edge < tl.load(total)
     vertex = tl.load(found + edge, mask=inside, other=0).to(tl.int64)
-    tl.atomic_min(table + vertex, (edge + first).to(tl.int32), mask=inside)
+    tl.atomic_min(table + vertex, (edge + first).to(tl.int32), mask=inside, sem="relaxed")  # the next kernel reads it
 
 
 @_kernel
