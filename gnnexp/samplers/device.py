@@ -135,12 +135,6 @@ class DeviceExpansion:
         """Data of edges on the device; one entry if there are no edges, because an index needs a value to read."""
         return values.to(self._device) if values.numel() else values.new_zeros(1, device=self._device)
 
-    def nbytes(self) -> int:
-        """Bytes on the device: topology, data of edges and tables."""
-        names = [] if self._names is None else [self._names]
-        tables = [table.entries for table in self._spare]
-        return sum(held.nbytes for held in (self._indptr, self._indices, *self._kinds.values(), *names, *tables))
-
     def blocks(self, seeds: Tensor, hop_keys: Sequence[int]) -> tuple[tuple[Block, ...], Tensor]:
         """Blocks of a batch on the device, input side first, and the `[S]` input vertices on the host.
 
