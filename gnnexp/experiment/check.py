@@ -96,9 +96,9 @@ def check_fanouts(experiment: Experiment) -> list[Problem]:
 def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:
     """Conflicts with other choices that the components of `groups` report."""
     judges = {
-        "model": experiment.model.options.check, "feature_store": experiment.feature_store.options.check,
-        "paradigm": experiment.paradigm.check, "partitioner": experiment.partitioner.check,
-        LAUNCHER: experiment.launcher.check,
+        "model": experiment.model.options.check, "sampler": experiment.sampler.options.check,
+        "feature_store": experiment.feature_store.options.check, "paradigm": experiment.paradigm.check,
+        "partitioner": experiment.partitioner.check, LAUNCHER: experiment.launcher.check,
     }
     return [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
 

@@ -44,6 +44,10 @@ class Paradigm(ABC):
         """Conflicts of this paradigm with the other choices of the experiment."""
         return []
 
+    def samples_on_host(self, experiment: Experiment) -> str:
+        """Why batches are made on the host although the run has GPUs; empty if a sampler may make them on a GPU."""
+        return "this paradigm samples on the host"
+
     def own_files(self) -> list[Path]:
         """Files outside of gnnexp that the paradigm executes as programs. Their content identifies a run."""
         return []

@@ -67,6 +67,11 @@ def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
                     "set sampler.topology=replicated")]
 
 
+def removes_links(experiment: Experiment) -> str:
+    """Why batches are made on the host: the edges of predicted links are removed there. Empty if none are removed."""
+    return "edges of predicted links are removed on the host" if experiment.task.options.exclude_targets else ""
+
+
 def pairs(experiment: Experiment) -> bool:
     """Whether training examples are links."""
     return experiment.task.options.pairs

@@ -25,6 +25,7 @@ from gnnexp.paradigms.checks import (
     one_part_per_rank,
     one_thread_where_batches_communicate,
     pairs,
+    removes_links,
     whole_rows,
 )
 from gnnexp.paradigms.loops.global_batch import Ready
@@ -79,6 +80,12 @@ class DataParallel(Paradigm):
             problems.append(Problem("paradigm.assign", self.assign, "with sampler.topology=partitioned the first hop "
                                     "is sampled where the target's edges are", "set paradigm.assign=owner"))
         return problems
+
+    def samples_on_host(self, experiment: Experiment) -> str:
+        """A partitioned topology is sampled by exchanges between the hosts of the ranks."""
+        if experiment.sampler.options.topology == "partitioned":
+            return "a partitioned topology is sampled on the host"
+        return removes_links(experiment)
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank if the run needs a partition."""

@@ -29,9 +29,10 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.packing import pack_block, unpack_block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.kernels.crossing import back
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.checks import block_layers, hidden_links, one_thread_where_batches_communicate
+from gnnexp.paradigms.checks import block_layers, hidden_links, one_thread_where_batches_communicate, removes_links
 from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.gradients import FlatGradients, Trained
@@ -89,6 +90,10 @@ class PushPull(Paradigm):
                                     "has: push_pull runs layers on the contract", "choose model=sage, gcn, gat or gin"))
         return problems
 
+    def samples_on_host(self, experiment: Experiment) -> str:
+        """Micro-batches may be made on GPUs. The first block is copied to the host, where ranks exchange it."""
+        return removes_links(experiment)
+
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan. Only the feature store may need a partition."""
         num_parts = experiment.num_ranks if self.wants_partition(experiment) else None
@@ -129,6 +134,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         batch = own.seen(self.job.sampler.sample(own.seeds, key, own.global_count))
         first = batch.blocks[0]
         sizes, packet = pack_block(first)
+        (packet,) = back(packet)
         everyone = comm.swap(sizes.repeat(comm.size, 1))
         packets = comm.all_gather(packet, [int(n) for n in everyone.sum(1)], "topology")
         return Sampled(batch, tuple(first if rank == comm.rank else unpack_block(packets[rank], row, first)
@@ -137,7 +143,9 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
     def load(self, sampled: Sampled) -> Pushed:
         """Load this rank's dimensions of the rows of all blocks."""
         job = self.job
-        features = tuple(job.store.read(block.src_ids) for block in sampled.blocks)
+        own = sampled.batch
+        features = tuple(job.store.read(own.input_ids if block is own.blocks[0] else block.src_ids)
+                         for block in sampled.blocks)
         others = [block for rank, block in enumerate(sampled.blocks) if rank != job.comm.rank]
         batch = self.to_device(sampled.batch, features[job.comm.rank], sum(block.nbytes() for block in others))
         return Pushed(batch, tuple(batch.blocks[0] if block is sampled.batch.blocks[0] else block.to(job.device)

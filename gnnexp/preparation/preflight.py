@@ -99,6 +99,8 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("interpreter and libraries", "host", _INTERPRETER),
         Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
+        Need("topology for sampling on a GPU", "device", facts.topology_bytes + 4 * facts.num_nodes
+             if sampler.device == "cuda" else 0),
         Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),

@@ -51,7 +51,10 @@ _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_be
 # Keys outside of groups that were added later.
 _LATER_TOP = {"measure": "exact"}
 # Options of other groups that were added later: by the class of the group.
-_LATER_OF: Mapping[str, Mapping[str, Any]] = {"gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True}}
+_LATER_OF: Mapping[str, Mapping[str, Any]] = {
+    "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},
+    "gnnexp.samplers.fused.FusedSampler": {"device": "auto"},
+}
 # Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.paradigms.model_averaging.ModelAveraging": {"optimizer_state": "kept"},

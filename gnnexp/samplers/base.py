@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
@@ -17,6 +19,7 @@ from gnnexp.kernels.pool import Pool
 
 Key = Literal["micro", "global"]
 Topology = Literal["replicated", "partitioned"]
+SampleDevice = Literal["auto", "cpu", "cuda"]
 
 
 class Sampler(ABC):
@@ -26,6 +29,8 @@ class Sampler(ABC):
         exact_key: whether draws are a pure function of (seed, epoch, step, micro, hop, original vertex id), so that a
             global batch is the same for every number of ranks.
         scales: whether drawn edges have `Block.scale`, which multiplies messages and does not change degrees.
+        device: where batches are made: `cpu`; `cuda`, the GPU of the rank; `auto`, the GPU if the run allows it.
+            Samplers without this option use the CPU.
         fanouts: most neighbours per destination, target hop first, -1 for all; None: all neighbours on every hop.
         key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` makes
             separate draws for every micro-batch.
@@ -37,6 +42,7 @@ class Sampler(ABC):
 
     exact_key: ClassVar[bool] = True
     scales: ClassVar[bool] = False
+    device: SampleDevice = "cpu"
 
     def __init__(
         self, fanouts: Sequence[int] | None, key: Key, topology: Topology, threads: int, prefetch: int
@@ -87,6 +93,23 @@ class Sampler(ABC):
             return 0
         edge = facts.id_bytes + 4 * (facts.typed + facts.weighted)
         return 8 * (facts.num_nodes + 1) + edge * -(-num_edges // num_parts)
+
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """Conflicts with other choices of the experiment."""
+        return []
+
+    def place(self, experiment: Experiment, shard: Shard, device: torch.device) -> str:
+        """Choose where batches are made, before `setup`. By default, this is the host.
+
+        Args:
+            experiment: the experiment of the run.
+            shard: topology of this rank.
+            device: device of this rank.
+
+        Returns:
+            The choice, for the record.
+        """
+        return "cpu"
 
     @abstractmethod
     def setup(self, shard: Shard, num_layers: int) -> None:

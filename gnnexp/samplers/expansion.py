@@ -23,6 +23,19 @@ _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _NOTHING = np.empty(0, np.int64)
 
 
+def largest_degree_of(graph: Graph) -> int:
+    """The largest number of in-edges of a vertex.
+
+    Raises:
+        DataError: a vertex has too many edges to draw from.
+    """
+    largest = int(kernels.largest_degree(graph.indptr.numpy()))
+    if largest >= 1 << 32:
+        raise DataError(Problem("dataset", graph.name, "a vertex may have at most 2^32 - 1 edges",
+                                "use a graph without that vertex"))
+    return largest
+
+
 @dataclass
 class _Workspace(VertexMap):
     """The map of `kernels.relabel`, and working memory for one batch at a time.
@@ -84,12 +97,9 @@ class Expansion:
         self._pool = Pool() if pool is None else pool
         self._hops, self._largest = tuple(hops), 0
         if max(hops) >= kernels.LARGE_FANOUT or graph.num_edges >= 1 << 32:
-            self._largest = int(kernels.largest_degree(self._indptr))
+            self._largest = largest_degree_of(graph)
             # A fanout above the largest degree takes all edges too, but needs more working memory.
             self._hops = tuple(min(fanout, max(self._largest, 1)) for fanout in hops)
-        if self._largest >= 1 << 32:
-            raise DataError(Problem("dataset", graph.name, "a vertex may have at most 2^32 - 1 edges",
-                                    "use a graph without that vertex"))
 
     def blocks(self, seeds: Tensor, hop_keys: Sequence[int]) -> tuple[Block, ...]:
         """Blocks of a batch, input side first.

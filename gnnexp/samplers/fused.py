@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+import torch
 from torch import Tensor
 
+from gnnexp.errors import ConfigError, Problem, RunError
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.samplers.base import Key, Topology
+from gnnexp.samplers.base import Key, SampleDevice, Topology
+from gnnexp.samplers.device import MOST_FANOUT, DeviceExpansion
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
@@ -18,27 +24,76 @@ class FusedSampler(LayerSampler):
     The neighbours that vertex v draws at hop h depend only on (seed, epoch, step, micro, h, v) and on the fanout. They
     do not depend on threads, on ranks, or on other vertices of the batch. The edges of a destination are in the order
     of its draws, or in canonical order if all of them are taken.
+
+    With `device=cuda`, blocks are made on the rank's GPU. They are the same, entry by entry.
     """
 
     def __init__(
         self, fanouts: list[int], key: Key = "global", topology: Topology = "replicated",
-        threads: int = 1, prefetch: int = 2,
+        threads: int = 1, prefetch: int = 2, device: SampleDevice = "auto",
     ) -> None:
         super().__init__(fanouts, key, topology, threads, prefetch)
+        if device not in get_args(SampleDevice):
+            raise ConfigError(Problem("sampler.device", device, "must be auto, cpu or cuda", "sampler.device=auto"))
+        self.device = device
+        self._place: torch.device | None = None
+
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """Conflicts of `device=cuda` with other choices."""
+        return self._keeps_on_host(experiment) if self.device == "cuda" else []
+
+    def _keeps_on_host(self, experiment: Experiment) -> list[Problem]:
+        """Reasons why batches cannot be made on a GPU."""
+        problems, fix = [], "set sampler.device=auto"
+        if experiment.hardware.device == "cpu":
+            problems.append(Problem("sampler.device", "cuda", "the run is on the CPU", "set hardware.device=cuda"))
+        if reason := experiment.paradigm.samples_on_host(experiment):
+            problems.append(Problem("sampler.device", "cuda", reason, fix))
+        if self.fanouts is not None and max(self.fanouts) > MOST_FANOUT:
+            problems.append(Problem("sampler.fanouts", list(self.fanouts), f"a GPU draws at most {MOST_FANOUT} "
+                                    "neighbours per vertex", f"{fix}, or choose smaller fanouts"))
+        return problems
+
+    def place(self, experiment: Experiment, shard: Shard, device: torch.device) -> str:
+        """The rank's GPU if the option, the run and the memory of the GPU allow it, else the host.
+
+        Raises:
+            ConfigError: `device=cuda`, and the run is on the CPU.
+            RunError: `device=cuda`, and the GPU has too little memory.
+        """
+        if device.type == "cpu" and self.device == "cuda":
+            raise ConfigError(Problem("sampler.device", "cuda", "no CUDA device is visible", "set sampler.device=auto"))
+        if device.type == "cpu" or self.device == "cpu" or self._keeps_on_host(experiment):
+            return "cpu"
+        # Topology, and the table of vertices. With `auto`, half of the free memory remains for training.
+        needed, free = self.topology_bytes(shard) + 4 * shard.graph.num_nodes, torch.cuda.mem_get_info(device)[0]
+        told = f"sampling on the GPU needs {needed} bytes, {free} bytes are free"
+        if self.device == "cuda" and needed > free:
+            raise RunError(f"{told}; set sampler.device=cpu")
+        if self.device == "auto" and needed > free // 2:
+            return f"cpu: {told}"
+        self._place = device
+        return str(device)
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the graph of this rank."""
         super().setup(shard, num_layers)
-        self._expansion = Expansion(
-            self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names, self.pool)
+        graph, hops = self.topology_of(shard), self.hops(num_layers)
+        self._expansion: Expansion | DeviceExpansion = (
+            Expansion(graph, shard.needs, hops, shard.names, self.pool) if self._place is None
+            else DeviceExpansion(graph, shard.needs, hops, self._place, shard.names))
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; all hops share one list of vertices."""
         streams = [_stream(key, hop) for hop in range(self._num_hops)]
+        if isinstance(self._expansion, DeviceExpansion):
+            blocks, ids = self._expansion.blocks(seeds, streams)
+            return Batch(seeds, blocks, key, global_count, host_ids=ids)
         return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
-        """The draws of one hop."""
+        """The draws of one hop, on the host."""
+        assert isinstance(self._expansion, Expansion), "paradigms that go hop by hop sample on the host"
         return self._expansion.neighbours(frontier, hop, _stream(key, hop))
 
 

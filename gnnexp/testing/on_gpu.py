@@ -15,7 +15,7 @@ from gnnexp.measure.phases import PhaseTimer
 from gnnexp.testing.exactness import Comparison, compare, ranks_steps
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.ranks import RankPools
-from gnnexp.testing.steps import MODELS, worst
+from gnnexp.testing.steps import MODELS, Curve, worst
 from gnnexp.testing.ways import MINI_BATCH, WAYS, config_in, placed, problems_of
 
 RELATIONAL: dict[str, dict[str, Any]] = {
@@ -23,6 +23,7 @@ RELATIONAL: dict[str, dict[str, Any]] = {
     "rgcn_blocks": {"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block"},
 }
 ALL_MODELS = {**MODELS, **RELATIONAL}
+SAMPLED_THERE = ("data", "projections", "aggregates")  # ways whose batches a GPU may make
 BOUND = 1e-10  # relative, in float64
 
 
@@ -36,6 +37,7 @@ class Case:
         way: name in `WAYS`.
         ahead: whether batches are prepared ahead, by another thread and on another stream.
         weighted: whether edges have weights.
+        samples: `sampler.device` of mini-batches: `cpu`, or `auto`, which is the GPU where it is allowed.
     """
 
     size: int
@@ -43,17 +45,22 @@ class Case:
     way: str
     ahead: bool = False
     weighted: bool = False
+    samples: str = "cpu"
 
     @property
     def name(self) -> str:
         """Name of the case in a report."""
         weighted = ", weighted" if self.weighted else ""
-        return f"{self.size} x {self.way}{' ahead' if self.ahead else ''}, {self.model}{weighted}"
+        there = " sampled there" if self.samples == "auto" else ""
+        return f"{self.size} x {self.way}{' ahead' if self.ahead else ''}{there}, {self.model}{weighted}"
 
     def config(self, device: str, kernel: str = "auto") -> dict[str, Any]:
         """The resolved configuration of the case."""
-        return config_in(self.way, {**ALL_MODELS[self.model], "kernel": kernel}, train={"overlap": self.ahead},
-                         hardware={"workers": self.size, "device": device})
+        changes: dict[str, Any] = {"train": {"overlap": self.ahead},
+                                   "hardware": {"workers": self.size, "device": device}}
+        if self.way in MINI_BATCH:
+            changes["sampler"] = {"device": self.samples}
+        return config_in(self.way, {**ALL_MODELS[self.model], "kernel": kernel}, **changes)
 
     @property
     def make(self) -> Callable[[], Graph]:
@@ -100,7 +107,11 @@ def cases(
     for size in sizes:
         for model in models:
             for way in ways:
-                found = [Case(size, model, way), *([Case(size, model, way, ahead=True)] if way in MINI_BATCH else [])]
+                found = [Case(size, model, way)]
+                if way in MINI_BATCH:
+                    found.append(Case(size, model, way, ahead=True))
+                if way in SAMPLED_THERE:
+                    found.append(Case(size, model, way, samples="auto"))
                 yield from (case for case in found if not problems_of(case.config("cuda")))
 
 
@@ -115,8 +126,14 @@ def run_case(ranks: RankPools, case: Case, steps: int) -> Found:
     on_cpu = ranks(case.size).run(
         ranks_steps, case.make, case.config("cpu", "torch"), steps, None, "random", partition)
     unlike = [rank for rank, (curve, other) in enumerate(zip(comparison.curves, on_cpu, strict=True))
-              if (curve.rounds, curve.sent_bytes, curve.work) != (other.rounds, other.sent_bytes, other.work)]
+              if _counts(curve, case.samples) != _counts(other, case.samples)]
     return Found(comparison, unlike)
+
+
+def _counts(curve: Curve, samples: str) -> tuple[Mapping[str, int], ...]:
+    """Bytes, rounds and work. Blocks that are made on a GPU are not copied to it, so these copies differ from a CPU."""
+    work = {name: amount for name, amount in curve.work.items() if samples == "cpu" or name != "tier/h2d_bytes"}
+    return curve.rounds, curve.sent_bytes, work
 
 
 def exchange(num_rows: int, width: int) -> Mapping[str, float]:

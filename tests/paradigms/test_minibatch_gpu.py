@@ -48,6 +48,7 @@ def test_cuda_equals_one_cpu_worker(ranks, size, model, system, steps):
     plain = small_config(MODELS[model])
     on_cpu = {**plain, "paradigm": paradigm, "feature_store": store,
               "sampler": {**plain["sampler"], "topology": topology}}
+    on_cpu["sampler"]["device"] = "cpu"  # counts are compared; test_device_sampling_gpu.py has cuda
     on_gpu = {**on_cpu, "hardware": {**plain["hardware"], "device": "cuda"}}
     reference = run_steps(plain, nasty_graph(), steps)
     curves = ranks(size).run(_steps, on_gpu, size, steps)

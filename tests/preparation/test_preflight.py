@@ -114,6 +114,7 @@ def test_the_files_of_evaluation_are_there_once_per_machine():
 
 @pytest.mark.parametrize(("changes", "place"), [
     ({"model": {"hidden": 512}}, "device"), ({"train": {"dtype": "float64", "batch_size": 30}}, "device"),
+    ({"sampler": {"device": "cuda"}}, "device"),
     ({"sampler": {"prefetch": 9}, "train": {"overlap": True}}, "device"), ({"train": {"checkpoints_kept": 9}}, "disk"),
     ({"feature_store": {"cache": {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 1.0}}},
      "device"),

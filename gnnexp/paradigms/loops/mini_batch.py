@@ -120,14 +120,14 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
         """Move blocks to the device tier, and count the bytes, also on a CPU. The store counts its rows.
 
         Args:
-            batch: batch on the host.
+            batch: batch on the host, or a batch that was made on the device.
             features: rows of the batch; None if nothing is trained: then nothing is counted.
             more_bytes: bytes that cross with the blocks.
         """
         if features is not None and self._crossed is not batch.blocks:
             if self.schedule.num_batches == 1:
                 self._crossed = batch.blocks
-            self.count("tier/h2d_bytes", more_bytes + sum(block.nbytes() for block in batch.blocks))
+            self.count("tier/h2d_bytes", more_bytes + batch.crossing_bytes)
         return batch.to(self.job.device)
 
 

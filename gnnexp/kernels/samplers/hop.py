@@ -1,0 +1,120 @@
+"""The steps of `kernels.cuda.sample` in plain torch: for a GPU without Triton, for an emulated one, and for a CPU.
+
+The host never waits for the device here. So it does not know how many vertices and edges a hop has. Arrays have the
+size of an upper bound, and what follows the real entries has no meaning. Real sizes are tensors of one entry. An entry
+without meaning is written to one more entry at the end of `vertices` and of `table`, which nobody reads.
+
+Words of 64 bits are int64 tensors: torch has no arithmetic on uint64. Sums and products wrap in the same way.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnexp.kernels import counter
+
+_LOW = 0xFFFFFFFF
+
+
+def _signed(word: int) -> int:
+    """The int64 with the bits of a uint64."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+_GOLDEN, _MUL1, _MUL2 = _signed(counter.GOLDEN), _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
+def _shifted(word: Tensor, bits: int) -> Tensor:
+    """A shift to the right that fills in zeros."""
+    return (word >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def mix64(word: Tensor) -> Tensor:
+    """`counter.mix64`."""
+    word = (word ^ _shifted(word, 30)) * _MUL1
+    word = (word ^ _shifted(word, 27)) * _MUL2
+    return word ^ _shifted(word, 31)
+
+
+def absorb(state: Tensor, word: Tensor) -> Tensor:
+    """`counter.absorb`."""
+    return mix64(state ^ mix64(word + _GOLDEN))
+
+
+def draw(key: Tensor, number: Tensor) -> Tensor:
+    """`counter.draw`."""
+    return mix64(key + (number + 1) * _GOLDEN)
+
+
+def bounded(word: Tensor, bound: Tensor) -> Tensor:
+    """`counter.bounded`, for a bound below 2^32."""
+    return _shifted(_shifted(word, 32) * bound + _shifted((word & _LOW) * bound, 32), 32)
+
+
+def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, loops: int) -> Tensor:
+    """Number of edges of every destination: `kernels.cuda.sample.count_edges`."""
+    inside = torch.arange(vertices.numel(), device=vertices.device) < count
+    own = torch.where(inside, vertices, 0).long()
+    degree = indptr[own + 1] - indptr[own]
+    return torch.where(inside, (degree if fanout < 0 else degree.clamp(max=fanout)) + loops, 0)
+
+
+def draw_edges(
+    indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int, loops: int,
+    key: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """The edges that destinations draw: `kernels.cuda.sample.draw_edges`."""
+    inside = torch.arange(vertices.numel(), device=vertices.device) < count
+    own = torch.where(inside, vertices, 0).long()
+    start = indptr[own]
+    degree = indptr[own + 1] - start
+    slots = torch.arange(fanout, device=vertices.device)
+    taken = inside.unsqueeze(1) & (slots < degree.unsqueeze(1))
+    chosen = start.unsqueeze(1) + _floyd((degree - fanout).clamp(min=0), absorb(key, _named(names, own)), fanout)
+    # What is not taken goes to the last entry.
+    places = torch.where(taken, bounds[:-1].unsqueeze(1) + slots, num_edges).flatten()
+    positions = indptr.new_empty(num_edges + 1)
+    positions[places] = chosen.flatten()
+    if loops:
+        positions[torch.where(inside, bounds[1:] - 1, num_edges)] = -1 - own
+    positions = positions[:num_edges]
+    real = torch.arange(num_edges, device=vertices.device) < bounds[-1]
+    looped = real & (positions < 0)
+    edges = indices if indices.numel() else indices.new_zeros(1)
+    drawn = edges[torch.where(real & ~looped, positions, 0)]
+    found = torch.where(looped, (-1 - positions).to(indices.dtype), drawn)
+    return found, torch.where(looped, -1, positions) if wants_positions else None
+
+
+def _named(names: Tensor | None, own: Tensor) -> Tensor:
+    return own if names is None else names[own].long()
+
+
+def _floyd(room: Tensor, own: Tensor, fanout: int) -> Tensor:
+    """`[D, fanout]` offsets of the draws of every destination; 0, 1, ... where `room`, degree - fanout, is 0."""
+    numbers = torch.arange(fanout, device=room.device)
+    last = room.unsqueeze(1) + numbers
+    chosen = torch.where(room.unsqueeze(1) == 0, numbers, bounded(draw(own.unsqueeze(1), numbers), last + 1))
+    for number in range(1, fanout):
+        again = (chosen[:, :number] == chosen[:, number : number + 1]).any(1)
+        chosen[:, number] = torch.where(again, last[:, number], chosen[:, number])
+    return chosen
+
+
+def relabel(
+    found: Tensor, total: Tensor, table: Tensor, base: int, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+) -> Tensor:
+    """The position of every source; new vertices are appended: `kernels.cuda.sample.relabel`."""
+    edge, nobody = torch.arange(found.numel(), device=found.device), table.numel() - 1
+    vertex = torch.where(edge < total, found, nobody).long()
+    number = edge + most
+    table.scatter_reduce_(0, vertex, (number + base).int(), "amin")
+    place = table[vertex].long() - base
+    first = (place == number) & (edge < total)
+    ranks = first.cumsum(0)
+    position = torch.where(place < most, place, count - 1 + ranks[(place - most).clamp(0, edge.numel() - 1)])
+    vertices[torch.where(first, position, vertices.numel() - 1)] = found
+    table[torch.where(first, vertex, nobody)] = (position + base).int()
+    torch.add(count, ranks[-1:], out=known)
+    return position.int()

@@ -1,0 +1,87 @@
+"""Triton's sampling kernels: interpreted, their blocks are those of the CPU; compiled, they fit into registers."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+triton = pytest.importorskip("triton")
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+def interpreted(first: int, end: int) -> str:
+    """What `interpreted_sampling` prints."""
+    done = subprocess.run(
+        [sys.executable, SUPPORT / "interpreted_sampling.py", str(first), str(end)], check=False,
+        capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SUPPORT)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_interpreted_kernels_make_the_blocks_of_the_cpu() -> None:
+    assert interpreted(4, 6) == "2 cases are equal\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_interpreted_kernels_make_the_blocks_of_the_cpu_on_1000_graphs() -> None:
+    assert interpreted(6, 1006) == "1000 cases are equal\n"
+
+
+def resources(
+    file: Path, kernel: str, types: dict[str, str], capability: int, **constants: object
+) -> dict[str, int]:
+    """Registers, stack and local bytes of a kernel that is compiled for a GPU of this capability, without a GPU."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from gnnexp.kernels.cuda import sample
+
+    types = {**types, **dict.fromkeys(constants, "constexpr")}
+    source = ASTSource(fn=getattr(sample, kernel), signature=types, constexprs=constants)
+    file.write_bytes(triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"])
+    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    told = subprocess.run([tool, "-res-usage", file], capture_output=True, text=True, check=True)
+    return {name: int(amount) for name, amount in re.findall(r"(REG|STACK|LOCAL):(\d+)", told.stdout)}
+
+
+LONG, INT = "*i64", "*i32"
+DRAW = {"indptr": LONG, "indices": INT, "names": INT, "vertices": INT, "count": LONG, "key": LONG, "bounds": LONG,
+        "found": INT, "positions": LONG}
+OTHERS = {
+    "count_kernel": {"indptr": LONG, "vertices": INT, "count": LONG, "lengths": LONG, "size": "i32", "fanout": "i32",
+                     "loops": "i32"},
+    "number_kernel": {"found": INT, "total": LONG, "table": INT, "first": "i32"},
+    "first_kernel": {"found": INT, "total": LONG, "table": INT, "first": "i32", "flags": INT, "size": "i32"},
+    "place_kernel": {"found": INT, "total": LONG, "table": INT, "base": "i32", "most": "i32", "ranks": INT,
+                     "count": LONG, "known": LONG, "sources": INT, "vertices": INT, "size": "i32"},
+}
+
+
+def assert_fits(found: dict[str, int]) -> None:
+    assert found["REG"] <= 128 and found["STACK"] == found["LOCAL"] == 0, found
+
+
+@pytest.mark.parametrize("fanout", [
+    5, *(pytest.param(fanout, marks=pytest.mark.slow) for fanout in (1, 15, 32, 64, 100, 256, 512, 1024, 2048))])
+@pytest.mark.parametrize("capability", [80, 90])
+def test_draws_of_a_tile_stay_in_registers(tmp_path: Path, fanout: int, capability: int) -> None:
+    from gnnexp.kernels.cuda.sample import tile
+
+    slots, rows = tile(fanout)
+    for wanted in (True, False):
+        assert_fits(resources(tmp_path / "cubin", "draw_kernel", DRAW, capability, FANOUT=fanout, LOOPS=wanted,
+                              NAMED=wanted, PLACED=wanted, SLOTS=slots, ROWS=rows))
+
+
+@pytest.mark.parametrize("kernel", OTHERS)
+@pytest.mark.parametrize("capability", [80, 90])
+def test_other_kernels_stay_in_registers(tmp_path: Path, kernel: str, capability: int) -> None:
+    size = {"ROWS" if kernel == "count_kernel" else "EDGES": 512}
+    assert_fits(resources(tmp_path / "cubin", kernel, OTHERS[kernel], capability, **size))

@@ -1,0 +1,69 @@
+"""Batches that are made on a GPU train exactly as batches of the host, and only targets and keys cross."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
+from gnnexp.testing.steps import MODELS, Curve, run_steps
+from gnnexp.testing.ways import config_in
+
+pytestmark = [
+    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+]
+GRAPHS = {"nasty": nasty_graph, "typed": typed_graph, "weighted": weighted_graph}
+KEYS = 2  # hops
+
+
+def _curve(config: dict[str, Any], graph: str, steps: int) -> Curve:
+    return run_steps(config, GRAPHS[graph](), steps)
+
+
+def _config(way: str, model: dict[str, Any], size: int, device: str, **sampler: object) -> dict[str, Any]:
+    return config_in(way, model, sampler={"device": device, **sampler}, hardware={"workers": size, "device": "cuda"})
+
+
+@pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), [
+    ("data", "gat", 1, "nasty", {}),
+    ("data", "sage", 2, "weighted", {"fanouts": [-1, 3], "key": "micro"}),
+    ("data", "rgcn", 1, "typed", {"fanouts": [100, 2]}),
+    ("projections", "gat", 2, "nasty", {}),
+    ("aggregates", "gcn", 2, "weighted", {"fanouts": [3, -1]}),
+])
+def test_losses_and_gradients_are_those_of_batches_from_the_host(ranks, steps, way, model, size, graph, sampler):
+    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
+    there, here = (ranks(size).run(_curve, _config(way, options, size, device, **sampler), graph, steps)
+                   for device in ("cuda", "cpu"))
+    for curve, other in zip(there, here, strict=True):
+        assert curve.losses == other.losses  # bit by bit: the blocks are the same
+        assert all(gradient.equal(other.gradients[name]) for name, gradient in curve.gradients.items())
+        assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
+        assert curve.work.pop("tier/h2d_bytes") < other.work.pop("tier/h2d_bytes")
+        assert curve.work == other.work
+
+
+def test_auto_makes_batches_on_the_gpu_and_counts_the_bytes_that_cross(ranks, steps):
+    auto, there = (ranks(1).run(_curve, _config("data", MODELS["sage"], 1, device), "nasty", steps)[0]
+                   for device in ("auto", "cuda"))
+    assert (auto.losses, auto.work) == (there.losses, there.work)
+    features = there.work["features_loaded_host"] * nasty_graph().num_features * 8
+    targets = sum(count for _, count in there.losses)
+    assert there.work["tier/h2d_bytes"] == features + 8 * (targets + KEYS * steps)
+
+
+def test_batches_prepared_ahead_are_the_same(ranks, steps):
+    config = _config("data", MODELS["sage"], 1, "cuda", threads=2, prefetch=3)
+    ahead = {**config, "train": {**config["train"], "overlap": True}}
+    (one,), (other,) = (ranks(1).run(_curve, each, "nasty", steps) for each in (config, ahead))
+    assert one.losses == other.losses
+
+
+def test_split_parallelism_makes_its_batches_on_the_host_with_auto(ranks, steps):
+    from gnnexp.testing.exactness import parts, ranks_steps
+
+    config = _config("split", MODELS["sage"], 2, "auto")
+    curves = ranks(2).run(ranks_steps, nasty_graph, config, steps, None, "random", parts(nasty_graph(), 2))
+    assert len(curves) == 2

@@ -1,0 +1,192 @@
+"""Blocks that are made on a device are those of the host, and the host waits once per batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from device_blocks import assert_same, check, random_case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference_sampling import graph_of
+
+from gnnexp.errors import ConfigError, RunError
+from gnnexp.experiment.build import experiment_of, read
+from gnnexp.graph.shard import BlockNeeds, Shard
+from gnnexp.kernels.counter import GOLDEN, mix
+from gnnexp.kernels.samplers import hop
+from gnnexp.samplers import device
+from gnnexp.samplers.device import DeviceExpansion
+from gnnexp.samplers.expansion import Expansion
+from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.emulated import is_wanted
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
+
+CPU = torch.device("cpu")
+WORDS = st.integers(0, (1 << 64) - 1)
+
+
+def signed(word: int) -> torch.Tensor:
+    return torch.tensor([word - (1 << 64) if word >> 63 else word])
+
+
+def unsigned(word: torch.Tensor) -> int:
+    return int(word) & ((1 << 64) - 1)
+
+
+@given(WORDS, WORDS, st.integers(0, 5000), st.integers(1, (1 << 32) - 1))
+def test_the_generator_in_int64_gives_the_words_of_uint64(word: int, state: int, number: int, bound: int) -> None:
+    mask = (1 << 64) - 1
+    assert unsigned(hop.mix64(signed(word))) == mix(word)
+    assert unsigned(hop.absorb(signed(state), signed(word))) == mix(state ^ mix(word + GOLDEN))
+    assert unsigned(hop.draw(signed(word), torch.tensor([number]))) == mix((word + (number + 1) * GOLDEN) & mask)
+    assert unsigned(hop.bounded(signed(word), torch.tensor([bound]))) == (word * bound) >> 64
+
+
+@given(st.integers(0, 1 << 20))
+@settings(max_examples=60)
+def test_blocks_of_plain_torch_are_those_of_the_host(number: int) -> None:
+    check(random_case(number))
+
+
+@pytest.mark.slow
+def test_blocks_of_plain_torch_are_those_of_the_host_on_1000_graphs() -> None:
+    for number in range(1000):
+        check(random_case(number))
+
+
+
+LOOPED = BlockNeeds(self_loops=True, edge_identity=True)
+
+
+def both(fanouts: list[int], needs: BlockNeeds = LOOPED) -> tuple[DeviceExpansion, Expansion]:
+    graph = graph_of([3, 0, 40, 7, 1, 12, 0, 5], 8, seed=1)
+    return DeviceExpansion(graph, needs, fanouts, CPU), Expansion(graph, needs, fanouts)
+
+
+def test_a_table_without_room_is_cleared() -> None:
+    there, host = both([4, 2])
+    there.blocks(torch.tensor([2]), (1, 2))
+    (table,) = there._spare
+    table.base, cleared = -(1 << 31) + 100, 0
+    for step in range(6):
+        before, seeds = table.base, torch.randperm(8)[:5]
+        assert_same(there.blocks(seeds, (step, 2))[0], host.blocks(seeds, (step, 2)))
+        cleared += table.base > before
+    assert cleared == 1
+    assert there._spare == [table]
+
+
+def test_a_hop_with_too_large_a_bound_waits_for_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "MOST_BOUND", 20)
+    there, host = both([4, 3, 2])
+    seeds = torch.tensor([2, 5, 0])
+    assert_same(there.blocks(seeds, (1, 2, 3))[0], host.blocks(seeds, (1, 2, 3)))
+
+
+@pytest.mark.parametrize("seeds", [[1, 2, 1], [0, 8], [-1], [1 << 32]])
+def test_bad_seeds_are_refused_and_leave_no_trace(seeds: list[int]) -> None:
+    there, host = both([2])
+    with pytest.raises(ValueError, match="seed"):
+        there.blocks(torch.tensor(seeds), (1,))
+    good = torch.tensor([0, 1, 2])
+    assert_same(there.blocks(good, (1,))[0], host.blocks(good, (1,)))
+
+
+def test_a_batch_keeps_its_own_memory() -> None:
+    there, host = both([4, 2])
+    kept, ids = there.blocks(torch.tensor([2, 3]), (1, 2))
+    for step in range(3):
+        there.blocks(torch.randperm(8), (step, step))
+    expected = host.blocks(torch.tensor([2, 3]), (1, 2))
+    assert_same(kept, expected)
+    assert ids.equal(expected[0].src_ids)
+
+
+def test_two_batches_at_once_have_two_tables() -> None:
+    there, _ = both([4])
+    with there._lent(10) as first, there._lent(10) as second:
+        assert first is not second
+    assert len(there._spare) == 2
+
+
+def test_an_empty_batch_has_empty_blocks() -> None:
+    for fanouts in ([3, 2], [-1, 2]):
+        there, host = both(fanouts)
+        nothing = torch.empty(0, dtype=torch.int64)
+        assert_same(there.blocks(nothing, (1, 2))[0], host.blocks(nothing, (1, 2)))
+
+
+SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
+PARTITIONED = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
+
+
+@pytest.mark.parametrize(("sampler", "paradigm", "device", "key"), [
+    ({}, {}, "cpu", "sampler.device"),
+    ({}, SPLIT, "cuda", "sampler.device"),
+    ({"topology": "partitioned"}, PARTITIONED, "cuda", "sampler.device"),
+    ({"fanouts": [2049, 3]}, {}, "cuda", "sampler.fanouts"),
+])
+def test_a_run_that_cannot_sample_on_a_gpu_is_refused(
+    sampler: dict[str, object], paradigm: dict[str, object], device: str, key: str
+) -> None:
+    config = small_config(MODELS["sage"], hardware={"device": device}, paradigm=paradigm,
+                          train={"eval_every": None}, sampler={"device": "cuda", **sampler})
+    assert [problem.key for problem in read(config).problems] == [key]
+    config["sampler"]["device"] = "auto"
+    assert not read(config).problems
+    experiment = experiment_of(config)
+    assert experiment.sampler.make().place(experiment, Shard(nasty_graph()), torch.device("cuda")) == "cpu"
+
+
+def test_an_unknown_device_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"sampler\.device"):
+        FusedSampler([4], device="gpu")  # type: ignore[arg-type]
+
+
+def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
+    config = small_config(MODELS["sage"], hardware={"device": "auto"}, sampler={"device": "cuda"})
+    experiment = experiment_of(config)
+    with pytest.raises(ConfigError, match="no CUDA device"):
+        experiment.sampler.make().place(experiment, Shard(nasty_graph()), CPU)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+def test_the_memory_of_the_gpu_decides_where_batches_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = experiment_of(small_config(MODELS["sage"], hardware={"device": "cuda"}))
+    shard, gpu = Shard(nasty_graph()), torch.device("cuda", 0)
+    needed = shard.graph.topology_bytes + 4 * shard.graph.num_nodes
+    for free, place in ((2 * needed, "cuda:0"), (2 * needed - 1, f"cpu: sampling on the GPU needs {needed} bytes, ")):
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
+        assert experiment.sampler.make().place(experiment, shard, gpu).startswith(place)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (needed - 1, needed))
+    with pytest.raises(RunError, match=r"set sampler\.device=cpu"):
+        FusedSampler([4, 3], device="cuda").place(experiment, shard, gpu)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")
+@pytest.mark.parametrize(("fanouts", "waits"), [([4, 3, 2], 1), ([4, -1, 2], 2), ([-1, -1], 3)])
+def test_the_host_waits_once_and_once_more_for_every_hop_that_takes_all(fanouts: list[int], waits: int) -> None:
+    from gnnexp.testing.emulated import counting
+
+    graph = graph_of([3, 0, 40, 7, 1, 12, 0, 5], 8, seed=1)
+    for needs in (BlockNeeds(), replace(LOOPED, edge_ids=True)):
+        there = DeviceExpansion(graph, needs, fanouts, torch.device("cuda"))
+        seeds = torch.tensor([2, 5, 0])
+        there.blocks(seeds, range(len(fanouts)))
+        with counting() as counts:
+            there.blocks(seeds, range(len(fanouts)))
+        assert counts.totals["waits"] == waits, counts.places
+        assert counts.totals["pageable_h2d_bytes"] == 0
+        assert counts.totals["h2d_bytes"] == 8 * (len(fanouts) + seeds.numel())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+def test_blocks_on_a_gpu_are_those_of_the_host() -> None:
+    for number in range(40):
+        check(random_case(number), device="cuda")

@@ -1,0 +1,28 @@
+"""Run the kernels of `kernels.cuda.sample` in Triton's interpreter on random cases: `... FIRST END`.
+
+Triton decides at its import whether it interprets kernels. So this is a process of its own, with TRITON_INTERPRET=1.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from device_blocks import check, random_case
+from triton.runtime.interpreter import InterpretedFunction
+
+from gnnexp.kernels.cuda import sample
+
+
+def _main(first: int, end: int) -> None:
+    assert isinstance(sample.draw_kernel, InterpretedFunction)
+    for number in range(first, end):
+        try:
+            check(random_case(number), sample)
+        except BaseException:
+            print(f"case {number}")
+            raise
+    print(f"{end - first} cases are equal")
+
+
+if __name__ == "__main__":
+    _main(*map(int, sys.argv[1:]))
