@@ -21,6 +21,8 @@ from gnnexp.kernels.cuda.launch import ONE_WARP, power_of_2, rows_of, tiles
 LONG = 1024
 # Floats of a warp's tile: 4 for each lane. Bytes of the widest tile of one row: 8 registers for each lane and operand.
 TILE, WIDEST_BYTES = 128, 1024
+# Edges whose rows a warp loads at once. With inner products, 4 edges need more than the 128 registers of a lane.
+UNROLL, UNROLL_DOTS = 4, 1
 
 
 class Heads(NamedTuple):
@@ -82,8 +84,8 @@ def edge_pass_kernel(
     partial: tl.tensor, out: tl.tensor, products: tl.tensor, num_rows: tl.tensor, num_segments: tl.tensor,
     steps: tl.tensor, own_stride: tl.tensor, x_stride: tl.tensor, out_stride: tl.tensor, num_slots: tl.tensor,
     slot: tl.tensor, start: tl.tensor, step: tl.tensor, stop: tl.tensor, SLOT_STEP: tl.constexpr,
-    OF_SEGMENTS: tl.constexpr, SPLIT: tl.constexpr, ADD: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr,
-    COLS: tl.constexpr,
+    OF_SEGMENTS: tl.constexpr, SPLIT: tl.constexpr, ADD: tl.constexpr, LONG: tl.constexpr, UNROLL: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr,
 ) -> None:
     """Sums to `out`, inner products with `own` to `products`, or both; for rows, or for segments of long rows."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -112,7 +114,7 @@ def edge_pass_kernel(
     total = tl.zeros((ROWS, COLS), x.dtype.element_ty)
     if products is not None:
         mine = tl.load(own + row[:, None] * own_stride + column[None, :], mask=inside, other=0)
-    for i in tl.range(0, tl.max(tl.where(in_rows, last - first, 0), 0), loop_unroll_factor=4):
+    for i in tl.range(0, tl.max(tl.where(in_rows, last - first, 0), 0), loop_unroll_factor=UNROLL):
         e = first + i
         active = in_rows & (e < last)
         other = e
@@ -211,8 +213,8 @@ def _run(
                 partial if of_segments else out, products, edges.num_rows, num_segments,
                 edges.num_rows.bit_length(), 0 if own is None else own.stride(0), x.stride(0), x.shape[1], num_slots,
                 launch.slot, launch.start, launch.step, launch.stop, SLOT_STEP=launch.slot_step,
-                OF_SEGMENTS=of_segments, SPLIT=split and not of_segments, ADD=launch.add, LONG=LONG, ROWS=rows,
-                COLS=cols, **ONE_WARP,
+                OF_SEGMENTS=of_segments, SPLIT=split and not of_segments, ADD=launch.add, LONG=LONG,
+                UNROLL=UNROLL if products is None else UNROLL_DOTS, ROWS=rows, COLS=cols, **ONE_WARP,
             )
 
 

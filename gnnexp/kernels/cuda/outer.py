@@ -9,11 +9,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gnnexp.kernels.cuda.aggregate import Edges
+from gnnexp.kernels.cuda.aggregate import WIDEST_BYTES, Edges
 from gnnexp.kernels.cuda.launch import ONE_WARP, power_of_2, rows_of, tiles
 
-# Floats of all heads of a tile: 32 registers for each lane in float32.
-_TILE = 1024
+# Bytes of a tile of all heads: 32 registers for each lane.
+_TILE_BYTES = 4096
 
 
 @triton.jit
@@ -75,15 +75,15 @@ def inner_kernel(
     tl.store(out + row * width + column, total, mask=inside)
 
 
-def _columns(heads: int, width: int) -> int:
-    """Columns of a tile for all heads."""
-    return max(1, min(256, _TILE // power_of_2(heads), power_of_2(width)))
+def columns_of_tile(heads: int, width: int, itemsize: int) -> int:
+    """Columns of a tile of all heads, of values of `itemsize` bytes."""
+    return max(1, min(WIDEST_BYTES // itemsize, _TILE_BYTES // itemsize // power_of_2(heads), power_of_2(width)))
 
 
 def outer_rows(edges: Edges, x: Tensor, weight: Tensor) -> Tensor:
     """`[R, K, d]`: for each k the sum of `weight[e, k] * x[index[e]]`, from `[E, K]` and `[N, d]`."""
     x, heads, width = rows_of(x), weight.shape[1], x.shape[1]
-    out, cols = x.new_empty(edges.num_rows, heads, width), _columns(heads, width)
+    out, cols = x.new_empty(edges.num_rows, heads, width), columns_of_tile(heads, width, x.element_size())
     if out.numel():
         outer_kernel[edges.num_rows, tiles(width, cols)](
             edges.indptr, edges.index, weight.detach().contiguous(), x, out, heads, width, x.stride(0),
@@ -96,7 +96,7 @@ def outer_dot_rows(edges: Edges, gradient: Tensor, x: Tensor) -> Tensor:
     assert edges.index is not None
     x, gradient = rows_of(x), gradient.contiguous()
     _, heads, width = gradient.shape
-    products, cols = x.new_zeros(edges.index.numel(), heads), _columns(heads, width)
+    products, cols = x.new_zeros(edges.index.numel(), heads), columns_of_tile(heads, width, x.element_size())
     if products.numel():
         for start in range(0, width, cols):
             outer_dot_kernel[edges.num_rows,](
@@ -109,7 +109,7 @@ def inner_rows(edges: Edges, gradient: Tensor, weight: Tensor) -> Tensor:
     """`[R, d]`: sums over e and k of `weight[e, k] * gradient[index[e], k]`: the transpose of `outer_rows`."""
     gradient = gradient.contiguous()
     _, heads, width = gradient.shape
-    out, cols = gradient.new_empty(edges.num_rows, width), _columns(1, width)
+    out, cols = gradient.new_empty(edges.num_rows, width), columns_of_tile(1, width, gradient.element_size())
     if out.numel():
         inner_kernel[edges.num_rows, tiles(width, cols)](
             edges.indptr, edges.index, edges.edges, weight.detach().contiguous(), gradient, out, width, HEADS=heads,
