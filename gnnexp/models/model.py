@@ -40,7 +40,8 @@ class Model(nn.Module, ABC):
         input_dropout: probability on the features.
         residual: whether to add the undropped input to each hidden layer's output.
         norm: whether to apply LayerNorm before each hidden activation.
-        kernel: `auto` (numba on CPU; on a GPU Triton if it is installed, else torch), `numba`, `triton`, `torch` or `dgl`.
+        kernel: `numba`, `triton`, `torch`, `dgl`, or `auto`: numba on CPU; on a GPU Triton if it is installed, else
+            torch.
         bias: whether layers have a bias.
 
     Attributes:

@@ -5,7 +5,6 @@ With `TRITON_INTERPRET=1` Triton interprets the kernels on the CPU, slowly: this
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block

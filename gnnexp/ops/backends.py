@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.packages import missing_package
+from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.ops.backend import Backend
 
 KERNELS = ("auto", "numba", "triton", "torch", "dgl")
@@ -22,7 +22,7 @@ def has_triton() -> bool:
         found = version("triton").split(".")
     except PackageNotFoundError:
         return False
-    return (int(found[0]), int(found[1])) >= _OLDEST_TRITON
+    return is_installed("triton") and (int(found[0]), int(found[1])) >= _OLDEST_TRITON
 
 
 def is_interpreted() -> bool:

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gnnexp.kernels.cuda.launch import ONE_WARP, power_of_2, rows_of, tiles
+from gnnexp.kernels.cuda.launch import COUNTS, ONE_WARP, power_of_2, rows_of, tiles
 
 # Longest row that one warp sums alone. The longest chain of dependent additions has this many edges.
 LONG = 1024
@@ -54,7 +54,7 @@ class Edges(NamedTuple):
 
 
 class _Launch(NamedTuple):
-    """`count` programs beside each other: columns `start + i * step` up to `stop`, and slot `slot + i * slot_step`."""
+    """`count` programs for a row: program i has columns from `start + i * step` on, and slot `slot + i * slot_step`."""
 
     start: int
     step: int
@@ -79,6 +79,49 @@ def row_of_edge(indptr: tl.tensor, num_rows: tl.tensor, steps: tl.tensor, edge: 
 
 
 @triton.jit
+def edges_of_program(
+    indptr: tl.tensor, num_rows: tl.tensor, num_segments: tl.tensor, steps: tl.tensor, OF_SEGMENTS: tl.constexpr,
+    SPLIT: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """The rows or segments of a program: number, row, whether it exists, bounds of its edges, segments to add last.
+
+    Segment i has the edges from `i * LONG` on of a long row that began before. Segment 0 does not exist.
+    """
+    number = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    if OF_SEGMENTS:
+        number += 1
+        exists = number < num_segments
+        row = row_of_edge(indptr, num_rows, steps, tl.where(exists, number * LONG, 0), exists)
+    else:
+        exists = number < num_rows
+        row = number
+    first = tl.load(indptr + row, mask=exists, other=0)
+    last = tl.load(indptr + row + 1, mask=exists, other=0)
+    is_long = last - first > LONG
+    following = first // LONG + 1
+    count = following * 0
+    if OF_SEGMENTS:
+        is_long = is_long & (first < number * LONG)
+        first = number * LONG
+        last = tl.where(is_long, tl.minimum(last, first + LONG), first)
+    elif SPLIT:
+        count = tl.where(is_long, (last + LONG - 1) // LONG - following, 0)
+        last = tl.where(is_long, following * LONG, last)
+    return number, row, exists, first, last, following, count
+
+
+@triton.jit
+def _added(total: tl.tensor, term: tl.tensor, weight: tl.tensor, place: tl.tensor, active: tl.tensor) -> tl.tensor:
+    """`total + weight[place] * term` in one rounding; `total + term` without weights."""
+    if weight is None:
+        total += term
+    else:
+        factor = tl.load(weight + place, mask=active, other=0)
+        total = tl.fma(tl.broadcast_to(factor[:, None], term.shape), term, total)
+    return total
+
+
+@triton.jit(do_not_specialize=COUNTS)
 def edge_pass_kernel(
     indptr: tl.tensor, index: tl.tensor, edges: tl.tensor, weight: tl.tensor, own: tl.tensor, x: tl.tensor,
     partial: tl.tensor, out: tl.tensor, products: tl.tensor, num_rows: tl.tensor, num_segments: tl.tensor,
@@ -88,66 +131,38 @@ def edge_pass_kernel(
     ROWS: tl.constexpr, COLS: tl.constexpr,
 ) -> None:
     """Sums to `out`, inner products with `own` to `products`, or both; for rows, or for segments of long rows."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    number, row, exists, first, last, following, count = edges_of_program(
+        indptr, num_rows, num_segments, steps, OF_SEGMENTS, SPLIT, LONG, ROWS)
     piece = tl.program_id(1)
-    slot += piece * SLOT_STEP
-    begin_column = start + piece * step
-    column = begin_column + tl.arange(0, COLS)
-    in_columns = column < tl.minimum(begin_column + step, stop)
-    if OF_SEGMENTS:  # `row` numbers segments from 1 on: segment 0 only has beginnings of rows
-        segment = row + 1
-        in_rows = segment < num_segments
-        row = row_of_edge(indptr, num_rows, steps, tl.where(in_rows, segment * LONG, 0), in_rows)
-    else:
-        segment = row
-        in_rows = row < num_rows
-    begin = tl.load(indptr + row, mask=in_rows, other=0)
-    end = tl.load(indptr + row + 1, mask=in_rows, other=0)
-    first, last = begin, end
-    if OF_SEGMENTS:
-        whole = (end - begin > LONG) & (begin < segment * LONG)
-        first = segment * LONG
-        last = tl.where(whole, tl.minimum(end, first + LONG), first)
-    elif SPLIT:
-        last = tl.where(end - begin > LONG, (begin // LONG + 1) * LONG, end)
-    inside = in_rows[:, None] & in_columns[None, :]
+    begin = start + piece * step
+    column = begin + tl.arange(0, COLS)
+    in_columns = (column < tl.minimum(begin + step, stop))[None, :]
     total = tl.zeros((ROWS, COLS), x.dtype.element_ty)
     if products is not None:
-        mine = tl.load(own + row[:, None] * own_stride + column[None, :], mask=inside, other=0)
-    for i in tl.range(0, tl.max(tl.where(in_rows, last - first, 0), 0), loop_unroll_factor=UNROLL):
-        e = first + i
-        active = in_rows & (e < last)
-        other = e
-        if index is not None:
-            other = tl.load(index + e, mask=active, other=0).to(tl.int64)
-        term = tl.load(x + other[:, None] * x_stride + column[None, :], mask=active[:, None] & in_columns[None, :],
-                       other=0)
-        at = e
+        mine = tl.load(own + row[:, None] * own_stride + column[None, :], mask=exists[:, None] & in_columns, other=0)
+    for i in tl.range(0, tl.max(tl.where(exists, last - first, 0), 0), loop_unroll_factor=UNROLL):
+        other = first + i
+        active = exists & (other < last)
+        place = other
         if edges is not None:
-            at = tl.load(edges + e, mask=active, other=0).to(tl.int64)
+            place = tl.load(edges + place, mask=active, other=0).to(tl.int64)
+        place = place * num_slots + slot + piece * SLOT_STEP
+        if index is not None:
+            other = tl.load(index + other, mask=active, other=0).to(tl.int64)
+        term = tl.load(x + other[:, None] * x_stride + column[None, :], mask=active[:, None] & in_columns, other=0)
         if out is not None:
-            if weight is None:
-                total += term
-            else:
-                factor = tl.load(weight + at * num_slots + slot, mask=active, other=0)
-                total = tl.fma(tl.broadcast_to(factor[:, None], (ROWS, COLS)), term, total)
+            total = _added(total, term, weight, place, active)
         if products is not None:
             product = tl.sum(mine * term, 1)
-            place = products + at * num_slots + slot
             if ADD:
-                product += tl.load(place, mask=active, other=0)
-            tl.store(place, product, mask=active)
+                product += tl.load(products + place, mask=active, other=0)
+            tl.store(products + place, product, mask=active)
     if out is not None:
-        target = row
-        if OF_SEGMENTS:
-            target = segment
         if SPLIT:
-            following = begin // LONG + 1
-            count = tl.where(in_rows & (end - begin > LONG), (end + LONG - 1) // LONG - following, 0)
             for i in range(0, tl.max(count, 0)):
                 total += tl.load(partial + (following + i)[:, None] * out_stride + column[None, :],
-                                 mask=(i < count)[:, None] & in_columns[None, :], other=0)
-        tl.store(out + target[:, None] * out_stride + column[None, :], total, mask=inside)
+                                 mask=(i < count)[:, None] & in_columns, other=0)
+        tl.store(out + number[:, None] * out_stride + column[None, :], total, mask=exists[:, None] & in_columns)
 
 
 def sum_rows(edges: Edges, x: Tensor, heads: Sequence[Heads], weight: Tensor | None = None) -> Tensor:
@@ -219,7 +234,7 @@ def _run(
 
 
 def _launches(heads: Sequence[Heads], widest: int, dots: bool) -> Iterator[_Launch]:
-    """Launches over all columns; where several have columns of a slot, later ones add to its inner products (`dots`)."""
+    """Launches over all columns. If several have columns of a slot, later ones add to its inner products (`dots`)."""
     seen: set[int] = set()
     for start, width, count, slot in heads:
         if width <= widest:

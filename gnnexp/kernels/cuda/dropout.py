@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnnexp.kernels.cuda.aggregate import Edges
 from gnnexp.kernels.cuda.counter import absorb, draw
-from gnnexp.kernels.cuda.launch import EXACT, ONE_WARP, flat, power_of_2, rows_of, tiles
+from gnnexp.kernels.cuda.launch import COUNTS, EXACT, ONE_WARP, flat, power_of_2, rows_of, tiles
 from gnnexp.kernels.rows import dropout as cpu
 
 _STEP, _MUL1, _MUL2 = tl.constexpr(cpu.STEP), tl.constexpr(cpu.MUL1), tl.constexpr(cpu.MUL2)
@@ -60,7 +60,7 @@ def _row_state(key: tl.tensor, ids: tl.tensor) -> tl.tensor:
     return absorb(tl.load(key).to(tl.uint64), ids.to(tl.int64).to(tl.uint64))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def drop_rows_kernel(
     x: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor, threshold: tl.tensor, num_rows: tl.tensor,
     width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, half: tl.tensor, SCALE: tl.constexpr, RELU: tl.constexpr,
@@ -80,7 +80,7 @@ def drop_rows_kernel(
     tl.store(out + row[:, None] * width + column[None, :], tl.where(bits >= threshold, scaled, 0.0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def keep_positive_kernel(
     output: tl.tensor, gradient: tl.tensor, out: tl.tensor, size: tl.tensor, SCALE: tl.constexpr, TILE: tl.constexpr
 ) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import triton
 from torch import Tensor
 
-# Triton 3.6 fuses multiplications and additions unless it is told not to. A kernel that wants it calls `tl.fma`.
+# Triton 3.6 fuses multiplications and additions by default. A kernel that wants this calls `tl.fma`.
 EXACT: dict[str, Any] = {"enable_fp_fusion": False}
+# Arguments that change with every batch: by default Triton compiles again for 1 and for multiples of 16.
+COUNTS = ("num_rows", "num_segments", "steps", "size")
 # One warp for each program: a row has too few columns for more, and warps need not wait for each other.
 ONE_WARP: dict[str, Any] = {**EXACT, "num_warps": 1}
 
@@ -24,7 +26,7 @@ def tiles(number: int, size: int) -> int:
 
 
 def rows_of(x: Tensor) -> Tensor:
-    """`x` `[N, d]` with adjacent columns: kernels take any distance between rows, so a slice of columns is not copied."""
+    """`x` `[N, d]` with adjacent columns. Rows may be at any distance, so a slice of columns is not copied."""
     x = x.detach()
     return x if x.stride(1) == 1 else x.contiguous()
 

@@ -27,15 +27,19 @@ def install() -> None:
     """Let interpreted launches with tensors of the emulated device run on it; TRITON_INTERPRET=1 must be set."""
     from triton.runtime.interpreter import GridExecutor
 
-    library, original = torch.library.Library(_LIBRARY, "DEF"), GridExecutor.__call__
+    library: Any = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]
+    original = GridExecutor.__call__
     operations: dict[str, Callable[..., None]] = {}
     waiting: list[Callable[..., None]] = []  # the launch that runs now
     lock = threading.Lock()  # the interpreter changes `triton.language` while it runs
 
+    def run_waiting(reads: Sequence[Tensor], writes: Sequence[Tensor]) -> None:
+        waiting.pop()(reads, writes)
+
     def operation_of(name: str) -> Callable[..., None]:
         if name not in operations:
             library.define(f"{name}(Tensor[] reads, Tensor(a!)[] writes) -> ()")
-            library.impl(name, lambda reads, writes: waiting.pop()(reads, writes), "CPU")
+            library.impl(name, run_waiting, "CPU")
             operations[name] = getattr(getattr(torch.ops, _LIBRARY), name)
         return operations[name]
 
