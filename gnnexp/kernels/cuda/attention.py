@@ -15,7 +15,7 @@ from torch import Tensor
 from gnnexp.kernels.cuda.aggregate import Edges
 from gnnexp.kernels.cuda.counter import absorb
 from gnnexp.kernels.cuda.dropout import Names, edge_bits, edges_of_tile
-from gnnexp.kernels.cuda.launch import ONE_WARP, power_of_2
+from gnnexp.kernels.cuda.launch import KEYS, ONE_WARP, power_of_2
 from gnnexp.kernels.rows.dropout import survivor_scale
 
 
@@ -28,6 +28,13 @@ def _score(
 
 
 @triton.jit
+def _inverse(x: tl.tensor) -> tl.tensor:
+    """1 / x with correct rounding; in float32 the operator `/` is only approximate."""
+    one = x * 0 + 1
+    return tl.div_rn(one, x) if x.dtype == tl.float32 else one / x
+
+
+@triton.jit(do_not_specialize_on_alignment=KEYS)
 def weigh_kernel(
     indptr: tl.tensor, index: tl.tensor, src_key: tl.tensor, dst_key: tl.tensor, signed: tl.tensor, weight: tl.tensor,
     src_ids: tl.tensor, dst_ids: tl.tensor, edge_types: tl.tensor, occurrence: tl.tensor, key: tl.tensor,
@@ -55,6 +62,7 @@ def weigh_kernel(
         score = _score(src_key, own, source, head, inside, num_heads)
         value = tl.exp(tl.where(score > 0, score, score * SLOPE) - peak[None, :])
         mass += tl.sum(tl.where(inside, value, 0.0), 0)
+    share_of_one = _inverse(mass)
     if key is not None:
         dst_state = absorb(tl.load(key).to(tl.uint64), tl.load(dst_ids + row).to(tl.int64).to(tl.uint64))
     for first in range(begin, end, EDGES):
@@ -62,7 +70,7 @@ def weigh_kernel(
         inside = (e < end)[:, None] & in_heads[None, :]
         source = tl.load(index + e, mask=e < end, other=0).to(tl.int64)
         score = _score(src_key, own, source, head, inside, num_heads)
-        share = tl.exp(tl.where(score > 0, score, score * SLOPE) - peak[None, :]) / mass[None, :]
+        share = tl.exp(tl.where(score > 0, score, score * SLOPE) - peak[None, :]) * share_of_one[None, :]
         place = e[:, None] * num_heads + head[None, :]
         tl.store(signed + place, tl.where(score > 0, share, -share), mask=inside)
         if key is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gnnexp.kernels.cuda.aggregate import Edges
 from gnnexp.kernels.cuda.counter import absorb, draw
-from gnnexp.kernels.cuda.launch import COUNTS, EXACT, ONE_WARP, flat, power_of_2, rows_of, tiles
+from gnnexp.kernels.cuda.launch import COUNTS, EXACT, KEYS, ONE_WARP, flat, power_of_2, rows_of, tiles
 from gnnexp.kernels.rows import dropout as cpu
 
 _STEP, _MUL1, _MUL2 = tl.constexpr(cpu.STEP), tl.constexpr(cpu.MUL1), tl.constexpr(cpu.MUL2)
@@ -60,7 +60,7 @@ def _row_state(key: tl.tensor, ids: tl.tensor) -> tl.tensor:
     return absorb(tl.load(key).to(tl.uint64), ids.to(tl.int64).to(tl.uint64))
 
 
-@triton.jit(do_not_specialize=COUNTS)
+@triton.jit(do_not_specialize=COUNTS, do_not_specialize_on_alignment=KEYS)
 def drop_rows_kernel(
     x: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor, threshold: tl.tensor, num_rows: tl.tensor,
     width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, half: tl.tensor, SCALE: tl.constexpr, RELU: tl.constexpr,
@@ -91,7 +91,7 @@ def keep_positive_kernel(
     tl.store(out + i, tl.where(tl.load(output + i, mask=inside, other=0) > 0, scaled, 0.0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=KEYS)
 def drop_sparse_kernel(
     indptr: tl.tensor, columns: tl.tensor, values: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor,
     threshold: tl.tensor, half: tl.tensor, SCALE: tl.constexpr, TILE: tl.constexpr
@@ -122,7 +122,7 @@ def edge_bits(
     if occurrence is not None:
         kind |= tl.load(occurrence + e, mask=inside, other=0).to(tl.int64).to(tl.uint64) & 0xFFFFFFFF
     elif LOOPS:
-        kind |= tl.where(e + 1 == end, _ADDED_LOOP, 0).to(tl.uint64)
+        kind |= (e + 1 == end).to(tl.uint64) * _ADDED_LOOP
     state = draw(dst_state, src)
     state = tl.where(kind != 0, absorb(state, kind), state)[:, None]
     group = (head >> 2).to(tl.uint64)[None, :]
@@ -130,7 +130,7 @@ def edge_bits(
     return ((word >> ((head & 3) * 16).to(tl.uint64)[None, :]) & 0xFFFF).to(tl.int32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=KEYS)
 def drop_edges_kernel(
     indptr: tl.tensor, index: tl.tensor, src_ids: tl.tensor, dst_ids: tl.tensor, edge_types: tl.tensor,
     occurrence: tl.tensor, weight: tl.tensor, out: tl.tensor, key: tl.tensor, threshold: tl.tensor,

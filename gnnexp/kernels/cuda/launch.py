@@ -11,6 +11,8 @@ from torch import Tensor
 EXACT: dict[str, Any] = {"enable_fp_fusion": False}
 # Arguments that change with every batch: by default Triton compiles again for 1 and for multiples of 16.
 COUNTS = ("num_rows", "num_segments", "steps", "size")
+# The keys of all masks lie in one table, so their addresses are of either alignment.
+KEYS = ("key",)
 # One warp for each program: a row has too few columns for more, and warps need not wait for each other.
 ONE_WARP: dict[str, Any] = {**EXACT, "num_warps": 1}
 
