@@ -6,6 +6,7 @@ With `TRITON_INTERPRET=1` Triton interprets the kernels on the CPU, slowly: this
 from __future__ import annotations
 
 from torch import Tensor
+from torch.nn import functional as F
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows
@@ -102,6 +103,8 @@ class TritonBackend(Backend):
 
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass reads the mask from the output."""
+        if drop.threshold == 0:
+            return F.relu(x)
         return applied(ReluDropout, x, ids, drop, num_columns, first_column)
 
     def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
