@@ -32,7 +32,8 @@ test: setup ## the test suite, a few minutes
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 # One thread for each rank: the tests run several ranks side by side.
-EMULATED := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -n $(TEST_JOBS) --dist worksteal
+# Triton interprets its kernels, which the emulated device then runs.
+EMULATED := TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -n $(TEST_JOBS) --dist worksteal
 
 # On emulated GPUs: no rank shares its GPU (NCCL), all ranks do (gloo), backward passes on the loop's thread.
 define ON_EMULATED_GPUS
@@ -69,7 +70,7 @@ gpu-proof: ## what a GPU of this machine does: right results, rates, a hardware 
 	$(GPU_PYTHON) -m benchmarks.gpu.proof $(PROOF)
 
 gpu-proof-rehearsal: setup ## the same on the emulated device, small: whether it would run
-	GNNEXP_EMULATED_GPUS=2 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated \
+	GNNEXP_EMULATED_GPUS=2 TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated \
 		-m benchmarks.gpu.proof --quick --again --out .gnnexp/gpu-proof-rehearsal $(PROOF)
 
 test-slurm: setup ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)

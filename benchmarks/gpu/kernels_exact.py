@@ -1,7 +1,12 @@
-"""Every operation of the GPU kernels, compared with numba's on the CPU: forward and backward."""
+"""Every operation of the GPU kernels, compared with numba's on the CPU: forward and backward.
+
+These are torch's kernels, and Triton's if Triton is installed. On the emulated device Triton must interpret them
+(TRITON_INTERPRET=1), which takes long.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -13,11 +18,12 @@ from benchmarks.gpu.stage import Stage
 from gnnexp.graph.block import Block, by_relation
 from gnnexp.ops.backend import Backend
 from gnnexp.ops.backend_numba import NumbaBackend
-from gnnexp.ops.backends import make_backend
+from gnnexp.ops.backends import kernel_problem, make_backend
 from gnnexp.testing.blocks import awkward_blocks
 from gnnexp.testing.on_gpu import ALL_MODELS, Case
 from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
 
+KERNELS = ("torch", "triton")
 # Relative to the largest entry of the output and of all gradients.
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6}
 # Over rows of a thousand edges numba itself is off by more in float32. A GPU may then be off by so many times as much.
@@ -28,26 +34,37 @@ MODEL_BOUNDS = {"float64": 1e-10, "float32": 1e-5}
 
 def run(stage: Stage) -> bool:
     """Operations on every block in both precisions, topology, then whole models; whether there was time for all."""
-    ours, theirs = make_backend("auto", stage.device), NumbaBackend()
-    blocks, models, widths = awkward_blocks(), tuple(ALL_MODELS), tuple(WIDTHS)
+    blocks, models = awkward_blocks(), tuple(ALL_MODELS)
     if stage.quick:
-        blocks, models, widths = {word: blocks[word] for word in QUICK_BLOCKS}, QUICK_MODELS, QUICK_WIDTHS
+        blocks, models = {word: blocks[word] for word in QUICK_BLOCKS}, QUICK_MODELS
+    for word, block in blocks.items():
+        stage.check(f"topology, {word}", partial(_topology, word, block, block.to(stage.device)))
+    kernels = [kernel for kernel in KERNELS if kernel_problem(kernel, stage.device.type) is None]
+    return all(_operations(stage, kernel, blocks) and _models(stage, kernel, models) for kernel in kernels)
+
+
+def _operations(stage: Stage, kernel: str, blocks: Mapping[str, Block]) -> bool:
+    """Every operation on every block; whether there was time for all."""
+    ours, theirs, widths = make_backend(kernel, stage.device), NumbaBackend(), QUICK_WIDTHS if stage.quick else WIDTHS
     for word, block in blocks.items():
         there = block.to(stage.device)
-        stage.check(f"topology, {word}", partial(_topology, word, block, there))
-        found = [*operations(block, widths), *(sparse_operations() if word == "multigraph" else ())]
-        for operation in found:
+        for operation in (*operations(block, widths), *(sparse_operations() if word == "multigraph" else ())):
             for kind in (torch.float32,) if stage.quick else BOUNDS:
                 if stage.left_s <= 0:
                     return False
-                name = f"{operation.name}, {word}, {str(kind).removeprefix('torch.')}"
+                name = f"{operation.name}, {word}, {str(kind).removeprefix('torch.')}, {kernel}"
                 stage.check(name, partial(compared, name, operation, (theirs, block), (ours, there), kind))
+    return True
+
+
+def _models(stage: Stage, kernel: str, models: Sequence[str]) -> bool:
+    """Two steps of every model; whether there was time for all."""
     for model in models:
         for precision in MODEL_BOUNDS:
             if stage.left_s <= 0:
                 return False
-            name = f"training step, {model}, {precision}"
-            stage.check(name, partial(_trained, name, model, precision))
+            name = f"training step, {model}, {precision}, {kernel}"
+            stage.check(name, partial(_trained, name, model, precision, kernel))
     return True
 
 
@@ -112,16 +129,17 @@ def _topology(word: str, block: Block, there: Block) -> Row:
     return Row(f"topology, {word}", unlike == 0, unlike, words=f"{unlike} of {len(pairs)} arrays differ")
 
 
-def _trained(name: str, model: str, precision: str) -> Row:
+def _trained(name: str, model: str, precision: str, kernel: str) -> Row:
     """Losses of two steps of one rank and gradients of the first, by the layers of a model."""
     case = Case(1, model, "data")
-    found, expected = (_steps(case, device, precision) for device in ("cuda", "cpu"))
+    found, expected = (
+        _steps(case, device, precision, chosen) for device, chosen in (("cuda", kernel), ("cpu", "numba")))
     losses = zip(global_losses([found]), global_losses([expected]), strict=True)
     worst = max(worst_gradient_error(found, expected), *(abs(a - b) / abs(b) for a, b in losses))
     return Row(name, worst <= MODEL_BOUNDS[precision], worst, ERROR)
 
 
-def _steps(case: Case, device: str, precision: str) -> Curve:
-    config = case.config(device)
+def _steps(case: Case, device: str, precision: str, kernel: str) -> Curve:
+    config = case.config(device, kernel)
     config["train"]["dtype"] = precision
     return run_steps(config, case.make(), 2)

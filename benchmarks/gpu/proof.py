@@ -19,7 +19,7 @@ from benchmarks.gpu.needed import ROOT, digest
 from benchmarks.gpu.report import is_done, read, table
 
 # Seconds that each may take of a call's minutes.
-LIMITS = {"smoke": 240, "kernels-exact": 240, "tests": 420, "calibrate": 180}
+LIMITS = {"smoke": 240, "kernels-exact": 420, "tests": 420, "calibrate": 180}
 _LEAST_S = 40  # a stage is not started for less
 _GRACE_S = 15  # in which a stage ends by itself after its limit
 

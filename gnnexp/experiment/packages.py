@@ -9,7 +9,7 @@ from gnnexp.errors import ConfigError, Problem
 
 # The extra of pyproject.toml that installs each package.
 EXTRAS = {"dgl": "dgl", "pandas": "dgl", "pydantic": "dgl", "submitit": "slurm", "pymetis": "metis",
-          "torch_geometric": "pyg", "optuna": "tune"}
+          "torch_geometric": "pyg", "optuna": "tune", "triton": "triton"}
 # Requirements of gnnexp that ranks do not need; `pip install --no-deps` does not install them.
 REQUIREMENTS = {
     "hydra": "hydra-core>=1.3.8,<1.4", "omegaconf": "omegaconf>=2.3,<2.4", "yaml": "pyyaml", "rich": "rich>=13",

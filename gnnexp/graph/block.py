@@ -110,11 +110,14 @@ class Block:
 
     @cached_property
     def transpose(self) -> Transpose:
-        """The same edges by source, in block order for each source; built by counting, once per block."""
+        """The same edges by source, in block order for each source; built once per block, where the block is.
+
+        On a GPU the edges are sorted. No operation waits for the GPU, as counting would.
+        """
         if self.sources.is_cuda:
-            edges = torch.argsort(self.sources, stable=True)
-            counts = torch.bincount(self.sources, minlength=self.num_src)
-            indptr = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+            ordered, edges = torch.sort(self.sources, stable=True)
+            rows = torch.arange(self.num_src + 1, dtype=ordered.dtype, device=ordered.device)
+            indptr = torch.searchsorted(ordered, rows)
             return Transpose(indptr, destinations(self)[edges].int(), edges)
         arrays = transpose_csc(self.indptr.numpy(), self.sources.numpy(), self.num_src)
         return Transpose(*(torch.from_numpy(array) for array in arrays))

@@ -150,8 +150,10 @@ def _graph(heads: int, width: int) -> None:
 
 
 def _others(heads: int, width: int) -> None:
-    """Call `warm_up()` of every kernel module that has one."""
+    """Call `warm_up()` of every kernel module of numba's that has one. Triton compiles at the first launch."""
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], "gnnexp.kernels."):
+        if module.name.startswith("gnnexp.kernels.cuda."):
+            continue  # they import Triton, which may not be installed
         warm_up = getattr(importlib.import_module(module.name), "warm_up", None)
         if warm_up is not None:
             warm_up()

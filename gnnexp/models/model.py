@@ -20,7 +20,7 @@ from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
 from gnnexp.ops.backend import Backend, Drop
-from gnnexp.ops.backends import KERNELS, make_backend
+from gnnexp.ops.backends import KERNELS, kernel_problem, make_backend
 from gnnexp.ops.masks import DropKeys, mask_key
 
 # The deepest published GNN has 1,001 layers (Li et al., ICML 2021).
@@ -40,7 +40,8 @@ class Model(nn.Module, ABC):
         input_dropout: probability on the features.
         residual: whether to add the undropped input to each hidden layer's output.
         norm: whether to apply LayerNorm before each hidden activation.
-        kernel: `auto` (numba on CPU, torch on CUDA), `numba`, `torch` or `dgl`.
+        kernel: `numba`, `triton`, `torch`, `dgl`, or `auto`: numba on CPU; on a GPU Triton if it is installed, else
+            torch.
         bias: whether layers have a bias.
 
     Attributes:
@@ -84,9 +85,8 @@ class Model(nn.Module, ABC):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Invalid arguments, and conflicts with the device and the sampler."""
         wrong = self.problems()
-        if not wrong and experiment.hardware.device == "cuda" and self.kernel not in ("auto", "torch"):
-            wrong.append(Problem("model.kernel", self.kernel, "must be torch or auto with hardware.device=cuda",
-                                 "set model.kernel=auto"))
+        if not wrong and (problem := kernel_problem(self.kernel, experiment.hardware.device)) is not None:
+            wrong.append(problem)
         if not wrong and experiment.sampler.options.scales:
             layer = self.make_layer(0, 8, 8)
             if isinstance(layer, BlockLayer) and not layer.takes_scale:

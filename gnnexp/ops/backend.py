@@ -1,4 +1,4 @@
-"""The operations that layers need from kernels, with three implementations (`model.kernel: numba | torch | dgl`).
+"""The operations that layers need from kernels, with four implementations (`model.kernel`: numba, triton, torch, dgl).
 
 Their results are equal up to rounding, forward and backward. They draw identical dropout masks (docs/rooms.md,
 "Randomness").

@@ -2,24 +2,82 @@
 
 from __future__ import annotations
 
+import os
+from importlib.metadata import PackageNotFoundError, version
+
 import torch
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.ops.backend import Backend
 
-KERNELS = ("auto", "numba", "torch", "dgl")
+KERNELS = ("auto", "numba", "triton", "torch", "dgl")
+_ON_CUDA = ("auto", "triton", "torch")
+_OLDEST_TRITON = (3, 6)
+
+
+def has_triton() -> bool:
+    """Whether Triton is installed in a version that the kernels are tested with. This does not import it."""
+    try:
+        found = version("triton").split(".")
+    except PackageNotFoundError:
+        return False
+    return is_installed("triton") and (int(found[0]), int(found[1])) >= _OLDEST_TRITON
+
+
+def is_interpreted() -> bool:
+    """Whether Triton interprets its kernels on the CPU instead of compiling them."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def has_nvidia_gpu_build() -> bool:
+    """Whether this torch runs kernels on NVIDIA's GPUs. On the emulated device it does not."""
+    return torch.version.cuda is not None
+
+
+def kernel_problem(kernel: str, device_type: str) -> Problem | None:
+    """Why `model.kernel` cannot be `kernel` on a device of this type; None if it can."""
+    fix = "set model.kernel=auto"
+    if kernel not in KERNELS:
+        return Problem("model.kernel", kernel, f"must be one of: {', '.join(KERNELS)}", fix)
+    if device_type == "cuda" and kernel not in _ON_CUDA:
+        return Problem("model.kernel", kernel, "must be triton, torch or auto with hardware.device=cuda", fix)
+    if kernel != "triton":
+        return None
+    if not has_triton():
+        return missing_package("model.kernel", kernel, "triton", "model.kernel=auto")
+    if not is_interpreted() and (device_type == "cpu" or not has_nvidia_gpu_build()):
+        return Problem("model.kernel", kernel, "needs an NVIDIA GPU and hardware.device=cuda, or TRITON_INTERPRET=1 to "
+                       "interpret the kernels on the CPU, which is slow", fix)
+    return None
+
+
+def chosen_kernel(kernel: str, device_type: str) -> str:
+    """The implementation that `model.kernel` means: `auto` is numba on CPU; on a GPU it is Triton or else torch."""
+    if kernel != "auto":
+        return kernel
+    if device_type != "cuda":
+        return "numba"
+    return "triton" if has_triton() and has_nvidia_gpu_build() else "torch"
 
 
 def make_backend(kernel: str, device: torch.device) -> Backend:
-    """The backend named `kernel`; `auto` is numba on CPU and torch on CUDA."""
-    chosen = ("torch" if device.type == "cuda" else "numba") if kernel == "auto" else kernel
-    if chosen not in KERNELS or (chosen != "torch" and device.type == "cuda"):
-        allowed = "torch (or auto) on cuda" if device.type == "cuda" else ", ".join(KERNELS)
-        raise ConfigError(Problem("model.kernel", kernel, f"must be one of: {allowed}", "set model.kernel=auto"))
+    """The backend that `kernel` means on `device`.
+
+    Raises:
+        ConfigError: the kernel does not exist, does not run on this device, or is not installed.
+    """
+    if (problem := kernel_problem(kernel, device.type)) is not None:
+        raise ConfigError(problem)
+    chosen = chosen_kernel(kernel, device.type)
     if chosen == "numba":
         from gnnexp.ops.backend_numba import NumbaBackend
 
         return NumbaBackend()
+    if chosen == "triton":
+        from gnnexp.ops.backend_triton import TritonBackend
+
+        return TritonBackend()
     if chosen == "torch":
         from gnnexp.ops.backend_torch import TorchBackend
 

@@ -17,13 +17,13 @@ _LOW32 = 0xFFFFFFFF
 _ADDED_LOOP = 0xFFFFFFFF
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     """The int64 number with the bits of a 64-bit word."""
     word &= (1 << 64) - 1
     return word - (1 << 64) if word >> 63 else word
 
 
-_GOLDEN, _MIX1, _MIX2 = _signed(GOLDEN), _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+_GOLDEN, _MIX1, _MIX2 = signed(GOLDEN), signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB)
 
 
 _PURPOSES = (Purpose.DROPOUT, Purpose.ATTENTION_DROPOUT)
@@ -58,7 +58,7 @@ class DropKeys:
         held = self._there.get(key.micro)
         if held is not None and held[0] == key:
             return held[1]
-        words = [[_signed(mask_key(purpose, layer, key)) for layer in range(self._num_layers)] for purpose in _PURPOSES]
+        words = [[signed(mask_key(purpose, layer, key)) for layer in range(self._num_layers)] for purpose in _PURPOSES]
         shape = len(_PURPOSES), self._num_layers
         table = torch.empty(shape, dtype=torch.int64, device=self._device) if held is None else held[1]
         table.copy_(torch.tensor(words).pin_memory(), non_blocking=True)
@@ -67,7 +67,7 @@ class DropKeys:
 
 
 def _key(drop: Drop) -> Tensor | int:
-    return _signed(drop.key) if drop.word is None else drop.word
+    return signed(drop.key) if drop.word is None else drop.word
 
 
 def _shifted(word: Tensor, bits: int) -> Tensor:
@@ -86,7 +86,7 @@ def _absorb(state: Tensor | int, word: Tensor) -> Tensor:
 
 
 def _draw(key: Tensor, counter: Tensor | int) -> Tensor:
-    step = _signed((counter + 1) * GOLDEN) if isinstance(counter, int) else (counter + 1) * _GOLDEN
+    step = signed((counter + 1) * GOLDEN) if isinstance(counter, int) else (counter + 1) * _GOLDEN
     return _mix64(key + step)
 
 

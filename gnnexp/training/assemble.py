@@ -152,7 +152,7 @@ def _job(
     return Job(
         experiment, plan, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
         DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose, constants=model.backend.constants),
-        directory, facts, parts
+        directory, {**facts, "kernel": model.backend.name}, parts
     )
 
 

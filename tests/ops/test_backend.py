@@ -1,4 +1,4 @@
-"""The three backends against a dense reference, forward and backward, on awkward multigraphs; and the same masks."""
+"""The backends against a dense reference, forward and backward, on awkward multigraphs; and the same masks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backend_dgl import DGLBackend
 from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backend_torch import TorchBackend
+from gnnexp.ops.backends import has_triton, is_interpreted, make_backend
 from gnnexp.testing.blocks import make_block
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"numba": NumbaBackend, "torch": TorchBackend, "dgl": DGLBackend}
+if has_triton() and is_interpreted():  # in a process of tests/kernels/test_triton.py
+    BACKENDS["triton"] = lambda: make_backend("triton", torch.device("cpu"))
 SLOPE = 0.2
 each_backend = pytest.mark.parametrize("name", BACKENDS)
 

@@ -43,6 +43,7 @@ def test_a_rank_has_one_pool_and_names_what_its_peak_is_of(tmp_path: Path) -> No
     assert job.store.cache is not None and isinstance(job.model.backend, NumbaBackend)
     assert job.sampler.pool is job.store.pool is job.store.cache.pool is job.model.backend.pool
     assert job.facts["host_peak"] == "of each epoch"
+    assert job.facts["kernel"] == "numba", "what model.kernel=auto chose"
 
 
 @pytest.mark.parametrize("removed", ["all of it", "an array"])

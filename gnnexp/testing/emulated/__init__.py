@@ -19,6 +19,7 @@ The device shows nothing about speed, the memory of a GPU, or the order in which
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,10 @@ def install() -> None:
     os.environ[VARIABLE] = f"{library._name}:{os.getpid()}"
     _install(library)
     _install_nccl(load_nccl())
+    if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:
+        from gnnexp.testing.emulated.triton import install as install_triton
+
+        install_triton()
     if os.environ.get(THREADS_VARIABLE) == "off":
         import torch
 

@@ -1,0 +1,90 @@
+"""Triton's interpreter on the emulated device: a launch is one kernel, which reads and writes the device's bytes.
+
+Triton's own way would copy every argument to the host and back. That would count as copies and waits, and would write
+arguments that the kernel only reads. Here a launch goes through torch's dispatcher, as an operation that says which
+arguments it writes. So the emulated device counts one launch, and checks devices and streams.
+"""
+
+# ruff: noqa: ANN401  Triton has no types
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_LIBRARY = "gnnexp_triton"
+_WRITES = ("store", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
+           "atomic_xor")
+
+
+def install() -> None:
+    """Let interpreted launches with tensors of the emulated device run on it; TRITON_INTERPRET=1 must be set."""
+    from triton.runtime.interpreter import GridExecutor
+
+    library: Any = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]
+    original = GridExecutor.__call__
+    operations: dict[str, Callable[..., None]] = {}
+    waiting: list[Callable[..., None]] = []  # the launch that runs now
+    lock = threading.Lock()  # the interpreter changes `triton.language` while it runs
+
+    def run_waiting(reads: Sequence[Tensor], writes: Sequence[Tensor]) -> None:
+        waiting.pop()(reads, writes)
+
+    def operation_of(name: str) -> Callable[..., None]:
+        if name not in operations:
+            library.define(f"{name}(Tensor[] reads, Tensor(a!)[] writes) -> ()")
+            library.impl(name, run_waiting, "CPU")
+            operations[name] = getattr(getattr(torch.ops, _LIBRARY), name)
+        return operations[name]
+
+    def launch(self: Any, *args: Any, **kwargs: Any) -> None:
+        bound = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        tensors = {name: value for name, value in bound.items() if isinstance(value, Tensor)}
+        on_device = [tensor.is_cuda for tensor in tensors.values()]
+        if any(on_device) and not all(on_device):
+            raise ValueError(f"Triton cannot read host memory: {self.fn.__name__} of the emulated device")
+        written = written_arguments(self.fn)
+        names = [[name for name in tensors if (name in written) == wanted] for wanted in (False, True)]
+
+        def on_host(*hosts: Sequence[Tensor]) -> None:
+            there = {name: host for group, of in zip(names, hosts, strict=True)
+                     for name, host in zip(group, of, strict=True)}
+            original(self, **{**bound, **there})
+
+        with lock:
+            if not any(on_device):
+                original(self, *args, **kwargs)
+                return
+            waiting.append(on_host)
+            operation_of(self.fn.__name__)(*([tensors[name].detach() for name in group] for group in names))
+
+    GridExecutor.__call__ = launch
+
+
+def written_arguments(function: Callable[..., Any]) -> set[str]:
+    """Arguments of a kernel that are the address of a store or of an atomic operation, found in its source."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    (kernel,) = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    arguments = {argument.arg for argument in kernel.args.args}
+    bases = {target.id: node.value for node in ast.walk(kernel) if isinstance(node, ast.Assign)
+             for target in node.targets if isinstance(target, ast.Name)}
+    found = set()
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES:
+            found.add(_base(node.args[0], bases))
+    assert found and found <= arguments, f"{kernel.name} writes {found or 'nothing'}, which are not its arguments"
+    return found
+
+
+def _base(address: ast.expr, bases: dict[str, ast.expr]) -> str:
+    """The leftmost name of `base + offset`, through at most one local name."""
+    while isinstance(address, ast.BinOp):
+        address = address.left
+    assert isinstance(address, ast.Name), "an address is a name plus offsets"
+    return _base(bases[address.id], {}) if address.id in bases else address.id

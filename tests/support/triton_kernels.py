@@ -1,0 +1,86 @@
+"""Every Triton kernel with the types and tiles of its launches, to compile them without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gnnexp.kernels.cuda import aggregate, attention, dropout, edges, outer
+
+_ARRAYS = {"indptr": "*i64", "index": "*i32", "edges": "*i64", "ids": "*i32", "src_ids": "*i32", "dst_ids": "*i32",
+           "columns": "*i32", "edge_types": "*i32", "occurrence": "*i32", "key": "*i64"}
+_FLOATS = ("weight", "own", "x", "partial", "out", "products", "output", "gradient", "values", "a", "b", "src_key",
+           "dst_key", "signed", "change", "of_dst")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One kernel as it is launched.
+
+    Attributes:
+        name: in a test's id.
+        kernel: the function.
+        constants: compile-time constants, and None for arguments that are left out.
+        num_warps: warps of a program.
+    """
+
+    name: str
+    kernel: Any
+    constants: dict[str, Any] = field(compare=False)
+    num_warps: int = 1
+
+    def types(self, kind: str) -> dict[str, str]:
+        """Triton types of all arguments; `kind` is `fp32` or `fp64`."""
+        return {name: _ARRAYS.get(name) or (f"*{kind}" if name in _FLOATS else "i32") for name in self.kernel.arg_names}
+
+
+def variants(kind: str) -> Iterator[Variant]:
+    """All kernels with the tiles of wide rows, which need most registers."""
+    size = 4 if kind == "fp32" else 8
+    widest = aggregate.WIDEST_BYTES // size
+    shape = {"SLOT_STEP": 1, "LONG": aggregate.LONG, "ROWS": 1, "COLS": widest, "ADD": False,
+             "UNROLL": aggregate.UNROLL_DOTS}
+    sums = {"own": None, "products": None, **shape, "UNROLL": aggregate.UNROLL}
+    rows, segments = {"OF_SEGMENTS": False, "SPLIT": True}, {"OF_SEGMENTS": True, "SPLIT": False}
+    for name, constants in {
+        "sum": {"edges": None, "weight": None, "partial": None, **sums, "OF_SEGMENTS": False, "SPLIT": False},
+        "sum_of_narrow_rows": {"edges": None, "weight": None, **sums, **rows, "ROWS": 8, "COLS": 16},
+        "weighted_sum": {"edges": None, **sums, **rows},
+        "transposed_sum": {**sums, **rows},
+        "segments": {**sums, **segments},
+        "edge_sum": {"index": None, "edges": None, "weight": None, **sums, **rows, "ROWS": 32, "COLS": 4},
+        "dot": {"edges": None, "weight": None, "partial": None, "out": None, **shape, **rows, "ADD": True},
+        "sum_and_dot": {**shape, **rows},
+        "sum_and_dot_of_heads": {**shape, **rows, "ROWS": 2, "COLS": 64},
+    }.items():
+        yield Variant(name, aggregate.edge_pass_kernel, constants)
+    yield from _dropout()
+    yield from _attention()
+    for heads in (4, 8):
+        tile = {"HEADS": heads, "COLS": outer.columns_of_tile(heads, 1024, size)}
+        yield Variant(f"outer_of_{heads}_heads", outer.outer_kernel, tile)
+        yield Variant(f"outer_dot_of_{heads}_heads", outer.outer_dot_kernel, {**tile, "ADD": True})
+    yield Variant("inner", outer.inner_kernel, {"HEADS": 4, "COLS": outer.columns_of_tile(1, 1024, size)})
+
+
+def _dropout() -> Iterator[Variant]:
+    yield Variant("drop_rows", dropout.drop_rows_kernel, {"SCALE": 2.0, "RELU": True, "ROWS": 8, "COLS": 128}, 4)
+    yield Variant("keep_positive", dropout.keep_positive_kernel, {"SCALE": 2.0, "TILE": 1024}, 4)
+    yield Variant("drop_sparse", dropout.drop_sparse_kernel, {"SCALE": 2.0, "TILE": 64})
+    tile = {"SCALE": 2.0, "LOOPS": False, "EDGES": 32, "HEADS": 4}
+    yield Variant("drop_edges", dropout.drop_edges_kernel, tile)
+    yield Variant("drop_edges_of_loops", dropout.drop_edges_kernel,
+                  {**tile, "edge_types": None, "occurrence": None, "LOOPS": True, "HEADS": 8, "EDGES": 16})
+
+
+def _attention() -> Iterator[Variant]:
+    tile = {"SLOPE": 0.2, "SCALE": 2.0, "EDGES": 32, "HEADS": 4}
+    names = dict.fromkeys(("src_ids", "dst_ids", "edge_types", "occurrence", "key"))
+    yield Variant("weigh", attention.weigh_kernel, {**tile, **names, "LOOPS": False})
+    yield Variant("weigh_and_drop", attention.weigh_kernel, {**tile, "LOOPS": False})
+    yield Variant("unweigh", attention.unweigh_kernel, {**tile, "weight": None})
+    yield Variant("unweigh_dropped", attention.unweigh_kernel, tile)
+    for operation in ("SCORE", "MAX", "EXP", "SPREAD"):
+        yield Variant(operation.lower(), edges.edge_kernel,
+                      {"OPERATION": int(edges.EdgeOperation[operation]), "EDGES": 32, "HEADS": 4})
