@@ -53,12 +53,13 @@ def kernel_problem(kernel: str, device_type: str) -> Problem | None:
 
 
 def chosen_kernel(kernel: str, device_type: str) -> str:
-    """The implementation that `model.kernel` means: `auto` is numba on CPU; on a GPU it is Triton or else torch."""
+    """The implementation that `model.kernel` means: `auto` is numba on CPU and torch on a GPU.
+
+    It is not Triton before Triton's kernels have passed `make gpu-proof` on a GPU (docs/gpu.md).
+    """
     if kernel != "auto":
         return kernel
-    if device_type != "cuda":
-        return "numba"
-    return "triton" if has_triton() and has_nvidia_gpu_build() else "torch"
+    return "torch" if device_type == "cuda" else "numba"
 
 
 def make_backend(kernel: str, device: torch.device) -> Backend:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import torch
 from torch import Tensor
 
+from gnnexp.errors import RunError
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
@@ -268,3 +269,16 @@ class DeviceExpansion:
 def _taken(values: Tensor, positions: Tensor) -> Tensor:
     """`samplers.layerwise.take` without a wait for the device."""
     return torch.where(positions < 0, 1 if values.is_floating_point() else -1, values[positions.clamp(min=0)])
+
+
+def assert_same(there: Sequence[Block], host: Sequence[Block]) -> None:
+    """Check that blocks that were made on a device are those of the host.
+
+    Raises:
+        RunError: they are not.
+    """
+    for number, (one, other) in enumerate(zip(there, host, strict=True)):
+        pairs = list(zip(one.arrays(), other.arrays(), strict=True))
+        if not all(torch.equal(found.cpu(), expected) for found, expected in pairs):
+            raise RunError(f"the GPU and the host sampled different blocks of layer {number + 1} from the same draws: "
+                           "this is an error of gnnexp on this GPU. Set sampler.device=cpu, and please report it")

@@ -13,7 +13,7 @@ from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.samplers.base import Key, SampleDevice, Topology
-from gnnexp.samplers.device import MOST_FANOUT, DeviceExpansion
+from gnnexp.samplers.device import MOST_FANOUT, DeviceExpansion, assert_same
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
@@ -25,7 +25,8 @@ class FusedSampler(LayerSampler):
     do not depend on threads, on ranks, or on other vertices of the batch. The edges of a destination are in the order
     of its draws, or in canonical order if all of them are taken.
 
-    With `device=cuda`, blocks are made on the rank's GPU. They are the same, entry by entry.
+    With `device=cuda`, blocks are made on the rank's GPU. They are the same, entry by entry. Each rank also makes its
+    first batch on the host, and compares them: so no new kind of GPU, driver or Triton is wrong without a word.
     """
 
     def __init__(
@@ -79,15 +80,20 @@ class FusedSampler(LayerSampler):
         """Store the graph of this rank."""
         super().setup(shard, num_layers)
         graph, hops = self.topology_of(shard), self.hops(num_layers)
-        self._expansion: Expansion | DeviceExpansion = (
-            Expansion(graph, shard.needs, hops, shard.names, self.pool) if self._place is None
-            else DeviceExpansion(graph, shard.needs, hops, self._place, shard.names))
+        self._expansion: Expansion | DeviceExpansion = Expansion(graph, shard.needs, hops, shard.names, self.pool)
+        self._compared: Expansion | None = None
+        if self._place is not None:
+            self._compared = self._expansion
+            self._expansion = DeviceExpansion(graph, shard.needs, hops, self._place, shard.names)
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; all hops share one list of vertices."""
         streams = [_stream(key, hop) for hop in range(self._num_hops)]
         if isinstance(self._expansion, DeviceExpansion):
             blocks, ids = self._expansion.blocks(seeds, streams)
+            if (host := self._compared) is not None and seeds.numel():
+                self._compared = None
+                assert_same(blocks, host.blocks(seeds, streams))
             return Batch(seeds, blocks, key, global_count, host_ids=ids)
         return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
 

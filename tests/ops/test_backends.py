@@ -23,10 +23,10 @@ def machine(monkeypatch: pytest.MonkeyPatch):
     return make
 
 
-def test_auto_is_triton_only_on_a_gpu_where_it_is_installed(machine) -> None:
-    for triton, gpu, chosen in ((True, True, "triton"), (False, True, "torch"), (True, False, "torch")):
+def test_auto_is_not_triton_before_a_gpu_has_proved_it(machine) -> None:
+    for triton, gpu in ((True, True), (False, True), (True, False)):
         machine(triton=triton, gpu=gpu, interpreted=True)
-        assert (chosen_kernel("auto", "cpu"), chosen_kernel("auto", "cuda")) == ("numba", chosen)
+        assert (chosen_kernel("auto", "cpu"), chosen_kernel("auto", "cuda")) == ("numba", "torch")
     assert chosen_kernel("torch", "cuda") == "torch"
 
 

@@ -13,6 +13,7 @@ from reference_sampling import graph_of
 
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of, read
+from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import GOLDEN, mix
 from gnnexp.kernels.samplers import hop
@@ -151,6 +152,35 @@ def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
     experiment = experiment_of(config)
     with pytest.raises(ConfigError, match="no CUDA device"):
         experiment.sampler.make().place(experiment, Shard(nasty_graph()), CPU)
+
+
+class Wrong:
+    """Kernels that take another neighbour than the host."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(hop, name)
+
+    def draw_edges(self, *arguments: object) -> tuple[torch.Tensor, torch.Tensor | None]:
+        found, positions = hop.draw_edges(*arguments)  # type: ignore[arg-type]
+        return found.flip(0), positions
+
+
+def test_a_first_batch_that_differs_from_the_hosts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sampler() -> FusedSampler:
+        made = FusedSampler([4, 3])
+        made._place = CPU
+        made.setup(Shard(nasty_graph()), 2)
+        return made
+
+    seeds, key = torch.arange(20), BatchKey(seed=1, epoch=0, step=0)
+    right = sampler()
+    right.sample(seeds[:0], key)  # nothing to compare
+    assert right._compared is not None
+    right.sample(seeds, key)
+    assert right._compared is None
+    monkeypatch.setattr(device, "kernels_for", lambda _: Wrong())
+    with pytest.raises(RunError, match=r"different blocks of layer \d .*sampler\.device=cpu"):
+        sampler().sample(seeds, key)
 
 
 @pytest.mark.gpu
