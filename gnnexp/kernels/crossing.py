@@ -8,11 +8,15 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+# Larger arrays cross without a pinned copy, and the host waits: torch keeps pinned memory until the process ends.
+MOST_PINNED = 1 << 30
+
 
 def crossed(arrays: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """Host arrays on a GPU: one copy from one pinned buffer, behind the work of the calling thread's stream.
 
-    Arrays with larger elements are first in the buffer, so every array is aligned and no byte is added.
+    Arrays with larger elements are first in the buffer, so every array is aligned and no byte is added. More than
+    `MOST_PINNED` bytes cross one array after the other, from where they are.
 
     Args:
         arrays: arrays of any shapes and types, in host memory.
@@ -23,6 +27,8 @@ def crossed(arrays: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """
     order = sorted(range(len(arrays)), key=lambda place: -arrays[place].element_size())
     ends = list(accumulate(arrays[place].nbytes for place in order))
+    if ends and ends[-1] > MOST_PINNED:
+        return [array.to(device) for array in arrays]
     staging = torch.empty(ends[-1] if ends else 0, dtype=torch.uint8, pin_memory=True)
     for place, part in zip(order, _parts(staging, ends), strict=True):
         part.view(arrays[place].dtype).view(arrays[place].shape).copy_(arrays[place])
