@@ -30,6 +30,7 @@ class FeatureStore(ABC):
         pool: memory for the rows that are read.
         counts: fetched rows by origin, and bytes to the device. Hits are counted by the cache.
         communicates: whether `fetch` is a collective call of all ranks.
+        on_device: whether all rows are on the rank's GPU, so that `read` takes ids there.
         slices: whether a rank holds some columns of every row (push-pull).
         trainable: whether rows are trained. Such rows change after every step, and a read is part of autograd's graph.
     """
@@ -39,6 +40,7 @@ class FeatureStore(ABC):
     communicates = False
     trainable = False
     slices = False
+    on_device = False
 
     def __init__(self, cache: FeatureCache | None = None) -> None:
         self.cache = cache
@@ -124,6 +126,10 @@ class FeatureStore(ABC):
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
         """Estimated bytes that a rank will hold, before `setup`; `all_rows` are the bytes of the whole matrix."""
         return all_rows // num_parts if self.partitioned else 0
+
+    def device_bytes(self, all_rows: int) -> int:
+        """Bytes of rows that this store, without its cache, holds on the device; `all_rows` as in `held_bytes`."""
+        return 0
 
     @property
     def tallies(self) -> Sequence[Counts]:

@@ -1,4 +1,4 @@
-"""Every rank reads all features: mapped from the artifact (one copy per machine), or copied into RAM."""
+"""Every rank reads all features: mapped from the artifact (one copy per machine), or copied into RAM or to its GPU."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Literal
 
 from torch import Tensor
 
-from gnnexp.errors import DataError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.feature_stores.rows import take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
+from gnnexp.kernels.rows.gather import gather_rows
 
 
 class LocalStore(FeatureStore):
@@ -20,20 +23,62 @@ class LocalStore(FeatureStore):
     Args:
         memory: `mapped` leaves the file in the page cache, shared by the machine's ranks; `ram` gives each rank its
             own copy.
+        tier: `host`, or `device`: each rank copies all features to its GPU before the first epoch, and reads them
+            there. Only ids that are on the host cross for a batch.
         cache: rows in the device tier, or None.
     """
 
-    def __init__(self, memory: Literal["mapped", "ram"] = "mapped", cache: FeatureCache | None = None) -> None:
+    def __init__(self, memory: Literal["mapped", "ram"] = "mapped", tier: Literal["host", "device"] = "host",
+                 cache: FeatureCache | None = None) -> None:
         super().__init__(cache)
-        self.memory = memory
+        self.memory, self.tier = memory, tier
+        if tier == "device":
+            self.origins, self.on_device = ("local",), True
+
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """Conflicts of `tier=device` with other choices."""
+        problems = super().check(experiment)
+        if self.tier == "device" and (reason := self._stays_on_host(experiment)):
+            problems.append(Problem("feature_store.tier", self.tier, reason, "set feature_store.tier=host"))
+        return problems
+
+    def _stays_on_host(self, experiment: Experiment) -> str:
+        """Why features are read on the host; empty if they may be on the GPU."""
+        if experiment.hardware.device == "cpu":
+            return "the run is on the CPU"
+        if self.cache is not None:
+            return "a cache has nothing to hold, since all rows are on the GPU"
+        return "" if experiment.paradigm.reads_rows_on_gpu else "this paradigm reads rows on the host"
+
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+        """Sparse features are assembled on the host."""
+        problems = super().check_data(experiment, facts)
+        if self.tier == "device" and facts.sparse:
+            problems.append(Problem("feature_store.tier", self.tier, "sparse features are assembled on the host",
+                                    "set feature_store.tier=host"))
+        return problems
 
     def prepare(self, shard: Shard) -> None:
-        """Map or copy the features."""
+        """Map or copy the features.
+
+        Raises:
+            ConfigError: `tier=device`, and the run is on the CPU.
+        """
         features = features_of(shard)
         self._features: Rows = features.clone() if self.memory == "ram" else features
+        if self.tier == "device":
+            if self._device.type == "cpu":
+                raise ConfigError(Problem("feature_store.tier", self.tier, "no CUDA device is visible",
+                                          "set feature_store.tier=host"))
+            assert isinstance(features, Tensor), "sparse features were refused"
+            self._features = features.to(self._device, self._dtype)
 
     def fetch(self, ids: Tensor) -> Rows:
-        """Rows `ids` from the host tier."""
+        """Rows `ids`, from the host tier or from the GPU."""
+        if self.tier == "device":
+            assert isinstance(self._features, Tensor)
+            self.count("local", ids.numel(), 0 if ids.is_cuda else ids.nbytes)
+            return gather_rows(self._features, ids)
         rows = take_rows(self._features, ids, self.pool).to(self._dtype)
         self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
@@ -41,6 +86,10 @@ class LocalStore(FeatureStore):
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
         """Bytes of the copy with `memory=ram`, 0 if the file is mapped."""
         return all_rows if self.memory == "ram" else 0
+
+    def device_bytes(self, all_rows: int) -> int:
+        """Bytes of all rows with `tier=device`."""
+        return all_rows if self.tier == "device" else 0
 
     def nbytes(self) -> int:
         """Bytes of the feature matrix."""

@@ -24,10 +24,12 @@ class Paradigm(ABC):
     Attributes:
         always_partitioned: whether the paradigm needs a partition, whatever the other choices are.
         takes_vertex_cut: whether in-edges of a vertex may have different owners (`Partitioner.vertex_cut`).
+        reads_rows_on_gpu: whether each rank reads whole rows of features for its batches: they may be on its GPU.
     """
 
     always_partitioned: ClassVar[bool] = False
     takes_vertex_cut: ClassVar[bool] = False
+    reads_rows_on_gpu: ClassVar[bool] = False
 
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether the run needs a partition."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -58,6 +58,7 @@ class DataParallel(Paradigm):
     """
 
     assign: Assign = "even"
+    reads_rows_on_gpu: ClassVar[bool] = True
 
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether targets, topology or features are placed by owner."""
@@ -130,7 +131,8 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         kept = self._kept
         if kept is not None and kept[0] is batch.input_ids:
             return kept[1]
-        features = store.read(batch.input_ids)
+        there = store.on_device and batch.host_ids is not None
+        features = store.read(batch.blocks[0].src_ids if there else batch.input_ids)
         if self.schedule.num_batches == 1 and not store.collective:
             self._kept = (batch.input_ids, features)
         return features if batch.targets.numel() else None

@@ -98,6 +98,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
         Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
+        Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * row)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
         Need("topology for sampling on a GPU", "device", facts.topology_bytes + 4 * facts.num_nodes
              if sampler.device == "cuda" else 0),

@@ -54,6 +54,7 @@ _LATER_TOP = {"measure": "exact"}
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},
     "gnnexp.samplers.fused.FusedSampler": {"device": "auto"},
+    "gnnexp.feature_stores.local.LocalStore": {"tier": "host"},
 }
 # Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {
