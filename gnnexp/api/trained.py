@@ -31,6 +31,7 @@ from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import BlockLayer, Degrees, Layer
 from gnnexp.models.model import Model
+from gnnexp.ops.backends import elsewhere
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
 from gnnexp.provenance.code import as_known_today, code_of_config
@@ -169,7 +170,8 @@ def _graph(experiment: Experiment, folder: str | None, key: str | None) -> Graph
 def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torch.device) -> Parts:
     """The components, with the values of the checkpoint."""
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
-    task, model = experiment.task.make(), experiment.model.make()
+    kernel = elsewhere(str(getattr(experiment.model.options, "kernel", "auto")), device.type)
+    task, model = experiment.task.make(), experiment.model.make(kernel=kernel)
     task.setup(graph, device)
     model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device)
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)

@@ -34,8 +34,8 @@ class Pending(Generic[T]):
         """
         phase = self._timer.current
         assert phase is not None, "exchanges are part of a phase"
+        asked = time.perf_counter()  # before the boundary, which waits for the exchange, too
         with self._timer.phase(phase):
-            asked = time.perf_counter()
             value, stretches = self._future.result()
         self._timer.charge_wait(stretches, phase, asked, time.perf_counter())
         if isinstance(value, Tensor) and value.is_cuda:

@@ -324,7 +324,8 @@ class Communicator:
                 with self._timer.phase("wait"):
                     dist.barrier(self._group)
             self._met = False
-            mark = None if self._throttle is not None else self._timer.begin_exchange()
+            on_gpu = self.device.type == "cuda" and self._throttle is None
+            mark = self._timer.begin_exchange() if on_gpu else None
             start = time.perf_counter()
             yield
             if mark is not None:

@@ -143,7 +143,7 @@ class Block:
 
 def _moved(blocks: Sequence[Block], device: torch.device) -> list[Block]:
     """Blocks on another device; those that are on it stay as they are. To a GPU, one copy carries all of them."""
-    named = {(place, name): array for place, block in enumerate(blocks) if block.sources.device != device
+    named = {(place, name): array for place, block in enumerate(blocks) if not _is_on(block, device)
              for name in _ARRAYS if (array := getattr(block, name)) is not None}
     arrays = list(named.values())
     there = crossed(arrays, device) if device.type == "cuda" else [array.to(device) for array in arrays]
@@ -151,6 +151,12 @@ def _moved(blocks: Sequence[Block], device: torch.device) -> list[Block]:
     for (place, name), array in zip(named, there, strict=True):
         found[place][name] = array
     return [replace(block, **new) if new else block for block, new in zip(blocks, found, strict=True)]
+
+
+def _is_on(block: Block, device: torch.device) -> bool:
+    """Whether a block is on a device; `cuda` without a number is any GPU."""
+    there = block.sources.device
+    return there.type == device.type and device.index in (None, there.index)
 
 
 def without_edges(ids: Tensor) -> Block:

@@ -209,6 +209,24 @@ class PhaseTimer:
         return _Span(self if threading.get_ident() == self._thread else self._record(), name)
 
     @contextmanager
+    def waiting(self, name: Phase) -> Iterator[None]:
+        """A phase in which the loop waits for another thread, and which begins without waiting for the device.
+
+        The phase before has waited for it, and this thread has launched nothing since. To wait again would be to wait
+        for what the other thread has launched.
+        """
+        self._boundary(settles=False)
+        self._stack.append(name)
+        self.activity.marks += 1
+        try:
+            yield
+        except BaseException as error:
+            self._fail(name, error)
+            raise
+        finally:
+            self._exit()
+
+    @contextmanager
     def aside(self) -> Iterator[list[Stretch]]:
         """Record the phases of the calling thread, which is not the training loop's. It may enter phases only here."""
         record = _Record(self._clock, self._failed_aside)
@@ -279,12 +297,13 @@ class PhaseTimer:
         elif self._synchronize is not None:
             self._synchronize()
 
-    def _boundary(self) -> None:
+    def _boundary(self, *, settles: bool = True) -> None:
         """Charge the time since the last one to the innermost phase."""
         if self._marks is not None:
             now: Any = self._marks.mark()
         else:
-            self._settle()
+            if settles:
+                self._settle()
             now = self._clock()
         if self._stack:
             self._pieces.append(_Piece(self._stack[-1], self._mark, now))

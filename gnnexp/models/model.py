@@ -40,8 +40,7 @@ class Model(nn.Module, ABC):
         input_dropout: probability on the features.
         residual: whether to add the undropped input to each hidden layer's output.
         norm: whether to apply LayerNorm before each hidden activation.
-        kernel: `numba`, `triton`, `torch`, `dgl`, or `auto`: numba on CPU; on a GPU Triton if it is installed, else
-            torch.
+        kernel: `numba`, `triton`, `torch`, `dgl`, or `auto`: numba on CPU, torch on a GPU.
         bias: whether layers have a bias.
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
@@ -19,10 +20,10 @@ _OLDEST_TRITON = (3, 6)
 def has_triton() -> bool:
     """Whether Triton is installed in a version that the kernels are tested with. This does not import it."""
     try:
-        found = version("triton").split(".")
+        found = re.match(r"(\d+)\.(\d+)", version("triton"))
     except PackageNotFoundError:
         return False
-    return is_installed("triton") and (int(found[0]), int(found[1])) >= _OLDEST_TRITON
+    return found is not None and is_installed("triton") and (int(found[1]), int(found[2])) >= _OLDEST_TRITON
 
 
 def is_interpreted() -> bool:
@@ -60,6 +61,11 @@ def chosen_kernel(kernel: str, device_type: str) -> str:
     if kernel != "auto":
         return kernel
     return "torch" if device_type == "cuda" else "numba"
+
+
+def elsewhere(kernel: str, device_type: str) -> str:
+    """The kernel for a copy of a model on a device of another type than it was trained on."""
+    return kernel if kernel_problem(kernel, device_type) is None else "auto"
 
 
 def make_backend(kernel: str, device: torch.device) -> Backend:

@@ -100,7 +100,8 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
         Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * row)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
-        Need("topology for sampling on a GPU", "device", facts.topology_bytes + 4 * facts.num_nodes
+        Need("topology for sampling on a GPU", "device", facts.topology_bytes
+             + 4 * facts.num_nodes * max(1, sampler.threads) + _occurrence(facts, model, drawn.edges)
              if sampler.device == "cuda" else 0),
         Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol, cast
 
 import torch
@@ -22,6 +21,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers import hop
+from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton
 from gnnexp.samplers.expansion import largest_degree_of
 
 # Above this number of edges, a hop waits for its exact size: 32 bytes per edge would be held for a bound.
@@ -61,12 +61,12 @@ class HopKernels(Protocol):
         """
 
 
-def kernels_for(device: torch.device) -> HopKernels:
-    """Triton's kernels on a GPU if Triton is installed, else those in plain torch.
+def kernels_for(device: torch.device, kernel: str = "triton") -> HopKernels:
+    """The steps of a hop: in Triton if the layers of the run use Triton (`kernel`), else in plain torch.
 
     An emulated GPU (`testing.emulated`) runs no kernels of Triton. It is on a build of torch without CUDA.
     """
-    if device.type == "cuda" and torch.version.cuda is not None and find_spec("triton") is not None:
+    if kernel == "triton" and device.type == "cuda" and has_nvidia_gpu_build() and has_triton():
         from gnnexp.kernels.cuda import sample
 
         return cast("HopKernels", sample)

@@ -12,8 +12,9 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.ops.backends import chosen_kernel
 from gnnexp.samplers.base import Key, SampleDevice, Topology
-from gnnexp.samplers.device import MOST_FANOUT, DeviceExpansion, assert_same
+from gnnexp.samplers.device import MOST_FANOUT, DeviceExpansion, assert_same, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
@@ -38,6 +39,7 @@ class FusedSampler(LayerSampler):
             raise ConfigError(Problem("sampler.device", device, "must be auto, cpu or cuda", "sampler.device=auto"))
         self.device = device
         self._place: torch.device | None = None
+        self._kernel = "torch"
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts of `device=cuda` with other choices."""
@@ -66,14 +68,19 @@ class FusedSampler(LayerSampler):
             raise ConfigError(Problem("sampler.device", "cuda", "no CUDA device is visible", "set sampler.device=auto"))
         if device.type == "cpu" or self.device == "cpu" or self._keeps_on_host(experiment):
             return "cpu"
-        # Topology, and the table of vertices. With `auto`, half of the free memory remains for training.
-        needed, free = self.topology_bytes(shard) + 4 * shard.graph.num_nodes, torch.cuda.mem_get_info(device)[0]
+        # Topology, numbers of parallel edges, and tables of vertices. With `auto`, half of the free memory remains for
+        # training. Ranks that share a GPU share its memory.
+        sharing = -(-experiment.hardware.workers // max(1, torch.cuda.device_count()))
+        free = torch.cuda.mem_get_info(device)[0] // sharing
+        needed = (self.topology_bytes(shard) + 4 * shard.graph.num_nodes * max(1, self.threads)
+                  + (4 * shard.graph.num_edges if experiment.model.options.needs.edge_identity else 0))
         told = f"sampling on the GPU needs {needed} bytes, {free} bytes are free"
         if self.device == "cuda" and needed > free:
             raise RunError(f"{told}; set sampler.device=cpu")
         if self.device == "auto" and needed > free // 2:
             return f"cpu: {told}"
         self._place = device
+        self._kernel = chosen_kernel(str(getattr(experiment.model.options, "kernel", "auto")), device.type)
         return str(device)
 
     def setup(self, shard: Shard, num_layers: int) -> None:
@@ -84,7 +91,8 @@ class FusedSampler(LayerSampler):
         self._compared: Expansion | None = None
         if self._place is not None:
             self._compared = self._expansion
-            self._expansion = DeviceExpansion(graph, shard.needs, hops, self._place, shard.names)
+            self._expansion = DeviceExpansion(graph, shard.needs, hops, self._place, shard.names,
+                                              kernels_for(self._place, self._kernel))
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; all hops share one list of vertices."""

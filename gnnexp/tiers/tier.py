@@ -202,15 +202,23 @@ class DeviceTier:
         self._count("tier/d2h_bytes", back, counted)
         return back
 
-    def add(self, rows: Tensor, into: Tensor, ids: Tensor | None, counted: str | None = None) -> None:
+    def add(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
         """Add rows of the device tier to `into`, or to its rows `ids` (unique), usually in host memory."""
-        self._count("tier/d2h_bytes", rows, counted)
+        self._count("tier/d2h_bytes", rows, None)
         if rows.is_cuda and not into.is_cuda:
             self._send(rows, into, ids, adds=True)
             return
         with self._crossing("d2h"):
             back = rows.to(into.device)
         self._accumulate(back, into, ids)
+
+    def give_back(self, buffer: Tensor, places: Tensor, into: Tensor, ids: Tensor, counted: str) -> None:
+        """Add `buffer[places]` to the rows `ids` (unique) of `into` in host memory."""
+        if buffer.is_cuda:
+            self._send(leaving := gather_rows(buffer, places), into, ids, adds=True)
+            self._count("tier/d2h_bytes", leaving, counted)
+        else:
+            self._accumulate(self.collect(buffer, places, counted), into, ids)
 
     def accumulate(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
         """Add rows in host memory to `into`, or to its rows `ids` (unique), after those that were sent before."""

@@ -109,3 +109,32 @@ def test_marks_of_a_gpu_are_in_order():
     second = marks.mark()
     marks.pass_all()
     assert marks.seconds(first, second) >= 0
+
+
+def test_a_wait_for_another_thread_does_not_wait_for_what_that_thread_launched():
+    """With `exact`, a boundary waits for all work of the GPU, also for that of the thread."""
+    machine = Machine()
+    timer = PhaseTimer(machine.pass_all, machine)
+    timer.start_epoch()
+    machine.launch(3.0)  # by the other thread, after the last phase
+    asked = machine.host
+    with timer.waiting("sample"):
+        machine.host += 1.0
+        got = machine.host
+    timer.charge_wait([Stretch("load", asked, got)], "sample", asked, got)
+    times = timer.end_epoch()
+    assert times.phases["load"] == 1.0 and times.phases["sample"] >= 0 and times.hidden["load"] == 0
+    assert sum(times.phases.values()) + times.unaccounted_s == times.epoch_s == 3.0
+
+
+def test_a_wait_inside_of_a_phase_interrupts_it():
+    machine = Machine()
+    timer = PhaseTimer(clock=machine)
+    with timer.phase("forward"):
+        machine.host += 2.0
+        with timer.waiting("sample"):
+            machine.host += 4.0
+    assert timer.end_epoch().phases["forward"] == 2.0
+    with pytest.raises(ValueError, match="x"), timer.waiting("load"):
+        raise ValueError("x")
+    assert timer.failed_in == "load"

@@ -63,3 +63,9 @@ def test_an_old_or_missing_triton_does_not_count(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(backends, "version", lambda _, version=version: version)
         monkeypatch.setattr(backends, "is_installed", lambda _, installed=installed: installed)
         assert backends.has_triton() is counts
+
+
+def test_a_copy_of_a_model_elsewhere_uses_kernels_that_run_there(machine) -> None:
+    machine(triton=True, gpu=True, interpreted=False)
+    assert backends.elsewhere("triton", "cpu") == backends.elsewhere("numba", "cuda") == "auto"
+    assert backends.elsewhere("torch", "cpu") == "torch" and backends.elsewhere("triton", "cuda") == "triton"

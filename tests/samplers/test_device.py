@@ -17,7 +17,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import GOLDEN, mix
 from gnnexp.kernels.samplers import hop
-from gnnexp.samplers import device
+from gnnexp.samplers import device, fused
 from gnnexp.samplers.device import DeviceExpansion
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.fused import FusedSampler
@@ -168,7 +168,7 @@ class Wrong:
 def test_a_first_batch_that_differs_from_the_hosts_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def sampler() -> FusedSampler:
         made = FusedSampler([4, 3])
-        made._place = CPU
+        made._place = CPU  # a CPU works, too
         made.setup(Shard(nasty_graph()), 2)
         return made
 
@@ -178,7 +178,7 @@ def test_a_first_batch_that_differs_from_the_hosts_ends_the_run(monkeypatch: pyt
     assert right._compared is not None
     right.sample(seeds, key)
     assert right._compared is None
-    monkeypatch.setattr(device, "kernels_for", lambda _: Wrong())
+    monkeypatch.setattr(fused, "kernels_for", lambda *_: Wrong())
     with pytest.raises(RunError, match=r"different blocks of layer \d .*sampler\.device=cpu"):
         sampler().sample(seeds, key)
 

@@ -16,6 +16,7 @@ from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, dense_update
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
+from gnnexp.ops.backends import elsewhere
 
 
 def dense_updates(model: Model, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
@@ -37,7 +38,8 @@ class HostUpdates:
 
     def __init__(self, job: Job) -> None:
         self._model = job.model
-        here, model = job.experiment.model.make(), job.model
+        kernel = elsewhere(str(getattr(job.model, "kernel", "auto")), "cpu")
+        here, model = job.experiment.model.make(kernel=kernel), job.model
         here.setup(model.in_dim, model.num_classes, Degrees.of(job.graph), seed=0, dtype=job.dtype,
                    device=torch.device("cpu"))
         self._updates = _Updates(here)

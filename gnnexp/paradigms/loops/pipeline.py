@@ -60,7 +60,7 @@ def prepared(
     try:
         for _ in steps:
             asked = time.perf_counter()
-            with timer.phase(waits_in):
+            with timer.waiting(waits_in):
                 batch, stretches, counted = next(ready)
             timer.charge_wait(stretches, waits_in, asked, time.perf_counter())
             for tally, amounts in zip(tallies, counted, strict=True):

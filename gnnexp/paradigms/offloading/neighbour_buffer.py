@@ -77,7 +77,7 @@ class NeighbourBuffer:
             came = self._host_comm.all_to_all(leaving, move.counts, move.sent_counts, tag)
             for rows, places in _by_rank(came, move.sent, move.sent_counts):
                 self._tier.accumulate(rows, host, places)
-        self._tier.add(gather_rows(gradients, move.own_places), host, move.own, _BACK)
+        self._tier.give_back(gradients, move.own_places, host, move.own, _BACK)
         for places in (move.own_places, move.places):
             gradients.index_fill_(0, places, 0)
 
