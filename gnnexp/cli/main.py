@@ -69,8 +69,8 @@ def _with_values(arguments: Sequence[str]) -> list[str]:
     The next word of `--cfg` may be a key, too, as in `--cfg train.epochs`.
     """
     words = list(arguments)
-    for position, (word, following) in enumerate(zip(arguments, [*arguments[1:], ""], strict=True)):
-        bare = _BARE.get(word)
+    for position, word in enumerate(arguments):
+        bare, following = _BARE.get(word), "".join(arguments[position + 1 : position + 2])
         if not bare or words[:1] != ["run"] or following in bare[1]:
             continue
         words[position] = bare[0]
