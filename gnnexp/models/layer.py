@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.models.slices import mark_slice
 from gnnexp.ops.backend import Backend, Drop
-from gnnexp.ops.slices import mark_slice
 
 Activation = Literal["relu", "elu", "none"]
 

@@ -16,9 +16,9 @@ from gnnexp.kernels.cuda.dropout import Names, drop_edges, drop_rows, keep_posit
 from gnnexp.kernels.cuda.edges import edge_operation
 from gnnexp.kernels.cuda.outer import inner_rows, outer_dot_rows, outer_rows
 from gnnexp.kernels.rows.attention import EdgeOperation
+from gnnexp.kernels.words import signed
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.first_order import FirstOrderFunction
-from gnnexp.ops.masks import signed
 
 
 def key_of(drop: Drop, like: Tensor) -> Tensor:

@@ -1,7 +1,4 @@
-"""The dropout masks of `gnnexp.kernels.rows.dropout` in int64 tensor arithmetic: slow, but for any device.
-
-Signed products overflow like unsigned ones. Only shifts to the right must handle the sign.
-"""
+"""The dropout masks of `gnnexp.kernels.rows.dropout` in int64 tensor arithmetic: slow, but for any device."""
 
 from __future__ import annotations
 
@@ -9,23 +6,12 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey, Block
-from gnnexp.kernels.counter import GOLDEN, Purpose, stream
+from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.rows.dropout import MUL1, MUL2, STEP
+from gnnexp.kernels.words import LOW32, absorb, draw, shifted, signed
 from gnnexp.ops.backend import Drop
 
-_LOW32 = 0xFFFFFFFF
 _ADDED_LOOP = 0xFFFFFFFF
-
-
-def signed(word: int) -> int:
-    """The int64 number with the bits of a 64-bit word."""
-    word &= (1 << 64) - 1
-    return word - (1 << 64) if word >> 63 else word
-
-
-_GOLDEN, _MIX1, _MIX2 = signed(GOLDEN), signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB)
-
-
 _PURPOSES = (Purpose.DROPOUT, Purpose.ATTENTION_DROPOUT)
 
 
@@ -70,32 +56,12 @@ def _key(drop: Drop) -> Tensor | int:
     return signed(drop.key) if drop.word is None else drop.word
 
 
-def _shifted(word: Tensor, bits: int) -> Tensor:
-    """Logical shift to the right."""
-    return (word >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def _mix64(word: Tensor) -> Tensor:
-    word = (word ^ _shifted(word, 30)) * _MIX1
-    word = (word ^ _shifted(word, 27)) * _MIX2
-    return word ^ _shifted(word, 31)
-
-
-def _absorb(state: Tensor | int, word: Tensor) -> Tensor:
-    return _mix64(state ^ _mix64(word + _GOLDEN))
-
-
-def _draw(key: Tensor, counter: Tensor | int) -> Tensor:
-    step = signed((counter + 1) * GOLDEN) if isinstance(counter, int) else (counter + 1) * _GOLDEN
-    return _mix64(key + step)
-
-
 def _pair_bits(state: Tensor, pair: Tensor) -> Tensor:
     """32 random bits for each row key `state` and column pair, as int64; shapes broadcast."""
-    word = ((state & _LOW32) + pair * STEP) & _LOW32
-    word = ((word ^ (word >> 16)) * MUL1) & _LOW32
-    word = ((word ^ (word >> 15)) + _shifted(state, 32)) & _LOW32
-    word = (word * MUL2) & _LOW32
+    word = ((state & LOW32) + pair * STEP) & LOW32
+    word = ((word ^ (word >> 16)) * MUL1) & LOW32
+    word = ((word ^ (word >> 15)) + shifted(state, 32)) & LOW32
+    word = (word * MUL2) & LOW32
     return word ^ (word >> 16)
 
 
@@ -104,7 +70,7 @@ def kept_entries(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> 
     half = (num_columns + 1) // 2
     columns = columns.long()
     upper = columns >= half
-    bits = _pair_bits(_absorb(_key(drop), ids.long()), torch.where(upper, columns - half, columns))
+    bits = _pair_bits(absorb(_key(drop), ids.long()), torch.where(upper, columns - half, columns))
     return torch.where(upper, bits >> 16, bits & 0xFFFF) >= drop.threshold
 
 
@@ -116,13 +82,13 @@ def kept_columns(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> 
 def kept_edges(block: Block, destinations: Tensor, heads: int, drop: Drop) -> Tensor:
     """`[E, heads]` bool: whether weights are kept, by edge identity; `destinations` `[E]` are positions."""
     dst, src = block.dst_ids.long()[destinations], block.src_ids.long()[block.sources.long()]
-    state = _draw(_absorb(_key(drop), dst), src)
+    state = draw(absorb(_key(drop), dst), src)
     kind = _kind(block)
-    state = torch.where(kind != 0, _absorb(state, kind), state)
+    state = torch.where(kind != 0, absorb(state, kind), state)
     columns = []
     for head in range(heads):
-        word = state if head < 4 else _draw(state, head >> 2)
-        columns.append(_shifted(word, 16 * (head & 3)) & 0xFFFF if head & 3 else word & 0xFFFF)
+        word = state if head < 4 else draw(state, head >> 2)
+        columns.append(shifted(word, 16 * (head & 3)) & 0xFFFF if head & 3 else word & 0xFFFF)
     return torch.stack(columns, 1) >= drop.threshold
 
 
@@ -130,9 +96,9 @@ def _kind(block: Block) -> Tensor:
     """`[E]` type and occurrence in one word; an added self loop has occurrence -1."""
     kind = torch.zeros(block.num_edges, dtype=torch.int64, device=block.sources.device)
     if block.edge_types is not None:
-        kind |= (block.edge_types.long() & _LOW32) << 32
+        kind |= (block.edge_types.long() & LOW32) << 32
     if block.occurrence is not None:
-        kind |= block.occurrence.long() & _LOW32
+        kind |= block.occurrence.long() & LOW32
     elif block.self_loops:
         kind[block.indptr[1:] - 1] |= _ADDED_LOOP
     return kind

@@ -10,7 +10,7 @@ from typing import Any
 from gnnexp.errors import DataError, GnnexpError, Problem
 from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
-from gnnexp.ops.slices import slices_of
+from gnnexp.models.slices import slices_of
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best

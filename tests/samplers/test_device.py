@@ -15,7 +15,6 @@ from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.kernels.counter import GOLDEN, mix
 from gnnexp.kernels.samplers import hop
 from gnnexp.samplers import device, fused
 from gnnexp.samplers.device import DeviceExpansion
@@ -26,24 +25,6 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 
 CPU = torch.device("cpu")
-WORDS = st.integers(0, (1 << 64) - 1)
-
-
-def signed(word: int) -> torch.Tensor:
-    return torch.tensor([word - (1 << 64) if word >> 63 else word])
-
-
-def unsigned(word: torch.Tensor) -> int:
-    return int(word) & ((1 << 64) - 1)
-
-
-@given(WORDS, WORDS, st.integers(0, 5000), st.integers(1, (1 << 32) - 1))
-def test_the_generator_in_int64_gives_the_words_of_uint64(word: int, state: int, number: int, bound: int) -> None:
-    mask = (1 << 64) - 1
-    assert unsigned(hop.mix64(signed(word))) == mix(word)
-    assert unsigned(hop.absorb(signed(state), signed(word))) == mix(state ^ mix(word + GOLDEN))
-    assert unsigned(hop.draw(signed(word), torch.tensor([number]))) == mix((word + (number + 1) * GOLDEN) & mask)
-    assert unsigned(hop.bounded(signed(word), torch.tensor([bound]))) == (word * bound) >> 64
 
 
 @given(st.integers(0, 1 << 20))

@@ -3,8 +3,6 @@
 The host never waits for the device here. So it does not know how many vertices and edges a hop has. Arrays have the
 size of an upper bound, and what follows the real entries has no meaning. Real sizes are tensors of one entry. An entry
 without meaning is written to one more entry at the end of `vertices` and of `table`, which nobody reads.
-
-Words of 64 bits are int64 tensors: torch has no arithmetic on uint64. Sums and products wrap in the same way.
 """
 
 from __future__ import annotations
@@ -12,44 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnexp.kernels import counter
-
-_LOW = 0xFFFFFFFF
-
-
-def _signed(word: int) -> int:
-    """The int64 with the bits of a uint64."""
-    return word - (1 << 64) if word >> 63 else word
-
-
-_GOLDEN, _MUL1, _MUL2 = _signed(counter.GOLDEN), _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
-
-
-def _shifted(word: Tensor, bits: int) -> Tensor:
-    """A shift to the right that fills in zeros."""
-    return (word >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def mix64(word: Tensor) -> Tensor:
-    """`counter.mix64`."""
-    word = (word ^ _shifted(word, 30)) * _MUL1
-    word = (word ^ _shifted(word, 27)) * _MUL2
-    return word ^ _shifted(word, 31)
-
-
-def absorb(state: Tensor, word: Tensor) -> Tensor:
-    """`counter.absorb`."""
-    return mix64(state ^ mix64(word + _GOLDEN))
-
-
-def draw(key: Tensor, number: Tensor) -> Tensor:
-    """`counter.draw`."""
-    return mix64(key + (number + 1) * _GOLDEN)
-
-
-def bounded(word: Tensor, bound: Tensor) -> Tensor:
-    """`counter.bounded`, for a bound below 2^32."""
-    return _shifted(_shifted(word, 32) * bound + _shifted((word & _LOW) * bound, 32), 32)
+from gnnexp.kernels.words import absorb, bounded, draw
 
 
 def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, loops: int) -> Tensor:

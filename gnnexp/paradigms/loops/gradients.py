@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import RunError
-from gnnexp.ops.slices import slices_of
+from gnnexp.models.slices import slices_of
 
 
 class Trained(Protocol):
