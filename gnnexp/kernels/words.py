@@ -1,7 +1,7 @@
 """The generator of `kernels.counter` in int64 tensor arithmetic of torch: slow, but for any device.
 
-torch has no arithmetic on uint64. Sums and products of int64 wrap in the same way. Only shifts to the right must
-handle the sign.
+torch has no arithmetic on unsigned words. Sums and products of signed integers wrap in the same way. Only shifts to the
+right must handle the sign.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from gnnexp.kernels import counter
 LOW32 = 0xFFFFFFFF
 
 
-def signed(word: int) -> int:
-    """The int64 number with the bits of a 64-bit word."""
-    word &= (1 << 64) - 1
-    return word - (1 << 64) if word >> 63 else word
+def signed(word: int, bits: int = 64) -> int:
+    """The signed integer of so many bits that has the bits of a word."""
+    word &= (1 << bits) - 1
+    return word - (1 << bits) if word >> (bits - 1) else word
 
 
 _GOLDEN, _MUL1, _MUL2 = signed(counter.GOLDEN), signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB)
 
 
 def shifted(word: Tensor, bits: int) -> Tensor:
-    """A shift to the right that fills in zeros."""
-    return (word >> bits) & ((1 << (64 - bits)) - 1)
+    """A shift of int64 or int32 to the right that fills in zeros."""
+    return (word >> bits) & ((1 << (8 * word.element_size() - bits)) - 1)
 
 
 def mix64(word: Tensor) -> Tensor:

@@ -95,8 +95,7 @@ class TorchBackend(Backend):
         return SparseRows(rows.indptr, rows.columns, values, rows.num_columns)
 
     def _scale(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int) -> Tensor:
-        columns = torch.arange(first_column, first_column + x.shape[1], device=x.device)
-        return masks.kept_columns(ids, columns, drop, num_columns).to(x.dtype) * drop.scale
+        return masks.kept_columns(ids, first_column, x.shape[1], drop, num_columns).to(x.dtype) * drop.scale
 
 
 def _bag(block: Block, rows: Tensor, weight: Tensor | None, index: Tensor | None = None) -> Tensor:

@@ -12,6 +12,8 @@ from gnnexp.kernels.words import LOW32, absorb, draw, shifted, signed
 from gnnexp.ops.backend import Drop
 
 _ADDED_LOOP = 0xFFFFFFFF
+_LOW16 = 0xFFFF
+_STEP, _MUL1, _MUL2 = (signed(int(word), bits=32) for word in (STEP, MUL1, MUL2))
 _PURPOSES = (Purpose.DROPOUT, Purpose.ATTENTION_DROPOUT)
 
 
@@ -56,27 +58,44 @@ def _key(drop: Drop) -> Tensor | int:
     return signed(drop.key) if drop.word is None else drop.word
 
 
-def _pair_bits(state: Tensor, pair: Tensor) -> Tensor:
-    """32 random bits for each row key `state` and column pair, as int64; shapes broadcast."""
-    word = ((state & LOW32) + pair * STEP) & LOW32
-    word = ((word ^ (word >> 16)) * MUL1) & LOW32
-    word = ((word ^ (word >> 15)) + shifted(state, 32)) & LOW32
-    word = (word * MUL2) & LOW32
-    return word ^ (word >> 16)
+def _pair_bits(low: Tensor, high: Tensor, pair: Tensor) -> Tensor:
+    """32 random bits for each row and column pair, as int32; shapes broadcast. The row's key is in two int32 words."""
+    word = low + pair * _STEP
+    word = (word ^ shifted(word, 16)) * _MUL1
+    word = ((word ^ shifted(word, 15)) + high) * _MUL2
+    return word ^ shifted(word, 16)
+
+
+def _row_keys(ids: Tensor, drop: Drop) -> tuple[Tensor, Tensor]:
+    """`[N]` int32 each: lower and upper half of the words of rows."""
+    halves = absorb(_key(drop), ids.long()).view(torch.int32).view(-1, 2)
+    return halves[:, 0], halves[:, 1]
 
 
 def kept_entries(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> Tensor:
-    """Bool: whether the value at (id, column) is kept; `ids` and `columns` broadcast."""
+    """`[N]` bool: whether the values at (id, column) are kept."""
     half = (num_columns + 1) // 2
-    columns = columns.long()
+    columns = columns.int()
     upper = columns >= half
-    bits = _pair_bits(absorb(_key(drop), ids.long()), torch.where(upper, columns - half, columns))
-    return torch.where(upper, bits >> 16, bits & 0xFFFF) >= drop.threshold
+    bits = _pair_bits(*_row_keys(ids, drop), torch.where(upper, columns - half, columns))
+    return torch.where(upper, shifted(bits, 16), bits & _LOW16) >= drop.threshold
 
 
-def kept_columns(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> Tensor:
-    """`[N, d]` bool: whether values are kept, for rows `ids` `[N]` and columns `columns` `[d]` of the whole matrix."""
-    return kept_entries(ids.unsqueeze(1), columns.unsqueeze(0), drop, num_columns)
+def kept_columns(ids: Tensor, first: int, width: int, drop: Drop, num_columns: int) -> Tensor:
+    """`[N, width]` bool: whether values are kept, of rows `ids` `[N]` and columns from `first` on of the whole matrix.
+
+    Columns c and c + half share a word of 32 bits, so a mask of the whole matrix has one word for two values.
+    """
+    half = (num_columns + 1) // 2
+    lower, upper = range(first, min(first + width, half)), range(max(first - half, 0), first + width - half)
+    pairs = [pair for pair in (lower, upper) if pair] or [range(0)]
+    begin, end = min(pair.start for pair in pairs), max(pair.stop for pair in pairs)
+    low, high = _row_keys(ids, drop)
+    pair = torch.arange(begin, end, dtype=torch.int32, device=ids.device)
+    bits = _pair_bits(low.unsqueeze(1), high.unsqueeze(1), pair)
+    parts = [bits[:, lower.start - begin : lower.stop - begin] & _LOW16] if lower else []
+    parts += [shifted(bits[:, upper.start - begin : upper.stop - begin], 16)] if upper else []
+    return (torch.cat(parts, 1) if parts else bits) >= drop.threshold
 
 
 def kept_edges(block: Block, destinations: Tensor, heads: int, drop: Drop) -> Tensor:

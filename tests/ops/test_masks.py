@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.layer import Degrees
 from gnnexp.models.sage import SAGE
+from gnnexp.ops.backend import Drop
 from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backend_torch import TorchBackend
 from gnnexp.testing.graphs import nasty_graph
 
 KEY = BatchKey(seed=1, epoch=2, step=3, micro=4)
@@ -32,3 +36,18 @@ def test_a_mask_is_drawn_from_seed_epoch_step_micro_batch_layer_and_purpose() ->
     same = [(one, other) for place, one in enumerate(names) for other in names[:place]
             if torch.equal(masks[one], masks[other])]
     assert same == []
+
+
+@given(
+    st.integers(1, 40).flatmap(lambda width: st.tuples(
+        st.just(width), st.integers(0, width).flatmap(lambda first: st.tuples(
+            st.just(first), st.integers(0, width - first))))),
+    st.integers(0, (1 << 64) - 1), st.lists(st.integers(0, (1 << 62)), max_size=5), st.sampled_from([0.1, 0.5, 1.0]),
+)
+def test_masks_of_slices_of_columns_are_those_of_numba(
+    columns: tuple[int, tuple[int, int]], key: int, ids: list[int], p: float
+) -> None:
+    num_columns, (first, width) = columns
+    drop, rows, names = Drop(p, key), torch.ones(len(ids), width), torch.tensor(ids, dtype=torch.int64)
+    found = TorchBackend().dropout(rows, names, drop, num_columns, first)
+    assert torch.equal(found, NumbaBackend().dropout(rows, names, drop, num_columns, first))

@@ -64,7 +64,7 @@ def matrix(x: Tensor) -> Matrix:
     if x.stride(1) != 1 or x.stride(0) < width or num_rows < 2:
         x = x.contiguous()
     stride = x.stride(0) if num_rows > 1 else width
-    size = (num_rows - 1) * stride + width if num_rows else 0
+    size = (num_rows - 1) * stride + width if x.numel() else 0  # rows without columns have a stride, too
     return Matrix(x.as_strided((size,), (1,)).numpy(), stride)
 
 
