@@ -21,7 +21,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers import hop
-from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton
+from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
 from gnnexp.samplers.expansion import largest_degree_of
 
 # Above this number of edges, a hop waits for its exact size: 32 bytes per edge would be held for a bound.
@@ -64,9 +64,10 @@ class HopKernels(Protocol):
 def kernels_for(device: torch.device, kernel: str = "triton") -> HopKernels:
     """The steps of a hop: in Triton if the layers of the run use Triton (`kernel`), else in plain torch.
 
-    An emulated GPU (`testing.emulated`) runs no kernels of Triton. It is on a build of torch without CUDA.
+    An emulated GPU (`testing.emulated`) runs kernels of Triton only if Triton interprets them.
     """
-    if kernel == "triton" and device.type == "cuda" and has_nvidia_gpu_build() and has_triton():
+    can_run = device.type == "cuda" and (has_nvidia_gpu_build() or is_interpreted())
+    if kernel == "triton" and can_run and has_triton():
         from gnnexp.kernels.cuda import sample
 
         return cast("HopKernels", sample)

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gnnexp.measure.marks import MEASURES
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer
@@ -26,7 +25,8 @@ from gnnexp.testing.ways import WAYS, config_in, placed
 FILE = Path(__file__).parents[1] / "testing" / "budgets.csv"
 SIZES = (1, 2)
 # Names of figures, and what is counted for them.
-FIGURES = {"waits": "waits", "free_waits": "waits", "launches": "launches", "pageable_bytes": "pageable_h2d_bytes"}
+FIGURES = {"waits": "waits", "free_waits": "waits", "launches": "launches", "triton_launches": "launches",
+           "pageable_bytes": "pageable_h2d_bytes"}
 ID_BYTES = KEY_BYTES = 8
 SLACK = 0.9  # a figure below this share of its budget is worth a new budget
 
@@ -39,7 +39,8 @@ class Budget:
         way, ranks: what is trained.
         waits: how often the host waits for the GPU.
         free_waits: the same with `measure=free`: what a step needs, and no timer.
-        launches: kernels.
+        launches: kernels, with `model.kernel=auto`.
+        triton_launches: kernels, with `model.kernel=triton`.
         pageable_bytes: to the GPU from memory that is not pinned.
     """
 
@@ -48,23 +49,28 @@ class Budget:
     waits: int
     free_waits: int
     launches: int
+    triton_launches: int
     pageable_bytes: int
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A steady step of a rank with `measure=exact`, and one with `measure=free`."""
+    """A steady step of a rank with `measure=exact`, with `measure=free`, and with that and `model.kernel=triton`."""
 
     exact: Step
     free: Step
+    triton: Step
 
     def figure(self, name: str) -> int:
         """A figure of `FIGURES`."""
-        return self.free.waits if name == "free_waits" else int(getattr(self.exact, name))
+        return int(getattr(self._step(name), name.removeprefix("free_").removeprefix("triton_")))
 
     def lines(self, name: str) -> str:
         """The lines that caused a figure, largest first."""
-        return (self.free if name == "free_waits" else self.exact).lines(FIGURES[name])
+        return self._step(name).lines(FIGURES[name])
+
+    def _step(self, name: str) -> Step:
+        return self.free if name == "free_waits" else self.triton if name == "triton_launches" else self.exact
 
 
 def read_budgets() -> dict[tuple[str, int], Budget]:
@@ -109,8 +115,9 @@ def _step(way: str, size: int, model: Mapping[str, Any]) -> Measured:
     graph = nasty_graph()
     config = config_in(way, model, hardware={"workers": size, "device": "cuda"})
     return Measured(*(
-        steady_step({**config, "measure": measure}, graph, placed(way, graph, size), partial(crossing, way))
-        for measure in MEASURES))
+        steady_step({**config, "measure": measure, "model": {**config["model"], "kernel": kernel}}, graph,
+                    placed(way, graph, size), partial(crossing, way))
+        for measure, kernel in (("exact", "auto"), ("free", "auto"), ("free", "triton"))))
 
 
 def measured(ranks: RankPools, way: str, size: int, model: Mapping[str, Any] = MODELS["sage"]) -> list[Measured]:

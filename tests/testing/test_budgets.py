@@ -32,7 +32,7 @@ def test_a_steady_step_keeps_its_budget_and_every_byte_that_crosses_is_accounted
     row = {name: f"{getattr(found, name)} / {getattr(budget, name)}" for name in FIGURES}
     record_property("budget", {"way": way, "ranks": size, **row, "h2d": max(step.exact.h2d_bytes for step in steps)})
     assert not kept(budget, steps)
-    for step in (one for both in steps for one in (both.exact, both.free)):
+    for step in (one for all_three in steps for one in (all_three.exact, all_three.free, all_three.triton)):
         assert step.h2d_bytes == step.expected_bytes, step.lines("h2d_bytes")
 
 
