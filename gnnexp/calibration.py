@@ -40,6 +40,7 @@ def calibrate(folder: Path, environment: Environment, started: list[PhaseTimer],
     sampled, tiny = (open_graph(Path(request[name])) for name in ("sampled", "tiny"))
     found = {name: probe() for name, probe in probes(bench, sampled).items()}
     found["step_s"] = step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
+    facts["pairs"] = pairs(bench)
     ranks = bench.comm.gather_objects(found)
     if environment.rank == 0:
         write_json(folder / FIGURES, {"ranks": ranks, **facts})
@@ -60,6 +61,15 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
     from gnnexp.planning.gpu_probes import gpu_probes
 
     return {**found, "d2d": lambda: own.exchange(bench), **gpu_probes(bench)}
+
+
+def pairs(bench: Bench) -> list[dict[str, Any]]:
+    """Links between the GPUs of all pairs of ranks; empty without GPUs, and for one rank."""
+    if bench.device.type == "cpu" or bench.comm.size == 1:
+        return []
+    from gnnexp.planning.gpu_links import as_facts, pairs_of_ranks
+
+    return as_facts(pairs_of_ranks(bench))
 
 
 def _bench(

@@ -65,7 +65,9 @@ def figures_of(ranks: Sequence[Mapping[str, Sequence[float]]]) -> list[Figure]:
 _ALWAYS = ("h2d", "d2d", "network")  # null if they were not measured
 
 
-def profile_text(hardware: HardwareConfig, figures: Sequence[Figure], source: str, command: str) -> str:
+def profile_text(
+    hardware: HardwareConfig, figures: Sequence[Figure], source: str, command: str, notes: Sequence[str] = ()
+) -> str:
     """The text of the profile's file.
 
     Args:
@@ -73,6 +75,7 @@ def profile_text(hardware: HardwareConfig, figures: Sequence[Figure], source: st
         figures: the measured figures.
         source: who measured, where and when, in one line.
         command: the command that measures it again.
+        notes: lines for comments, such as the links between GPUs.
     """
     measured = {figure.name: figure for figure in figures}
     device = {} if hardware.device == "auto" else {"device": hardware.device}
@@ -88,6 +91,7 @@ def profile_text(hardware: HardwareConfig, figures: Sequence[Figure], source: st
         f"links: {{{', '.join(links)}}}   # bytes per second and "
         "direction",
         *(f"# links.{name}: {UNITS[name]}; quartiles {_spread(measured[name])}" for name in LINKS if name in measured),
+        *(f"# {note}" for note in notes),
         f"source: {json.dumps(source)}",
     ]
     return "\n".join(lines) + "\n"

@@ -31,6 +31,7 @@ from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.planning.figures import UNITS, Figure, figures_of, profile_text, write_profile
+from gnnexp.planning.gpu_links import from_facts, lines_of
 from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
 from gnnexp.provenance.machine import hardware as this_machine
@@ -52,7 +53,8 @@ def main(options: argparse.Namespace) -> Answer:
     command = shlex.join(["gnnexp", "calibrate", *options.overrides, *(["--quick"] if options.quick else [])])
     source = describe(measured, quick=options.quick)
     console.print(table_of(figures))
-    write_profile(path, profile_text(experiment.hardware, figures, source, command))
+    notes = lines_of(from_facts(measured["pairs"]))
+    write_profile(path, profile_text(experiment.hardware, figures, source, command, notes))
     _tell(console, path, load)
     return Answer({**record_of(experiment.hardware, measured, figures, command), "profile": str(path)})
 
