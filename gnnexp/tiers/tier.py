@@ -50,6 +50,7 @@ class _Leaving:
         into, ids: where the rows go: `into`, or its rows `ids`.
         adds: whether they are added there.
         done: event of the GPU after the transfer.
+        number: number of this transfer among those of the compute stream.
     """
 
     staging: Tensor
@@ -57,10 +58,14 @@ class _Leaving:
     ids: Tensor | None
     adds: bool
     done: torch.cuda.Event
+    number: int
 
 
 class DeviceTier:
     """The memory in which chunks are computed.
+
+    Rows enter a GPU from pinned memory without another copy. Methods that write to host memory first wait for rows that
+    are still read from it; other writers call `before_writing`.
 
     Rows that leave a GPU are in host memory some chunks later, or after `settle`. So the host rarely waits for a
     transfer. Until then they are in pinned memory, those of three chunks at most. Methods of the tier that read host
@@ -89,6 +94,8 @@ class DeviceTier:
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._events: list[tuple[Crossing, torch.cuda.Event, torch.cuda.Event]] = []
         self._leaving: list[_Leaving] = []
+        self._entering: dict[int, tuple[int, torch.cuda.Event]] = {}  # by memory: its last transfer to a GPU
+        self._transfers = self._completed = 0  # of the compute stream; the first `_completed` have ended
         self._ended = 0  # chunks since the rank started
 
     @contextmanager
@@ -148,6 +155,10 @@ class DeviceTier:
             return rows.clone() if ids is None else gather_rows(rows, ids)
         if rows.is_cuda:
             return rows if ids is None else gather_rows(rows, ids)
+        if ids is None and rows.is_pinned() and rows.is_contiguous():
+            there = rows.to(self.device, non_blocking=True)
+            self._entering[_memory(rows)] = self._mark()
+            return there
         staging = torch.empty(rows.shape[0] if ids is None else ids.numel(), *rows.shape[1:], dtype=rows.dtype,
                               pin_memory=True)
         if ids is None:
@@ -191,6 +202,7 @@ class DeviceTier:
         if rows.is_cuda and not into.is_cuda:
             self._send(rows, into, None, adds=False)
         else:
+            self.before_writing(into)
             with self._crossing("d2h"):
                 into.copy_(rows)
         self._count("tier/d2h_bytes", rows, counted)
@@ -229,6 +241,7 @@ class DeviceTier:
         """Copy within host memory, unless both are the same tensor. Timed as `host_add`."""
         self.settle()
         if rows is not into:
+            self.before_writing(into)
             with self._crossing("host_add"):
                 into.copy_(rows)
 
@@ -242,29 +255,47 @@ class DeviceTier:
         staging = into if direct else torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
         with self._crossing("d2h"):
             staging.copy_(rows, non_blocking=True)
-        done = torch.cuda.current_stream(self.device).record_event()
-        self._leaving.append(_Leaving(staging, into, ids, adds, done))
+        number, done = self._mark()
+        self._leaving.append(_Leaving(staging, into, ids, adds, done, number))
+
+    def _mark(self) -> tuple[int, torch.cuda.Event]:
+        """Number and event of a transfer that the compute stream has just got."""
+        self._transfers += 1
+        return self._transfers, torch.cuda.current_stream(self.device).record_event()
+
+    def _wait(self, number: int, done: torch.cuda.Event) -> None:
+        """Wait for a transfer, unless a later one of the same stream has ended."""
+        if number > self._completed:
+            done.synchronize()
+            self._completed = number
 
     def _land(self, count: int) -> None:
         """Wait for the first `count` transfers, and put their rows where they go, in order."""
         landing, self._leaving = self._leaving[:count], self._leaving[count:]
         if landing:
-            landing[-1].done.synchronize()
+            self._wait(landing[-1].number, landing[-1].done)
         for one in landing:
             if one.adds:
                 self._accumulate(one.staging, one.into, one.ids)
             elif one.staging is not one.into:
+                self.before_writing(one.into)
                 with self._crossing("host_add"):
                     one.into.copy_(one.staging)
 
     def _before_reading(self, rows: Tensor) -> None:
         """Wait for transfers to the memory of `rows`."""
-        place = rows.untyped_storage().data_ptr()
-        if any(one.into.untyped_storage().data_ptr() == place for one in self._leaving):
+        if any(_memory(one.into) == _memory(rows) for one in self._leaving):
             self.settle()
+
+    def before_writing(self, rows: Tensor) -> None:
+        """Wait until no GPU reads the memory of `rows`, which the host is about to change."""
+        entering = self._entering.pop(_memory(rows), None)
+        if entering is not None:
+            self._wait(*entering)
 
     def _accumulate(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
         """Timed as `host_add`."""
+        self.before_writing(into)
         with self._crossing("host_add"):
             if ids is None:
                 into += rows
@@ -303,3 +334,8 @@ class DeviceTier:
     def _note(self, what: Crossing, seconds: float) -> None:
         if self._timer is not None:
             self._timer.note_crossing(what, seconds)
+
+
+def _memory(rows: Tensor) -> int:
+    """The address of the memory in which rows lie, the same for all slices of an array."""
+    return rows.untyped_storage().data_ptr()

@@ -135,3 +135,31 @@ def test_the_host_waits_once_in_two_chunks():
     assert counts.totals["waits"] == 10
     tier.settle()
     assert host.eq(1).all()
+
+
+@pytest.mark.gpu
+def test_pinned_rows_enter_a_gpu_without_another_copy_and_may_change_afterwards():
+    device = torch.device("cuda", 0)
+    tier, host = DeviceTier(device), torch.ones(4, 3).pin_memory()
+    entered = []
+    for change in (
+        lambda: tier.accumulate(torch.ones(4, 3), host, None),
+        lambda: tier.copy_on_host(torch.full((4, 3), 7.0), host),
+        lambda: tier.leave(torch.full((4, 3), 8.0), host),
+        lambda: (tier.before_writing(host), host.zero_()),
+        lambda: (tier.add(torch.ones(2, 3, device=device), host, torch.tensor([1, 3])), tier.settle()),
+    ):
+        entered.append((tier.enter(host), host.clone()))
+        change()
+    assert all(torch.equal(there.cpu(), was) for there, was in entered)
+    assert tier.take_counts()["tier/h2d_bytes"] == 5 * 4 * 3 * 4
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not is_wanted(), reason="only the emulated device finds this mistake")
+def test_changing_pinned_rows_while_a_gpu_reads_them_is_found():
+    tier, host = DeviceTier(torch.device("cuda", 0)), torch.ones(4, 3).pin_memory()
+    tier.enter(host)
+    host.zero_()
+    with pytest.raises(RuntimeError, match="written to before its copy"):
+        torch.cuda.synchronize()

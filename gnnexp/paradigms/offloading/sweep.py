@@ -60,6 +60,7 @@ class Sweeps:
         """Read the features of the own vertices into the host tier."""
         features = self._features
         step = max(1, _PIECE_BYTES // max(1, features.shape[1] * features.element_size()))
+        self._job.tier.before_writing(features)
         if self._job.store.collective:  # all ranks must read equally often
             step = max(1, self._own.numel())
         for first in range(0, max(1, self._own.numel()), step):
@@ -157,6 +158,8 @@ class Sweeps:
         """Run a layer backward for all chunks, last first. The host adds up gradients of the rows that they read."""
         tier, layer, wanted = self._job.tier, self._layers[index], self._rows[index].gradients
         order = self._visits[::-1]
+        if wanted is not None:
+            tier.before_writing(wanted)
         sums = None if wanted is None else self.host.to_add_up(wanted)
         buffer = None if layer.keeps_sums else self._room(index)
         into = None if wanted is None else self._room(index)
