@@ -85,7 +85,7 @@ def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str
 def _sweep_problem(override: Override) -> Problem:
     line = str(override.input_line)
     return Problem(line, line, "one value per run",
-                   f"several runs: add -m, or gnnexp sweep NAME {line}; one text: quote it")
+                   f"several runs: add -m (without --cfg), or gnnexp sweep NAME {line}; one text: quote it")
 
 
 def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -> tuple[str, Problem | None]:

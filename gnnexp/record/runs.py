@@ -85,6 +85,14 @@ class Run:
         return {**code.get("own", {}), **still_changed(code.get("changed", {}))}
 
     @property
+    def outcome(self) -> str:
+        """How it ended, in words: `finished`, `finished early: train.patience`, or the kind and reason of a failure."""
+        if self.status == "finished":
+            return f"finished early: train.{self.ended}" if self.ended in ("patience", "stop_below") else "finished"
+        how = self.kind or self.status
+        return f"{how}: {self.reason}" if self.reason else how
+
+    @property
     def machine(self) -> str:
         """The kind of machine that its ranks ran on; equal nodes are of one kind."""
         return machine_of(self.nodes, self.config, self.provenance)

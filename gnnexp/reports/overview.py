@@ -33,13 +33,11 @@ def make_table(runs: Sequence[Run], sort: str = "best") -> Table:
 def _cells(run: Run) -> tuple[str, ...]:
     name, value = run.best("test")
     peaks = [value_of(run, f"memory/{tier}_peak_bytes") / 1e6 for tier in ("device", "host")]
-    done = run.status == "finished"
     return (
         run.value("system"), _dataset(run), run.value("model"), str(run.provenance.get("choices", {}).get("paradigm")),
         _ranks(run), "–" if math.isnan(value) else f"{100 * value:.2f} {name.partition('/')[0]}",
         *(number_cell(figure) for figure in (value_of(run, "time/epoch_s"), *peaks)),
-        "finished" if done else f"{run.kind or run.status}: {run.reason}" if run.reason else run.kind or run.status,
-        _date(run)[:16].replace("T", " "), str(run.path),
+        run.outcome, _date(run)[:16].replace("T", " "), str(run.path),
     )
 
 

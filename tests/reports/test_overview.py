@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gnnexp.record.runs import Run
 from gnnexp.reports.overview import make_table
+from gnnexp.reports.page.page import run_line
 
 
 def make_run(name: str, dataset: str, acc: float, seconds: float, day: int = 1, kind: str = "") -> Run:
@@ -45,3 +47,15 @@ def test_the_cells() -> None:
         "test metric": "80.00 acc", "epoch s": "1", "device MB": "2", "host MB": "3", "status": "finished",
         "date": "2026-01-01 10:00", "directory": "runs/fast"}
     assert rows["died"]["status"] == "killed: rank 1 died" and rows["blind"]["test metric"] == "–"
+
+
+@pytest.mark.parametrize(("ended", "status", "reason"), [
+    ("epochs", "finished", ""), ("", "finished", ""),
+    ("stop_below", "finished early: train.stop_below", "ended early: train.stop_below"),
+    ("patience", "finished early: train.patience", "ended early: train.patience"),
+])
+def test_a_run_that_ended_early_is_marked(ended: str, status: str, reason: str) -> None:
+    run = replace(RUNS[0], ended=ended)
+    table, line = make_table([run]), run_line(run)
+    assert table.rows[0][table.header.index("status")] == status
+    assert (line.status, line.reason) == ("finished", reason)

@@ -55,7 +55,7 @@ class RunLine:
     Attributes:
         label: what distinguishes the run from the others.
         status: `finished`, `failed`, `waiting`, …
-        reason: why it failed.
+        reason: why it failed, or ended early.
         exact: `yes`, or what the run approximates; empty if the run ended before that was known.
         run_dir: directory of its files.
         command: the command that reproduces it.
@@ -107,7 +107,8 @@ class Page:
 def run_line(run: Run, label: str = "") -> RunLine:
     """The line of a run that has ended; `label` is the label of its case in a sweep."""
     named = label or " ".join(run.value(key) for key in ("system", "dataset", "model")) + f" seed={run.value('seed')}"
-    return RunLine(named, run.status, run.reason, _exactness(run), str(run.path),
+    early = run.outcome.partition(": ")[2] if run.status == "finished" else ""
+    return RunLine(named, run.status, f"ended early: {early}" if early else run.reason, _exactness(run), str(run.path),
                    str(run.provenance.get("reproduce", "")))
 
 
