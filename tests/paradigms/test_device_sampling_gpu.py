@@ -87,10 +87,19 @@ SHARED = [
     ("split", "sage", 2, "weighted", {"fanouts": [-1, 3]}),
     ("split", "rgcn", 3, "typed", PARTITIONED),
     ("split", "gat", 4, "nasty", {"key": "micro"}),
+    ("data", "rgcn", 1, "typed", PARTITIONED),
+    ("data", "gat", 2, "nasty", {**PARTITIONED, "key": "micro"}),
+    ("data", "sage", 3, "weighted", {**PARTITIONED, "fanouts": [3, -1]}),
+    ("data", "rgcn", 4, "typed", PARTITIONED),
 ]
 
 
-@pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), SHARED)
+ALL = [pytest.param(way, model, size, "typed" if model == "rgcn" else "nasty", options, marks=pytest.mark.slow)
+       for way, options in (("split", {}), ("data", PARTITIONED)) for model in ("gat", "sage", "rgcn")
+       for size in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), SHARED + ALL)
 def test_batches_that_ranks_make_together_on_gpus_are_those_of_the_hosts(
     ranks, steps, way, model, size, graph, sampler
 ):

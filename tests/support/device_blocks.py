@@ -19,9 +19,11 @@ from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import DeviceHops, HopKernels
+from gnnexp.samplers.device.remote import DeviceRemoteExpansion
 from gnnexp.samplers.device.split import DeviceSplitter
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.fused import FusedSampler
+from gnnexp.samplers.remote import RemoteExpansion
 from gnnexp.samplers.split import Splitter
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph, random_graph
@@ -146,6 +148,30 @@ def check_split(number: int, kernels: HopKernels | None = None, device: str = "c
                 assert index.send_rows.dtype == wanted.send_rows.dtype
                 assert index.send_rows.cpu().equal(wanted.send_rows)
                 assert (index.sent, index.received, index.num_local) == (wanted.sent, wanted.received, wanted.num_local)
+        assert comm.sent == other.sent
+
+    together(shared.partition.num_parts, of_rank)
+
+
+def check_remote(number: int, kernels: HopKernels | None = None, device: str = "cpu") -> None:
+    """The batches of all ranks of a case with a partitioned topology, against `RemoteExpansion`."""
+    shared = shared_case(number, "partitioned")
+    case, fanouts, foreign = shared.case, shared.case.fanouts, number % 3 == 0
+
+    def of_rank(comm: Any) -> None:
+        sampler, shard = FusedSampler(fanouts, topology="partitioned"), shared.shard(comm.rank)
+        sampler.setup(shard, len(fanouts))
+        host, other = RemoteExpansion(sampler, shard, comm, len(fanouts), foreign_seeds=foreign), comm.uncounted()
+        hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels)
+        there = DeviceRemoteExpansion(hops, shard, other, host, foreign_seeds=foreign)
+        there._compares = False
+        for step in range(BATCHES):
+            seeds = case.batches[step][comm.rank :: comm.size] if foreign else shared.targets(step, comm.rank)
+            key = BatchKey(7, 0, step, comm.rank if shared.key == "micro" else -1)
+            expected = host.sample(seeds, key, 5)
+            found = there.sample(seeds, key, 5)
+            assert_same(found.blocks, expected.blocks)
+            assert found.input_ids.equal(expected.input_ids)
         assert comm.sent == other.sent
 
     together(shared.partition.num_parts, of_rank)

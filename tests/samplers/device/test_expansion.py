@@ -43,7 +43,6 @@ def test_blocks_of_plain_torch_are_those_of_the_host_on_1000_graphs() -> None:
         check(random_case(number))
 
 
-
 LOOPED = BlockNeeds(self_loops=True, edge_identity=True)
 
 
@@ -108,19 +107,13 @@ def test_an_empty_batch_has_empty_blocks() -> None:
         assert_same(there.blocks(nothing, (1, 2))[0], host.blocks(nothing, (1, 2)))
 
 
-PARTITIONED = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
-
-
-@pytest.mark.parametrize(("sampler", "paradigm", "device", "key"), [
-    ({}, {}, "cpu", "sampler.device"),
-    ({"_target_": "weighted.ScalingSampler"}, {}, "cuda", "sampler.device"),
-    ({"topology": "partitioned"}, PARTITIONED, "cuda", "sampler.device"),
-    ({"fanouts": [2049, 3]}, {}, "cuda", "sampler.fanouts"),
+@pytest.mark.parametrize(("sampler", "device", "key"), [
+    ({}, "cpu", "sampler.device"),
+    ({"_target_": "weighted.ScalingSampler"}, "cuda", "sampler.device"),
+    ({"fanouts": [2049, 3]}, "cuda", "sampler.fanouts"),
 ])
-def test_a_run_that_cannot_sample_on_a_gpu_is_refused(
-    sampler: dict[str, object], paradigm: dict[str, object], device: str, key: str
-) -> None:
-    config = small_config(MODELS["sage"], hardware={"device": device}, paradigm=paradigm,
+def test_a_run_that_cannot_sample_on_a_gpu_is_refused(sampler: dict[str, object], device: str, key: str) -> None:
+    config = small_config(MODELS["sage"], hardware={"device": device},
                           train={"eval_every": None}, sampler={"device": "cuda", **sampler})
     assert [problem.key for problem in read(config).problems] == [key]
     config["sampler"]["device"] = "auto"
