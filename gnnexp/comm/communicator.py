@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from datetime import timedelta
 
 import torch
@@ -163,6 +164,12 @@ class Communicator:
             made_for._made.append(group)
             self._children.append(made_for)
         return made_for
+
+    def uncounted(self) -> Communicator:
+        """The same collectives, for exchanges that belong to the platform: their traffic is not in the ledger."""
+        other = copy(self)
+        other.ledger, other._made, other._children = Ledger(), [], []
+        return other
 
     def release(self) -> None:
         """Leave the groups that `along` and `clone_for_thread` made. All ranks call this, and wait for each other."""

@@ -268,7 +268,8 @@ class Batch:
         blocks: blocks of all layers, layer 1 (input side) first; the targets are the destinations of `blocks[-1]`.
         key: key of all draws, also of dropout.
         global_count: number of targets of the whole global batch, over all ranks.
-        host_ids: `[S]` the input vertices on the host, if the blocks were made on a GPU; else None.
+        host_ids: the input vertices that the rank reads, on the host, if the blocks were made on a GPU; else None.
+        received_bytes: bytes that other ranks sent for blocks that were made on a GPU, and that were copied there.
     """
 
     targets: Tensor
@@ -276,6 +277,7 @@ class Batch:
     key: BatchKey
     global_count: int = field(default=0)
     host_ids: Tensor | None = field(default=None, kw_only=True)
+    received_bytes: int = field(default=0, kw_only=True)
 
     @property
     def input_ids(self) -> Tensor:
@@ -286,11 +288,12 @@ class Batch:
     def crossing_bytes(self) -> int:
         """Bytes that are copied to the device before the blocks are there: the blocks, or what they are made from.
 
-        For a batch that is made on a GPU, these are 8 bytes for each target and for the key of each hop.
+        For a batch that is made on a GPU, these are 8 bytes for each target and for the key of each hop, and what
+        other ranks sent.
         """
         if self.host_ids is None:
             return sum(block.nbytes() for block in self.blocks)
-        return 8 * (self.targets.numel() + len(self.blocks))
+        return 8 * (self.targets.numel() + len(self.blocks)) + self.received_bytes
 
     def to(self, device: torch.device) -> Batch:
         """The same batch with its blocks on another device; the batch itself if they are on that device."""

@@ -33,8 +33,8 @@ from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.paradigms.trainer import Trainer
+from gnnexp.samplers.device.remote import remote_expansion
 from gnnexp.samplers.layerwise import LayerSampler
-from gnnexp.samplers.remote import RemoteExpansion
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +83,7 @@ class DataParallel(Paradigm):
         return problems
 
     def samples_on_host(self, experiment: Experiment) -> str:
-        """A partitioned topology is sampled by exchanges between the hosts of the ranks."""
-        if experiment.sampler.options.topology == "partitioned":
-            return "a partitioned topology is sampled on the host"
+        """Batches may be made on GPUs. With a partitioned topology, requests and answers pass through the hosts."""
         return removes_links(experiment)
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
@@ -107,8 +105,8 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample
         if job.sampler.topology == "partitioned":
             assert isinstance(job.sampler, LayerSampler)
-            self._sample = RemoteExpansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers,
-                                           foreign_seeds=job.task.pairs).sample
+            self._sample = remote_expansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers,
+                                            foreign_seeds=job.task.pairs).sample
 
     def sample(self, own: RankBatch, key: BatchKey) -> Batch:
         """Sample the micro-batch of this rank."""

@@ -34,6 +34,7 @@ from gnnexp.paradigms.checks import (
     one_part_per_rank,
     one_thread_where_batches_communicate,
     pairs,
+    removes_links,
     whole_rows,
 )
 from gnnexp.paradigms.loops.global_batch import Ready
@@ -41,8 +42,9 @@ from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners
 from gnnexp.paradigms.loops.targets import Assign, targets_of_rank
 from gnnexp.paradigms.trainer import Trainer
+from gnnexp.samplers.device.split import splitter
 from gnnexp.samplers.layerwise import LayerSampler
-from gnnexp.samplers.split import SplitBatch, Splitter
+from gnnexp.samplers.split import SplitBatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +108,10 @@ class SplitParallel(Paradigm):
                                     "set paradigm.group_size=null, or paradigm.assign=owner"))
         return [*problems, *one_part_per_rank(experiment, size)]
 
+    def samples_on_host(self, experiment: Experiment) -> str:
+        """Splits may be made on GPUs. Ids of foreign vertices are exchanged through the hosts."""
+        return removes_links(experiment)
+
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank of a group."""
         return Plan(self.ranks_together(experiment), drawn_from_graph(experiment, facts),
@@ -122,7 +128,7 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
     def __init__(self, job: Job, assign: Assign) -> None:
         super().__init__(job, assign)
         assert isinstance(job.sampler, LayerSampler)
-        self.splitter = Splitter(job.sampler, job.shard, job.batch_comm, job.model.num_layers)
+        self.splitter = splitter(job.sampler, job.shard, job.batch_comm, job.model.num_layers)
 
     @property
     def drawing_unit(self) -> int:
@@ -164,9 +170,10 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
 
     def load(self, sampled: SplitBatch) -> LoadedSplit:
         """Load the rows of the local input vertices."""
-        features = self.job.store.read(sampled.input_ids)
+        features = self.job.store.read(sampled.device_input_ids if self.job.store.on_device else sampled.input_ids)
         shuffles = tuple(index.to(self.job.device) for index in sampled.shuffles)
-        batch = self.to_device(sampled.batch, features, sum(index.nbytes() for index in sampled.shuffles))
+        crosses = sampled.batch.host_ids is None
+        batch = self.to_device(sampled.batch, features, crosses * sum(index.nbytes() for index in sampled.shuffles))
         return LoadedSplit(batch, shuffles, sampled.cross_edges, features)
 
     def forward(self, ready: LoadedSplit) -> Tensor:

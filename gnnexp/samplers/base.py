@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
@@ -98,16 +99,17 @@ class Sampler(ABC):
         """Conflicts with other choices of the experiment."""
         return []
 
-    def place(self, experiment: Experiment, shard: Shard, device: torch.device) -> str:
-        """Choose where batches are made, before `setup`. By default, this is the host.
+    def place(self, experiment: Experiment, shard: Shard, device: torch.device, comm: Communicator) -> str:
+        """Choose where batches are made, before `setup`. By default, this is the host. All ranks call this.
 
         Args:
             experiment: the experiment of the run.
             shard: topology of this rank.
             device: device of this rank.
+            comm: all ranks.
 
         Returns:
-            The choice, for the record.
+            The choice, for the record: on all ranks a GPU, or the same text.
         """
         return "cpu"
 

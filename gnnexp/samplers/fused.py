@@ -7,14 +7,15 @@ from typing import get_args
 import torch
 from torch import Tensor
 
+from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
-from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.ops.backends import chosen_kernel
 from gnnexp.samplers.base import Key, SampleDevice, Topology
-from gnnexp.samplers.device import MOST_FANOUT, DeviceExpansion, assert_same, kernels_for
+from gnnexp.samplers.device.expansion import DeviceExpansion
+from gnnexp.samplers.device.hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
@@ -50,6 +51,9 @@ class FusedSampler(LayerSampler):
         problems, fix = [], "set sampler.device=auto"
         if experiment.hardware.device == "cpu":
             problems.append(Problem("sampler.device", "cuda", "the run is on the CPU", "set hardware.device=cuda"))
+        if any(getattr(type(self), name) is not getattr(FusedSampler, name) for name in ("sample", "sample_layer")):
+            problems.append(Problem("sampler.device", "cuda", f"{type(self).__name__} draws with its own code, which "
+                                    "runs on the host", fix))
         if reason := experiment.paradigm.samples_on_host(experiment):
             problems.append(Problem("sampler.device", "cuda", reason, fix))
         if self.fanouts is not None and max(self.fanouts) > MOST_FANOUT:
@@ -57,59 +61,66 @@ class FusedSampler(LayerSampler):
                                     "neighbours per vertex", f"{fix}, or choose smaller fanouts"))
         return problems
 
-    def place(self, experiment: Experiment, shard: Shard, device: torch.device) -> str:
-        """The rank's GPU if the option, the run and the memory of the GPU allow it, else the host.
+    def place(self, experiment: Experiment, shard: Shard, device: torch.device, comm: Communicator) -> str:
+        """The ranks' GPUs if the option, the run and the memory of each GPU allow it, else the host on all ranks.
 
         Raises:
             ConfigError: `device=cuda`, and the run is on the CPU.
-            RunError: `device=cuda`, and the GPU has too little memory.
+            RunError: `device=cuda`, and the GPU of a rank has too little memory.
         """
         if device.type == "cpu" and self.device == "cuda":
             raise ConfigError(Problem("sampler.device", "cuda", "no CUDA device is visible", "set sampler.device=auto"))
-        if device.type == "cpu" or self.device == "cpu" or self._keeps_on_host(experiment):
+        if "cpu" in (experiment.hardware.device, self.device) or self._keeps_on_host(experiment):
             return "cpu"
-        # Topology, numbers of parallel edges, and tables of vertices. With `auto`, half of the free memory remains for
-        # training. Ranks that share a GPU share its memory.
-        sharing = -(-experiment.hardware.workers // max(1, torch.cuda.device_count()))
-        free = torch.cuda.mem_get_info(device)[0] // sharing
-        needed = (self.topology_bytes(shard) + 4 * shard.graph.num_nodes * max(1, self.threads)
-                  + (4 * shard.graph.num_edges if experiment.model.options.needs.edge_identity else 0))
-        told = f"sampling on the GPU needs {needed} bytes, {free} bytes are free"
-        if self.device == "cuda" and needed > free:
-            raise RunError(f"{told}; set sampler.device=cpu")
-        if self.device == "auto" and needed > free // 2:
-            return f"cpu: {told}"
+        # Ranks that make a batch together must do the same. So one rank without room keeps all of them on the host.
+        lacking = "cpu" if device.type == "cpu" else self._lacks_memory(experiment, shard, device)
+        if reason := max(map(str, comm.gather_objects(lacking)), key=len):
+            if self.device == "cuda":
+                raise RunError(f"{reason}; set sampler.device=cpu")
+            return reason if reason == "cpu" else f"cpu: {reason}"
         self._place = device
         self._kernel = chosen_kernel(str(getattr(experiment.model.options, "kernel", "auto")), device.type)
         return str(device)
+
+    def _lacks_memory(self, experiment: Experiment, shard: Shard, device: torch.device) -> str:
+        """What is needed and what is free on the GPU, if that is too little; else empty.
+
+        Topology, owners, numbers of parallel edges, and tables of vertices are needed. With `auto`, half of the free
+        memory remains for training. Ranks that share a GPU share its memory.
+        """
+        sharing = -(-experiment.hardware.workers // max(1, torch.cuda.device_count()))
+        free = torch.cuda.mem_get_info(device)[0] // sharing
+        vertex = 4 * max(1, self.threads) + (0 if shard.partition is None else shard.owner.element_size())
+        needed = (self.topology_bytes(shard) + vertex * shard.graph.num_nodes
+                  + (4 * shard.graph.num_edges if experiment.model.options.needs.edge_identity else 0))
+        if needed <= (free // 2 if self.device == "auto" else free):
+            return ""
+        return f"sampling on the GPU needs {needed} bytes, {free} bytes are free"
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the graph of this rank."""
         super().setup(shard, num_layers)
         graph, hops = self.topology_of(shard), self.hops(num_layers)
-        self._expansion: Expansion | DeviceExpansion = Expansion(graph, shard.needs, hops, shard.names, self.pool)
-        self._compared: Expansion | None = None
+        self._expansion = Expansion(graph, shard.needs, hops, shard.names, self.pool)
+        self._on_device: DeviceExpansion | None = None
+        self._compares = self._place is not None
         if self._place is not None:
-            self._compared = self._expansion
-            self._expansion = DeviceExpansion(graph, shard.needs, hops, self._place, shard.names,
-                                              kernels_for(self._place, self._kernel))
+            self.there = DeviceHops(graph, shard.needs, hops, self._place, shard.names,
+                                    kernels_for(self._place, self._kernel))
+            self._on_device = DeviceExpansion(self.there)
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; all hops share one list of vertices."""
-        streams = [_stream(key, hop) for hop in range(self._num_hops)]
-        if isinstance(self._expansion, DeviceExpansion):
-            blocks, ids = self._expansion.blocks(seeds, streams)
-            if (host := self._compared) is not None and seeds.numel():
-                self._compared = None
-                assert_same(blocks, host.blocks(seeds, streams))
-            return Batch(seeds, blocks, key, global_count, host_ids=ids)
-        return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
+        streams = [hop_key(key, hop) for hop in range(self._num_hops)]
+        if self._on_device is None:
+            return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
+        blocks, ids = self._on_device.blocks(seeds, streams)
+        if self._compares and seeds.numel():
+            self._compares = False
+            host = self._expansion.blocks(seeds, streams)
+            assert_same([block.arrays() for block in blocks], [block.arrays() for block in host])
+        return Batch(seeds, blocks, key, global_count, host_ids=ids)
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """The draws of one hop, on the host."""
-        assert isinstance(self._expansion, Expansion), "paradigms that go hop by hop sample on the host"
-        return self._expansion.neighbours(frontier, hop, _stream(key, hop))
-
-
-def _stream(key: BatchKey, hop: int) -> int:
-    return stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, hop)
+        return self._expansion.neighbours(frontier, hop, hop_key(key, hop))

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.samplers.sample import append_self_loops, place_seeds, relabel, take_or_missing
 from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
+
+if TYPE_CHECKING:
+    from gnnexp.samplers.device.hops import DeviceHops
 
 OF_EDGES = ("occurrence", "edge_types", "weight", "scale")
 
@@ -51,7 +54,12 @@ class LayerSampler(Sampler):
 
     A frontier vertex is sampled on a rank that has its in-edges. So this works on the whole graph, on a part of it
     (`sampler.topology=partitioned`), and split over ranks (`paradigm=split_parallel`).
+
+    Attributes:
+        there: the topology of this rank on its GPU, if batches are made there, else None; set by `setup`.
     """
+
+    there: DeviceHops | None = None
 
     @abstractmethod
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:

@@ -32,6 +32,9 @@ class RemoteExpansion:
         comm: communicator with one rank per part.
         num_hops: number of layers of the model.
         foreign_seeds: whether other ranks may own the seeds.
+
+    Attributes:
+        kinds: data of edges in every packet, by field of `Neighbours`.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class RemoteExpansion:
         self._occurrence = any(comm.gather_objects(mine))
         typed = topology.edge_types is not None and (shard.needs.edge_types or shard.needs.edge_identity)
         held = (self._occurrence, typed, topology.edge_weights is not None, sampler.scales)
-        self._kinds = [name for name, is_held in zip(OF_EDGES, held, strict=True) if is_held]
+        self.kinds = [name for name, is_held in zip(OF_EDGES, held, strict=True) if is_held]
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:
         """The blocks of one batch.
@@ -86,7 +89,7 @@ class RemoteExpansion:
         replies = []
         for rank, vertices in enumerate(requests):
             theirs = key if key.micro < 0 else replace(key, micro=rank)
-            replies.append(self._pack(self._sampler.sample_layer(vertices, hop, theirs)) if vertices.numel()
+            replies.append(self.pack(self._sampler.sample_layer(vertices, hop, theirs)) if vertices.numel()
                            else vertices)
         return replies
 
@@ -96,20 +99,20 @@ class RemoteExpansion:
             return drawn
         return drawn._replace(occurrence=torch.zeros(drawn.ids.numel(), dtype=torch.int32))
 
-    def _pack(self, drawn: Neighbours) -> Tensor:
+    def pack(self, drawn: Neighbours) -> Tensor:
         """Degrees, source ids and data of edges in the dtype of ids; of weights and scales the bits."""
         of_edges = self._complete(drawn).of_edges
-        assert list(of_edges) == self._kinds, "the data that the sampler announced"
+        assert list(of_edges) == self.kinds, "the data that the sampler announced"
         bits = (kind.view(torch.int32) for kind in of_edges.values())
         parts = (drawn.indptr[1:] - drawn.indptr[:-1], drawn.ids, *bits)
         return torch.cat([part.to(drawn.ids.dtype) for part in parts])
 
     def _unpack(self, packet: Tensor, count: int) -> Neighbours:
         indptr = ends(packet[:count])
-        ids, *columns = torch.split_with_sizes(packet[count:], [int(indptr[-1])] * (1 + len(self._kinds)))
-        dtypes = [torch.float32 if name in ("weight", "scale") else torch.int32 for name in self._kinds]
+        ids, *columns = torch.split_with_sizes(packet[count:], [int(indptr[-1])] * (1 + len(self.kinds)))
+        dtypes = [torch.float32 if name in ("weight", "scale") else torch.int32 for name in self.kinds]
         of_edges = [column.int().view(dtype) for column, dtype in zip(columns, dtypes, strict=True)]
-        return Neighbours(indptr, ids, **dict(zip(self._kinds, of_edges, strict=True)))
+        return Neighbours(indptr, ids, **dict(zip(self.kinds, of_edges, strict=True)))
 
 
 def _in_order(parts: list[Neighbours], order: np.ndarray) -> Neighbours:

@@ -41,7 +41,12 @@ class SplitBatch:
 
     @property
     def input_ids(self) -> Tensor:
-        """`[n]` original ids of the input vertices that this rank owns; over all ranks, each vertex occurs once."""
+        """`[n]` original ids, on the host, of the input vertices that this rank owns; each vertex has one owner."""
+        return self.batch.input_ids[: self.shuffles[0].num_local]
+
+    @property
+    def device_input_ids(self) -> Tensor:
+        """The same ids where the blocks are."""
         return self.batch.blocks[0].src_ids[: self.shuffles[0].num_local]
 
 

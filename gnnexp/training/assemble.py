@@ -138,7 +138,7 @@ def _job(
     sampler.pool = pool = Pool()  # one pool for all components, because each pool keeps idle memory up to its limit
     store.draw_from(pool)
     if parts is None:  # else each part has its own sampler and store
-        facts = {**facts, "sampling": sampler.place(experiment, shard, device)}
+        facts = {**facts, "sampling": sampler.place(experiment, shard, device, comm)}
         sampler.setup(shard, model.num_layers)
         store.setup(shard, dtype, torch.device("cpu") if plan.features_on_host else device, batch_comm,
                     crosses=not plan.features_on_host)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from gnnexp.graph.partition import Partition
+from gnnexp.testing.exactness import parts, ranks_steps
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in
@@ -61,9 +63,50 @@ def test_batches_prepared_ahead_are_the_same(ranks, steps):
     assert one.losses == other.losses
 
 
-def test_split_parallelism_makes_its_batches_on_the_host_with_auto(ranks, steps):
-    from gnnexp.testing.exactness import parts, ranks_steps
+def _placed(way: str, graph: str, size: int, sampler: dict[str, Any]) -> Partition | None:
+    whole = way == "data" and sampler.get("topology") != "partitioned"
+    return None if whole else parts(GRAPHS[graph](), size)
 
-    config = _config("split", MODELS["sage"], 2, "auto")
-    curves = ranks(2).run(ranks_steps, nasty_graph, config, steps, None, "random", parts(nasty_graph(), 2))
-    assert len(curves) == 2
+
+def _shared(ranks, way, model, size, graph, sampler, steps):
+    """Curves of batches from the GPUs and from the hosts."""
+    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
+    found = []
+    for device in ("cuda", "cpu"):
+        config = _config(way, options, size, device, **sampler)
+        if sampler.get("topology") == "partitioned" and way == "data":
+            config["paradigm"] = {**config["paradigm"], "assign": "owner"}
+        found.append(ranks(size).run(
+            ranks_steps, GRAPHS[graph], config, steps, None, "random", _placed(way, graph, size, sampler)))
+    return found
+
+
+PARTITIONED = {"topology": "partitioned"}
+SHARED = [
+    ("split", "gat", 1, "nasty", {}),
+    ("split", "sage", 2, "weighted", {"fanouts": [-1, 3]}),
+    ("split", "rgcn", 3, "typed", PARTITIONED),
+    ("split", "gat", 4, "nasty", {"key": "micro"}),
+    ("data", "rgcn", 1, "typed", PARTITIONED),
+    ("data", "gat", 2, "nasty", {**PARTITIONED, "key": "micro"}),
+    ("data", "sage", 3, "weighted", {**PARTITIONED, "fanouts": [3, -1]}),
+    ("data", "rgcn", 4, "typed", PARTITIONED),
+]
+
+
+ALL = [pytest.param(way, model, size, "typed" if model == "rgcn" else "nasty", options, marks=pytest.mark.slow)
+       for way, options in (("split", {}), ("data", PARTITIONED)) for model in ("gat", "sage", "rgcn")
+       for size in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), SHARED + ALL)
+def test_batches_that_ranks_make_together_on_gpus_are_those_of_the_hosts(
+    ranks, steps, way, model, size, graph, sampler
+):
+    there, here = _shared(ranks, way, model, size, graph, sampler, steps)
+    for curve, other in zip(there, here, strict=True):
+        assert curve.losses == other.losses  # bit by bit: the blocks are the same
+        assert all(gradient.equal(other.gradients[name]) for name, gradient in curve.gradients.items())
+        assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
+        assert curve.work.pop("tier/h2d_bytes") < other.work.pop("tier/h2d_bytes")
+        assert curve.work == other.work

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from device_blocks import check, random_case
+from device_blocks import check, check_remote, check_split, random_case
 from triton.runtime.interpreter import InterpretedFunction
 
 from gnnexp.kernels.cuda import sample
@@ -18,6 +18,8 @@ def _main(first: int, end: int) -> None:
     for number in range(first, end):
         try:
             check(random_case(number), sample)
+            check_split(number, sample)
+            check_remote(number, sample)
         except BaseException:
             print(f"case {number}")
             raise

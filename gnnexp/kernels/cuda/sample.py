@@ -24,10 +24,10 @@ from gnnexp.kernels.cuda.counter import absorb, bounded, draw
 _EDGES = 512  # edges or vertices per program of the kernels that have one value per entry
 # Draws in registers per program of 128 threads: 4 each. With 8, fanout 64 takes 145 registers; with 16 it spills.
 _TILE = 512
-# Sizes and bases differ from batch to batch, and pointers into small arrays have any alignment. Without this, Triton
-# would compile a kernel again for values like 1 and multiples of 16.
-_kernel = triton.jit(do_not_specialize=["size", "fanout", "loops", "first", "base", "most"],
-                     do_not_specialize_on_alignment=["count", "total", "known", "key", "bounds"])
+# Sizes differ from batch to batch, and pointers into small arrays have any alignment. Without this, Triton would
+# compile a kernel again for values like 1 and multiples of 16.
+_kernel = triton.jit(do_not_specialize=["size", "fanout", "loops", "most", "step"],
+                     do_not_specialize_on_alignment=["count", "total", "known", "keys", "bounds"])
 
 
 @_kernel
@@ -46,11 +46,11 @@ def count_kernel(
 
 @_kernel
 def draw_kernel(
-    indptr: tl.tensor, indices: tl.tensor, names: tl.tensor, vertices: tl.tensor, count: tl.tensor, key: tl.tensor,
-    bounds: tl.tensor, found: tl.tensor, positions: tl.tensor, FANOUT: tl.constexpr, LOOPS: tl.constexpr,
+    indptr: tl.tensor, indices: tl.tensor, names: tl.tensor, vertices: tl.tensor, count: tl.tensor, keys: tl.tensor,
+    step: int, bounds: tl.tensor, found: tl.tensor, positions: tl.tensor, FANOUT: tl.constexpr, LOOPS: tl.constexpr,
     NAMED: tl.constexpr, PLACED: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
 ) -> None:
-    """The edges of `ROWS` destinations with up to `SLOTS` draws each."""
+    """The edges of `ROWS` destinations with up to `SLOTS` draws each. `step` is 0 if all have one key, else 1."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < tl.load(count)
     own = tl.load(vertices + row, mask=inside, other=0).to(tl.int64)
@@ -60,7 +60,8 @@ def draw_kernel(
     name = own
     if NAMED:
         name = tl.load(names + own, mask=inside, other=0).to(tl.int64)
-    state = absorb(tl.zeros_like(own).to(tl.uint64) + tl.load(key).to(tl.uint64), name.to(tl.uint64))
+    key = tl.load(keys + row * step, mask=inside, other=0)
+    state = absorb(key.to(tl.uint64), name.to(tl.uint64))
     slot = tl.arange(0, SLOTS)
     chosen = tl.zeros((ROWS, SLOTS), tl.uint32) + slot[None, :].to(tl.uint32)
     for number in range(FANOUT):
@@ -86,50 +87,51 @@ def draw_kernel(
 
 @_kernel
 def number_kernel(
-    found: tl.tensor, total: tl.tensor, table: tl.tensor, first: int, EDGES: tl.constexpr
+    found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, EDGES: tl.constexpr
 ) -> None:
-    """The smallest number of the edges of every source; edge e has the number `first + e`."""
+    """The smallest number of the edges of every source; edge e has the number `most + e`. Source -1 is no source."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
-    inside = edge < tl.load(total)
-    vertex = tl.load(found + edge, mask=inside, other=0).to(tl.int64)
-    tl.atomic_min(table + vertex, (edge + first).to(tl.int32), mask=inside, sem="relaxed")  # the next kernel reads it
+    vertex = tl.load(found + edge, mask=edge < tl.load(total), other=-1).to(tl.int64)
+    # Relaxed: the next kernel reads the entries.
+    tl.atomic_min(table + vertex, (edge + most).to(tl.int32), mask=vertex >= 0, sem="relaxed")
 
 
 @_kernel
 def first_kernel(
-    found: tl.tensor, total: tl.tensor, table: tl.tensor, first: int, flags: tl.tensor, size: int, EDGES: tl.constexpr
+    found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, flags: tl.tensor, size: int, EDGES: tl.constexpr
 ) -> None:
     """1 for the first edge of every new source, 0 for other edges."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
-    inside = edge < tl.load(total)
-    vertex = tl.load(found + edge, mask=inside, other=0).to(tl.int64)
+    vertex = tl.load(found + edge, mask=edge < tl.load(total), other=-1).to(tl.int64)
+    inside = vertex >= 0
     number = tl.load(table + vertex, mask=inside, other=0)
-    tl.store(flags + edge, (inside & (number == (edge + first).to(tl.int32))).to(tl.int32), mask=edge < size)
+    tl.store(flags + edge, (inside & (number == (edge + most).to(tl.int32))).to(tl.int32), mask=edge < size)
 
 
 @_kernel
 def place_kernel(
-    found: tl.tensor, total: tl.tensor, table: tl.tensor, base: int, most: int, ranks: tl.tensor, count: tl.tensor,
+    found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, ranks: tl.tensor, count: tl.tensor,
     known: tl.tensor, sources: tl.tensor, vertices: tl.tensor, size: int, EDGES: tl.constexpr,
 ) -> None:
     """The position of every source. The first edge of a new vertex writes its position into the table, too."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
-    inside, before = edge < tl.load(total), tl.load(count)
-    vertex = tl.load(found + edge, mask=inside, other=0)
-    place = tl.load(table + vertex.to(tl.int64), mask=inside, other=0).to(tl.int64) - base
+    before = tl.load(count)
+    vertex = tl.load(found + edge, mask=edge < tl.load(total), other=-1)
+    inside = vertex >= 0
+    place = tl.load(table + vertex.to(tl.int64), mask=inside, other=0).to(tl.int64)
     new = inside & (place >= most)
     rank = tl.load(ranks + tl.where(new, place - most, 0), mask=new, other=0)
     position = tl.where(new, before + rank - 1, place)
     tl.store(sources + edge, position.to(tl.int32), mask=inside)
     own = new & (place - most == edge)
     tl.store(vertices + position, vertex, mask=own)
-    tl.store(table + vertex.to(tl.int64), (position + base).to(tl.int32), mask=own)
+    tl.store(table + vertex.to(tl.int64), position.to(tl.int32), mask=own)
     if tl.program_id(0) == 0:
         tl.store(known, before + tl.load(ranks + size - 1))
 
 
 def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, loops: int) -> Tensor:
-    """`samplers.device.HopKernels.count_edges`."""
+    """`samplers.device.hops.HopKernels.count_edges`."""
     size, lengths = vertices.numel(), indptr.new_empty(vertices.numel())
     if size:
         count_kernel[(triton.cdiv(size, _EDGES),)](
@@ -139,17 +141,17 @@ def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, lo
 
 def draw_edges(
     indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int, loops: int,
-    key: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+    keys: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """`samplers.device.HopKernels.draw_edges`."""
+    """`samplers.device.hops.HopKernels.draw_edges`."""
     size, found = vertices.numel(), indices.new_empty(num_edges)
     positions = indptr.new_empty(num_edges) if wants_positions else None
     if size:
         slots, rows = tile(fanout)
         draw_kernel[(triton.cdiv(size, rows),)](
-            indptr, indices, indices if names is None else names, vertices, count, key, bounds, found,
-            indptr if positions is None else positions, FANOUT=fanout, LOOPS=bool(loops), NAMED=names is not None,
-            PLACED=wants_positions, SLOTS=slots, ROWS=rows)
+            indptr, indices, indices if names is None else names, vertices, count, keys, int(keys.numel() > 1), bounds,
+            found, indptr if positions is None else positions, FANOUT=fanout, LOOPS=bool(loops),
+            NAMED=names is not None, PLACED=wants_positions, SLOTS=slots, ROWS=rows)
     return found, positions
 
 
@@ -160,14 +162,14 @@ def tile(fanout: int) -> tuple[int, int]:
 
 
 def relabel(
-    found: Tensor, total: Tensor, table: Tensor, base: int, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+    found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
 ) -> Tensor:
-    """`samplers.device.HopKernels.relabel`, for at least one edge."""
+    """`samplers.device.hops.HopKernels.relabel`, for at least one edge."""
     size, grid = found.numel(), (triton.cdiv(found.numel(), _EDGES),)
     flags = torch.empty(size, dtype=torch.int32, device=found.device)
     sources = torch.empty_like(flags)
-    number_kernel[grid](found, total, table, base + most, EDGES=_EDGES)
-    first_kernel[grid](found, total, table, base + most, flags, size, EDGES=_EDGES)
+    number_kernel[grid](found, total, table, most, EDGES=_EDGES)
+    first_kernel[grid](found, total, table, most, flags, size, EDGES=_EDGES)
     ranks = torch.cumsum(flags, 0, dtype=torch.int32)
-    place_kernel[grid](found, total, table, base, most, ranks, count, known, sources, vertices, size, EDGES=_EDGES)
+    place_kernel[grid](found, total, table, most, ranks, count, known, sources, vertices, size, EDGES=_EDGES)
     return sources

@@ -23,7 +23,7 @@ def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, lo
 
 def draw_edges(
     indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int, loops: int,
-    key: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+    keys: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """The edges that destinations draw: `kernels.cuda.sample.draw_edges`."""
     inside = torch.arange(vertices.numel(), device=vertices.device) < count
@@ -32,7 +32,7 @@ def draw_edges(
     degree = indptr[own + 1] - start
     slots = torch.arange(fanout, device=vertices.device)
     taken = inside.unsqueeze(1) & (slots < degree.unsqueeze(1))
-    chosen = start.unsqueeze(1) + _floyd((degree - fanout).clamp(min=0), absorb(key, _named(names, own)), fanout)
+    chosen = start.unsqueeze(1) + _floyd((degree - fanout).clamp(min=0), absorb(keys, _named(names, own)), fanout)
     # What is not taken goes to the last entry.
     places = torch.where(taken, bounds[:-1].unsqueeze(1) + slots, num_edges).flatten()
     positions = indptr.new_empty(num_edges + 1)
@@ -64,18 +64,42 @@ def _floyd(room: Tensor, own: Tensor, fanout: int) -> Tensor:
 
 
 def relabel(
-    found: Tensor, total: Tensor, table: Tensor, base: int, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+    found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
 ) -> Tensor:
     """The position of every source; new vertices are appended: `kernels.cuda.sample.relabel`."""
     edge, nobody = torch.arange(found.numel(), device=found.device), table.numel() - 1
-    vertex = torch.where(edge < total, found, nobody).long()
+    real = (edge < total) & (found >= 0)
+    vertex = torch.where(real, found, nobody).long()
     number = edge + most
-    table.scatter_reduce_(0, vertex, (number + base).int(), "amin")
-    place = table[vertex].long() - base
-    first = (place == number) & (edge < total)
+    table.scatter_reduce_(0, vertex, number.int(), "amin")
+    place = table[vertex].long()
+    first = (place == number) & real
     ranks = first.cumsum(0)
     position = torch.where(place < most, place, count - 1 + ranks[(place - most).clamp(0, edge.numel() - 1)])
     vertices[torch.where(first, position, vertices.numel() - 1)] = found
-    table[torch.where(first, vertex, nobody)] = (position + base).int()
+    table[torch.where(first, vertex, nobody)] = position.int()
     torch.add(count, ranks[-1:], out=known)
     return position.int()
+
+
+def group_by_owner(
+    ids: Tensor, count: Tensor, owner: Tensor, num_parts: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sort vertices by owner; vertices of the same owner keep their order: `kernels.samplers.split.group_by_owner`.
+
+    Args:
+        ids: `[n]` vertices, of which the first `count` are real.
+        count: `[1]`.
+        owner: `[V]` part of each vertex.
+        num_parts: P.
+
+    Returns:
+        `[P + 1]` int64 bounds of each owner's vertices, `[n]` the sorted vertices, and `[n]` int64 position of each
+        vertex among them.
+    """
+    place = torch.arange(ids.numel(), device=ids.device)
+    inside = place < count
+    parts = torch.where(inside, owner[torch.where(inside, ids, 0).long()], num_parts)
+    ordered, order = torch.sort(parts, stable=True)
+    bounds = torch.searchsorted(ordered, torch.arange(num_parts + 1, dtype=ordered.dtype, device=ids.device))
+    return bounds, ids[order], torch.empty_like(place).index_copy_(0, order, place)

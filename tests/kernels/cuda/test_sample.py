@@ -55,14 +55,14 @@ def resources(
 
 
 LONG, INT = "*i64", "*i32"
-DRAW = {"indptr": LONG, "indices": INT, "names": INT, "vertices": INT, "count": LONG, "key": LONG, "bounds": LONG,
-        "found": INT, "positions": LONG}
+DRAW = {"indptr": LONG, "indices": INT, "names": INT, "vertices": INT, "count": LONG, "keys": LONG, "step": "i32",
+        "bounds": LONG, "found": INT, "positions": LONG}
 OTHERS = {
     "count_kernel": {"indptr": LONG, "vertices": INT, "count": LONG, "lengths": LONG, "size": "i32", "fanout": "i32",
                      "loops": "i32"},
-    "number_kernel": {"found": INT, "total": LONG, "table": INT, "first": "i32"},
-    "first_kernel": {"found": INT, "total": LONG, "table": INT, "first": "i32", "flags": INT, "size": "i32"},
-    "place_kernel": {"found": INT, "total": LONG, "table": INT, "base": "i32", "most": "i32", "ranks": INT,
+    "number_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32"},
+    "first_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32", "flags": INT, "size": "i32"},
+    "place_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32", "ranks": INT,
                      "count": LONG, "known": LONG, "sources": INT, "vertices": INT, "size": "i32"},
 }
 

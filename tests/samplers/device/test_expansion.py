@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from device_blocks import assert_same, check, random_case
+from exchanging import alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_sampling import graph_of
@@ -16,8 +17,11 @@ from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.samplers import hop
-from gnnexp.samplers import device, fused
-from gnnexp.samplers.device import DeviceExpansion
+from gnnexp.samplers import fused
+from gnnexp.samplers.device import hops
+from gnnexp.samplers.device.expansion import DeviceExpansion
+from gnnexp.samplers.device.hops import DeviceHops
+from gnnexp.samplers.device.vertices import NOWHERE
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.testing.emulated import is_wanted
@@ -39,30 +43,24 @@ def test_blocks_of_plain_torch_are_those_of_the_host_on_1000_graphs() -> None:
         check(random_case(number))
 
 
-
 LOOPED = BlockNeeds(self_loops=True, edge_identity=True)
 
 
 def both(fanouts: list[int], needs: BlockNeeds = LOOPED) -> tuple[DeviceExpansion, Expansion]:
     graph = graph_of([3, 0, 40, 7, 1, 12, 0, 5], 8, seed=1)
-    return DeviceExpansion(graph, needs, fanouts, CPU), Expansion(graph, needs, fanouts)
+    return DeviceExpansion(DeviceHops(graph, needs, fanouts, CPU)), Expansion(graph, needs, fanouts)
 
 
-def test_a_table_without_room_is_cleared() -> None:
-    there, host = both([4, 2])
-    there.blocks(torch.tensor([2]), (1, 2))
-    (table,) = there._spare
-    table.base, cleared = -(1 << 31) + 100, 0
-    for step in range(6):
-        before, seeds = table.base, torch.randperm(8)[:5]
-        assert_same(there.blocks(seeds, (step, 2))[0], host.blocks(seeds, (step, 2)))
-        cleared += table.base > before
-    assert cleared == 1
-    assert there._spare == [table]
+def test_a_batch_clears_its_entries_of_the_table() -> None:
+    there, _ = both([4, 2])
+    for step in range(3):
+        there.blocks(torch.randperm(8)[:5], (step, 2))
+        (table,) = there._tables._spare
+        assert (table.entries[:-1] == NOWHERE).all()
 
 
 def test_a_hop_with_too_large_a_bound_waits_for_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "MOST_BOUND", 20)
+    monkeypatch.setattr(hops, "MOST_BOUND", 20)
     there, host = both([4, 3, 2])
     seeds = torch.tensor([2, 5, 0])
     assert_same(there.blocks(seeds, (1, 2, 3))[0], host.blocks(seeds, (1, 2, 3)))
@@ -89,9 +87,17 @@ def test_a_batch_keeps_its_own_memory() -> None:
 
 def test_two_batches_at_once_have_two_tables() -> None:
     there, _ = both([4])
-    with there._lent(10) as first, there._lent(10) as second:
+    tables = there._tables
+    with tables.lent() as first, tables.lent() as second:
         assert first is not second
-    assert len(there._spare) == 2
+    assert len(tables._spare) == 2
+
+
+def test_a_table_is_not_used_again_after_an_error() -> None:
+    there, _ = both([4])
+    with pytest.raises(ZeroDivisionError), there._tables.lent():
+        raise ZeroDivisionError
+    assert not there._tables._spare
 
 
 def test_an_empty_batch_has_empty_blocks() -> None:
@@ -101,26 +107,19 @@ def test_an_empty_batch_has_empty_blocks() -> None:
         assert_same(there.blocks(nothing, (1, 2))[0], host.blocks(nothing, (1, 2)))
 
 
-SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
-PARTITIONED = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
-
-
-@pytest.mark.parametrize(("sampler", "paradigm", "device", "key"), [
-    ({}, {}, "cpu", "sampler.device"),
-    ({}, SPLIT, "cuda", "sampler.device"),
-    ({"topology": "partitioned"}, PARTITIONED, "cuda", "sampler.device"),
-    ({"fanouts": [2049, 3]}, {}, "cuda", "sampler.fanouts"),
+@pytest.mark.parametrize(("sampler", "device", "key"), [
+    ({}, "cpu", "sampler.device"),
+    ({"_target_": "weighted.ScalingSampler"}, "cuda", "sampler.device"),
+    ({"fanouts": [2049, 3]}, "cuda", "sampler.fanouts"),
 ])
-def test_a_run_that_cannot_sample_on_a_gpu_is_refused(
-    sampler: dict[str, object], paradigm: dict[str, object], device: str, key: str
-) -> None:
-    config = small_config(MODELS["sage"], hardware={"device": device}, paradigm=paradigm,
+def test_a_run_that_cannot_sample_on_a_gpu_is_refused(sampler: dict[str, object], device: str, key: str) -> None:
+    config = small_config(MODELS["sage"], hardware={"device": device},
                           train={"eval_every": None}, sampler={"device": "cuda", **sampler})
     assert [problem.key for problem in read(config).problems] == [key]
     config["sampler"]["device"] = "auto"
     assert not read(config).problems
     experiment = experiment_of(config)
-    assert experiment.sampler.make().place(experiment, Shard(nasty_graph()), torch.device("cuda")) == "cpu"
+    assert experiment.sampler.make().place(experiment, Shard(nasty_graph()), torch.device("cuda"), alone()) == "cpu"
 
 
 def test_an_unknown_device_is_refused() -> None:
@@ -132,7 +131,7 @@ def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
     config = small_config(MODELS["sage"], hardware={"device": "auto"}, sampler={"device": "cuda"})
     experiment = experiment_of(config)
     with pytest.raises(ConfigError, match="no CUDA device"):
-        experiment.sampler.make().place(experiment, Shard(nasty_graph()), CPU)
+        experiment.sampler.make().place(experiment, Shard(nasty_graph()), CPU, alone())
 
 
 class Wrong:
@@ -156,9 +155,9 @@ def test_a_first_batch_that_differs_from_the_hosts_ends_the_run(monkeypatch: pyt
     seeds, key = torch.arange(20), BatchKey(seed=1, epoch=0, step=0)
     right = sampler()
     right.sample(seeds[:0], key)  # nothing to compare
-    assert right._compared is not None
+    assert right._compares
     right.sample(seeds, key)
-    assert right._compared is None
+    assert not right._compares
     monkeypatch.setattr(fused, "kernels_for", lambda *_: Wrong())
     with pytest.raises(RunError, match=r"different blocks of layer \d .*sampler\.device=cpu"):
         sampler().sample(seeds, key)
@@ -172,10 +171,10 @@ def test_the_memory_of_the_gpu_decides_where_batches_are_made(monkeypatch: pytes
     needed = shard.graph.topology_bytes + 4 * shard.graph.num_nodes
     for free, place in ((2 * needed, "cuda:0"), (2 * needed - 1, f"cpu: sampling on the GPU needs {needed} bytes, ")):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, free))
-        assert experiment.sampler.make().place(experiment, shard, gpu).startswith(place)
+        assert experiment.sampler.make().place(experiment, shard, gpu, alone()).startswith(place)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (needed - 1, needed))
     with pytest.raises(RunError, match=r"set sampler\.device=cpu"):
-        FusedSampler([4, 3], device="cuda").place(experiment, shard, gpu)
+        FusedSampler([4, 3], device="cuda").place(experiment, shard, gpu, alone())
 
 
 @pytest.mark.gpu
@@ -186,7 +185,7 @@ def test_the_host_waits_once_and_once_more_for_every_hop_that_takes_all(fanouts:
 
     graph = graph_of([3, 0, 40, 7, 1, 12, 0, 5], 8, seed=1)
     for needs in (BlockNeeds(), replace(LOOPED, edge_ids=True)):
-        there = DeviceExpansion(graph, needs, fanouts, torch.device("cuda"))
+        there = DeviceExpansion(DeviceHops(graph, needs, fanouts, torch.device("cuda")))
         seeds = torch.tensor([2, 5, 0])
         there.blocks(seeds, range(len(fanouts)))
         with counting() as counts:

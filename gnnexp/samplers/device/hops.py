@@ -1,0 +1,224 @@
+"""The topology of a rank on a device, and the steps of a hop there, for which the host need not know any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor
+
+from gnnexp.errors import RunError
+from gnnexp.graph.block import BatchKey
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import BlockNeeds
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.crossing import across
+from gnnexp.kernels.samplers import hop
+from gnnexp.kernels.words import signed
+from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
+from gnnexp.samplers.expansion import largest_degree_of
+
+# Above this number of edges, a hop waits for its exact size: 32 bytes per edge would be held for a bound.
+MOST_BOUND = 1 << 25
+# A destination's draws are in registers. With more draws they would spill (tests/kernels/cuda/test_sample.py).
+MOST_FANOUT = 2048
+
+
+class HopKernels(Protocol):
+    """The steps of a hop, in Triton (`kernels.cuda.sample`) or in plain torch (`kernels.samplers.hop`)."""
+
+    def count_edges(self, indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, loops: int) -> Tensor:
+        """`[D]` int64 number of edges of each of the first `count` vertices; 0 for others."""
+
+    def draw_edges(
+        self, indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int,
+        loops: int, keys: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """`[num_edges]` source of each edge, and int64 position of each edge in the graph (-1: self loop) or None.
+
+        `keys` `[1]` is the key of all draws, or `[D]` a key for each vertex.
+        """
+
+    def relabel(
+        self, found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+    ) -> Tensor:
+        """`[E]` int32 position of each source in `vertices`; appends new vertices and writes their number to `known`.
+
+        Args:
+            found: `[E]` source of each edge, -1 for none; the first `total` are real.
+            total: `[1]`.
+            table: `[V + 1]` int32. The position of a vertex of the batch, which is below `most`; larger for others.
+            most: upper bound for the number of vertices after this call.
+            vertices: `[most + 1]` or larger; the first `count` are known.
+            count: `[1]` number of vertices so far.
+            known: `[1]`, set to the new number of vertices.
+        """
+
+
+def kernels_for(device: torch.device, kernel: str = "triton") -> HopKernels:
+    """The steps of a hop: in Triton if the layers of the run use Triton (`kernel`), else in plain torch.
+
+    An emulated GPU (`testing.emulated`) runs kernels of Triton only if Triton interprets them.
+    """
+    can_run = device.type == "cuda" and (has_nvidia_gpu_build() or is_interpreted())
+    if kernel == "triton" and can_run and has_triton():
+        from gnnexp.kernels.cuda import sample
+
+        return cast("HopKernels", sample)
+    return cast("HopKernels", hop)
+
+
+class Drawn(NamedTuple):
+    """The edges that destinations drew. Arrays may be longer than their real entries.
+
+    Attributes:
+        bounds: `[D + 1]` int64; edges of destination d are `bounds[d]:bounds[d + 1]`.
+        found: `[E]` source of each edge.
+        positions: `[E]` int64 position of each edge in the graph, -1 for a self loop; None if no data is needed.
+        size: upper bound for the number of destinations, exact if the draw waited for it.
+    """
+
+    bounds: Tensor
+    found: Tensor
+    positions: Tensor | None
+    size: int
+
+    @property
+    def total(self) -> Tensor:
+        """`[1]` number of real edges."""
+        return self.bounds[-1:]
+
+
+class DeviceHops:
+    """The topology that a rank samples from, on a device. Several threads may call it at the same time.
+
+    Attributes:
+        device: where everything is. A CPU works, too.
+        needs: data that blocks must have.
+        loops: 1 if each destination gets an added self loop, else 0.
+        num_nodes: V.
+        kinds: data of all edges that blocks need, by field of `Block`.
+        kernels: the steps of a hop.
+    """
+
+    def __init__(
+        self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], device: torch.device, names: Tensor | None = None,
+        kernels: HopKernels | None = None,
+    ) -> None:
+        """Copy the topology to the device.
+
+        Args:
+            graph: topology.
+            needs: data that blocks must have.
+            hops: fanout of every hop, target hop first, at most `MOST_FANOUT`; -1 for all neighbours.
+            device: where blocks are made.
+            names: `[V]` original ids, which key the draws, if the graph is a part with local ids.
+            kernels: the steps of a hop; None: those for the device.
+
+        Raises:
+            DataError: a vertex has too many edges to draw from.
+        """
+        self.kernels = kernels_for(device) if kernels is None else kernels
+        self.needs, self.loops, self.device = needs, int(needs.self_loops), device
+        self.num_nodes, self._num_edges = graph.num_nodes, graph.num_edges
+        # A fanout above the largest degree takes all edges too, and needs more memory.
+        largest = max(1, largest_degree_of(graph))
+        self.fanouts = tuple(min(fanout, largest) for fanout in hops)
+        self._indptr, self._indices = graph.indptr.to(device), self._held(graph.indices)
+        self._names = None if names is None else names.to(device)
+        kinds = {"occurrence": graph.occurrence if needs.edge_identity else None,
+                 "edge_types": graph.edge_types if needs.edge_types or needs.edge_identity else None,
+                 "weight": graph.edge_weights}
+        self.kinds = {name: self._held(values) for name, values in kinds.items() if values is not None}
+
+    def _held(self, values: Tensor) -> Tensor:
+        """Data of edges on the device; one entry if there are no edges, because an index needs a value to read."""
+        return values.to(self.device) if values.numel() else values.new_zeros(1, device=self.device)
+
+    def seeded(self, seeds: Tensor, keys: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Seeds `[T]` in the dtype of ids, and int64 keys `[k]`, on the device: one copy.
+
+        Args:
+            seeds: `[T]` vertex ids on the host.
+            keys: k words of 64 bits.
+
+        Raises:
+            ValueError: a seed is out of range.
+        """
+        outside = torch.nonzero((seeds < 0) | (seeds >= self.num_nodes))
+        if outside.numel():
+            place = int(outside[0])
+            raise ValueError(f"seed {int(seeds[place])} (number {place}) is not in 0..{self.num_nodes - 1}")
+        words = torch.tensor([signed(key) for key in keys], dtype=torch.int64)
+        packet = across(torch.cat((words, seeds.long())), self.device)
+        return packet[len(keys):].to(self._indices.dtype), packet[: len(keys)]
+
+    def draw(
+        self, vertices: Tensor, count: Tensor, number: int, keys: Tensor, *, loops: int, edge_ids: bool = False,
+        times: int = 1,
+    ) -> Drawn:
+        """The edges that vertices draw in a hop.
+
+        Args:
+            vertices: `[D]` vertices, of which the first `count` are real.
+            count: `[1]`.
+            number: number of the hop, target hop first.
+            keys: `[1]` or `[D]` keys of the draws.
+            loops: 1 to add a self loop to every destination, else 0.
+            edge_ids: whether positions are wanted even if no data of edges is.
+            times: most occurrences of a vertex.
+        """
+        fanout, size = self.fanouts[number], vertices.numel()
+        lengths = self.kernels.count_edges(self._indptr, vertices, count, fanout, loops)
+        bounds = lengths.new_zeros(size + 1)
+        torch.cumsum(lengths, 0, out=bounds[1:])
+        bound = min(size * fanout, times * self._num_edges) + loops * size
+        wanted = edge_ids or bool(self.kinds)
+        if fanout < 0 or bound > MOST_BOUND:  # no useful bound: the second kind of wait
+            size, bound = torch.cat((count, bounds[-1:])).tolist()
+            bounds = bounds[: size + 1]
+        if fanout >= 0:
+            return Drawn(bounds, *self.kernels.draw_edges(
+                self._indptr, self._indices, self._names, vertices[:size], count, fanout, loops, keys, bounds, bound,
+                wanted), size)
+        found, positions = self._all(vertices[:size], bounds, bound, loops)
+        return Drawn(bounds, found, positions if wanted else None, size)
+
+    def _all(self, vertices: Tensor, bounds: Tensor, num_edges: int, loops: int) -> tuple[Tensor, Tensor]:
+        """Source and position of all edges of the vertices."""
+        rows = torch.repeat_interleave(bounds.diff(), output_size=num_edges)
+        own = vertices[rows]
+        offset = torch.arange(num_edges, device=own.device) - bounds[rows]
+        positions = self._indptr[own.long()] + offset
+        if not loops:
+            return self._indices[positions], positions
+        looped = offset == (bounds.diff() - 1)[rows]
+        positions = torch.where(looped, -1, positions)
+        return torch.where(looped, own, self._indices[positions.clamp(min=0)]), positions
+
+    def of_edges(self, positions: Tensor | None) -> dict[str, Any]:
+        """Data of the edges at `positions` `[E]`, by field of `Block`."""
+        return {} if positions is None else {name: taken(values, positions) for name, values in self.kinds.items()}
+
+
+def taken(values: Tensor, positions: Tensor) -> Tensor:
+    """`samplers.layerwise.take` without a wait for the device."""
+    return torch.where(positions < 0, 1 if values.is_floating_point() else -1, values[positions.clamp(min=0)])
+
+
+def hop_key(key: BatchKey, number: int) -> int:
+    """The key of the random stream of a hop, target hop first."""
+    return stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, number)
+
+
+def assert_same(there: Sequence[Sequence[Tensor]], host: Sequence[Sequence[Tensor]]) -> None:
+    """Check that the arrays of each layer that were made on a device are those of the host.
+
+    Raises:
+        RunError: they are not.
+    """
+    for number, (one, other) in enumerate(zip(there, host, strict=True)):
+        if not all(torch.equal(found.cpu(), expected) for found, expected in zip(one, other, strict=True)):
+            raise RunError(f"the GPU and the host sampled different blocks of layer {number + 1} from the same draws: "
+                           "this is an error of gnnexp on this GPU. Set sampler.device=cpu, and please report it")

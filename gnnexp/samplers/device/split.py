@@ -1,0 +1,175 @@
+"""Split a batch over ranks on their devices, with the same draws and the same blocks as `samplers.split` on the host.
+
+The host waits once for each exchange of ids, because other ranks must know its size, and once at the end of the batch.
+The ids come to the host with their number, and gloo exchanges them. A thread that prepares batches must not use NCCL
+next to the training loop. Received ids cross in one pinned copy. Everything else stays on the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.shuffle import ShuffleIndex
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.shard import Shard
+from gnnexp.kernels.crossing import across, back
+from gnnexp.kernels.samplers.hop import group_by_owner
+from gnnexp.samplers.device.expansion import check_seeds
+from gnnexp.samplers.device.hops import DeviceHops, Drawn, assert_same, hop_key
+from gnnexp.samplers.device.vertices import Tables, Vertices, relabelled
+from gnnexp.samplers.layerwise import LayerSampler
+from gnnexp.samplers.split import SplitBatch, Splitter
+
+
+class SamplesSplits(Protocol):
+    """`Splitter` or `DeviceSplitter`."""
+
+    def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
+        """This rank's split of a global batch."""
+
+
+def splitter(sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int) -> SamplesSplits:
+    """What samples splits where the sampler is placed; arguments as for `Splitter`."""
+    if sampler.there is None:
+        return Splitter(sampler, shard, comm, num_hops)
+    return DeviceSplitter(sampler.there, shard, comm, Splitter(sampler, shard, comm.uncounted(), num_hops))
+
+
+class _Hop(NamedTuple):
+    """One hop; arrays may be longer than their real entries.
+
+    Attributes:
+        drawn: the edges.
+        sources: `[E]` int32 position of each edge's source.
+        crossing: `[1]` number of edges with a foreign source.
+        foreign: `[n]` foreign sources by owner.
+        shuffle: index of the rows that are exchanged; the number of local rows is not known yet.
+    """
+
+    drawn: Drawn
+    sources: Tensor
+    crossing: Tensor
+    foreign: Tensor
+    shuffle: ShuffleIndex
+
+
+class DeviceSplitter:
+    """Samples splits on a device. All ranks of the group sample the same batch, and all of them on devices.
+
+    Args:
+        there: the topology of this rank on the device.
+        shard: owner of each vertex.
+        comm: communicator for host tensors of the ranks that share a batch, one per part.
+        host: makes the first batch too, which is compared; None: nothing is compared.
+    """
+
+    def __init__(
+        self, there: DeviceHops, shard: Shard, comm: Communicator, host: Splitter | None = None
+    ) -> None:
+        self._there, self._comm, self._host = there, comm, host
+        self._owner = shard.owner.to(there.device)
+        self._tables = Tables(there.num_nodes, there.device)
+
+    def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
+        """`Splitter.sample`.
+
+        Raises:
+            ValueError: a target is out of range or repeated, or the batch is too large.
+            RunError: the blocks of the first batch differ from those of the host.
+        """
+        found = self._sample(local_targets, key, global_count)
+        host, self._host = self._host, None
+        if host is not None:
+            assert_same(_arrays(found), _arrays(host.sample(local_targets, key, global_count)))
+        return found
+
+    def _sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
+        there = self._there
+        targets, keys = there.seeded(local_targets, [hop_key(key, hop) for hop in range(len(there.fanouts))])
+        with self._tables.lent() as table:
+            vertices = Vertices(there, table, targets)
+            hops = [self._hop(vertices, number, keys[number : number + 1]) for number in range(keys.numel())]
+            known = vertices.counts[::2]
+            sizes, ids = back(torch.cat((*known, *(one.drawn.total for one in hops), *(one.crossing for one in hops))),
+                              vertices.real)
+            local, edges, crossing = torch.split_with_sizes(sizes, [len(known), len(hops), len(hops)])
+            table.forget(vertices.ids[: int(local[-1])])
+        check_seeds(int(local[0]), local_targets.numel())
+        made = [self._block(one, vertices.ids, int(local[number]), int(local[number + 1]), int(edges[number]))
+                for number, one in enumerate(hops)]
+        blocks, shuffles = zip(*reversed(made), strict=True)
+        received = sum(one.shuffle.send_rows.numel() for one in hops)
+        batch = Batch(local_targets, blocks, key, global_count, host_ids=ids[: int(local[-1])],
+                      received_bytes=received * ids.element_size())
+        return SplitBatch(batch, shuffles, tuple(reversed(crossing.tolist())))
+
+    def _hop(self, vertices: Vertices, number: int, key: Tensor) -> _Hop:
+        """Draw the edges of the local frontier, and split their sources (`Splitter.split`)."""
+        there = self._there
+        drawn = there.draw(vertices.real, vertices.count, number, key, loops=there.loops)
+        vertices.limit(drawn.size)
+        most = drawn.found.numel() - there.loops * drawn.size
+        if self._comm.size == 1:
+            sources = vertices.add(drawn.found, drawn.total, most)
+            vertices.counts.append(vertices.count)
+            nobody, nothing = torch.zeros_like(drawn.total), drawn.found[:0]
+            return _Hop(drawn, sources, nobody, nothing, ShuffleIndex(nothing.long(), (0,), (0,), 0))
+        real = torch.arange(drawn.found.numel(), device=drawn.found.device) < drawn.total
+        away = real & (self._owner[torch.where(real, drawn.found, 0).long()] != self._comm.rank)
+        sources = vertices.add(torch.where(away, -1, drawn.found), drawn.total, most)
+        most = min(there.num_nodes, most)
+        foreign = drawn.found.new_empty(most + 1)
+        others, count = relabelled(there, torch.where(away, drawn.found, -1), drawn.total, vertices.table, most,
+                                   foreign, torch.zeros_like(drawn.total))
+        grouped, places, index = self._exchange(vertices, foreign[:most], count)
+        vertices.table.forget(grouped)
+        if places.numel():
+            behind = vertices.count + places[torch.where(away, others, 0).long()]
+            sources = torch.where(away, behind, sources).int()
+        return _Hop(drawn, sources, away.sum(0, keepdim=True), grouped, index)
+
+    def _exchange(
+        self, vertices: Vertices, foreign: Tensor, count: Tensor
+    ) -> tuple[Tensor, Tensor, ShuffleIndex]:
+        """Send foreign vertices to their owners, and add the own vertices that other ranks drew.
+
+        Args:
+            vertices: the local frontier.
+            foreign: `[n]` foreign vertices, of which the first `count` are real.
+            count: `[1]`.
+
+        Returns:
+            The real foreign vertices by owner, the `[n]` int64 position of each vertex among them, and the index by
+            which rows are exchanged.
+        """
+        comm = self._comm
+        bounds, grouped, places = group_by_owner(foreign, count, self._owner, comm.size)
+        sizes, ids = back(torch.cat((bounds, vertices.count)), grouped)
+        counts, num_foreign = sizes[:-1].diff().tolist(), int(sizes[-2])
+        vertices.limit(int(sizes[-1]))
+        wanted, asked = comm.counted_all_to_all(ids[:num_foreign], counts, "frontier")
+        arrived = across(wanted, self._there.device)
+        rows = vertices.add(arrived, torch.full_like(count, arrived.numel()), arrived.numel())
+        return grouped[:num_foreign], places, ShuffleIndex(rows.long(), tuple(asked), tuple(counts), 0)
+
+    def _block(
+        self, one: _Hop, ids: Tensor, num_dst: int, num_local: int, num_edges: int
+    ) -> tuple[Block, ShuffleIndex]:
+        there, positions = self._there, one.drawn.positions
+        block = Block(
+            one.drawn.bounds[: num_dst + 1], one.sources[:num_edges],
+            torch.cat((ids[:num_local], one.foreign)) if one.foreign.numel() else ids[:num_local], num_dst,
+            self_loops=there.needs.self_loops,
+        )
+        block = replace(block, **there.of_edges(None if positions is None else positions[:num_edges]))
+        return block, replace(one.shuffle, num_local=num_local)
+
+
+def _arrays(split: SplitBatch) -> list[list[Tensor]]:
+    """The arrays of each layer."""
+    return [[*block.arrays(), index.send_rows] for block, index in zip(split.batch.blocks, split.shuffles, strict=True)]
