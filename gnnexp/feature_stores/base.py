@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -110,6 +110,20 @@ class FeatureStore(ABC):
         """
         rows = self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
         return rows.on(self._device) if isinstance(rows, SparseRows) else rows
+
+    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
+        """Choose where rows are held, before `setup`. By default, options say it.
+
+        Args:
+            experiment: the experiment of the run.
+            facts: facts of the graph.
+            room: gives the estimated bytes of everything else on the device, and the bytes that a rank may use there
+                (0 on a CPU): the same on all ranks. All ranks call it, or none.
+
+        Returns:
+            The choice with its reason, for the record.
+        """
+        return "device" if self.on_device else "host"
 
     @abstractmethod
     def prepare(self, shard: Shard) -> None:

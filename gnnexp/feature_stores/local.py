@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -16,6 +18,9 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.kernels.rows.gather import gather_rows
 
+Tier = Literal["host", "device", "auto"]
+_SPARSE = "sparse features are assembled on the host"
+
 
 class LocalStore(FeatureStore):
     """Reads rows of the whole feature matrix.
@@ -24,14 +29,19 @@ class LocalStore(FeatureStore):
         memory: `mapped` leaves the file in the page cache, shared by the machine's ranks; `ram` gives each rank its
             own copy.
         tier: `host`, or `device`: each rank copies all features to its GPU before the first epoch, and reads them
-            there. Only ids that are on the host cross for a batch.
+            there. Only ids that are on the host cross for a batch. `auto` is `device` if all features fit there
+            together with everything else that the preflight counts, else `host`.
         cache: rows in the device tier, or None.
     """
 
-    def __init__(self, memory: Literal["mapped", "ram"] = "mapped", tier: Literal["host", "device"] = "host",
+    def __init__(self, memory: Literal["mapped", "ram"] = "mapped", tier: Tier = "host",
                  cache: FeatureCache | None = None) -> None:
         super().__init__(cache)
-        self.memory, self.tier = memory, tier
+        self.memory = memory
+        self._take(tier)
+
+    def _take(self, tier: Tier) -> None:
+        self.tier = tier
         if tier == "device":
             self.origins, self.on_device = ("local",), True
 
@@ -54,9 +64,24 @@ class LocalStore(FeatureStore):
         """Sparse features are assembled on the host."""
         problems = super().check_data(experiment, facts)
         if self.tier == "device" and facts.sparse:
-            problems.append(Problem("feature_store.tier", self.tier, "sparse features are assembled on the host",
-                                    "set feature_store.tier=host"))
+            problems.append(Problem("feature_store.tier", self.tier, _SPARSE, "set feature_store.tier=host"))
         return problems
+
+    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
+        """Settle `tier=auto`."""
+        if self.tier != "auto":
+            return self.tier
+        reason = self._stays_on_host(experiment) or (_SPARSE if facts.sparse else "")
+        if not reason:
+            needed = facts.num_nodes * facts.row_bytes(getattr(torch, experiment.train.dtype).itemsize)
+            beside, available = room()
+            fits = needed + beside <= available
+            reason = (f"{needed} bytes of features and {beside} other bytes {'fit' if fits else 'do not fit'} into "
+                      f"{available} bytes")
+            self._take("device" if fits else "host")
+        else:
+            self._take("host")
+        return f"{self.tier}: {reason}"
 
     def prepare(self, shard: Shard) -> None:
         """Map or copy the features.
