@@ -13,6 +13,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import FeatureCache
+from gnnexp.feature_stores.rows import RowDtype, RowForm
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.crossing import across
@@ -25,6 +26,7 @@ class FeatureStore(ABC):
 
     Attributes:
         cache: hot rows that are read without a fetch, or None.
+        dtype: `bfloat16` if rows are held and moved in bfloat16, None if in the run's dtype.
         partitioned: whether a rank holds the rows of the vertices that it owns.
         origins: where rows may come from, see `take_counts`.
         pool: memory for the rows that are read.
@@ -42,8 +44,8 @@ class FeatureStore(ABC):
     slices = False
     on_device = False
 
-    def __init__(self, cache: FeatureCache | None = None) -> None:
-        self.cache = cache
+    def __init__(self, cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
+        self.cache, self.dtype = cache, dtype
         self.pool = Pool()
         self.counts = Counts()
 
@@ -80,11 +82,23 @@ class FeatureStore(ABC):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts with other choices of the experiment."""
-        return [] if self.cache is None else self.cache.check(experiment)
+        problems = [] if self.cache is None else self.cache.check(experiment)
+        if self.dtype is not None and not experiment.paradigm.reads_narrow_rows:
+            problems.append(Problem("feature_store.dtype", self.dtype, "this paradigm does not read all rows through "
+                                    "the feature store onto the device", "set feature_store.dtype=null"))
+        return problems
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Conflicts between the experiment and the features of the graph."""
-        return [] if self.cache is None else self.cache.check_data(experiment, facts)
+        problems = [] if self.cache is None else self.cache.check_data(experiment, facts)
+        if self.dtype is not None and facts.sparse:
+            problems.append(Problem("feature_store.dtype", self.dtype, "sparse features have no other form",
+                                    "set feature_store.dtype=null"))
+        return problems
+
+    def row_bytes(self, facts: GraphFacts, itemsize: int) -> int:
+        """Bytes of a row that is held, if values of the run's dtype have `itemsize` bytes; 0 without features."""
+        return facts.row_bytes(itemsize if self.dtype is None else torch.bfloat16.itemsize)
 
     def setup(
         self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator, *, crosses: bool = True
@@ -99,9 +113,10 @@ class FeatureStore(ABC):
             crosses: whether rows that are read enter the device tier. If not, no bytes to the device are counted.
         """
         self._dtype, self._device, self._comm, self._crosses = dtype, device, comm, crosses
+        self.form = RowForm(dtype, self.dtype is not None)
         self.prepare(shard)
         if self.cache is not None:
-            self.cache.setup(shard, dtype, device, comm)
+            self.cache.setup(shard, self.form, device, comm)
 
     def read(self, ids: Tensor) -> Rows:
         """Rows of `ids` `[n]` in the same order, in the run's dtype and on its device (thread-safe unless collective).
@@ -109,7 +124,7 @@ class FeatureStore(ABC):
         Sparse rows are assembled on the host, then copied to the device.
         """
         rows = self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
-        return rows.on(self._device) if isinstance(rows, SparseRows) else rows
+        return rows.on(self._device) if isinstance(rows, SparseRows) else self.form.read(rows)
 
     def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
         """Choose where rows are held, before `setup`. By default, options say it.
@@ -131,7 +146,7 @@ class FeatureStore(ABC):
 
     @abstractmethod
     def fetch(self, ids: Tensor) -> Rows:
-        """`read` without a cache."""
+        """`read` without a cache, in the form in which rows are held."""
 
     @abstractmethod
     def nbytes(self) -> int:
@@ -161,7 +176,8 @@ class FeatureStore(ABC):
         self.counts.add({f"features_loaded_{origin}": num_rows, "tier/h2d_bytes": num_bytes * self._crosses})
 
     def deliver(self, rows: Rows) -> Rows:
-        """Rows in the run's dtype. Dense rows are copied to its device, to a GPU through pinned memory."""
-        rows = rows.to(self._dtype)
+        """Rows in the form in which they are held. Dense rows are copied to the device of the run, to a GPU through
+        pinned memory.
+        """
         return rows if isinstance(rows, SparseRows) else across(rows, self._device)
 

@@ -13,7 +13,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import FeatureCache
-from gnnexp.feature_stores.rows import take_rows
+from gnnexp.feature_stores.rows import RowDtype, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.kernels.rows.gather import gather_rows
@@ -32,11 +32,13 @@ class LocalStore(FeatureStore):
             there. Only ids that are on the host cross for a batch. `auto` is `device` if all features fit there
             together with everything else that the preflight counts, else `host`.
         cache: rows in the device tier, or None.
+        dtype: `bfloat16`: rows are rounded, then moved with 2 bytes per value. With `mapped`, the file stays as it is.
+            None: the run's dtype.
     """
 
     def __init__(self, memory: Literal["mapped", "ram"] = "mapped", tier: Tier = "host",
-                 cache: FeatureCache | None = None) -> None:
-        super().__init__(cache)
+                 cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
+        super().__init__(cache, dtype)
         self.memory = memory
         self._take(tier)
 
@@ -73,7 +75,7 @@ class LocalStore(FeatureStore):
             return self.tier
         reason = self._stays_on_host(experiment) or (_SPARSE if facts.sparse else "")
         if not reason:
-            needed = facts.num_nodes * facts.row_bytes(getattr(torch, experiment.train.dtype).itemsize)
+            needed = facts.num_nodes * self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
             beside, available = room()
             fits = needed + beside <= available
             reason = (f"{needed} bytes of features and {beside} other bytes {'fit' if fits else 'do not fit'} into "
@@ -90,13 +92,17 @@ class LocalStore(FeatureStore):
             ConfigError: `tier=device`, and the run is on the CPU.
         """
         features = features_of(shard)
-        self._features: Rows = features.clone() if self.memory == "ram" else features
+        self._features = features
+        if self.memory == "ram":
+            self._features = self.form.held(features) if self.form.narrow else features.clone()
         if self.tier == "device":
             if self._device.type == "cpu":
                 raise ConfigError(Problem("feature_store.tier", self.tier, "no CUDA device is visible",
                                           "set feature_store.tier=host"))
             assert isinstance(features, Tensor), "sparse features were refused"
-            self._features = features.to(self._device, self._dtype)
+            held = self.form.held(features)
+            assert isinstance(held, Tensor)
+            self._features = held.to(self._device)
 
     def fetch(self, ids: Tensor) -> Rows:
         """Rows `ids`, from the host tier or from the GPU."""
@@ -104,7 +110,8 @@ class LocalStore(FeatureStore):
             assert isinstance(self._features, Tensor)
             self.count("local", ids.numel(), 0 if ids.is_cuda else ids.nbytes)
             return gather_rows(self._features, ids)
-        rows = take_rows(self._features, ids, self.pool).to(self._dtype)
+        rows = take_rows(self._features, ids, self.pool)
+        rows = rows if self.memory == "ram" and self.form.narrow else self.form.held(rows)
         self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
 
