@@ -32,7 +32,8 @@ class FeatureStore(ABC):
         pool: memory for the rows that are read.
         counts: fetched rows by origin, and bytes to the device. Hits are counted by the cache.
         communicates: whether `fetch` is a collective call of all ranks.
-        on_device: whether all rows are on the rank's GPU, so that `read` takes ids there.
+        on_device: whether kernels of the rank's GPU read all rows, so that `read` takes ids there.
+        direct: whether kernels of the rank's GPU read rows in host memory.
         slices: whether a rank holds some columns of every row (push-pull).
         trainable: whether rows are trained. Such rows change after every step, and a read is part of autograd's graph.
     """
@@ -43,6 +44,7 @@ class FeatureStore(ABC):
     trainable = False
     slices = False
     on_device = False
+    direct = False
 
     def __init__(self, cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
         self.cache, self.dtype = cache, dtype
@@ -116,14 +118,14 @@ class FeatureStore(ABC):
         self.form = RowForm(dtype, self.dtype is not None)
         self.prepare(shard)
         if self.cache is not None:
-            self.cache.setup(shard, self.form, device, comm)
+            self.cache.setup(shard, self.form, device, comm, direct=self.direct)
 
     def read(self, ids: Tensor) -> Rows:
         """Rows of `ids` `[n]` in the same order, in the run's dtype and on its device (thread-safe unless collective).
 
         Sparse rows are assembled on the host, then copied to the device.
         """
-        rows = self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
+        rows = self.fetch(ids) if self.cache is None else self.read_cached(ids, self.cache)
         return rows.on(self._device) if isinstance(rows, SparseRows) else self.form.read(rows)
 
     def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
@@ -144,6 +146,10 @@ class FeatureStore(ABC):
     def prepare(self, shard: Shard) -> None:
         """Map, copy or slice the rows that this rank holds."""
 
+    def read_cached(self, ids: Tensor, cache: FeatureCache) -> Rows:
+        """`fetch` of the rows that the cache does not hold, and the other rows from the cache."""
+        return cache.read(ids, self.fetch)
+
     @abstractmethod
     def fetch(self, ids: Tensor) -> Rows:
         """`read` without a cache, in the form in which rows are held."""
@@ -155,6 +161,10 @@ class FeatureStore(ABC):
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
         """Estimated bytes that a rank will hold, before `setup`; `all_rows` are the bytes of the whole matrix."""
         return all_rows // num_parts if self.partitioned else 0
+
+    def shared_bytes(self, all_rows: int) -> int:
+        """Bytes of rows in memory that the ranks of a machine share; `all_rows` as in `held_bytes`."""
+        return 0
 
     def device_bytes(self, all_rows: int) -> int:
         """Bytes of rows that this store, without its cache, holds on the device; `all_rows` as in `held_bytes`."""

@@ -98,8 +98,10 @@ class FeatureCache(ABC):
             wanted = int(self.capacity * num_nodes) if isinstance(self.capacity, float) else self.capacity
         return min(wanted, num_nodes)
 
-    def setup(self, shard: Shard, form: RowForm, device: torch.device, comm: Communicator) -> None:
-        """Choose the rows that this rank holds, and copy them.
+    def setup(
+        self, shard: Shard, form: RowForm, device: torch.device, comm: Communicator, *, direct: bool = False
+    ) -> None:
+        """Choose the rows that this rank holds, and copy them. With `direct`, `read_past` needs a table on the GPU.
 
         Raises:
             RunError: there is not enough memory.
@@ -117,6 +119,30 @@ class FeatureCache(ABC):
         self._row_of[chosen] = torch.arange(chosen.numel(), dtype=torch.int32)
         held = form.held(take_rows(shard.graph.features, chosen))
         self._held: Rows = held if isinstance(held, SparseRows) else held.to(device)
+        if direct:
+            self._table = self.table().to(device)
+
+    def table(self) -> Tensor:
+        """`[V]` int32: row of each vertex among the cached rows, -1 if it is not there; see `cuda.fetch.fetch_rows`."""
+        return self._row_of
+
+    @abstractmethod
+    def read_past(self, ids: Tensor, rows: Tensor) -> tuple[Tensor, int]:
+        """Rows of `ids` on the GPU, and how many of them are not in the cache: the kernel reads these from `rows`.
+
+        Args:
+            ids: `[n]` on the host.
+            rows: `[V, D]` rows in pinned host memory.
+        """
+
+    def past(self, ids: Tensor, rows: Tensor) -> Tensor:
+        """Rows of `ids` from the cache or from `rows` in host memory, by one kernel."""
+        from gnnexp.kernels.cuda.fetch import fetch_rows
+
+        assert isinstance(self._held, Tensor), "sparse features were refused"
+        out = rows.new_empty((ids.numel(), rows.shape[1]), device=self._device)
+        fetch_rows(rows, ids, out, self._table, self._held)
+        return out
 
     @abstractmethod
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
