@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import FeatureCache
+from gnnexp.feature_stores.rows import RowDtype, RowForm
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.crossing import across
@@ -25,12 +26,14 @@ class FeatureStore(ABC):
 
     Attributes:
         cache: hot rows that are read without a fetch, or None.
+        dtype: `bfloat16` if rows are held and moved in bfloat16, None if in the run's dtype.
         partitioned: whether a rank holds the rows of the vertices that it owns.
         origins: where rows may come from, see `take_counts`.
         pool: memory for the rows that are read.
         counts: fetched rows by origin, and bytes to the device. Hits are counted by the cache.
         communicates: whether `fetch` is a collective call of all ranks.
-        on_device: whether all rows are on the rank's GPU, so that `read` takes ids there.
+        on_device: whether kernels of the rank's GPU read all rows, so that `read` takes ids there.
+        direct: whether kernels of the rank's GPU read rows in host memory.
         slices: whether a rank holds some columns of every row (push-pull).
         trainable: whether rows are trained. Such rows change after every step, and a read is part of autograd's graph.
     """
@@ -41,9 +44,10 @@ class FeatureStore(ABC):
     trainable = False
     slices = False
     on_device = False
+    direct = False
 
-    def __init__(self, cache: FeatureCache | None = None) -> None:
-        self.cache = cache
+    def __init__(self, cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
+        self.cache, self.dtype = cache, dtype
         self.pool = Pool()
         self.counts = Counts()
 
@@ -80,11 +84,23 @@ class FeatureStore(ABC):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts with other choices of the experiment."""
-        return [] if self.cache is None else self.cache.check(experiment)
+        problems = [] if self.cache is None else self.cache.check(experiment)
+        if self.dtype is not None and not experiment.paradigm.reads_narrow_rows:
+            problems.append(Problem("feature_store.dtype", self.dtype, "this paradigm does not read all rows through "
+                                    "the feature store onto the device", "set feature_store.dtype=null"))
+        return problems
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Conflicts between the experiment and the features of the graph."""
-        return [] if self.cache is None else self.cache.check_data(experiment, facts)
+        problems = [] if self.cache is None else self.cache.check_data(experiment, facts)
+        if self.dtype is not None and facts.sparse:
+            problems.append(Problem("feature_store.dtype", self.dtype, "sparse features have no other form",
+                                    "set feature_store.dtype=null"))
+        return problems
+
+    def row_bytes(self, facts: GraphFacts, itemsize: int) -> int:
+        """Bytes of a row that is held, if values of the run's dtype have `itemsize` bytes; 0 without features."""
+        return facts.row_bytes(itemsize if self.dtype is None else torch.bfloat16.itemsize)
 
     def setup(
         self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator, *, crosses: bool = True
@@ -99,25 +115,44 @@ class FeatureStore(ABC):
             crosses: whether rows that are read enter the device tier. If not, no bytes to the device are counted.
         """
         self._dtype, self._device, self._comm, self._crosses = dtype, device, comm, crosses
+        self.form = RowForm(dtype, self.dtype is not None)
         self.prepare(shard)
         if self.cache is not None:
-            self.cache.setup(shard, dtype, device, comm)
+            self.cache.setup(shard, self.form, device, comm, direct=self.direct)
 
     def read(self, ids: Tensor) -> Rows:
         """Rows of `ids` `[n]` in the same order, in the run's dtype and on its device (thread-safe unless collective).
 
         Sparse rows are assembled on the host, then copied to the device.
         """
-        rows = self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
-        return rows.on(self._device) if isinstance(rows, SparseRows) else rows
+        rows = self.fetch(ids) if self.cache is None else self.read_cached(ids, self.cache)
+        return rows.on(self._device) if isinstance(rows, SparseRows) else self.form.read(rows)
+
+    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
+        """Choose where rows are held, before `setup`. By default, options say it.
+
+        Args:
+            experiment: the experiment of the run.
+            facts: facts of the graph.
+            room: gives the estimated bytes of everything else on the device, and the bytes that a rank may use there
+                (0 on a CPU): the same on all ranks. All ranks call it, or none.
+
+        Returns:
+            The choice with its reason, for the record.
+        """
+        return "device" if self.on_device else "host"
 
     @abstractmethod
     def prepare(self, shard: Shard) -> None:
         """Map, copy or slice the rows that this rank holds."""
 
+    def read_cached(self, ids: Tensor, cache: FeatureCache) -> Rows:
+        """`fetch` of the rows that the cache does not hold, and the other rows from the cache."""
+        return cache.read(ids, self.fetch)
+
     @abstractmethod
     def fetch(self, ids: Tensor) -> Rows:
-        """`read` without a cache."""
+        """`read` without a cache, in the form in which rows are held."""
 
     @abstractmethod
     def nbytes(self) -> int:
@@ -126,6 +161,10 @@ class FeatureStore(ABC):
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
         """Estimated bytes that a rank will hold, before `setup`; `all_rows` are the bytes of the whole matrix."""
         return all_rows // num_parts if self.partitioned else 0
+
+    def shared_bytes(self, all_rows: int) -> int:
+        """Bytes of rows in memory that the ranks of a machine share; `all_rows` as in `held_bytes`."""
+        return 0
 
     def device_bytes(self, all_rows: int) -> int:
         """Bytes of rows that this store, without its cache, holds on the device; `all_rows` as in `held_bytes`."""
@@ -147,7 +186,8 @@ class FeatureStore(ABC):
         self.counts.add({f"features_loaded_{origin}": num_rows, "tier/h2d_bytes": num_bytes * self._crosses})
 
     def deliver(self, rows: Rows) -> Rows:
-        """Rows in the run's dtype. Dense rows are copied to its device, to a GPU through pinned memory."""
-        rows = rows.to(self._dtype)
+        """Rows in the form in which they are held. Dense rows are copied to the device of the run, to a GPU through
+        pinned memory.
+        """
         return rows if isinstance(rows, SparseRows) else across(rows, self._device)
 

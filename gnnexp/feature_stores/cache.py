@@ -16,7 +16,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
-from gnnexp.feature_stores.rows import take_rows
+from gnnexp.feature_stores.rows import RowForm, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
@@ -78,7 +78,8 @@ class FeatureCache(ABC):
         budget = experiment.hardware.device_memory
         if budget is None or not facts.has_features:
             return []
-        row_bytes = facts.row_bytes(getattr(torch, experiment.train.dtype).itemsize)
+        row_bytes = experiment.feature_store.options.row_bytes(
+            facts, getattr(torch, experiment.train.dtype).itemsize)
         needed = row_bytes * min(self.rows(facts.num_nodes, row_bytes), self.most_rows(experiment, facts))
         if needed <= budget:
             return []
@@ -97,15 +98,17 @@ class FeatureCache(ABC):
             wanted = int(self.capacity * num_nodes) if isinstance(self.capacity, float) else self.capacity
         return min(wanted, num_nodes)
 
-    def setup(self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator) -> None:
-        """Choose the rows that this rank holds, and copy them.
+    def setup(
+        self, shard: Shard, form: RowForm, device: torch.device, comm: Communicator, *, direct: bool = False
+    ) -> None:
+        """Choose the rows that this rank holds, and copy them. With `direct`, `read_past` needs a table on the GPU.
 
         Raises:
             RunError: there is not enough memory.
         """
         assert shard.graph.features is not None
-        self._comm, self._dtype, self._device = comm, dtype, device
-        row_bytes = row_nbytes(shard.graph.features, dtype.itemsize)
+        self._comm, self._device = comm, device
+        row_bytes = row_nbytes(shard.graph.features, form.itemsize)
         chosen = self.choose(shard, self.rows(shard.graph.num_nodes, row_bytes))
         needed = chosen.numel() * row_bytes
         available = available_bytes(device)
@@ -114,8 +117,32 @@ class FeatureCache(ABC):
                            f"available on {device}; make feature_store.cache.capacity={self.capacity} smaller")
         self._row_of = torch.full((shard.graph.num_nodes,), -1, dtype=torch.int32)
         self._row_of[chosen] = torch.arange(chosen.numel(), dtype=torch.int32)
-        held = take_rows(shard.graph.features, chosen).to(dtype)
+        held = form.held(take_rows(shard.graph.features, chosen))
         self._held: Rows = held if isinstance(held, SparseRows) else held.to(device)
+        if direct:
+            self._table = self.table().to(device)
+
+    def table(self) -> Tensor:
+        """`[V]` int32: row of each vertex among the cached rows, -1 if it is not there; see `cuda.fetch.fetch_rows`."""
+        return self._row_of
+
+    @abstractmethod
+    def read_past(self, ids: Tensor, rows: Tensor) -> tuple[Tensor, int]:
+        """Rows of `ids` on the GPU, and how many of them are not in the cache: the kernel reads these from `rows`.
+
+        Args:
+            ids: `[n]` on the host.
+            rows: `[V, D]` rows in pinned host memory.
+        """
+
+    def past(self, ids: Tensor, rows: Tensor) -> Tensor:
+        """Rows of `ids` from the cache or from `rows` in host memory, by one kernel."""
+        from gnnexp.kernels.cuda.fetch import fetch_rows
+
+        assert isinstance(self._held, Tensor), "sparse features were refused"
+        out = rows.new_empty((ids.numel(), rows.shape[1]), device=self._device)
+        fetch_rows(rows, ids, out, self._table, self._held)
+        return out
 
     @abstractmethod
     def choose(self, shard: Shard, num_rows: int) -> Tensor:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.packages import missing_package
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import FeatureCache
-from gnnexp.feature_stores.rows import take_rows
+from gnnexp.feature_stores.rows import RowDtype, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.kernels.rows.gather import gather_rows
+from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
+from gnnexp.tiers.pinned import pinned_rows
+
+Tier = Literal["host", "device", "uva", "auto"]
+_SPARSE = "sparse features are assembled on the host"
 
 
 class LocalStore(FeatureStore):
@@ -23,22 +31,35 @@ class LocalStore(FeatureStore):
     Args:
         memory: `mapped` leaves the file in the page cache, shared by the machine's ranks; `ram` gives each rank its
             own copy.
-        tier: `host`, or `device`: each rank copies all features to its GPU before the first epoch, and reads them
-            there. Only ids that are on the host cross for a batch.
+        tier: where rows are read.
+            `host`: the host gathers them.
+            `device`: each rank copies all features to its GPU before the first epoch. Only ids that are on the host
+            cross for a batch.
+            `auto`: `device` if all features fit together with everything else that the preflight counts, else `host`.
+            `uva`: each machine has one pinned copy of all features. Kernels of its GPUs read rows there, also the rows
+            that a cache misses.
         cache: rows in the device tier, or None.
+        dtype: `bfloat16`: rows are rounded, then moved with 2 bytes per value. With `mapped`, the file stays as it is.
+            None: the run's dtype.
     """
 
-    def __init__(self, memory: Literal["mapped", "ram"] = "mapped", tier: Literal["host", "device"] = "host",
-                 cache: FeatureCache | None = None) -> None:
-        super().__init__(cache)
-        self.memory, self.tier = memory, tier
-        if tier == "device":
-            self.origins, self.on_device = ("local",), True
+    def __init__(self, memory: Literal["mapped", "ram"] = "mapped", tier: Tier = "host",
+                 cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
+        super().__init__(cache, dtype)
+        self.memory = memory
+        self._take(tier)
+
+    def _take(self, tier: Tier) -> None:
+        self.tier = tier
+        self.origins, self.direct = ("local" if tier == "device" else "host",), tier == "uva"
+        self.on_device = tier == "device" or (self.direct and self.cache is None)
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Conflicts of `tier=device` with other choices."""
+        """Conflicts of rows that a GPU reads with other choices."""
         problems = super().check(experiment)
-        if self.tier == "device" and (reason := self._stays_on_host(experiment)):
+        if self.direct and not has_triton():
+            problems.append(missing_package("feature_store.tier", self.tier, "triton", "feature_store.tier=host"))
+        elif self.tier in ("device", "uva") and (reason := self._stays_on_host(experiment)):
             problems.append(Problem("feature_store.tier", self.tier, reason, "set feature_store.tier=host"))
         return problems
 
@@ -46,32 +67,60 @@ class LocalStore(FeatureStore):
         """Why features are read on the host; empty if they may be on the GPU."""
         if experiment.hardware.device == "cpu":
             return "the run is on the CPU"
-        if self.cache is not None:
+        if self.cache is not None and not self.direct:
             return "a cache has nothing to hold, since all rows are on the GPU"
-        return "" if experiment.paradigm.reads_rows_on_gpu else "this paradigm reads rows on the host"
+        if not experiment.paradigm.reads_rows_on_gpu:
+            return "this paradigm reads rows on the host"
+        if self.direct and not (is_interpreted() or has_nvidia_gpu_build()):
+            return "Triton needs an NVIDIA GPU and a build of torch for it"
+        return ""
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Sparse features are assembled on the host."""
         problems = super().check_data(experiment, facts)
-        if self.tier == "device" and facts.sparse:
-            problems.append(Problem("feature_store.tier", self.tier, "sparse features are assembled on the host",
-                                    "set feature_store.tier=host"))
+        if self.tier in ("device", "uva") and facts.sparse:
+            problems.append(Problem("feature_store.tier", self.tier, _SPARSE, "set feature_store.tier=host"))
         return problems
+
+    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
+        """Settle `tier=auto`."""
+        if self.tier != "auto":
+            return self.tier
+        reason = self._stays_on_host(experiment) or (_SPARSE if facts.sparse else "")
+        if not reason:
+            needed = facts.num_nodes * self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
+            beside, available = room()
+            fits = needed + beside <= available
+            reason = (f"{needed} bytes of features and {beside} other bytes {'fit' if fits else 'do not fit'} into "
+                      f"{available} bytes")
+            self._take("device" if fits else "host")
+        else:
+            self._take("host")
+        return f"{self.tier}: {reason}"
 
     def prepare(self, shard: Shard) -> None:
         """Map or copy the features.
 
         Raises:
-            ConfigError: `tier=device`, and the run is on the CPU.
+            ConfigError: a GPU should read rows, and the run is on the CPU.
+            RunError: the host has too little memory for the pinned copy, or CUDA refuses it.
         """
         features = features_of(shard)
-        self._features: Rows = features.clone() if self.memory == "ram" else features
-        if self.tier == "device":
-            if self._device.type == "cpu":
-                raise ConfigError(Problem("feature_store.tier", self.tier, "no CUDA device is visible",
-                                          "set feature_store.tier=host"))
+        self._features = features
+        if self.memory == "ram" and not self.direct:
+            self._features = self.form.held(features) if self.form.narrow else features.clone()
+        if self.tier in ("device", "uva") and self._device.type == "cpu":
+            raise ConfigError(Problem("feature_store.tier", self.tier, "no CUDA device is visible",
+                                      "set feature_store.tier=host"))
+        if self.direct:
             assert isinstance(features, Tensor), "sparse features were refused"
-            self._features = features.to(self._device, self._dtype)
+            shape, kind = (features.shape[0], features.shape[1]), self.form.held(features[:0])
+            self._features = pinned_rows(shape, kind.dtype, self._fill(features), self._comm, self._device)
+        elif self.tier == "device":
+            assert isinstance(features, Tensor), "sparse features were refused"
+            held = self.form.held(features)
+            assert isinstance(held, Tensor)
+            self._features = held.to(self._device)
 
     def fetch(self, ids: Tensor) -> Rows:
         """Rows `ids`, from the host tier or from the GPU."""
@@ -79,13 +128,45 @@ class LocalStore(FeatureStore):
             assert isinstance(self._features, Tensor)
             self.count("local", ids.numel(), 0 if ids.is_cuda else ids.nbytes)
             return gather_rows(self._features, ids)
-        rows = take_rows(self._features, ids, self.pool).to(self._dtype)
+        if self.direct:
+            return self._fetch_directly(ids)
+        rows = take_rows(self._features, ids, self.pool)
+        rows = rows if self.memory == "ram" and self.form.narrow else self.form.held(rows)
         self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
 
+    def _fill(self, features: Tensor) -> Callable[[Tensor], None]:
+        def fill(rows: Tensor) -> None:
+            (rows.view(torch.bfloat16) if self.form.narrow else rows).copy_(features)
+
+        return fill
+
+    def _fetch_directly(self, ids: Tensor) -> Tensor:
+        """Rows `ids`, read by a kernel over the link. Nothing else crosses, except ids that are on the host."""
+        from gnnexp.kernels.cuda.fetch import fetch_rows
+
+        assert isinstance(self._features, Tensor)
+        out = self._features.new_empty((ids.numel(), self._features.shape[1]), device=self._device)
+        self.count("host", ids.numel(), out.nbytes + (0 if ids.is_cuda else ids.nbytes))
+        fetch_rows(self._features, ids, out)
+        return out
+
+    def read_cached(self, ids: Tensor, cache: FeatureCache) -> Rows:
+        """Rows from the cache, and others from host memory: with `tier=uva` by one kernel."""
+        if not self.direct:
+            return super().read_cached(ids, cache)
+        assert isinstance(self._features, Tensor)
+        rows, missed = cache.read_past(ids, self._features)
+        self.count("host", missed, missed * self._features[:1].nbytes + ids.nbytes)
+        return rows
+
+    def shared_bytes(self, all_rows: int) -> int:
+        """Bytes of the pinned copy."""
+        return all_rows if self.direct else 0
+
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
         """Bytes of the copy with `memory=ram`, 0 if the file is mapped."""
-        return all_rows if self.memory == "ram" else 0
+        return all_rows if self.memory == "ram" and not self.direct else 0
 
     def device_bytes(self, all_rows: int) -> int:
         """Bytes of all rows with `tier=device`."""

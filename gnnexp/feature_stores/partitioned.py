@@ -11,7 +11,7 @@ from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.routing import Routes, route, together
-from gnnexp.feature_stores.rows import take_rows
+from gnnexp.feature_stores.rows import RowDtype, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
@@ -21,14 +21,15 @@ class PartitionedStore(FeatureStore):
 
     Args:
         cache: rows in the device tier, or None. The store reads only the rows that the cache misses.
+        dtype: `bfloat16`: rows are rounded, then held and moved with 2 bytes per value. None: the run's dtype.
     """
 
     origins = ("host", "remote")
     partitioned = True
     communicates = True
 
-    def __init__(self, cache: FeatureCache | None = None) -> None:
-        super().__init__(cache)
+    def __init__(self, cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
+        super().__init__(cache, dtype)
 
     def prepare(self, shard: Shard) -> None:
         """Copy the rows of this part, and make the table from vertex ids to positions."""
@@ -36,7 +37,7 @@ class PartitionedStore(FeatureStore):
         own = torch.from_numpy(np.flatnonzero(self._owner == shard.part))
         self._row_of = torch.zeros(shard.graph.num_nodes, dtype=torch.int32)
         self._row_of[own] = torch.arange(own.numel(), dtype=torch.int32)
-        self._rows: Rows = take_rows(features_of(shard), own).to(self._dtype)
+        self._rows: Rows = self.form.held(take_rows(features_of(shard), own))
 
     def fetch(self, ids: Tensor) -> Rows:
         """Own rows from the host tier, all other rows from their owners (2 rounds, tag `features`)."""

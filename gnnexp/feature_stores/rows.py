@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.gather import gather_rows, place_rows
+
+# How rows are held and moved: `null` is the run's dtype.
+RowDtype = Literal["bfloat16"] | None
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """The form in which rows are held and moved.
+
+    numpy, numba and gloo know no bfloat16. So bfloat16 rows are held as int16: the same bits.
+
+    Attributes:
+        dtype: data type of the rows that are read.
+        narrow: whether rows are held in bfloat16. Rows that are read then have values of bfloat16.
+    """
+
+    dtype: torch.dtype
+    narrow: bool = False
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value that is held."""
+        return torch.bfloat16.itemsize if self.narrow else self.dtype.itemsize
+
+    def held(self, rows: Rows) -> Rows:
+        """Rows of a float type in the form in which they are held: rounded to the nearest even with `narrow`."""
+        if not self.narrow:
+            return rows.to(self.dtype)
+        assert isinstance(rows, Tensor), "sparse features were refused"
+        return rows.to(torch.bfloat16).view(torch.int16)
+
+    def read(self, rows: Rows) -> Rows:
+        """Rows that are held, in `dtype`, on the same device."""
+        return rows.view(torch.bfloat16).to(self.dtype) if self.narrow and isinstance(rows, Tensor) else rows
 
 
 def take_rows(features: Rows, ids: Tensor, pool: Pool | None = None) -> Rows:

@@ -14,10 +14,11 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
-from gnnexp.feature_stores.routing import route
+from gnnexp.feature_stores.routing import Routes, route
 from gnnexp.feature_stores.rows import in_places
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
+from gnnexp.kernels.rows.gather import place_rows
 
 
 class ShardedCache(FeatureCache):
@@ -72,16 +73,37 @@ class ShardedCache(FeatureCache):
         """Own hits and peers' hits from the cache, misses from the store."""
         cached = torch.from_numpy(self._home)[ids.long()] < self._peers.size
         hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
-        routes = route(ids[hits], self._home, self._peers.rank, self._peers.size)
+        routes, peer = self._ask(ids[hits])
         own = self.held_rows(self._row_of[routes.own.long()])
-        wanted, asked = self._peers.counted_all_to_all(routes.foreign, routes.sent, "features")
-        answer = self.held_rows(self._row_of[wanted.long()])
-        peer = exchange_rows(answer, asked, routes.sent, self._peers, "features")
-        self.count("local", own.shape[0])
-        self.count("peer", peer.shape[0])
         return in_places([
             (own, hits[routes.own_places]), (peer, hits[routes.foreign_places]), (fetch(ids[misses]), misses),
         ], self.pool)
+
+    def _ask(self, hits: Tensor) -> tuple[Routes, Rows]:
+        """Which hits are here, and the rows of the others, from the peers that hold them."""
+        routes = route(hits, self._home, self._peers.rank, self._peers.size)
+        wanted, asked = self._peers.counted_all_to_all(routes.foreign, routes.sent, "features")
+        answer = self.held_rows(self._row_of[wanted.long()])
+        peer = exchange_rows(answer, asked, routes.sent, self._peers, "features")
+        self.count("local", routes.own.numel())
+        self.count("peer", peer.shape[0])
+        return routes, peer
+
+    def table(self) -> Tensor:
+        """`[V]` int32: as in `FeatureCache`, and `LEFT_OUT` for rows that a peer holds."""
+        from gnnexp.kernels.cuda.fetch import LEFT_OUT
+
+        foreign = (self._home < self._peers.size) & (self._home != self._peers.rank)
+        return self._row_of.masked_fill(torch.from_numpy(foreign), LEFT_OUT)
+
+    def read_past(self, ids: Tensor, rows: Tensor) -> tuple[Tensor, int]:
+        """Own hits and misses by one kernel, then peers' hits."""
+        hits = torch.nonzero(torch.from_numpy(self._home)[ids.long()] < self._peers.size).flatten()
+        routes, peer = self._ask(ids[hits])
+        out = self.past(ids, rows)
+        assert isinstance(peer, Tensor)
+        place_rows(peer, hits[routes.foreign_places], out)
+        return out, ids.numel() - hits.numel()
 
 
 def _ranks(experiment: Experiment) -> int:

@@ -12,7 +12,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.local import features_of
-from gnnexp.feature_stores.rows import take_rows
+from gnnexp.feature_stores.rows import RowDtype, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 
@@ -23,30 +23,31 @@ class SlicedStore(FeatureStore):
     Args:
         tier: where a slice is held: `host`, or `device` if the whole slice fits there. With `device`, no rows are
             copied from the host. P3* holds the slices of Orkut so (GSplit, section 6.1).
+        dtype: `bfloat16`: rows are rounded, then held and moved with 2 bytes per value. None: the run's dtype.
     """
 
     slices = True
 
-    def __init__(self, tier: Literal["host", "device"] = "host") -> None:
-        super().__init__(None)
+    def __init__(self, tier: Literal["host", "device"] = "host", dtype: RowDtype = None) -> None:
+        super().__init__(None, dtype)
         self.tier = tier
         self.origins = ("host",) if tier == "host" else ("local",)
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """The tier must be `host` or `device`."""
-        return [] if self.tier in ("host", "device") else [
+        return super().check(experiment) if self.tier in ("host", "device") else [
             Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """A slice in the device tier must fit into `hardware.device_memory`, if that is set."""
-        budget = experiment.hardware.device_memory
+        budget, problems = experiment.hardware.device_memory, super().check_data(experiment, facts)
         if self.tier == "host" or budget is None or not facts.has_features:
-            return []
-        row_bytes = facts.row_bytes(getattr(torch, experiment.train.dtype).itemsize)
+            return problems
+        row_bytes = self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
         needed = facts.num_nodes * row_bytes // experiment.num_ranks
-        return [] if needed <= budget else [
-            Problem("feature_store.tier", self.tier, f"takes {needed} bytes, hardware.device_memory is {budget} bytes",
-                    "feature_store.tier=host, or more ranks")]
+        return problems if needed <= budget else [
+            *problems, Problem("feature_store.tier", self.tier, f"takes {needed} bytes, hardware.device_memory is "
+                               f"{budget} bytes", "feature_store.tier=host, or more ranks")]
 
     def prepare(self, shard: Shard) -> None:
         """Copy this rank's dimensions."""
@@ -56,7 +57,10 @@ class SlicedStore(FeatureStore):
         if isinstance(features, SparseRows):
             self._rows: Rows = features.columns_between(self.dims.start, self.dims.stop).to(self._dtype)
         else:
-            self._rows = features[:, self.dims].to(self._dtype, copy=True).contiguous()
+            held = self.form.held(features[:, self.dims])
+            assert isinstance(held, Tensor)
+            same = features.dtype == self._dtype and not self.form.narrow
+            self._rows = held.clone(memory_format=torch.contiguous_format) if same else held.contiguous()
             if self.tier == "device":
                 self._rows = self._rows.to(self._device)
 

@@ -135,7 +135,11 @@ def _dropout(heads: int, width: int) -> None:
     rows, places = torch.zeros(_E, width), torch.from_numpy(_ORDER)
     add_rows(rows, places, torch.zeros(_E, width))
     place_rows(torch.zeros(_E, width), places, rows)
+    bits = torch.zeros(_E, width, dtype=torch.int16)  # of bfloat16
+    place_rows(bits, places, bits.clone())
     for ids in (_SOURCES, _ORDER):
+        gather_rows(bits, torch.from_numpy(ids), Pool())
+        move_rows(bits, torch.from_numpy(ids), places, bits.clone())
         move_rows(torch.zeros(_E, width), torch.from_numpy(ids), places, rows)
     keep_positive(out, x, x, 1)
 

@@ -59,6 +59,7 @@ class DataParallel(Paradigm):
 
     assign: Assign = "even"
     reads_rows_on_gpu: ClassVar[bool] = True
+    reads_narrow_rows: ClassVar[bool] = True
 
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether targets, topology or features are placed by owner."""

@@ -72,6 +72,7 @@ class ModelAveraging(Paradigm):
     memory: int | None = None
     reserve: int | None = None
     takes_vertex_cut: ClassVar[bool] = True
+    reads_narrow_rows: ClassVar[bool] = True
     always_partitioned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -71,6 +71,7 @@ class PushPull(Paradigm):
     """
 
     pull: Pull = "auto"
+    reads_narrow_rows: ClassVar[bool] = True
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs sliced features, whole topology, and a first layer on the contract."""

@@ -75,6 +75,7 @@ class SplitParallel(Paradigm):
     assign: Assign = "owner"
     always_partitioned: ClassVar[bool] = True
     reads_rows_on_gpu: ClassVar[bool] = True
+    reads_narrow_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.group_size is not None and self.group_size < 1:

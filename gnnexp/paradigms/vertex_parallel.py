@@ -64,6 +64,7 @@ class VertexParallel(Paradigm):
     device_memory: int | None = None
     always_partitioned: ClassVar[bool] = True
     takes_vertex_cut: ClassVar[bool] = True
+    reads_narrow_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         problems = self.chunking.problems()

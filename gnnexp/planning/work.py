@@ -128,7 +128,7 @@ def work_of(run: Run) -> Workload:
     hardware = run.config["hardware"]
     ranks = int(hardware.get("nodes", 1)) * int(hardware["workers"])
     dims = widths(run)
-    row_bytes = dims[0] * ITEMSIZE / _slices(run, ranks)
+    row_bytes = dims[0] * (2 if run.config["feature_store"].get("dtype") else ITEMSIZE) / _slices(run, ranks)
     tags = sorted({name.removeprefix("comm/rounds_") for epoch in run.epochs for name in epoch
                    if name.startswith("comm/rounds_")} - {"evaluation"})
     loaded = {origin: _busiest(run, f"features_loaded_{origin}", ranks) * row_bytes

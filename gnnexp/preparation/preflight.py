@@ -85,20 +85,23 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
     model, sampler, store = experiment.model.options, experiment.sampler.options, experiment.feature_store.options
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
     drawn, resident, row = plan.drawn, plan.resident, facts.row_bytes(itemsize)
+    held = store.row_bytes(facts, itemsize)
     batch = _Batch.of(drawn, sampler, model)
     parameters = _parameters(facts, model) * itemsize
     num_owners = plan.num_parts or experiment.num_ranks
     sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
-    cache = 0 if store.cache is None or not row else row * min(
-        store.cache.rows(facts.num_nodes, row), store.cache.most_rows(experiment, facts))
+    cache = 0 if store.cache is None or not row else held * min(
+        store.cache.rows(facts.num_nodes, held), store.cache.most_rows(experiment, facts))
     trained = 3 * facts.num_nodes * row if facts.trains_features else 0
     # The checkpoint of the best epoch is kept too. Without `checkpoint_every` there is one checkpoint if a run stops.
     checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
-        Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
-        Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * row)),
+        Need("features that the store holds", "host", store.held_bytes(drawn.held * held, num_owners)),
+        Need("pinned features that a machine's GPUs read", "host", store.shared_bytes(facts.num_nodes * held) * max(
+            1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment))), per_rank=False),
+        Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * held)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
         Need("topology for sampling on a GPU", "device", facts.topology_bytes
              + 4 * facts.num_nodes * max(1, sampler.threads) + _occurrence(facts, model, drawn.edges)

@@ -54,7 +54,9 @@ _LATER_TOP = {"measure": "exact"}
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},
     "gnnexp.samplers.fused.FusedSampler": {"device": "auto"},
-    "gnnexp.feature_stores.local.LocalStore": {"tier": "host"},
+    "gnnexp.feature_stores.local.LocalStore": {"tier": "host", "dtype": None},
+    "gnnexp.feature_stores.partitioned.PartitionedStore": {"dtype": None},
+    "gnnexp.feature_stores.sliced.SlicedStore": {"dtype": None},
 }
 # Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {

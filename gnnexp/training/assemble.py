@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,8 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.plan import GraphFacts, Plan, as_seen, facts_of
 from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.cache import available_bytes
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
@@ -33,6 +35,7 @@ from gnnexp.measure.marks import Marks, Measure
 from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
+from gnnexp.preparation.preflight import estimate
 from gnnexp.tiers.tier import DeviceTier
 
 
@@ -78,17 +81,32 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     with _from_cache(directory):
         parts = None if artifacts.parts is None else open_parts(artifacts.parts)
         shard = _shard(graph, artifacts, comm)
-    plan = _planned(experiment, artifacts, graph, parts)
-    return _job(experiment, plan, shard, comm, timer, device, directory, chosen, parts)
+    graph_facts = artifacts.facts or facts_of(experiment, graph)
+    plan = _planned(experiment, artifacts, graph_facts, parts)
+
+    def placed(store: FeatureStore) -> str:
+        return store.place(experiment, graph_facts, lambda: _room(experiment, graph_facts, plan, comm, device))
+
+    return _job(experiment, plan, shard, comm, timer, device, directory, chosen, parts, placed)
 
 
-def _planned(experiment: Experiment, artifacts: Artifacts, graph: Graph, parts: Parts | None) -> Plan:
+def _room(
+    experiment: Experiment, facts: GraphFacts, plan: Plan, comm: Communicator, device: torch.device
+) -> tuple[int, int]:
+    """Estimated bytes on a rank's device without features that stay there, and the bytes that every rank may use."""
+    limit, free = experiment.hardware.device_memory, 0
+    if device.type == "cuda":  # ranks that share a GPU share its memory
+        free = available_bytes(device) // -(-experiment.hardware.workers // max(1, torch.cuda.device_count()))
+    free_of_ranks: Any = comm.gather_objects(free if limit is None else min(free, limit))
+    return estimate(experiment, facts, plan, 0).total("device"), min(free_of_ranks)
+
+
+def _planned(experiment: Experiment, artifacts: Artifacts, facts: GraphFacts, parts: Parts | None) -> Plan:
     """The plan of this rank, which must be equal to the launcher's plan.
 
     Raises:
         ConfigError: the plans differ, because this rank executes other code than the launcher.
     """
-    facts = artifacts.facts or facts_of(experiment, graph)
     plan = experiment.paradigm.plan(experiment, facts, None if parts is None else parts.sizes)
     if artifacts.plan not in ("", plan.digest):
         raise ConfigError(Problem("paradigm", target_of(experiment.paradigm), "the plan of this rank differs from the "
@@ -126,7 +144,7 @@ def _mesh(partition: Partition | None, comm: Communicator) -> Mesh:
 
 def _job(
     experiment: Experiment, plan: Plan, shard: Shard, comm: Communicator, timer: PhaseTimer, device: torch.device,
-    directory: Path, facts: Mapping[str, Any], parts: Parts | None,
+    directory: Path, facts: Mapping[str, Any], parts: Parts | None, placed: Callable[[FeatureStore], str],
 ) -> Job:
     model, graph = experiment.model.make(), shard.graph
     shard = replace(shard, needs=model.needs)
@@ -140,6 +158,7 @@ def _job(
     if parts is None:  # else each part has its own sampler and store
         facts = {**facts, "sampling": sampler.place(experiment, shard, device, comm)}
         sampler.setup(shard, model.num_layers)
+        facts = {**facts, "features": placed(store)}
         store.setup(shard, dtype, torch.device("cpu") if plan.features_on_host else device, batch_comm,
                     crosses=not plan.features_on_host)
         if isinstance(store, TrainableStore):

@@ -97,8 +97,9 @@ class Evaluation:
             self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullSampler()
         self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
-        # Inference always reads features from the mapped files. It is not measured, so the store may differ.
-        self._store = LocalStore()
+        # Inference always reads features from the mapped files. It is not measured, so the store may differ. Values are
+        # those of training.
+        self._store = LocalStore(dtype=job.experiment.feature_store.options.dtype)
         if job.trained_rows is None:
             self._store.setup(job.shard, job.dtype, job.device, job.comm)
         self._machines = machines(job.comm, job.facts["host"], job.directory)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import torch
 from store_cases import graph_of
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.comm.environment import Environment
+from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.plan import facts_of
@@ -19,6 +21,7 @@ from gnnexp.measure.phases import PhaseTimer
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
+from gnnexp.training.assemble import Artifacts, assemble
 
 STATIC = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 5}
 
@@ -78,3 +81,55 @@ def test_training_is_the_same_and_only_ids_cross(ranks, steps, way, size, sample
         ids = 0 if sampler == "cuda" else rows * nasty_graph().indices.element_size()
         assert crossed == rows * row - ids
         assert there.work == here.work
+
+
+ROOMY, FULL = (10, 10**9), (10**9, 10**9)
+
+
+@pytest.mark.parametrize(("way", "device", "store", "room", "words"), [
+    ("data", "cuda", {}, ROOMY, "device: 6240 bytes of features and 10 other bytes fit into 1000000000 bytes"),
+    ("split", "cuda", {}, FULL, "host: 6240 bytes of features and 1000000000 other bytes do not fit"),
+    ("data", "cpu", {}, None, "host: the run is on the CPU"), ("offload", "cuda", {}, None, "host: this paradigm"),
+    ("data", "cuda", {"cache": STATIC}, None, "host: a cache has nothing to hold"),
+])
+def test_auto_takes_the_gpu_where_all_rows_fit(way, device, store, room, words) -> None:
+    def asked() -> tuple[int, int]:
+        assert room is not None, "the memory of the device does not matter"
+        return room
+
+    config = _config(way, 1, "auto", device, **store)
+    assert not [one for one in read(config).problems if "tier" in one.key]
+    experiment = experiment_of(config)
+    made, facts = experiment.feature_store.make(), facts_of(experiment, graph_of())
+    assert made.place(experiment, facts, asked).startswith(words)
+    assert made.on_device == words.startswith("device") and experiment.feature_store.options.device_bytes(5) == 0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_auto_of_sparse_features_is_the_host(sparse: bool) -> None:
+    experiment = experiment_of(_config("data", 1, "auto"))
+    made, facts = experiment.feature_store.make(), facts_of(experiment, graph_of(sparse=sparse))
+    assert made.place(experiment, facts, lambda: ROOMY).startswith("host: sparse" if sparse else "device: ")
+
+
+def _chosen(config: dict[str, Any]) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        job = assemble(experiment_of(config), Artifacts(nasty_graph()), Path(folder), read_environment())
+        job.comm.release()
+        return str(job.facts["features"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+@pytest.mark.parametrize(("limit", "tier"), [(None, "device"), (1000, "host")])
+def test_all_ranks_choose_the_same_tier(ranks, limit, tier) -> None:
+    config = _config("data", 2, "auto")
+    config["hardware"]["device_memory"] = limit
+    first, second = ranks(2).run(_chosen, config)
+    assert first == second and first.startswith(f"{tier}: ")
+
+
+def test_a_run_on_the_cpu_records_the_host() -> None:
+    assert _chosen(_config("data", 1, "auto", "cpu")) == "host: the run is on the CPU"
+    assert _chosen(_config("data", 1, "auto", "auto")).startswith("host: " if not torch.cuda.is_available() else "d")
+    assert _chosen(_config("data", 1, "host", "cpu")) == "host"

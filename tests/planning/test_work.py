@@ -43,6 +43,12 @@ def test_an_epoch_by_hand() -> None:
     assert work.crossing_bytes == pytest.approx(100_000 - 88_000) and work.device_bytes == 5_000
 
 
+def test_rows_in_bfloat16_have_half_the_bytes() -> None:
+    work = work_of(run_of(feature_store={"dtype": "bfloat16"}))
+    assert work.loaded_bytes["host"] == pytest.approx(200 * 1.1 * 200)
+    assert work.crossing_bytes == pytest.approx(100_000 - 44_000)
+
+
 @pytest.mark.parametrize(("model", "gathered", "flops"), [
     # GCN has no matrix of its own for the vertex; GAT reads projected rows three times; an MLP gathers what is there.
     ("gcn", 2 * 16 * 4 * 450 + 2 * 4 * 4 * 200, 2 * 2 * 100 * 16 * 250 + 3 * 2 * 16 * 4 * 100),

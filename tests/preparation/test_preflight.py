@@ -95,6 +95,19 @@ def test_dgl_holds_a_copy_of_the_sources():
     assert held["dgl"] - held["fused"] == found["dgl"] - found["fused"]
 
 
+@pytest.mark.parametrize(("dtype", "itemsize"), [(None, 8), ("bfloat16", 2)])
+def test_pinned_features_are_there_once_per_machine(dtype, itemsize):
+    graph = nasty_graph()
+    rows = graph.num_nodes * graph.num_features * itemsize
+    for tier, of_machine, of_device in (("uva", rows, 0), ("device", 0, rows), ("auto", 0, 0), ("host", 0, 0)):
+        config = configured(hardware={"workers": 4}, feature_store={"tier": tier, "dtype": dtype, "memory": "ram"})
+        needs = {need.what: need for need in estimated(config, graph, 0).needs}
+        shared = needs["pinned features that a machine's GPUs read"]
+        assert (shared.num_bytes, shared.per_rank) == (of_machine, False)
+        assert needs["features that the store holds on the GPU"].num_bytes == of_device
+        assert needs["features that the store holds"].num_bytes == (0 if tier == "uva" else rows)
+
+
 def test_a_sharded_cache_holds_each_row_once():
     cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 1.0}
     config = configured(hardware={"workers": 4}, feature_store={"cache": cache})

@@ -45,7 +45,7 @@ def install() -> None:
     if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:
         from gnnexp.testing.emulated.triton import install as install_triton
 
-        install_triton()
+        install_triton(library)
     if os.environ.get(THREADS_VARIABLE) == "off":
         import torch
 

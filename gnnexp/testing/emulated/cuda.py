@@ -68,7 +68,17 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     def allocated(device: Any, peak: bool) -> int:  # noqa: ANN401
         return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
 
+    def host_register(address: int, num_bytes: int, flags: int) -> int:
+        assert flags == 0, "no flag is emulated"
+        library.emulated_register(ctypes.c_void_p(address), ctypes.c_size_t(num_bytes))
+        return 0
+
+    def host_unregister(address: int) -> int:
+        library.emulated_unregister(ctypes.c_void_p(address))
+        return 0
+
     return {
+        "cudart": lambda: SimpleNamespace(cudaHostRegister=host_register, cudaHostUnregister=host_unregister),
         "_lazy_init": lambda: None, "is_initialized": lambda: True, "is_available": lambda: True,
         "device_count": lambda: int(library.emulated_num_devices()), "current_device": accelerator.current_device_index,
         "set_device": lambda device: accelerator.set_device_index(_device(device)),

@@ -307,6 +307,18 @@ extern "C" {
 int emulated_num_devices() { return emulated::num_devices(); }
 int64_t emulated_count(int what) { return emulated::counts[what].load(); }
 void emulated_reset_counts() { for (auto& one : emulated::counts) one = 0; }
+void emulated_add(int what, int64_t amount, const char* kernel) {
+  emulated::count(static_cast<emulated::Count>(what), amount, kernel);
+}
+// Host memory that a program registers, and gives back.
+void emulated_register(const char* start, size_t num_bytes) {
+  const std::lock_guard<std::mutex> guard(emulated::mutex);
+  emulated::pinned[start] = num_bytes;
+}
+void emulated_unregister(const char* start) {
+  const std::lock_guard<std::mutex> guard(emulated::mutex);
+  emulated::pinned.erase(start);
+}
 void emulated_observe(emulated::Observer seen) { emulated::observer = seen; }
 int64_t emulated_allocated_bytes(int device, int peak) { return emulated::allocated_bytes(device, peak != 0); }
 void emulated_reset_peak(int device) { emulated::reset_peak(device); }

@@ -9,21 +9,26 @@ arguments it writes. So the emulated device counts one launch, and checks device
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
 import textwrap
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnnexp.testing.emulated.counts import NAMES
+
 _LIBRARY = "gnnexp_triton"
+_HOST_READ = NAMES.index("host_read_bytes")
 _WRITES = ("store", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
            "atomic_xor")
 
 
-def install() -> None:
+def install(device: ctypes.CDLL) -> None:
     """Let interpreted launches with tensors of the emulated device run on it; TRITON_INTERPRET=1 must be set."""
     from triton.runtime.interpreter import GridExecutor
 
@@ -47,15 +52,22 @@ def install() -> None:
         bound = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         tensors = {name: value for name, value in bound.items() if isinstance(value, Tensor)}
         on_device = [tensor.is_cuda for tensor in tensors.values()]
-        if any(on_device) and not all(on_device):
-            raise ValueError(f"Triton cannot read host memory: {self.fn.__name__} of the emulated device")
         written = written_arguments(self.fn)
+        # A GPU reads pinned host memory over the link.
+        pinned = {name: value for name, value in tensors.items() if any(on_device) and not value.is_cuda}
+        for name, value in pinned.items():
+            if not value.is_pinned() or name in written:
+                raise ValueError(f"Pointer argument cannot be accessed from Triton (cpu tensor?): {name} of "
+                                 f"{self.fn.__name__} on the emulated device")
+        tensors = {name: value for name, value in tensors.items() if name not in pinned}
         names = [[name for name in tensors if (name in written) == wanted] for wanted in (False, True)]
 
         def on_host(*hosts: Sequence[Tensor]) -> None:
             there = {name: host for group, of in zip(names, hosts, strict=True)
                      for name, host in zip(group, of, strict=True)}
-            original(self, **{**bound, **there})
+            with _counted_reads(pinned.values(), lambda amount: device.emulated_add(
+                    _HOST_READ, ctypes.c_int64(amount), self.fn.__name__.encode())):
+                original(self, **{**bound, **there})
 
         with lock:
             if not any(on_device):
@@ -65,6 +77,31 @@ def install() -> None:
             operation_of(self.fn.__name__)(*([tensors[name].detach() for name in group] for group in names))
 
     GridExecutor.__call__ = launch
+
+
+@contextmanager
+def _counted_reads(pinned: Iterable[Tensor], count: Callable[[int], None]) -> Iterator[None]:
+    """Count the bytes that a kernel reads from pinned host memory, by the addresses of its loads."""
+    from triton.runtime.interpreter import interpreter_builder
+
+    ranges = [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in pinned]
+    if not ranges:
+        yield
+        return
+    load = interpreter_builder.create_masked_load
+
+    def counted(pointers: Any, mask: Any, *others: Any) -> Any:
+        value = load(pointers, mask, *others)
+        for start, end in ranges:
+            read = mask.data & (pointers.data >= start) & (pointers.data < end)
+            count(int(read.sum()) * value.data.itemsize)
+        return value
+
+    interpreter_builder.create_masked_load = counted
+    try:
+        yield
+    finally:
+        del interpreter_builder.create_masked_load
 
 
 def written_arguments(function: Callable[..., Any]) -> set[str]:
