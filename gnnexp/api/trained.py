@@ -175,7 +175,7 @@ def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torc
     task, model = experiment.task.make(), experiment.model.make(kernel=kernel)
     task.setup(graph, device)
     model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device,
-                matmul=matmul_elsewhere(experiment.train.matmul, device))
+                matmul=matmul_elsewhere(experiment.train.matmul, device), activations=experiment.train.activations)
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     restore_values(found, model, experiment)
     rows = experiment.feature_store.make()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
-from gnnexp.experiment.schema import MOST_COUNTED, Matmul
+from gnnexp.experiment.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
@@ -65,6 +65,7 @@ class Model(nn.Module, ABC):
         self.layers = nn.ModuleList()
         self.decoder: nn.Module | None = None  # the task's decoder, trained with the model
         self.drop_keys: DropKeys | None = None  # only on a GPU
+        self.activations: Activations = "float32"
 
     def problems(self) -> list[Problem]:
         """Invalid arguments."""
@@ -91,6 +92,9 @@ class Model(nn.Module, ABC):
         if wrong:
             return wrong
         layer, matmul = self.make_layer(0, 8, 8), experiment.train.matmul
+        if experiment.train.activations != "float32" and (why := experiment.paradigm.passes_float32(experiment)):
+            wrong.append(Problem("train.activations", experiment.train.activations, why,
+                                 "set train.activations=float32, or choose paradigm=data_parallel or split_parallel"))
         if isinstance(layer, BlockLayer):
             if matmul != "float32" and not layer.takes_matmul:
                 wrong.append(Problem("train.matmul", matmul, f"layers of {experiment.model.target} multiply with "
@@ -140,7 +144,7 @@ class Model(nn.Module, ABC):
 
     def setup(
         self, in_dim: int, num_classes: int, facts: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device,
-        matmul: Matmul = "float32",
+        matmul: Matmul = "float32", activations: Activations = "float32",
     ) -> None:
         """Build the layers and draw their parameters: a pure function of the seed, so the same on every rank.
 
@@ -152,9 +156,10 @@ class Model(nn.Module, ABC):
             dtype: type of parameters and activations.
             device: device of the parameters.
             matmul: how dense products round their factors.
+            activations: whether rows that layers pass on are rounded (`passed_on`).
         """
         ConfigError.raise_all([*self.problems(), *gpu_problems(matmul, device)])
-        self.backend = make_backend(self.kernel, device)
+        self.backend, self.activations = make_backend(self.kernel, device), activations
         self.drop_keys = DropKeys(self.num_layers, device) if device.type == "cuda" else None
         facts = facts.to(device)
         self.in_dim, self.num_classes, self.num_relations = in_dim, num_classes, facts.num_relations
@@ -207,12 +212,21 @@ class Model(nn.Module, ABC):
             preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
         layer = self.layers[index]
-        dropped = self.drop_input(index, block.src_ids[: h.shape[0]], h, key)
+        dropped = self.passed_on(index, self.drop_input(index, block.src_ids[: h.shape[0]], h, key))
         if exchange is not None:
             dropped = exchange(index, dropped)
         out = (preactivate or self.preactivated)(index, block, dropped, key)
         residual = layer.residual_part(destination_rows(block, h)) if isinstance(layer, Layer) else None
         return self.finish_layer(index, block.dst_ids, out, residual)
+
+    def passed_on(self, index: int, dropped: Rows) -> Rows:
+        """The rows that layer `index` reads, rounded to bfloat16 with `train.activations=bf16`; so are their gradients.
+
+        Features are never rounded. Rounded rows are float32 again, because kernels take no bfloat16.
+        """
+        if not index or self.activations == "float32" or isinstance(dropped, SparseRows):
+            return dropped
+        return dropped.bfloat16().to(dropped.dtype)
 
     def after_layer(self, index: int, ids: Tensor, rows: Tensor) -> Tensor:
         """Rows of layer `index` that the next layer reads. By default these are `rows`.

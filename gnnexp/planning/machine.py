@@ -59,7 +59,7 @@ class Machine:
     flops_tf32: float | None = None
 
     def products(self, matmul: str) -> float | None:
-        """Operations of dense products per second with `train.matmul`; None if unknown, as for bf16 in every profile."""
+        """Operations of products per second with `train.matmul`; None if unknown, as for bf16 in every profile."""
         return {"float32": self.flops, "tf32": self.flops_tf32}.get(matmul)
 
     def hosts(self, ranks: int) -> bool:

@@ -148,7 +148,8 @@ def work_of(run: Run) -> Workload:
         # Parameters, their gradients, and the buffers that collect the gradients.
         fixed_bytes=min(held, parameters * ITEMSIZE + _known(run, "memory/buffers_bytes")), steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
-        edge_rows_bytes=_edge_rows(run, dims, ranks), chunked=_in_chunks(run), matmul=matmul_of(run), **_pipeline(run, dims, ranks, chunks),
+        edge_rows_bytes=_edge_rows(run, dims, ranks), chunked=_in_chunks(run), matmul=matmul_of(run),
+        **_pipeline(run, dims, ranks, chunks),
     )
 
 

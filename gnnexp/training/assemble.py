@@ -70,7 +70,8 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     graph = as_seen(experiment, graph)
     timer = _timer(device, experiment.measure)
     comm = Communicator(
-        environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle
+        environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle,
+        halved=frozenset({"activations"} if experiment.train.activations == "bf16" else ()),
     )
     chosen = {
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
@@ -148,7 +149,7 @@ def _job(
             store.begin(experiment.optimizer, seed)
     task.setup(graph, device)
     model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device,
-                matmul=experiment.train.matmul)
+                matmul=experiment.train.matmul, activations=experiment.train.activations)
     assert model.backend is not None
     model.backend.draw_from(pool)
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)

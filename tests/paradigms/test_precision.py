@@ -15,6 +15,7 @@ import pytest
 import torch
 from combinations import combinations
 
+from gnnexp.experiment.build import experiment_of
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_loss_error
 from gnnexp.testing.ways import SLICED, WAYS, config_in, placed
@@ -60,3 +61,47 @@ def test_rounding_changes_the_loss_of_every_paradigm(ranks, way):
     plain, rounded = (ranks(2).run(_steps, _config(way, "sage", 2, matmul), way, 2) for matmul in ("float32", "bf16"))
     pairs = itertools.pairwise(map(global_losses, (plain, rounded)))
     assert all(1e-6 < worst_loss_error(a[:1], b[:1]) < 4 * UNIT for a, b in pairs)
+
+
+# --- train.activations=bf16 -----------------------------------------------------------------------------------------
+HALVED = ("data", "split", "communicate", "cache")
+
+
+def _halved(way: str, model: str, workers: int, activations: str = "bf16", **more: Any) -> dict[str, Any]:
+    return config_in(way, {**MODELS[model], **more}, train={"dtype": "float32", "activations": activations},
+                     hardware={"workers": workers})
+
+
+@pytest.mark.parametrize(("way", "model"), combinations(HALVED, MODELS, quick=lambda way, model: (
+    model == "sage" or (model, way) in {("gat", "split"), ("gin", "communicate"), ("gcn", "communicate")})))
+def test_rows_between_layers_are_rounded_once_wherever_they_are(ranks, way, model):
+    """Rows are rounded by their owner, and exchanged without a further loss: forward is that of one worker."""
+    serial = {**_halved("data", model, 1), **{group: _halved(way, model, 1)[group] for group in ("sampler", "train")}}
+    reference = _steps(serial, "data", 1)
+    curves = ranks(2).run(_steps, _halved(way, model, 2), way, 2)
+    assert worst_loss_error(global_losses(curves)[:1], global_losses([reference])[:1]) <= 1e-6
+    assert worst_loss_error(global_losses(curves), global_losses([reference])) <= 4 * UNIT
+    assert max(_distance(curve, reference) for curve in curves) <= UNIT
+    plain = _steps({**serial, "train": {**serial["train"], "activations": "float32"}}, "data", 1)
+    assert 1e-7 < worst_loss_error(global_losses([plain])[:1], global_losses([reference])[:1]) < 4 * UNIT
+
+
+@pytest.mark.parametrize(("way", "more"), [
+    ("split", {}), ("communicate", {}), ("communicate", {"dependency": "communicate", "exchange": "broadcast"})])
+def test_exchanges_of_rows_between_layers_have_half_of_the_bytes(ranks, way, more):
+    """Everything else has the same bytes and rounds."""
+    half, plain = (
+        ranks(2).run(_steps, {**(config := _halved(way, "sage", 2, activations, layers=2)),
+                              "paradigm": {**config["paradigm"], **more}}, way, 2)
+        for activations in ("bf16", "float32"))
+    for one, other in zip(half, plain, strict=True):
+        assert one.rounds == other.rounds and one.sent_bytes["activations"] > 0
+        assert one.sent_bytes == {**other.sent_bytes, "activations": other.sent_bytes["activations"] // 2}
+        assert other.sent_bytes["activations"] % 4 == 0
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in (*HALVED, "chunks")])
+def test_ways_that_exchange_other_values_refuse_rows_in_bfloat16(way):
+    experiment = experiment_of(_halved(way, "sage", 2))
+    (problem,) = experiment.model.options.check(experiment)
+    assert problem.key == "train.activations" and problem.allowed
