@@ -12,6 +12,7 @@ import torch
 from gnnexp.comm.communicator import Communicator
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Plan
+from gnnexp.experiment.schema import Matmul
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.graph import Graph
@@ -88,6 +89,11 @@ class Job:
     def graph(self) -> Graph:
         """The rank's graph."""
         return self.shard.graph
+
+    @property
+    def matmul(self) -> Matmul:
+        """How dense products round their factors."""
+        return self.experiment.train.matmul
 
     @property
     def dtype(self) -> torch.dtype:

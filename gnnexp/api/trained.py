@@ -32,6 +32,7 @@ from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import BlockLayer, Degrees, Layer
 from gnnexp.models.model import Model
 from gnnexp.ops.backends import elsewhere
+from gnnexp.ops.dense.products import matmul_elsewhere
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
 from gnnexp.provenance.code import as_known_today, code_of_config
@@ -173,7 +174,8 @@ def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torc
     kernel = elsewhere(str(getattr(experiment.model.options, "kernel", "auto")), device.type)
     task, model = experiment.task.make(), experiment.model.make(kernel=kernel)
     task.setup(graph, device)
-    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device)
+    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device,
+                matmul=matmul_elsewhere(experiment.train.matmul, device), activations=experiment.train.activations)
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     restore_values(found, model, experiment)
     rows = experiment.feature_store.make()

@@ -105,7 +105,7 @@ class Communicator:
     def __init__(
         self, environment: Environment, timer: PhaseTimer, device: torch.device, ledger: Ledger | None = None,
         groups: Sequence[Sequence[int]] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
-        throttle: float | None = None,
+        throttle: float | None = None, halved: frozenset[Tag] = frozenset(),
     ) -> None:
         """Collectives over all ranks. `along` and `clone_for_thread` pass `ledger`, `groups` and `group`.
 
@@ -117,6 +117,8 @@ class Communicator:
             groups: the run's ranks, grouped by who takes part together; None: all ranks take part.
             group: torch's process group that contains this rank, None for the default group.
             throttle: bandwidth in bytes per second and direction that exchanges are slowed down to; None: unlimited.
+            halved: tags whose rows are sent in bfloat16 (`all_to_all`, `broadcast`). Callers round rows before, so that
+                they arrive as they were.
             timeout_s: timeout of groups that are made from this one; torch's own default is half an hour.
         """
         self._environment = environment
@@ -126,6 +128,7 @@ class Communicator:
         self.device = device
         self._timer, self.ledger = timer, Ledger() if ledger is None else ledger
         self._group, self._timeout_s, self._throttle = group, timeout_s, throttle
+        self._halved = halved
         self._met = False  # whether an exchange of sizes has just synchronised all ranks
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
@@ -158,7 +161,8 @@ class Communicator:
             made = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
             group = made if self._environment.rank in members else group
         made_for = Communicator(
-            self._environment, self._timer, device, self.ledger, groups, group, self._timeout_s, self._throttle
+            self._environment, self._timer, device, self.ledger, groups, group, self._timeout_s, self._throttle,
+            self._halved,
         )
         if group is not None:
             made_for._made.append(group)
@@ -194,6 +198,12 @@ class Communicator:
         """Copy the `tensor` of rank `source` to every rank, in place; the source sends N-1 copies."""
         if self.size == 1:
             return
+        if self._halves(tensor, tag):
+            half = tensor.bfloat16()
+            self.broadcast(half, source, tag)
+            if self.rank != source:
+                tensor.copy_(half)
+            return
         sent = (self.size - 1) * tensor.nbytes if self.rank == source else 0
         with self._exchange(tag, sent, 0 if sent else tensor.nbytes):
             payload = self._stage(tensor)
@@ -216,6 +226,9 @@ class Communicator:
         Returns:
             `[sum(received), ...]`, ordered by sending rank.
         """
+        if self._halves(rows, tag):
+            half = self.all_to_all(rows.bfloat16(), sent, received, tag)
+            return half.to(rows.dtype) if out is None else out.copy_(half)
         out = rows.new_empty((sum(received), *rows.shape[1:])) if out is None else out
         if self.size == 1:
             return out
@@ -346,6 +359,9 @@ class Communicator:
             end = time.perf_counter()
         self._timer.note_collective(start, end)
         self.ledger.add({tag: Traffic(sent_bytes, 1, end - start)})
+
+    def _halves(self, rows: Tensor, tag: Tag) -> bool:
+        return tag in self._halved and rows.dtype == torch.float32
 
     def _stage(self, tensor: Tensor) -> Tensor:
         return tensor.cpu().pin_memory() if self._staged and tensor.is_cuda else tensor

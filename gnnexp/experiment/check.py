@@ -74,6 +74,11 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
                 f"train.eval_every={never} gives none", "set train.eval_every=1")
         for name, value in (("patience", train.patience), ("stop_below", train.stop_below))
         if value is not None and not train.eval_every]
+    problems += [
+        Problem(f"train.{name}", value, "rounds float32 numbers, and train.dtype is float64",
+                f"set train.{name}=float32, or train.dtype=float32")
+        for name, value in (("matmul", train.matmul), ("activations", train.activations))
+        if value != "float32" and train.dtype == "float64"]
     links = {} if hardware.links is None else vars(hardware.links)
     return problems + [
         Problem(f"hardware.links.{name}", value, "must be positive bytes per second and finite, or null",

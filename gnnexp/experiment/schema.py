@@ -8,6 +8,10 @@ from typing import Literal
 
 # Largest number of columns of a row, and of ranks: both are counted in 32 bits.
 MOST_COUNTED = (1 << 31) - 1
+# How the dense products of layers round their factors (`train.matmul`).
+Matmul = Literal["float32", "tf32", "bf16"]
+# Type of the rows that hidden layers pass on (`train.activations`).
+Activations = Literal["float32", "bf16"]
 # What a run does if the preflight finds too little memory.
 PREFLIGHT = ("refuse", "warn", "off")
 
@@ -35,6 +39,10 @@ class TrainConfig:
             are on disk, in one file per machine.
         overlap: sample and load batch i+1 while batch i trains; false gives the papers' additive breakdown.
         dtype: dtype of parameters and activations.
+        matmul: how dense products of layers round their factors: not at all (`float32`), to TF32 (`tf32`,
+            NVIDIA GPUs), or to bfloat16 (`bf16`). Sums and results are float32, forward and backward.
+        activations: rows that a layer passes to the next one, and their gradients: as they are (`float32`: `dtype`), or
+            rounded to bfloat16 and sent in two bytes per value (`bf16`).
         shuffle: draw a new order of the training targets in every epoch.
         checkpoint_every: number of epochs between two checkpoints (the last epoch always has one); 0 = only after the
             signals SIGUSR2 and SIGTERM.
@@ -53,6 +61,8 @@ class TrainConfig:
     eval_memory: int = 4 << 30
     overlap: bool = True
     dtype: Literal["float32", "float64"] = "float32"
+    matmul: Matmul = "float32"
+    activations: Activations = "float32"
     shuffle: bool = True
     checkpoint_every: int = 1
     checkpoints_kept: int = 2

@@ -18,6 +18,7 @@ from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.layer import Activation, Destinations, EndOfLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.ops.backend import Drop
+from gnnexp.ops.dense.products import linear_by_head, product
 
 
 class GATLayer(Layer):
@@ -48,13 +49,13 @@ class GATLayer(Layer):
         chosen = self.columns(self.weight, dims)
         per_head = chosen.view(self.num_weights, self.head_dim, chosen.shape[1])
         sums = aggregated.view(aggregated.shape[0], self.num_weights, chosen.shape[1])
-        return torch.einsum("nkd,kfd->nkf", sums, per_head).flatten(1)
+        return linear_by_head(sums, per_head, self.matmul).flatten(1)
 
     def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor]:
         """`h (W^T a)`: the 2K key columns, computed without the projection."""
         per_head = self.weight.view(self.num_weights, self.head_dim, self.weight.shape[1])
         attention = torch.stack((self.src_attention, self.dst_attention))
-        both = torch.einsum("skf,kfd->skd", attention, per_head).flatten(0, 1)
+        both = linear_by_head(attention, per_head.transpose(1, 2), self.matmul).flatten(0, 1)
         keys = self.linear(h, both, dims)
         return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
@@ -62,7 +63,7 @@ class GATLayer(Layer):
         """`a·x` per head, as one product with the block-diagonal matrix `[C, 2K]` of both vectors: x is read once."""
         both = [torch.diag_embed(attention.T).transpose(0, 1).flatten(0, 1)
                 for attention in (self.src_attention, self.dst_attention)]
-        keys = x @ torch.cat(both, 1)
+        keys = product(x, torch.cat(both, 1), self.matmul)
         return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer
 from gnnexp.models.model import Model
+from gnnexp.ops.dense.products import linear
 
 
 class GINLayer(Layer):
@@ -52,7 +53,7 @@ class GINLayer(Layer):
 
     def preactivation(self, mixed: Tensor) -> Tensor:
         """Apply the rest of the MLP, then bias and normalisation."""
-        return super().preactivation(F.linear(F.relu(mixed + self.inner_bias), self.outer))
+        return super().preactivation(linear(F.relu(mixed + self.inner_bias), self.outer, self.matmul))
 
 
 class GIN(Model):

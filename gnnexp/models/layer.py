@@ -18,11 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gnnexp.experiment.schema import Matmul
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.slices import mark_slice
 from gnnexp.ops.backend import Backend, Drop
+from gnnexp.ops.dense import products
 
 Activation = Literal["relu", "elu", "none"]
 
@@ -134,6 +136,7 @@ class Layer(nn.Module, ABC):
         input_weights: names of the parameters `[.., Din]` that act on input dimensions. Push-pull keeps some of their
             columns (`keep_columns`). A parameter that is not named stays whole on every rank: correct, but larger.
         weight: parameter of the projection, unless a subclass overrides `project`.
+        matmul: how dense products round their factors (`products`); `Model.setup` sets it.
         backend, facts: kernels, and degrees of the full graph; `attach` sets both.
     """
 
@@ -147,6 +150,7 @@ class Layer(nn.Module, ABC):
     sums_are_short = False
     weight_dropout = 0.0
     input_weights: tuple[str, ...] = ("weight", "residual_weight")
+    matmul: Matmul = "float32"
     weight: nn.Parameter
     backend: Backend
     facts: Degrees
@@ -306,11 +310,11 @@ class Layer(nn.Module, ABC):
         return F.pad(h, (start, self.in_dim - stop))
 
     def linear(self, h: Rows, weight: Tensor, dims: slice | None = None) -> Tensor:
-        """`h @ weight[:, dims].T` for dense or sparse rows."""
+        """`h @ weight[:, dims].T` for dense or sparse rows. Only products of dense rows round their factors."""
         chosen = self.columns(weight, dims)
         if isinstance(h, SparseRows):
             return self.backend.sparse_linear(h, chosen)
-        return F.linear(h, chosen)
+        return products.linear(h, chosen, self.matmul)
 
     def columns(self, weight: Tensor, dims: slice | None) -> Tensor:
         """Columns `dims` of a weight `[.., Din]`; the whole weight if it holds only these columns."""
@@ -354,10 +358,15 @@ class BlockLayer(nn.Module, ABC):
     Attributes:
         takes_weights: whether `forward` uses `block.weight`. If not, graphs with edge weights are refused.
         takes_scale: whether `forward` uses `block.scale`. If not, samplers that rescale messages are refused.
+        takes_matmul: whether dense products are those of `gnnexp.ops.dense.products`, with `matmul`. If not,
+            `train.matmul` must be float32.
+        matmul: how dense products round their factors; `Model.setup` sets it.
     """
 
     takes_weights = False
     takes_scale = False
+    takes_matmul = False
+    matmul: Matmul = "float32"
 
     def __init__(self, in_dim: int, out_dim: int, activation: Activation) -> None:
         super().__init__()

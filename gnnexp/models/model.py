@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
-from gnnexp.experiment.schema import MOST_COUNTED
+from gnnexp.experiment.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
@@ -21,6 +21,7 @@ from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Lay
 from gnnexp.models.local import destination_rows, preactivated_rows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, kernel_problem, make_backend
+from gnnexp.ops.dense.products import gpu_problems, matmul_problems
 from gnnexp.ops.masks import DropKeys, mask_key
 
 # The deepest published GNN has 1,001 layers (Li et al., ICML 2021).
@@ -64,6 +65,7 @@ class Model(nn.Module, ABC):
         self.layers = nn.ModuleList()
         self.decoder: nn.Module | None = None  # the task's decoder, trained with the model
         self.drop_keys: DropKeys | None = None  # only on a GPU
+        self.activations: Activations = "float32"
 
     def problems(self) -> list[Problem]:
         """Invalid arguments."""
@@ -82,13 +84,22 @@ class Model(nn.Module, ABC):
         return wrong
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Invalid arguments, and conflicts with the device and the sampler."""
-        wrong = self.problems()
-        if not wrong and (problem := kernel_problem(self.kernel, experiment.hardware.device)) is not None:
-            wrong.append(problem)
-        if not wrong and experiment.sampler.options.scales:
-            layer = self.make_layer(0, 8, 8)
-            if isinstance(layer, BlockLayer) and not layer.takes_scale:
+        """Invalid arguments, and conflicts with the device, the sampler and the precision of products."""
+        wrong, device = self.problems(), experiment.hardware.device
+        if not wrong:
+            found, rounded = kernel_problem(self.kernel, device), matmul_problems(experiment.train.matmul, device)
+            wrong = [*([] if found is None else [found]), *rounded]
+        if wrong:
+            return wrong
+        layer, matmul = self.make_layer(0, 8, 8), experiment.train.matmul
+        if experiment.train.activations != "float32" and (why := experiment.paradigm.passes_float32(experiment)):
+            wrong.append(Problem("train.activations", experiment.train.activations, why,
+                                 "set train.activations=float32, or choose paradigm=data_parallel or split_parallel"))
+        if isinstance(layer, BlockLayer):
+            if matmul != "float32" and not layer.takes_matmul:
+                wrong.append(Problem("train.matmul", matmul, f"layers of {experiment.model.target} multiply with "
+                                     "torch's own functions, which do not round", "set train.matmul=float32"))
+            if experiment.sampler.options.scales and not layer.takes_scale:
                 wrong.append(Problem("sampler", experiment.sampler.target, "rescales messages, and layers of "
                                      f"{experiment.model.target} do not", "choose model=gcn, sage, gin or gat"))
         return wrong
@@ -132,7 +143,8 @@ class Model(nn.Module, ABC):
         )
 
     def setup(
-        self, in_dim: int, num_classes: int, facts: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device
+        self, in_dim: int, num_classes: int, facts: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device,
+        matmul: Matmul = "float32", activations: Activations = "float32",
     ) -> None:
         """Build the layers and draw their parameters: a pure function of the seed, so the same on every rank.
 
@@ -143,10 +155,11 @@ class Model(nn.Module, ABC):
             seed: seed of the run.
             dtype: type of parameters and activations.
             device: device of the parameters.
+            matmul: how dense products round their factors.
+            activations: whether rows that layers pass on are rounded (`passed_on`).
         """
-        if wrong := self.problems():
-            raise ConfigError(wrong)
-        self.backend = make_backend(self.kernel, device)
+        ConfigError.raise_all([*self.problems(), *gpu_problems(matmul, device)])
+        self.backend, self.activations = make_backend(self.kernel, device), activations
         self.drop_keys = DropKeys(self.num_layers, device) if device.type == "cuda" else None
         facts = facts.to(device)
         self.in_dim, self.num_classes, self.num_relations = in_dim, num_classes, facts.num_relations
@@ -158,6 +171,7 @@ class Model(nn.Module, ABC):
             key = stream(seed, Purpose.INIT, index)
             layer.reset(torch.Generator().manual_seed(key >> 1))
             layer.attach(self.backend, facts)
+            layer.matmul = matmul
             self.layers.append(layer.to(device=device, dtype=dtype))
 
     def forward(
@@ -198,12 +212,21 @@ class Model(nn.Module, ABC):
             preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
         layer = self.layers[index]
-        dropped = self.drop_input(index, block.src_ids[: h.shape[0]], h, key)
+        dropped = self.passed_on(index, self.drop_input(index, block.src_ids[: h.shape[0]], h, key))
         if exchange is not None:
             dropped = exchange(index, dropped)
         out = (preactivate or self.preactivated)(index, block, dropped, key)
         residual = layer.residual_part(destination_rows(block, h)) if isinstance(layer, Layer) else None
         return self.finish_layer(index, block.dst_ids, out, residual)
+
+    def passed_on(self, index: int, dropped: Rows) -> Rows:
+        """The rows that layer `index` reads, rounded to bfloat16 with `train.activations=bf16`; so are their gradients.
+
+        Features are never rounded. Rounded rows are float32 again, because kernels take no bfloat16.
+        """
+        if not index or self.activations == "float32" or isinstance(dropped, SparseRows):
+            return dropped
+        return dropped.bfloat16().to(dropped.dtype)
 
     def after_layer(self, index: int, ids: Tensor, rows: Tensor) -> Tensor:
         """Rows of layer `index` that the next layer reads. By default these are `rows`.

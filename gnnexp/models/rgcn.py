@@ -24,6 +24,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import ColumnCuts, Destinations, EndOfLayer, Layer
 from gnnexp.models.local import with_factors
 from gnnexp.models.model import Model
+from gnnexp.ops.dense.products import linear_by_head, product
 
 Decomposition = Literal["basis", "block"]
 NormBy = Literal["relation", "vertex"]
@@ -85,7 +86,7 @@ class BasisLayer(RelationalLayer):
         chosen = self.columns(self.weight, dims)
         bases = chosen.view(self.num_weights, self.out_dim, chosen.shape[1])
         sums = aggregated.view(aggregated.shape[0], self.num_weights, chosen.shape[1])
-        return torch.einsum("nbd,bod->nbo", sums, bases).flatten(1)
+        return linear_by_head(sums, bases, self.matmul).flatten(1)
 
     def edge_weight(self, block: Block, score: Tensor | None, peak: Tensor | None) -> tuple[Tensor, None]:
         """`[E, B]`: a_rb / c_vr."""
@@ -203,7 +204,7 @@ class BlockDiagonalLayer(RelationalLayer):
         of_relations = torch.split_with_sizes(by_block, pairs.counts or (0,), 1)
         matrices = self.weight[: len(of_relations), first:last]
         projected = torch.cat([
-            torch.bmm(rows, own) for rows, own in zip(of_relations, matrices, strict=True)
+            product(rows, own, self.matmul) for rows, own in zip(of_relations, matrices, strict=True)
             if rows.shape[1] or not pairs.counts
         ], 1)
         kept = self.sum_place[self.cuts.sums[first] : self.cuts.sums[last]] - first * self.sums_per_block

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import Destinations, EndOfLayer, Layer
 from gnnexp.models.model import Model
-from gnnexp.ops.shortcuts import SumOfLinears
+from gnnexp.ops.shortcuts import sum_of_linears
 
 
 class SAGELayer(Layer):
@@ -54,7 +54,7 @@ class SAGELayer(Layer):
     def mixed_and_biased(self, dst: Destinations, aggregated: Tensor, own: Tensor) -> Tensor:
         """`mix` of the projections, and the bias. The mean has Din columns, and both products share a buffer."""
         mean = aggregated * _inverse(dst, aggregated.dtype)
-        return SumOfLinears.run(own, self.self_weight, mean, self.weight, self.bias)
+        return sum_of_linears(own, self.self_weight, mean, self.weight, self.bias, self.matmul)
 
 
 def _inverse(dst: Destinations, dtype: torch.dtype) -> Tensor:

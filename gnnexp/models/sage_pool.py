@@ -12,10 +12,13 @@ from torch import Tensor, nn
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import Activation, BlockLayer
 from gnnexp.models.model import Model
+from gnnexp.ops.dense import products
 
 
 class SAGEPoolLayer(BlockLayer):
     """W_self h_v + W_neigh max over u of relu(W_pool h_u + b)."""
+
+    takes_matmul = True
 
     def __init__(self, in_dim: int, out_dim: int, activation: Activation) -> None:
         super().__init__(in_dim, out_dim, activation)
@@ -32,13 +35,19 @@ class SAGEPoolLayer(BlockLayer):
 
     def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
         """`[D, out]`."""
-        messages = torch.relu(self.pool(h_src))[block.sources.long()]
+        messages = torch.relu(self._mapped(self.pool, h_src))[block.sources.long()]
         everyone = torch.arange(block.num_dst, device=h_src.device)
         destination = torch.repeat_interleave(everyone, block.indptr[1:] - block.indptr[:-1])
         nothing = messages.new_zeros(block.num_dst, messages.shape[1])
         pooled = nothing.scatter_reduce(0, destination[:, None].expand_as(messages), messages, "amax")
-        out: Tensor = self.own(h_dst) + self.neighbour(pooled)
-        return out
+        return self._mapped(self.own, h_dst) + self._mapped(self.neighbour, pooled)
+
+    def _mapped(self, map_: nn.Linear, rows: Tensor) -> Tensor:
+        if self.matmul == "float32":
+            out: Tensor = map_(rows)  # adds the bias in the product's pass
+            return out
+        product = products.linear(rows, map_.weight, self.matmul)
+        return product if map_.bias is None else product + map_.bias
 
 
 class SAGEPool(Model):

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gnnexp.experiment.schema import Matmul
 from gnnexp.kernels.rows.gather import add_rows
+from gnnexp.ops.dense.products import linear
 from gnnexp.ops.first_order import FirstOrderFunction, applied
 
 
@@ -54,6 +56,14 @@ def add_at(rows: Tensor, places: slice | Tensor, values: Tensor) -> None:
         rows[places] += values
     else:
         add_rows(rows, places, values)
+
+
+def sum_of_linears(x: Tensor, a: Tensor, y: Tensor, b: Tensor, bias: Tensor | None, matmul: Matmul) -> Tensor:
+    """`x A^T + y B^T + bias`: in one buffer, unless factors are rounded. Shapes are those of `SumOfLinears.run`."""
+    if matmul == "float32":
+        return SumOfLinears.run(x, a, y, b, bias)
+    both = linear(x, a, matmul) + linear(y, b, matmul)
+    return both if bias is None else both + bias
 
 
 class SumOfLinears(FirstOrderFunction):

@@ -52,6 +52,10 @@ class Paradigm(ABC):
         """Why batches are made on the host although the run has GPUs; empty if a sampler may make them on a GPU."""
         return "this paradigm samples on the host"
 
+    def passes_float32(self, experiment: Experiment) -> str:
+        """Why rows between layers cannot be in bfloat16 (`train.activations`); empty if they can."""
+        return "this paradigm exchanges other values than the rows of layers: sums, columns or parts of rows"
+
     def own_files(self) -> list[Path]:
         """Files outside of gnnexp that the paradigm executes as programs. Their content identifies a run."""
         return []

@@ -149,6 +149,14 @@ def after_layer(experiment: Experiment, paradigm: str, why: str) -> list[Problem
                     "choose paradigm=data_parallel, or vertex_parallel")]
 
 
+def unrounded(experiment: Experiment, paradigm: str) -> list[Problem]:
+    """Dense products must be torch's own: DGL's layers do not round their factors."""
+    if experiment.train.matmul == "float32":
+        return []
+    return [Problem("train.matmul", experiment.train.matmul, f"{paradigm} multiplies with DGL's layers, which do not "
+                    "round", "set train.matmul=float32, or choose another paradigm")]
+
+
 def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
     """The graph must have no edge weights: DGL's layers do not get them."""
     if not facts.weighted:

@@ -66,6 +66,10 @@ class DataParallel(Paradigm):
         return (self.assign != "even" or experiment.sampler.options.topology == "partitioned"
                 or super().wants_partition(experiment))
 
+    def passes_float32(self, experiment: Experiment) -> str:
+        """Empty: ranks exchange whole rows of layers, or none."""
+        return ""
+
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. A partitioned topology samples hop by hop, and owners train their targets."""
         problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment),

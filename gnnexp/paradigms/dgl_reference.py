@@ -38,6 +38,7 @@ from gnnexp.paradigms.checks import (
     cpu_only,
     no_decoder,
     plain_features,
+    unrounded,
     unweighted,
     vertices_only,
     whole_topology,
@@ -59,7 +60,7 @@ def check_dgl(experiment: Experiment, name: str) -> list[Problem]:
     unsupported = [Problem("model", experiment.model.target, reason, SUPPORTED)] if reason else []
     return [*vertices_only(experiment, name, why), *no_decoder(experiment, name, why), *unsupported,
             *after_layer(experiment, name, "trains layers of DGL"), *plain_features(experiment, name),
-            *whole_topology(experiment, name), *cpu_only(experiment, name)]
+            *whole_topology(experiment, name), *cpu_only(experiment, name), *unrounded(experiment, name)]
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         job, model, first = self.job, self.job.model, self.first.layer
         whole = job.experiment.model.make()
         whole.setup(model.in_dim, model.num_classes, first.facts, seed=job.experiment.seed, dtype=job.dtype,
-                    device=job.device)
+                    device=job.device, matmul=job.matmul)
         bounds = slice_bounds(model.in_dim, job.comm.size)
         widths = [stop - start for start, stop in pairwise(bounds)]
         with torch.no_grad():

@@ -89,6 +89,10 @@ class SplitParallel(Paradigm):
         """Number of ranks in a group."""
         return self.group_size or experiment.num_ranks
 
+    def passes_float32(self, experiment: Experiment) -> str:
+        """Empty: ranks exchange whole rows of layers, or none."""
+        return ""
+
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs equal groups, a part for each rank of a group, and a sampler that goes hop by hop."""
         ranks = experiment.num_ranks

@@ -17,6 +17,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts, Plan, Resident, Sizes
 from gnnexp.job import Job
+from gnnexp.ops.dense.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import block_degrees
 from gnnexp.paradigms.chunks.chunking import Chunking
@@ -75,6 +76,8 @@ class TensorParallel(Paradigm):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs contract layers, and at least one column for each rank."""
         own = check_coupled(experiment) if self.mode == "coupled" else check_decoupled(experiment, self.attention)
+        if self.nn_device == "host":
+            own += matmul_problems(experiment.train.matmul, "cpu")
         return [*check_full_graph(experiment, "tensor_parallel"), *block_degrees(experiment, "tensor_parallel"), *own]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:

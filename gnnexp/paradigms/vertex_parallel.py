@@ -97,6 +97,14 @@ class VertexParallel(Paradigm):
             return Arrival("stale", self.staleness)
         return Arrival("late", self.delay) if self.delay else Arrival()
 
+    def passes_float32(self, experiment: Experiment) -> str:
+        """Rows of an edge-cut may be in bfloat16 if they are fresh."""
+        if experiment.partitioner.vertex_cut:
+            return "over a vertex-cut, ranks exchange sums"
+        if self.dependency in ("communicate", "cache") and not self.delay:
+            return ""
+        return "old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows"
+
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. Hybrid needs costs of the machine, a budget known layers, and a vertex-cut needs communication."""
         key = "paradigm.delay" if self.delay else "paradigm.staleness"

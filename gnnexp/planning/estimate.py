@@ -3,6 +3,7 @@
 - Sample: `edges drawn / sampling + bytes of frontiers and blocks / link`.
 - Load: `feature bytes / rate of their origin + bytes of features / link + bytes of blocks / host`.
 - Forward + backward: `rows gathered / gather + operations / flops + elementwise bytes / stream`
+  (`flops_tf32` for `train.matmul=tf32`)
   `+ bytes of activations / link + bytes of chunks / host + steps x step_s`.
 - Sync: `bytes of gradients / link`.
 - Each exchange adds `latency`.
@@ -67,7 +68,9 @@ def estimate(work: Workload, machine: Machine) -> Estimate:
         (loaded.get("host", 0.0) + loaded.get("disk", 0.0)) / machine.host + brought
         + _exchanged(work, machine, _LOADING),
     )
-    computed = (work.gathered_bytes / machine.gather + work.flops / machine.flops
+    products = machine.products(work.matmul)
+    assert products is not None, "callers leave out work whose products have no rate"
+    computed = (work.gathered_bytes / machine.gather + work.flops / products
                 + work.elementwise_bytes / machine.stream + work.steps * machine.step_s + crossed - brought)
     exchanged = _exchanged(work, machine, (tag for tag in work.sent_bytes if tag not in _KNOWN))
     sync, passing = _exchanged(work, machine, _SYNC), work.pipelined_bytes / machine.link

@@ -27,6 +27,7 @@ class Machine:
         name: name of the profile.
         nodes, workers: number of machines, and of ranks on each.
         flops: float32 operations of dense products.
+        flops_tf32: the same operations, with factors rounded to TF32; None if not given.
         gather: bytes of rows that aggregation reads.
         stream: bytes that elementwise work reads and writes.
         sampling: edges drawn.
@@ -55,6 +56,11 @@ class Machine:
     concurrent: bool
     device_memory: int | None
     source: str
+    flops_tf32: float | None = None
+
+    def products(self, matmul: str) -> float | None:
+        """Operations of products per second with `train.matmul`; None if unknown, as for bf16 in every profile."""
+        return {"float32": self.flops, "tf32": self.flops_tf32}.get(matmul)
 
     def hosts(self, ranks: int) -> bool:
         """Whether this number of ranks fills the machine or several whole nodes of it: then its rates apply."""
@@ -97,6 +103,7 @@ def machine_of(name: str, hardware: HardwareConfig) -> Machine:
         link=link / workers if nodes > 1 else link, latency=float(hardware.latency or 0),
         step_s=float(hardware.step_s or 0), concurrent=not on_host or nodes > 1,
         device_memory=hardware.device_memory, source=hardware.source or "unknown",
+        flops_tf32=hardware.flops_tf32,
     )
 
 

@@ -61,6 +61,7 @@ class Workload:
             concatenated projected rows of both ends, for every edge of every layer (HongTu's Equation 3, and "the
             O(|E|) intermediate data" of section 4.2). Our GAT keeps none of them.
         chunked: whether the device holds one chunk at a time, so that more chunks need less of it.
+        matmul: how dense products round their factors (`train.matmul`).
     """
 
     ranks: int
@@ -81,6 +82,7 @@ class Workload:
     pipelined_bytes: float = 0.0
     edge_rows_bytes: float = 0.0
     chunked: bool = False
+    matmul: str = "float32"
 
     def scaled(self, factor: float) -> Workload:
         """The work on a graph `factor` times larger, with batches `factor` times larger and the same number of steps.
@@ -146,8 +148,14 @@ def work_of(run: Run) -> Workload:
         # Parameters, their gradients, and the buffers that collect the gradients.
         fixed_bytes=min(held, parameters * ITEMSIZE + _known(run, "memory/buffers_bytes")), steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
-        edge_rows_bytes=_edge_rows(run, dims, ranks), chunked=_in_chunks(run), **_pipeline(run, dims, ranks, chunks),
+        edge_rows_bytes=_edge_rows(run, dims, ranks), chunked=_in_chunks(run), matmul=matmul_of(run),
+        **_pipeline(run, dims, ranks, chunks),
     )
+
+
+def matmul_of(run: Run) -> str:
+    """How dense products of the run rounded their factors; runs of earlier versions did not round."""
+    return str(run.config.get("train", {}).get("matmul") or "float32")
 
 
 def _slices(run: Run, ranks: int) -> int:

@@ -47,7 +47,8 @@ KEYS = {"train.lr": "optimizer.lr", "train.weight_decay": "optimizer.weight_deca
 _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW", True),
                "sgd": ("torch.optim.SGD", False)}
 # Options of `train` that were added later, with the values that change nothing.
-_LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_below": None}
+_LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_below": None, "matmul": "float32",
+          "activations": "float32"}
 # Keys outside of groups that were added later.
 _LATER_TOP = {"measure": "exact"}
 # Options of other groups that were added later: by the class of the group.

@@ -35,6 +35,7 @@ from gnnexp.measure.marks import Marks, Measure
 from gnnexp.measure.memory import reset_host_peak
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
+from gnnexp.ops.dense.products import full_precision, how
 from gnnexp.preparation.preflight import estimate
 from gnnexp.tiers.tier import DeviceTier
 
@@ -65,13 +66,15 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     hardware = experiment.hardware
     device = choose_device(hardware, environment)
     threads = set_threads(hardware, environment)
+    full_precision()
     backend = connect(environment, device, hardware.timeout_s)
     with _from_cache(directory):
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(experiment, graph)
     timer = _timer(device, experiment.measure)
     comm = Communicator(
-        environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle
+        environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle,
+        halved=frozenset({"activations"} if experiment.train.activations == "bf16" else ()),
     )
     chosen = {
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
@@ -164,14 +167,15 @@ def _job(
         if isinstance(store, TrainableStore):
             store.begin(experiment.optimizer, seed)
     task.setup(graph, device)
-    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device)
+    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device,
+                matmul=experiment.train.matmul, activations=experiment.train.activations)
     assert model.backend is not None
     model.backend.draw_from(pool)
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     return Job(
         experiment, plan, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
         DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose, constants=model.backend.constants),
-        directory, {**facts, "kernel": model.backend.name}, parts
+        directory, {**facts, "kernel": model.backend.name, **how(experiment.train.matmul, device)}, parts
     )
 
 

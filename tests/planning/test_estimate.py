@@ -44,6 +44,13 @@ def test_the_full_graph_s_chunks_cross_while_it_is_worked_on() -> None:
     assert told.forward_backward_s == pytest.approx(2000 / 64 + 6000 / 100 + 50 / 10 + 300 / 20 + 3 * 0.5)
 
 
+def test_products_in_tf32_have_a_rate_of_their_own_and_those_in_bf16_have_none() -> None:
+    gpu = described("gpu", {**GPU, "flops_tf32": 300.0})
+    plain, faster = (estimate(replace(WORK, matmul=matmul), gpu).forward_backward_s for matmul in ("float32", "tf32"))
+    assert plain - faster == pytest.approx(6000 / 100 - 6000 / 300)
+    assert gpu.products("bf16") is None and described("gpu", GPU).products("tf32") is None
+
+
 def test_elementwise_work_and_steps() -> None:
     more = replace(WORK, elementwise_bytes=960, steps=3)
     measured = {**GPU, "stream": 32.0, "step_s": 2.0}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from gnnexp.planning.estimate import estimate
 from gnnexp.planning.machine import Machine
-from gnnexp.reports.estimates.planned import tells_enough
+from gnnexp.reports.estimates.planned import has_rates, tells_enough
 from gnnexp.reports.published.cells import number_of, pairs_in_order
 from gnnexp.reports.published.graphs import work_as_published
 from gnnexp.reports.published.paper_table import PublishedTable, any_of, place_of
@@ -49,13 +49,15 @@ def with_estimates(
     if left_out := sum(map(math.isnan, seconds)):
         notes.append(f"No estimate: {left_out} rows. An estimate needs a finished run that counted what its layers "
                      f"computed, on the {machine.nodes * machine.workers} ranks of {machine.name}, on fewer of its "
-                     "devices, or on several of its nodes.")
+                     "devices, or on several of its nodes. The profile must have a rate of products in the run's "
+                     "train.matmul.")
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
 def estimated_s(group: Group, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
     """Mean over the runs; infinite if the device's memory is too small, NaN if no run has the needed counts."""
-    runs = [run for run in group.runs if tells_enough(run) and machine.can_run(setting_of(run).ranks)]
+    runs = [run for run in group.runs if tells_enough(run) and has_rates(run, machine)
+            and machine.can_run(setting_of(run).ranks)]
     found = [estimate(work_as_published(paper, run, edge_rows), machine) for run in runs]
     if not found:
         return math.nan

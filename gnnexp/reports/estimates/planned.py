@@ -9,7 +9,7 @@ from typing import Literal
 
 from gnnexp.planning.estimate import Estimate, estimate
 from gnnexp.planning.machine import Machine
-from gnnexp.planning.work import full_factor, full_size, work_of
+from gnnexp.planning.work import full_factor, full_size, matmul_of, work_of
 from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import Cell, cells, papers
 from gnnexp.reports.published.graphs import published_graph
@@ -101,6 +101,11 @@ def tells_enough(run: Run) -> bool:
     return run.status == "finished" and "graph" in run.provenance and run.median("work/vertices_layer1") >= 0
 
 
+def has_rates(run: Run, machine: Machine) -> bool:
+    """Whether the machine's profile says how fast dense products of the run's precision are (`train.matmul`)."""
+    return machine.products(matmul_of(run)) is not None
+
+
 def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -> list[Planned]:
     """Every run with enough counts, on each machine that has as many ranks or whose profile the run was made with."""
     found = []
@@ -108,5 +113,5 @@ def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -
         factor = full_factor(run) if scale == "full" else scale
         work = full_size(run) if scale == "full" else work_of(run).scaled(scale)
         found += [Planned(run, machine, estimate(work, machine), factor) for machine in machines
-                  if machine.hosts(work.ranks) or made_with(run, machine)]
+                  if has_rates(run, machine) and (machine.hosts(work.ranks) or made_with(run, machine))]
     return found

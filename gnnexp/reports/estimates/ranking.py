@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import Machine
 from gnnexp.record.runs import Run
-from gnnexp.reports.estimates.planned import Planned, Scale, plan, tells_enough
+from gnnexp.reports.estimates.planned import Planned, Scale, has_rates, plan, tells_enough
 from gnnexp.reports.published.cells import pairs_in_order
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.labels import setting_of
@@ -130,8 +130,10 @@ def _left_out(runs: Sequence[Run], machines: Sequence[Machine], found: Sequence[
     planned = {id(one.run) for one in found}
     others = [run for run in runs if id(run) not in planned]
     incomplete = sum(not tells_enough(run) for run in others)
+    unknown = sum(tells_enough(run) and not any(has_rates(run, machine) for machine in machines) for run in others)
     left_out = ((incomplete, "that failed or did not record what their layers computed"),
-                (len(others) - incomplete, "with another number of ranks than the profiles have"))
+                (unknown, "whose train.matmul has no rate in the profiles (flops_tf32; bf16 is in none)"),
+                (len(others) - incomplete - unknown, "with another number of ranks than the profiles have"))
     used = {one.machine.name for one in found}
     idle = [f"{machine.nodes * machine.workers} ranks of {machine.name}" for machine in machines
             if machine.name not in used]

@@ -43,6 +43,16 @@ def test_places_and_memory_and_what_was_measured() -> None:
     assert "No run has the 64 ranks of vast." in table.caption and "ranks of slow" not in table.caption
 
 
+def test_runs_whose_products_have_no_rate_are_left_out_and_counted() -> None:
+    runs = [run_of("a", 20, 10), run_of("b", 20, 10, train={"matmul": "tf32"}),
+            run_of("c", 20, 10, train={"matmul": "bf16"})]
+    table = make_table(runs, [SLOW])
+    assert [row[0] for row in table.rows] == ["a"] and "Left out: 2 runs whose train.matmul" in table.caption
+    table = make_table(runs, [replace(SLOW, flops_tf32=2.0)])
+    assert [(row[0], row[10]) for row in table.rows] == [("b", "120"), ("a", "240")]
+    assert "Left out: 1 runs whose train.matmul" in table.caption
+
+
 def test_a_larger_graph_takes_longer_and_needs_more() -> None:
     table = make_table([run_of("a", 20, 10), run_of("b", 10, 900)], [SLOW], scale=10.0)
     assert [(row[0], row[10], row[12]) for row in table.rows] == [("a", "2400", "1"), ("b", "1200", "OOM")]

@@ -11,7 +11,7 @@ from gnnexp.planning.work import full_factor, full_steps
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.evidence.pairs import Found
 from gnnexp.reports.claims.expression import evaluate, names_in
-from gnnexp.reports.estimates.planned import tells_enough
+from gnnexp.reports.estimates.planned import has_rates, tells_enough
 from gnnexp.reports.published.graphs import fraction_of_targets, work_as_published
 from gnnexp.reports.values.labels import setting_of
 
@@ -35,7 +35,8 @@ def can_estimate(value: str) -> bool:
 
 def fits(run: Run, hardware: str) -> bool:
     """Whether `run` can be estimated on the profile: it has counts, and the machine can run that many ranks."""
-    return tells_enough(run) and machine_named(hardware).can_run(setting_of(run).ranks)
+    machine = machine_named(hardware)
+    return tells_enough(run) and has_rates(run, machine) and machine.can_run(setting_of(run).ranks)
 
 
 def seconds_there(run: Run, hardware: str, paper: str, edge_rows: Sequence[str]) -> dict[str, float]:
