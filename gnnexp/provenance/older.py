@@ -49,7 +49,7 @@ _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW"
 # Options of `train` that were added later, with the values that change nothing.
 _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_below": None}
 # Keys outside of groups that were added later.
-_LATER_TOP = {"measure": "exact"}
+_LATER_TOP = {"measure": "exact", "trace": None}
 # Options of other groups that were added later: by the class of the group.
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},
