@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SCALARS = ("seed", "system", "name", "preflight", "measure")
+_SCALARS = ("seed", "system", "name", "preflight", "measure", "trace")
 _TOP = (*COMPONENTS, OPTIMIZER, SCHEDULER, "hardware", "train", *_SCALARS)
 # Keys of `hardware` and `train` that must be given, because reports read them.
 _READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
 # A key of a user's own that is as similar to a key of gnnexp's is taken for a mistake.
 _MISTAKEN = 0.7
 # After a mistake in one of these groups, other components can still be checked: the defaults fit all of them.
-_ALONE = {"dataset", "tracker", "name", "seed", "preflight", "measure", OPTIMIZER, SCHEDULER}
+_ALONE = {"dataset", "tracker", "name", "seed", "preflight", "measure", "trace", OPTIMIZER, SCHEDULER}
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +244,7 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
         train=train, hardware=hardware, launcher=made[LAUNCHER], tracker=made["tracker"], config=Resolved(config),
         seed=config.get("seed", 0), system=config.get("system"), name=config.get("name"),
         preflight=config.get("preflight", "refuse"), measure=config.get("measure", "exact"),
+        trace=None if "trace" in bad else config.get("trace"),
     )
 
 
@@ -305,6 +306,10 @@ def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
     for key, allowed in (("preflight", PREFLIGHT), ("measure", MEASURES)):
         if (word := config.get(key, allowed[0])) not in allowed:
             problems.append(unknown(key, word, str(word), allowed, f"{key}="))
+    trace = config.get("trace")
+    if trace is not None and (type(trace) is not int or trace < 1):
+        problems.append(Problem("trace", trace, "must be the number of an epoch after epoch 0, which warms up, or null",
+                                "trace=1"))
     for key in ("name", "system"):
         value = config.get(key)
         if value is not None and (not isinstance(value, str) or "/" in value or not value.isprintable()):

@@ -105,7 +105,16 @@ def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Probl
         "feature_store": experiment.feature_store.options.check, "paradigm": experiment.paradigm.check,
         "partitioner": experiment.partitioner.check, LAUNCHER: experiment.launcher.check,
     }
-    return [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
+    found = [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
+    return [*found, *_check_trace(experiment)]
+
+
+def _check_trace(experiment: Experiment) -> list[Problem]:
+    trace, epochs = experiment.trace, experiment.train.epochs
+    if trace is None or trace < epochs:
+        return []
+    return [Problem("trace", trace, f"must be below train.epochs={epochs}: the last epoch has the number {epochs - 1}",
+                    f"set trace={epochs - 1}" if epochs > 1 else "set train.epochs=2 and trace=1")]
 
 
 def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[Problem]:

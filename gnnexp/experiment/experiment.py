@@ -75,6 +75,7 @@ class Experiment:
         system, name: names of the preset and of the run, or None.
         preflight: what happens if memory is not sufficient: `refuse`, `warn` or `off`.
         measure: whether the host waits at boundaries of phases (`exact`), or nothing waits (`free`).
+        trace: number of the epoch, from 0, that is traced; None: no epoch is.
     """
 
     dataset: Dataset
@@ -96,6 +97,7 @@ class Experiment:
     name: str | None = None
     preflight: str = "refuse"
     measure: Measure = "exact"
+    trace: int | None = None
 
     @property
     def num_ranks(self) -> int:

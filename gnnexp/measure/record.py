@@ -30,6 +30,7 @@ class RankRecord:
         memory: bytes by kind.
         losses: `(loss sum, targets)` of this rank, one pair per step.
         batches: counts of each batch by layer, `[steps][layers]`, by name.
+        trace: figures of the epoch's trace (`measure.trace`), empty if the epoch was not traced.
     """
 
     rank: int
@@ -39,11 +40,14 @@ class RankRecord:
     memory: Mapping[str, int]
     losses: Sequence[tuple[float, int]] = field(default_factory=tuple)
     batches: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
+    trace: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without losses and batches: the epoch's line has them for all ranks together."""
         record = asdict(self)
         del record["losses"], record["batches"]
+        if not self.trace:
+            del record["trace"]
         record["times"]["unaccounted_s"] = self.times.unaccounted_s
         return record
 
@@ -57,6 +61,9 @@ class RankRecord:
             [*self.losses, *later.losses],
             {name: [*self.batches.get(name, ()), *later.batches.get(name, ())]
              for name in self.batches.keys() | later.batches.keys()},
+            # Figures of a piece are none of the epoch, but its seconds are those of a traced epoch.
+            {"events": self.trace.get("events", 0) + later.trace.get("events", 0)}
+            if self.trace or later.trace else {},
         )
 
 
@@ -166,6 +173,17 @@ def reduce_memory(ranks: Sequence[RankRecord]) -> dict[str, float]:
     return {f"memory/{name}": max(rank.memory.get(name, 0) for rank in ranks) for name in names}
 
 
+def reduce_trace(ranks: Sequence[RankRecord]) -> dict[str, float]:
+    """`trace/*` of a traced epoch: sums over ranks; of seconds the maximum, and minimum (`_min`) and mean (`_mean`)."""
+    metrics: dict[str, float] = {}
+    for name in sorted({name for rank in ranks for name in rank.trace}):
+        values = [rank.trace.get(name, 0.0) for rank in ranks]
+        metrics[f"trace/{name}"] = max(values) if name.endswith("_s") else sum(values)
+        if name.endswith("_s"):
+            metrics |= {f"trace/{name}_min": min(values), f"trace/{name}_mean": sum(values) / len(values)}
+    return metrics
+
+
 def step_losses(ranks: Sequence[RankRecord]) -> list[float]:
     """Mean loss of each step over its global batch: global sum divided by global count."""
     steps = zip(*(rank.losses for rank in ranks), strict=True)
@@ -183,4 +201,5 @@ def reduce_epoch(ranks: Sequence[RankRecord]) -> dict[str, float]:
         **reduce_work(ranks),
         **reduce_batches(ranks),
         **reduce_memory(ranks),
+        **reduce_trace(ranks),
     }

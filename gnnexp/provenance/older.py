@@ -50,7 +50,7 @@ _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW"
 _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_below": None, "matmul": "float32",
           "activations": "float32"}
 # Keys outside of groups that were added later.
-_LATER_TOP = {"measure": "exact"}
+_LATER_TOP = {"measure": "exact", "trace": None}
 # Options of other groups that were added later: by the class of the group.
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},

@@ -21,6 +21,9 @@ from gnnexp.record.shape import check_job, check_line, check_result, check_state
 EPOCHS_FILE = "epochs.jsonl"
 RESULT_FILE = "result.json"
 JOB_FILE = "job.json"
+# Only epochs that were traced have this metric.
+TRACED = "trace/events"
+
 # A run writes some 6 kB per rank and epoch. gnnexp never writes a larger file, so a larger file is refused.
 MOST_RECORD_BYTES = 1 << 30
 
@@ -184,9 +187,18 @@ class EpochLog:
             file.truncate(whole)
 
 
+def warm(epochs: Sequence[Mapping[str, float]], metric: str = "") -> Sequence[Mapping[str, float]]:
+    """The epochs that count: those after the first, which warms up, without those that a profiler slowed down.
+
+    For figures of a trace (`trace/*`), these are all epochs after the first.
+    """
+    later = epochs[1:] or epochs
+    return later if metric.startswith("trace/") else [one for one in later if TRACED not in one] or later
+
+
 def warm_median(epochs: Sequence[Mapping[str, float]], metric: str) -> float:
-    """Median of `metric` over the epochs after the first, which warms up; NaN if it was not recorded."""
-    values = [epoch[metric] for epoch in (epochs[1:] or epochs) if metric in epoch]
+    """Median of `metric` over the `warm` epochs; NaN if it was not recorded."""
+    values = [epoch[metric] for epoch in warm(epochs, metric) if metric in epoch]
     return statistics.median(values) if values else math.nan
 
 
@@ -218,10 +230,10 @@ def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, fl
     if epochs:
         if "loss/train" in epochs[-1]["metrics"]:  # an external system may not report its loss
             summary["loss/train"] = epochs[-1]["metrics"]["loss/train"]
-        warm = epochs[1:] or epochs
-        for name in warm[0]["metrics"]:
+        counted = warm([epoch["metrics"] for epoch in epochs])
+        for name in counted[0]:
             if name.split("/")[0] in ("time", "comm", "work", "memory"):
-                values = sorted(e["metrics"][name] for e in warm if name in e["metrics"])
+                values = sorted(metrics[name] for metrics in counted if name in metrics)
                 summary[name] = values[len(values) // 2]
     summary["num_epochs"] = len(epochs)
     return summary

@@ -19,6 +19,7 @@ from gnnexp.record.records import (
     load_result,
     read_epochs,
     run_dirs,
+    warm,
     warm_median,
 )
 
@@ -100,10 +101,10 @@ class Run:
     @property
     def num_warm(self) -> int:
         """Number of epochs that `median` uses."""
-        return len(self.epochs[1:] or self.epochs)
+        return len(warm(self.epochs))
 
     def median(self, metric: str) -> float:
-        """Median of `metric` over the epochs after the first, which warms up; NaN if it was not recorded."""
+        """Median of `metric` over the epochs that count (`records.warm`); NaN if it was not recorded."""
         return warm_median(self.epochs, metric)
 
     def best(self, split: str) -> tuple[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from gnnexp.job import Job
 from gnnexp.measure.ledger import Traffic
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
+from gnnexp.measure.trace import tracing
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best, ending
@@ -111,26 +113,34 @@ def run_epoch(
     losses: list[tuple[Tensor, int]] = []
     timer, step, request = job.timer, start.step, StopRequest.NOTHING
     job.comm.barrier()  # waiting for slower starts, evaluation or the log is not part of the epoch
-    timer.start_epoch()
-    with closing(trainer.batches(start.epoch, start.step)) as batches:
-        for batch in batches:
-            losses.append(trainer.forward_backward(batch))
-            trainer.synchronize()
-            with timer.phase("update"):
-                optimization.step()
-            step += 1
-            if trainer.resumes_within_epoch and (request := interruption.after_step()) != StopRequest.NOTHING:
-                break
-    counts = trainer.end_epoch()
-    times = timer.end_epoch().without(counts.untimed)
+    with tracing(job.device, trace_file(job, start)) as trace:
+        timer.start_epoch()
+        with closing(trainer.batches(start.epoch, start.step)) as batches:
+            for batch in batches:
+                losses.append(trainer.forward_backward(batch))
+                trainer.synchronize()
+                with timer.phase("update"):
+                    optimization.step()
+                step += 1
+                if trainer.resumes_within_epoch and (request := interruption.after_step()) != StopRequest.NOTHING:
+                    break
+        counts = trainer.end_epoch()
+        times = timer.end_epoch().without(counts.untimed)
     job.comm.ledger.add({tag: Traffic(seconds=seconds) for tag, seconds in timer.take_exchanges().items()})
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":
         memory["device_peak_bytes"] = torch.cuda.max_memory_allocated(job.device)
     numbers = [(float(loss), count) for loss, count in losses]
-    record = RankRecord(job.comm.rank, times, traffic, counts.work, memory, numbers, counts.batches)
+    record = RankRecord(job.comm.rank, times, traffic, counts.work, memory, numbers, counts.batches, trace)
     return EpochSegment(record, step, request == StopRequest.NOTHING, request or interruption.at_epoch_end())
+
+
+def trace_file(job: Job, start: Position) -> Path | None:
+    """Where this rank's trace of the epoch goes; None if the epoch is not traced, or began before `start`."""
+    if start.epoch != job.experiment.trace or start.step:
+        return None
+    return job.directory / "traces" / f"epoch_{start.epoch}_rank_{job.comm.rank}.json.gz"
 
 
 def probe_memory(job: Job) -> dict[str, int]:

@@ -21,7 +21,7 @@ def test_the_default_is_complete_and_plain() -> None:
     composed = compose([])
     assert set(composed.config) == {
         "dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "hardware", "tracker",
-        "optimizer", "scheduler", "train", "seed", "system", "name", "preflight", "measure"}
+        "optimizer", "scheduler", "train", "seed", "system", "name", "preflight", "measure", "trace"}
     assert type(composed.config["model"]) is dict and type(composed.config["sampler"]["fanouts"]) is list
     assert composed.choices["dataset"] == "digits" and composed.choices["system"] is None
     assert composed.run_dir.parts[0] == "runs" and composed.run_dir.name.endswith("-data_parallel")

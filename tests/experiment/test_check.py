@@ -164,7 +164,7 @@ def test_products_are_rounded_only_where_layers_and_data_types_allow_it(default:
 def test_components_stand_only_where_components_are_taken(default: dict[str, Any]) -> None:
     target = {"_target_": "torch.utils.collect_env.run", "command": "touch executed"}
     places = ("optimizer__lr", "train", "hardware__links", "hardware__workers",
-              "hardware__source", "sampler__fanouts", "seed", "name", "system", "preflight", "measure")
+              "hardware__source", "sampler__fanouts", "seed", "name", "system", "preflight", "measure", "trace")
     for place in places:
         problems = check_config(changed(default, **{place: target}))
         assert problems and all(key.startswith(place.replace("__", ".")) for key in keys(problems)), place
@@ -178,6 +178,17 @@ def test_what_others_read_must_be_there(default: dict[str, Any], path: str) -> N
     del config[group][name]
     (problem,) = check_config(config)
     assert problem.key == path and problem.fix
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", 10])
+def test_an_epoch_that_cannot_be_traced(default: dict[str, Any], value: object) -> None:
+    assert keys(check_config(changed(default, trace=value))) == ["trace"]
+    assert check_config(changed(default, trace=9)) == check_config(changed(default, trace=None)) == []
+
+
+def test_an_external_command_is_not_traced(default: dict[str, Any]) -> None:
+    external = {"_target_": "gnnexp.paradigms.external.paradigm.External", "command": ["true"]}
+    assert "trace" in keys(check_config(changed({**default, "paradigm": external}, trace=1)))
 
 
 def test_a_slow_rank_is_gone(default: dict[str, Any]) -> None:

@@ -128,6 +128,26 @@ def test_every_batch_loads_its_input_vertices():
     assert len(epoch["losses"]) == math.ceil(30 / 7)
 
 
+def _train_in(config: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    return trained(config, Artifacts(nasty_graph()), folder, read_environment())
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_traced_epoch_trains_the_same_and_every_rank_writes_its_trace(ranks, tmp_path, overlap):
+    config = small_config(MODELS["sage"], train={"epochs": 3, "overlap": overlap}, hardware={"workers": 2})
+    for name in ("plain", "traced"):
+        (tmp_path / name).mkdir()
+    expected = ranks(2).run(_train_in, config, tmp_path / "plain")[0]
+    found = ranks(2).run(_train_in, {**config, "trace": 1}, tmp_path / "traced")[0]
+    assert [epoch["losses"] for epoch in found] == [epoch["losses"] for epoch in expected]
+    assert not (tmp_path / "plain" / "traces").exists()
+    names = sorted(file.name for file in (tmp_path / "traced" / "traces").iterdir())
+    assert names == ["epoch_1_rank_0.json.gz", "epoch_1_rank_1.json.gz"]
+    assert ["trace/events" in epoch["metrics"] for epoch in found] == [False, True, False]
+    assert found[1]["metrics"]["trace/events"] == sum(rank["trace"]["events"] for rank in found[1]["ranks"])
+    assert "trace" not in found[0]["ranks"][0]
+
+
 def test_a_loss_that_is_not_finite_ends_the_run():
     config = small_config(MODELS["sage"], train={"epochs": 5}, optimizer={"lr": 1e200})
     with pytest.raises(RunError, match=r"optimizer\.lr"):

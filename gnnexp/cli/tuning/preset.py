@@ -28,7 +28,7 @@ GROUP = "train"
 # Groups whose typed values are hyper-parameters.
 _HELD = (GROUP, "optimizer", "scheduler")
 # Keys that say what is compared, and where: no hyper-parameters.
-COMPARED = ("seed", "system", "dataset", "hardware", "tracker", "name", "preflight", "measure", "hydra")
+COMPARED = ("seed", "system", "dataset", "hardware", "tracker", "name", "preflight", "measure", "trace", "hydra")
 
 
 @dataclass(frozen=True)

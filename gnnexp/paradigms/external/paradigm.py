@@ -86,6 +86,9 @@ class External(Paradigm):
         if hardware.throttle is not None:
             problems.append(Problem("hardware.throttle", hardware.throttle, "slows down exchanges of gnnexp's ranks, "
                                     "and an external command makes its own", "set hardware.throttle=null"))
+        if experiment.trace is not None:
+            problems.append(Problem("trace", experiment.trace, "traces gnnexp's ranks, and not an external command",
+                                    "set trace=null"))
         if self.processes == "run" and hardware.nodes > 1:
             problems.append(Problem("paradigm.processes", "run", "starts one command on one machine, but "
                                     f"hardware.nodes={hardware.nodes}", "set paradigm.processes=rank"))

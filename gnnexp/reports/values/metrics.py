@@ -10,9 +10,10 @@ from typing import Any
 from gnnexp.errors import Problem
 from gnnexp.experiment.signature import nearest, unknown
 from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
+from gnnexp.record.records import warm
 from gnnexp.record.runs import Run
 
-_ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss")
+_ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss", "trace")
 _SPLITS = ("val", "test")
 # Rooms whose names are known before there is a run, and the similarity to a known name that counts as a typing mistake.
 _NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES}
@@ -67,12 +68,12 @@ def value_of(run: Run, metric: str) -> float:
     """The value of a metric for a finished run, in the record's units; NaN if the run did not record it.
 
     `acc/test` and the like are values at the best validation epoch, and `quality/*` is about the partition. All others
-    are medians over the epochs after the first; a sum is formed in each epoch.
+    are medians over the epochs that count (`records.warm`); a sum is formed in each epoch.
     """
     names = terms(metric)
     if len(names) == 1 and (kept := _of_the_run(run, names[0])) is not None:
         return kept
-    epochs = run.epochs[1:] or run.epochs
+    epochs = warm(run.epochs, names[0])
     values = [value for epoch in epochs if not math.isnan(value := epoch_value(epoch, metric))]
     return statistics.median(values) if values else math.nan
 

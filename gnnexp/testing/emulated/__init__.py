@@ -41,6 +41,7 @@ def install() -> None:
     library = load()
     os.environ[VARIABLE] = f"{library._name}:{os.getpid()}"
     _install(library)
+    _add_counting(library)
     _install_nccl(load_nccl())
     if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:
         from gnnexp.testing.emulated.triton import install as install_triton
@@ -50,6 +51,15 @@ def install() -> None:
         import torch
 
         torch.autograd.set_multithreading_enabled(False)
+
+
+def _add_counting(library: ctypes.CDLL) -> None:
+    """Add the counts to `torch.cuda`, where `measure.trace` finds them in place of a profiler."""
+    import torch
+
+    from gnnexp.measure.trace import EMULATED
+
+    setattr(torch.cuda, EMULATED, lambda: _counting(library))
 
 
 def is_wanted() -> bool:
