@@ -114,7 +114,7 @@ def summary(rows: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]
     seconds = {side: [_seconds(row[side]) for row in rows] for side in rows[0]}
     ratios = {side: [peer / own for peer, own in zip(values, seconds["gnnexp"], strict=True)]
               for side, values in seconds.items() if side != "gnnexp"}
-    found = {
+    found: dict[str, Any] = {
         "median_s": {side: statistics.median(values) for side, values in seconds.items()},
         "ratio": {side: statistics.median(values) for side, values in ratios.items()},
         "interval": {side: interval(values) for side, values in ratios.items()}, "seconds": seconds,
