@@ -10,7 +10,7 @@ STAMP := $(VENV)/.made-by-make
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(BIN)/python),python3),$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow nightly coverage test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
+.PHONY: help setup run test test-slow nightly coverage test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core wheel-smoke lint peers bench reproduce-small torture torture-slice ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -95,10 +95,14 @@ lint: setup ## style, types, the direction of imports, plain English
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
 	$(BIN)/mypy --explicit-package-bases benchmarks/gpu
+	MYPYPATH=benchmarks/peers $(BIN)/mypy --explicit-package-bases benchmarks/peers/*.py
 	MYPYPATH=docs/hooks $(BIN)/mypy --explicit-package-bases docs/hooks/*.py
 	$(BIN)/mypy --explicit-package-bases torture
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python benchmarks/english.py
+
+peers: setup ## environments for PyG and GraphBolt in .dev/peers, which `make bench` measures against (PEERS=pyg: one of them)
+	$(BIN)/python benchmarks/peers/environments.py $(PEERS) --torch "$(TORCH)"
 
 bench: setup ## speed and memory against peers, into benchmarks/results/*.json
 	$(BIN)/python -m benchmarks

@@ -8,7 +8,7 @@ from pathlib import Path
 
 SCRIPTS = (
     "sampling", "kernels", "epoch", "minibatch", "full_graph", "offload", "partitioning", "partitioning_cost",
-    "model_averaging",
+    "model_averaging", "against_peers",
 )
 
 

@@ -24,16 +24,20 @@ class Ranks:
         script: in the checkout's `benchmarks`; answers every line on its stdin by one line of JSON on its stdout.
         config: resolved.
         tree: the checkout whose code runs; this one unless another is given.
+        python: interpreter of another environment; None: the running one.
         request: what else the script wants to know.
     """
 
-    def __init__(self, script: str, config: dict[str, Any], *, tree: Path = HERE, **request: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self, script: str, config: dict[str, Any], *, tree: Path = HERE, python: Path | None = None,
+        **request: Any,  # noqa: ANN401
+    ) -> None:
         hardware = hardware_of(config)
         size, port = hardware.num_ranks, _free_port()
         text = json.dumps({"config": config, **request})
         self._processes = [
             subprocess.Popen(
-                [sys.executable, str(tree / "benchmarks" / script), text], stdin=subprocess.PIPE,
+                [str(python or sys.executable), str(tree / "benchmarks" / script), text], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, text=True,
                 env={
                     **os.environ, **worker_variables(hardware, len(os.sched_getaffinity(0))), "RANK": str(rank),

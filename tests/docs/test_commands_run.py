@@ -46,6 +46,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("make test", "this is it", "`make test`, test-slow, test-core, test-gpu, test-slurm are suites of their own"),
     ("make lint", "needs .venv", "`.ci/run`"),
     ("make bench", "takes an hour", "benchmarks/ is linted; its results are kept"),
+    ("make peers", "downloads gigabytes and compiles for minutes", "tests/benchmarks/test_peers.py"),
     ("make gpu-proof", "needs a GPU", "`make gpu-proof-rehearsal`, tests/benchmarks"),
     ("python -m benchmarks.gpu.proof", "needs a GPU", "the same"),
     ("make torture", "takes as long as it is asked to", "`make torture-slice` in `.ci/run`, tests/torture"),
