@@ -65,15 +65,14 @@ class SampledByTriton:
                                   wants_positions)
 
     def relabel(
-        self, found: Tensor, total: Tensor, table: Tensor, base: int, most: int, vertices: Tensor, count: Tensor,
-        known: Tensor,
+        self, found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
     ) -> Tensor:
         """Three kernels and a prefix sum: minimum of numbers, first edges, their sum, positions."""
         edges, size = found.numel(), found.element_size()
         passes = [edges * (size + 2 * SECTOR), edges * (size + SECTOR + 4), edges * 8,
                   edges * (size + 2 * SECTOR + SECTOR + 4)]
         with self._instead("relabel", passes):
-            return hop.relabel(found, total, table, base, most, vertices, count, known)
+            return hop.relabel(found, total, table, most, vertices, count, known)
 
     @contextmanager
     def _instead(self, kernel: str, launches: list[int]) -> Iterator[None]:
