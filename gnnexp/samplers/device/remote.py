@@ -50,12 +50,12 @@ class _Hop(NamedTuple):
 
     Attributes:
         drawn: the edges; without positions if other ranks drew some of them.
-        of_edges: data of the edges that has no positions, by field of `Block`.
+        data: columns of data of edges that other ranks drew some of (`RemoteExpansion.kinds`), else empty.
         received_bytes: what other ranks sent.
     """
 
     drawn: Drawn
-    of_edges: dict[str, Any]
+    data: Sequence[Tensor]
     received_bytes: int
 
 
@@ -139,14 +139,15 @@ class DeviceRemoteExpansion:
         positions = None if drawn.positions is None else drawn.positions[:num_edges]
         block = Block(drawn.bounds[: num_dst + 1], sources[:num_edges], src_ids, num_dst,
                       self_loops=self._there.needs.self_loops)
-        return replace(block, **self._there.of_edges(positions), **one.of_edges)
+        received: dict[str, Any] = dict(zip(self._host.kinds, one.data, strict=bool(one.data)))
+        return replace(block, **self._there.of_edges(positions), **received)
 
     def _own(self, vertices: Vertices, number: int, keys: Tensor) -> _Hop:
         """The draws of a frontier whose edges are all on this rank."""
         own = keys if keys.numel() == 1 else keys[self._comm.rank : self._comm.rank + 1]
         drawn = self._there.draw(vertices.real, vertices.count, number, own, loops=self._there.loops)
         vertices.limit(drawn.size)
-        return _Hop(drawn, {}, 0)
+        return _Hop(drawn, (), 0)
 
     def _ask(self, vertices: Vertices, number: int, keys: Tensor) -> _Hop:
         """The draws of a frontier whose vertices are in several parts (`RemoteExpansion`)."""
@@ -242,5 +243,5 @@ class DeviceRemoteExpansion:
             positions = torch.where(offset == own[rows], -1, positions)
         ids, *data = (values if values.numel() else values.new_zeros(1) for values in columns.values())
         found = torch.where(positions < 0, frontier[rows], ids[positions.clamp(min=0)])
-        of_edges = {name: taken(values, positions) for name, values in zip(self._host.kinds, data, strict=True)}
-        return _Hop(Drawn(bounds, found, None, own.numel()), of_edges, received_bytes)
+        return _Hop(Drawn(bounds, found, None, own.numel()), [taken(values, positions) for values in data],
+                    received_bytes)
