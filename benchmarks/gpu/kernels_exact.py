@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -15,11 +16,18 @@ from torch import Tensor
 from benchmarks.gpu.kernel_cases import WIDTHS, Operation, operations, sparse_operations
 from benchmarks.gpu.report import ERROR, Row
 from benchmarks.gpu.stage import Stage
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.environment import Environment
+from gnnexp.feature_stores.local import LocalStore
+from gnnexp.feature_stores.static_cache import StaticCache
 from gnnexp.graph.block import Block, by_relation
+from gnnexp.graph.shard import Shard
+from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backend import Backend
 from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backends import kernel_problem, make_backend
 from gnnexp.testing.blocks import awkward_blocks
+from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.on_gpu import ALL_MODELS, Case
 from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
 
@@ -39,6 +47,11 @@ def run(stage: Stage) -> bool:
         blocks, models = {word: blocks[word] for word in QUICK_BLOCKS}, QUICK_MODELS
     for word, block in blocks.items():
         stage.check(f"topology, {word}", partial(_topology, word, block, block.to(stage.device)))
+    if kernel_problem("triton", stage.device.type) is None:
+        for cached, narrow in product((False, True), (False, True)):
+            name = (f"rows read over the link, {'with' if cached else 'without'} a cache, "
+                    f"{'bfloat16' if narrow else 'float32'}")
+            stage.check(name, partial(_over_the_link, name, stage.device, cached, narrow))
     kernels = [kernel for kernel in KERNELS if kernel_problem(kernel, stage.device.type) is None]
     return all(_operations(stage, kernel, blocks) and _models(stage, kernel, models) for kernel in kernels)
 
@@ -127,6 +140,19 @@ def _topology(word: str, block: Block, there: Block) -> Row:
                   (mine.incoming.sources, other.incoming.sources), (mine.outgoing.sources, other.outgoing.sources)]
     unlike = sum(not torch.equal(a.long(), b.cpu().long()) for a, b in pairs)
     return Row(f"topology, {word}", unlike == 0, unlike, words=f"{unlike} of {len(pairs)} arrays differ")
+
+
+def _over_the_link(name: str, device: torch.device, cached: bool, narrow: bool) -> Row:
+    """Rows of a store whose kernel reads pinned host memory, and a cache: equal to the bit."""
+    graph = nasty_graph()
+    store = LocalStore(tier="uva", cache=StaticCache(0.3) if cached else None, dtype="bfloat16" if narrow else None)
+    store.setup(Shard(graph), torch.float32, device, Communicator(Environment(), PhaseTimer(), device))
+    ids = torch.arange(graph.num_nodes).flip(0).repeat(3)
+    found, features = store.read(ids), graph.features
+    assert isinstance(found, Tensor) and isinstance(features, Tensor)
+    expected = (features.bfloat16() if narrow else features).float()[ids]
+    worst = _difference(found.cpu(), expected)
+    return Row(name, worst == 0, worst, ERROR)
 
 
 def _trained(name: str, model: str, precision: str, kernel: str) -> Row:

@@ -189,5 +189,6 @@ class FeatureStore(ABC):
         """Rows in the form in which they are held. Dense rows are copied to the device of the run, to a GPU through
         pinned memory.
         """
+        rows = rows if rows.dtype == torch.int16 and self.form.narrow else self.form.held(rows)
         return rows if isinstance(rows, SparseRows) else across(rows, self._device)
 

@@ -126,14 +126,17 @@ class FeatureCache(ABC):
         """`[V]` int32: row of each vertex among the cached rows, -1 if it is not there; see `cuda.fetch.fetch_rows`."""
         return self._row_of
 
-    @abstractmethod
-    def read_past(self, ids: Tensor, rows: Tensor) -> tuple[Tensor, int]:
-        """Rows of `ids` on the GPU, and how many of them are not in the cache: the kernel reads these from `rows`.
+    def read_past(self, ids: Tensor, rows: Tensor) -> tuple[Tensor, int] | None:
+        """Rows of `ids` on the GPU, and how many of them are not in the cache: a kernel reads these from `rows`.
 
         Args:
             ids: `[n]` on the host.
             rows: `[V, D]` rows in pinned host memory.
+
+        Returns:
+            None if the cache has no such kernel. Then `read` is called.
         """
+        return None
 
     def past(self, ids: Tensor, rows: Tensor) -> Tensor:
         """Rows of `ids` from the cache or from `rows` in host memory, by one kernel."""

@@ -153,11 +153,15 @@ class LocalStore(FeatureStore):
 
     def read_cached(self, ids: Tensor, cache: FeatureCache) -> Rows:
         """Rows from the cache, and others from host memory: with `tier=uva` by one kernel."""
-        if not self.direct:
+        found = None
+        if self.direct:
+            assert isinstance(self._features, Tensor)
+            found = cache.read_past(ids, self._features)
+        if found is None:
             return super().read_cached(ids, cache)
-        assert isinstance(self._features, Tensor)
-        rows, missed = cache.read_past(ids, self._features)
-        self.count("host", missed, missed * self._features[:1].nbytes + ids.nbytes)
+        rows, missed = found
+        row = rows.shape[1] * rows.element_size()
+        self.count("host", missed, missed * row + ids.nbytes)
         return rows
 
     def shared_bytes(self, all_rows: int) -> int:

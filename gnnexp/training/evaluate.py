@@ -99,7 +99,8 @@ class Evaluation:
         self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
         # Inference always reads features from the mapped files. It is not measured, so the store may differ. Values are
         # those of training.
-        self._store = LocalStore(dtype=job.experiment.feature_store.options.dtype)
+        sparse = isinstance(job.graph.features, SparseRows)
+        self._store = LocalStore(dtype=None if sparse else job.experiment.feature_store.options.dtype)
         if job.trained_rows is None:
             self._store.setup(job.shard, job.dtype, job.device, job.comm)
         self._machines = machines(job.comm, job.facts["host"], job.directory)

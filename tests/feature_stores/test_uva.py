@@ -16,7 +16,9 @@ from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, experiment_of, read
 from gnnexp.experiment.plan import facts_of
 from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.feature_stores.local import LocalStore
+from gnnexp.feature_stores.static_cache import StaticCache
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.ops.backends import has_triton
 from gnnexp.testing.emulated import counting, is_wanted
@@ -130,7 +132,8 @@ def _curve(config: dict[str, Any], way: str, size: int) -> Curve:
 @pytest.mark.parametrize("model", ["sage", "gat"])
 @pytest.mark.parametrize(("way", "size", "sampler", "cache"), [
     ("data", 1, "cuda", "none"), ("data", 2, "cpu", "none"), ("data", 2, "cuda", "static"),
-    ("split", 2, "auto", "none"), ("split", 2, "auto", "owned"), ("data", 2, "cpu", "sharded_alone")])
+    ("split", 2, "auto", "none"), ("split", 2, "auto", "owned"), ("data", 2, "cpu", "sharded"),
+    ("split", 2, "auto", "sharded")])
 def test_training_is_that_of_the_host_tier(ranks, way, size, sampler, cache, model) -> None:
     curves = {}
     for tier in ("host", "uva"):
@@ -143,10 +146,30 @@ def test_training_is_that_of_the_host_tier(ranks, way, size, sampler, cache, mod
     for there, here in zip(curves["uva"], curves["host"], strict=True):
         assert there.losses == here.losses  # bit by bit: the rows are the same
         assert all(gradient.equal(here.gradients[name]) for name, gradient in there.gradients.items())
-        rows = sum(here.work.get(f"features_loaded_{origin}", 0) for origin in ("host", "local"))
+        rows = sum(here.work.get(f"features_loaded_{origin}", 0) for origin in ("host", "local", "peer"))
         ids = 0 if sampler == "cuda" and cache == "none" else rows * width
         assert there.work.pop("tier/h2d_bytes") == here.work.pop("tier/h2d_bytes") + ids
         assert there.work == here.work
+
+
+class Plain(StaticCache):
+    """A cache without a kernel that reads past it, as a user may write one."""
+
+    read_past = FeatureCache.read_past  # type: ignore[assignment]
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_other_caches_read_their_misses_over_the_link() -> None:
+    graph, device = graph_of(), torch.device("cuda", 0)
+    store = LocalStore(tier="uva", cache=Plain(20))
+    store.setup(shard_of(graph, 0, 1), torch.float32, device, alone())
+    ids = torch.arange(60)
+    rows = store.read(ids)
+    assert isinstance(rows, torch.Tensor) and isinstance(graph.features, torch.Tensor)
+    assert rows.cpu().equal(graph.features)
+    assert store.take_counts() == {"features_loaded_local": 20, "features_loaded_host": 40,
+                                   "tier/h2d_bytes": 40 * (13 * 4 + 8)}
 
 
 @pytest.mark.gpu
