@@ -53,7 +53,7 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     ("train__stop_below", [None, math.inf]), ("train__stop_below", 0.5),
     ("optimizer___partial_", False), ("optimizer__unknown", 1), ("scheduler", {}),
     ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
-    ("train__matmul", "float16"), ("train__matmul", "tf32"),
+    ("train__matmul", "float16"), ("train__matmul", "tf32"), ("train__activations", "tf32"),
     ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
     ("hardware__nodes", 2), ("hardware__device", "gpu"), ("hardware__latency", -1), ("hardware__flops", 0),
     ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
@@ -153,8 +153,8 @@ def test_a_value_that_is_not_given_is_not_judged(default: dict[str, Any], path: 
 def test_products_are_rounded_only_where_layers_and_data_types_allow_it(default: dict[str, Any]) -> None:
     rounded = changed(default, train__matmul="bf16")
     assert check_config(rounded) == []
-    (problem,) = check_config(changed(rounded, train__dtype="float64"))
-    assert problem.key == "train.matmul" and "float64" in problem.allowed
+    double = check_config(changed(rounded, train__dtype="float64", train__activations="bf16"))
+    assert keys(double) == ["train.activations", "train.matmul"] and all("float64" in one.allowed for one in double)
     for key, value in (("model", {"_target_": "gnnexp.models.pyg.PyG", "module": "plain_modules.PairMean"}),
                        ("paradigm", {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"})):
         problems = check_config({**rounded, key: value})

@@ -22,8 +22,20 @@ def install(library: ctypes.CDLL) -> None:
     for name, value in _replaced(library).items():
         assert hasattr(torch.cuda, name), f"torch.cuda.{name} is gone"
         setattr(torch.cuda, name, value)
+    _add_products()
     # torch.manual_seed also seeds the device's generator. Here kernels use the CPU's generator, which is seeded anyway.
     torch.cuda.manual_seed_all = lambda seed: None
+
+
+def _add_products() -> None:
+    """Products with `out_dtype`, which torch has on GPUs only: factors are exact in the wider type of the result."""
+    import torch
+
+    library: Any = torch.library
+    kernels = library.Library("aten", "IMPL")
+    for name in ("mm.dtype", "bmm.dtype"):
+        kernels.impl(name, lambda a, b, out_dtype: a.to(out_dtype) @ b.to(out_dtype), "CPU")
+    torch.cuda.emulated_products = kernels  # type: ignore[attr-defined]  # torch removes kernels whose library is gone
 
 
 def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
