@@ -71,7 +71,7 @@ gpu-proof: ## what a GPU of this machine does: right results, rates, a hardware 
 
 gpu-proof-rehearsal: setup ## the same on the emulated device, small: whether it would run
 	GNNEXP_EMULATED_GPUS=2 TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated \
-		-m benchmarks.gpu.proof --quick --again --out .gnnexp/gpu-proof-rehearsal $(PROOF)
+		-m benchmarks.gpu.proof --quick --again --stages all --out .gnnexp/gpu-proof-rehearsal $(PROOF)
 
 test-slurm: setup ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)
 	$(BIN)/python -m pytest -m "slurm and not slow" tests/slurm

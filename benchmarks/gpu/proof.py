@@ -19,7 +19,11 @@ from benchmarks.gpu.needed import ROOT, digest
 from benchmarks.gpu.report import is_done, read, table
 
 # Seconds that each may take of a call's minutes.
-LIMITS = {"smoke": 240, "kernels-exact": 420, "tests": 420, "calibrate": 180}
+LIMITS = {"smoke": 240, "kernels-exact": 420, "tests": 420, "calibrate": 180, "kernel-bench": 180, "sampler": 180,
+          "epoch": 300, "offload": 300, "trace": 180}
+# Stages by what they show. Those of one slice fit into one call of nine minutes.
+SLICES = {"correct": ("smoke", "kernels-exact", "tests", "calibrate"),
+          "speed": ("kernel-bench", "sampler", "epoch"), "memory": ("offload", "trace")}
 _LEAST_S = 40  # a stage is not started for less
 _GRACE_S = 15  # in which a stage ends by itself after its limit
 
@@ -66,7 +70,8 @@ def _run(name: str, options: argparse.Namespace, seconds: float) -> None:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=9, help="of all stages together")
-    parser.add_argument("--stages", type=_stages, default=list(LIMITS), help=",".join(LIMITS))
+    parser.add_argument("--stages", type=_stages, default=list(SLICES["correct"]),
+                        help=f"{','.join(LIMITS)}; {', '.join(SLICES)}: several of them; all")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu"))
     parser.add_argument("--again", action="store_true", help="also what is complete")
     parser.add_argument("--quick", action="store_true", help="small sizes and few cases: a rehearsal")
@@ -74,9 +79,10 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _stages(text: str) -> list[str]:
-    names = text.split(",")
+    names = [name for word in text.split(",") for name in (LIMITS if word == "all" else SLICES.get(word, (word,)))]
     if unknown := [name for name in names if name not in LIMITS]:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(LIMITS)}")
+        known = ", ".join((*LIMITS, *SLICES, "all"))
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {known}")
     return names
 
 

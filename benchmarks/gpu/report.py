@@ -17,6 +17,7 @@ SCHEMA = 1
 # Facts that a result must share with a later call to be taken instead of being found again.
 _SAME = ("source", "device", "emulated", "torch", "quick")
 ERROR = "relative error"  # the unit of results that are exact: they are counted, not listed
+NOT_RUN = "not run"  # the beginning of the words of a row that a machine or a version does not allow
 _HEAD = ("stage", "what", "found", "target", "ceiling", "unit", "")
 
 
@@ -33,6 +34,7 @@ class Row:
         ceiling: what the device can do at most, None where nobody says.
         words: what is wrong, or a remark.
         values: of every repetition.
+        at_most: whether the target is the most that is wanted, as for seconds.
     """
 
     name: str
@@ -43,11 +45,14 @@ class Row:
     ceiling: float | None = None
     words: str = ""
     values: tuple[float, ...] = ()
+    at_most: bool = False
 
     @property
     def missed(self) -> bool:
         """Whether there is a target that it does not reach."""
-        return self.target is not None and self.value is not None and self.value < self.target
+        if self.target is None or self.value is None:
+            return False
+        return self.value > self.target if self.at_most else self.value < self.target
 
 
 class Report:
@@ -114,13 +119,15 @@ def _lines(stage: str, one: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         yield (stage, "did not run", "", "", "", "", "MISSING")
         return
     rows = [Row(**row) for row in one["rows"]]
-    figures = [row for row in rows if not row.ok or row.target is not None or row.unit not in ("", ERROR)]
+    figures = [row for row in rows if not row.ok or row.target is not None or row.unit not in ("", ERROR)
+               or row.words.startswith(NOT_RUN)]
     exact = [row for row in rows if row.unit == ERROR]
     if exact:
         good, worst = sum(row.ok for row in exact), max((row.value or 0.0 for row in exact), default=0.0)
         yield (stage, f"{good} of {len(exact)} exact", f"{worst:.2g}", "", "", "worst relative error", "")
     for row in figures:
-        end = ("MISSED" if row.missed else "") if row.ok else f"WRONG: {row.words.strip().splitlines()[-1:]}"
+        left_out = row.words if row.words.startswith(NOT_RUN) else ""
+        end = ("MISSED" if row.missed else left_out) if row.ok else f"WRONG: {row.words.strip().splitlines()[-1:]}"
         yield (stage, row.name, *map(_number, (row.value, row.target, row.ceiling)), row.unit, end)
     if not one["complete"]:
         yield (stage, f"cut short after {len(rows)} results", "", "", "", "", "INCOMPLETE")

@@ -36,11 +36,18 @@ def main() -> int:
     report = Report(options.out / f"{options.stage}.json", found, again=options.again)
     stage = Stage(report, device, found["emulated"], options.quick, time.monotonic() + options.seconds - _RESERVE_S,
                   ceiling_of(found["device"], found["driver"]))
-    whole = importlib.import_module(f"benchmarks.gpu.{options.stage.replace('-', '_')}").run(stage)
+    whole = importlib.import_module(module_of(options.stage)).run(stage)
     report.write(complete=whole)
     if not all(row.ok for row in report.rows):
         return 1
     return 0 if whole else 3
+
+
+def module_of(stage: str) -> str:
+    """The module of a stage. Stages that only measure speed are in a folder of their own."""
+    name = stage.replace("-", "_")
+    folder = "benchmarks.gpu.speed" if (Path(__file__).parent / "speed" / f"{name}.py").exists() else "benchmarks.gpu"
+    return f"{folder}.{name}"
 
 
 def _options() -> argparse.Namespace:

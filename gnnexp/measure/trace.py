@@ -34,8 +34,8 @@ def tracing(device: torch.device, file: Path | None) -> Iterator[dict[str, float
         file: the file (`*.json.gz`); None: nothing is traced.
 
     Yields:
-        Figures, which are filled in at the end: `events`, the number of events. On a GPU also `launches`, `waits`, and
-        `gpu_busy_s`, the seconds in which at least one kernel ran. An emulated GPU has no `gpu_busy_s`.
+        Figures, which are filled in at the end: `events`, the number of events. On a GPU also those of `gpu_figures`.
+        An emulated GPU has no `gpu_busy_s`.
     """
     found: dict[str, float] = {}
     if file is None:
@@ -49,7 +49,7 @@ def tracing(device: torch.device, file: Path | None) -> Iterator[dict[str, float
     events = _events_of(profiler)
     found["events"] = len(events)
     if counts is not None:
-        found.update(launches=counts.totals["launches"], waits=counts.totals["waits"])
+        found.update({name: counts.totals[name] for name in ("launches", "waits", "h2d_bytes", "d2h_bytes")})
     elif device.type == "cuda":
         found.update(gpu_figures(events))
     subfolder(file.parent.parent, file.parent.name)
@@ -57,7 +57,11 @@ def tracing(device: torch.device, file: Path | None) -> Iterator[dict[str, float
 
 
 def gpu_figures(events: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """`gpu_busy_s`, `launches` and `waits` from events of a trace.
+    """What the GPU and the host did, from events of a trace.
+
+    Returns:
+        `gpu_busy_s`: seconds in which at least one kernel ran; `launches` and `waits` of the host; `h2d_bytes` and
+        `d2h_bytes` that were copied.
 
     Args:
         events: events in Chrome's format, with times in microseconds. `cat` is `kernel` for a kernel on the GPU, and
@@ -65,14 +69,19 @@ def gpu_figures(events: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """
     kernels: list[tuple[float, float]] = []
     launches = waits = 0
+    copied = {"HtoD": 0, "DtoH": 0}
     for event in events:
         name, kind = str(event.get("name", "")), event.get("cat")
         if kind == "kernel":
             kernels.append((float(event["ts"]), float(event["ts"]) + float(event["dur"])))
+        elif kind == "gpu_memcpy":
+            for way in copied:
+                copied[way] += int(event.get("args", {}).get("bytes", 0)) if way in name else 0
         elif kind in _CALLS:
             launches += any(word in name for word in _LAUNCHES)
             waits += name in _BLOCKING_COPIES or any(name.endswith(word) for word in _WAITS)
-    return {"gpu_busy_s": covered(kernels) / 1e6, "launches": launches, "waits": waits}
+    return {"gpu_busy_s": covered(kernels) / 1e6, "launches": launches, "waits": waits,
+            "h2d_bytes": copied["HtoD"], "d2h_bytes": copied["DtoH"]}
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:

@@ -19,6 +19,10 @@ from benchmarks.gpu.kernel_cases import Operation, operations, sparse_operations
 from benchmarks.gpu.kernels_exact import BOUNDS, compared
 from benchmarks.gpu.needed import MOST_BYTES, ROOT, needed_files
 from benchmarks.gpu.report import Report, Row, is_done, read, table
+from benchmarks.gpu.run_stage import module_of
+from benchmarks.gpu.speed.epoch import TABLE
+from benchmarks.gpu.speed.kernel_bench import sum_bytes
+from benchmarks.gpu.speed.training import refusal, sampled
 from benchmarks.gpu.stage import Stage, rate
 from gnnexp.config.compose import compose
 from gnnexp.ops.backend_numba import NumbaBackend
@@ -38,7 +42,7 @@ def test_the_files_are_few_and_import_nothing_but_the_core(tmp_path: Path) -> No
     folder = ROOT / "benchmarks" / "gpu"
     modules = [".".join(("benchmarks", "gpu", *file.relative_to(folder).with_suffix("").parts))
                for file in folder.rglob("*.py") if file.stem != "__main__"]
-    assert {f"benchmarks.gpu.{name.replace('-', '_')}" for name in proof.LIMITS} <= set(modules)
+    assert {module_of(name) for name in proof.LIMITS} <= set(modules)
     place = plain_copy(tmp_path)
     # Blocks are numba's and torch's kernels, ways everything that trains.
     words = f"import importlib; [importlib.import_module(name) for name in {modules}]"
@@ -102,6 +106,44 @@ def test_a_missed_target_stands_beside_its_ceiling_and_is_nothing_wrong(tmp_path
     assert any("d2h pinned" in line and "MISSED" not in line for line in shown)
     assert any("WRONG" in line and "loss differs" in line for line in shown)
     assert any("INCOMPLETE" in line for line in shown) and any("tests" in line and "MISSING" in line for line in shown)
+
+
+def test_seconds_miss_a_target_that_they_exceed_and_what_was_not_run_says_why(tmp_path: Path) -> None:
+    slow = Row("sampler", value=0.7e-3, unit="s", target=0.6e-3, at_most=True)
+    assert slow.missed and not Row("sampler", value=0.5e-3, unit="s", target=0.6e-3, at_most=True).missed
+    found = Report(tmp_path / "epoch.json", FACTS, again=False)
+    found.add([slow, Row("sage, tier=uva", words="not run: the tree has no such tier")])
+    shown = table({"epoch": read(tmp_path / "epoch.json")})
+    assert "MISSED" in shown and "not run: the tree has no such tier" in shown
+    del (old := json.loads((tmp_path / "epoch.json").read_text()))["rows"][0]["at_most"]
+    assert table({"epoch": old}), "files of earlier versions have no such field"
+
+
+def test_slices_are_words_for_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert proof.main(["--minutes", "0.1", "--stages", "smoke,memory", "--out", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.count("no time is left") == 3
+    assert {name for names in proof.SLICES.values() for name in names} == set(proof.LIMITS)
+    for names in proof.SLICES.values():
+        assert len(set(names)) == len(names)
+    with pytest.raises(SystemExit):
+        proof.main(["--stages", "sped", "--out", str(tmp_path)])
+
+
+def test_lines_of_the_epoch_table_are_refused_only_for_options_that_this_version_lacks() -> None:
+    names = [line.name for line in TABLE]
+    assert len(set(names)) == len(names)
+    for line in TABLE:
+        config = line.config(quick=False)
+        reason = refusal({**config, "hardware": {**config["hardware"], "device": "cuda"}})
+        allowed = ("matmul" in line.name or line.tier == "uva" or line.kernel == "triton")  # no Triton on this machine
+        assert allowed or not reason, (line.name, reason)
+    assert refusal(sampled("sage", "torch", steps=1, quick=True, seed=-1)).startswith("seed=-1")
+
+
+def test_bytes_of_a_sum_are_those_of_rows_ids_and_bounds() -> None:
+    block = BLOCKS["multigraph"]
+    rows = block.num_edges * 64 * 4 + block.num_dst * 64 * 4
+    assert sum_bytes(block, 64) == rows + block.sources.nbytes + 8 * block.num_dst
 
 
 def test_ceilings_are_those_of_the_device_and_its_link() -> None:

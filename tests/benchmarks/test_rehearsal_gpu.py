@@ -12,6 +12,7 @@ import pytest
 from plain_checkout import not_core, plain_copy
 
 from benchmarks.gpu.needed import ROOT
+from benchmarks.gpu.proof import LIMITS
 from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.emulated.library import CACHE_VARIABLE
 
@@ -28,17 +29,17 @@ def test_every_stage_is_complete_and_goes_on_where_it_stopped(tmp_path: Path) ->
 
     def proof(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "gnnexp.testing.emulated", "-m", "benchmarks.gpu.proof", "--quick",
-                   "--minutes", "14", "--out", str(out), *words]
+                   "--minutes", "14", "--stages", "all", "--out", str(out), *words]
         return subprocess.run(command, cwd=place, env=environment, text=True, capture_output=True, check=False)
 
     done = proof()
     assert done.returncode == 0, done.stdout + done.stderr
     assert "EMULATED: no figure of speed" in done.stdout
-    for name in ("smoke", "kernels-exact", "tests", "calibrate"):
+    for name in LIMITS:
         found = json.loads((out / f"{name}.json").read_text())
         facts = found["facts"]
         assert found["complete"] and facts["emulated"] and facts["commit"] is None and facts["dirty"] is None
         assert found["rows"] and all(row["ok"] for row in found["rows"])
     assert "flops_tf32: " in (out / "profile.yaml").read_text()
     again = proof()
-    assert again.returncode == 0 and again.stdout.count("done before, by the same files") == 4
+    assert again.returncode == 0 and again.stdout.count("done before, by the same files") == len(LIMITS)

@@ -29,10 +29,12 @@ def test_intervals_that_overlap_count_once() -> None:
 
 
 def test_busy_seconds_are_those_of_kernels_of_all_streams() -> None:
+    copy = {**event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 200, 50), "args": {"bytes": 70}}
     events = [event("kernel", "gemm", 0, 100), event("kernel", "softmax", 50, 100), event("kernel", "adam", 300, 10),
-              event("gpu_memcpy", "Memcpy HtoD", 200, 50), event("gpu_user_annotation", "step", 0, 1000),
+              copy, event("gpu_user_annotation", "step", 0, 1000),
               event("cpu_op", "aten::mm", 0, 1000)]
-    assert gpu_figures(events)["gpu_busy_s"] == pytest.approx(160e-6)
+    found = gpu_figures(events)
+    assert found["gpu_busy_s"] == pytest.approx(160e-6) and (found["h2d_bytes"], found["d2h_bytes"]) == (70, 0)
 
 
 def test_launches_and_waits_are_calls_of_the_host() -> None:
@@ -44,7 +46,7 @@ def test_launches_and_waits_are_calls_of_the_host() -> None:
                                "cuda_runtime", name) for name in (*launches, *waits, *neither)])
     assert (found["launches"], found["waits"]) == (len(launches), len(waits))
     assert gpu_figures([event("cpu_op", "cudaLaunchKernel"), {"ph": "M"}]) == {
-        "gpu_busy_s": 0.0, "launches": 0, "waits": 0}
+        "gpu_busy_s": 0.0, "launches": 0, "waits": 0, "h2d_bytes": 0, "d2h_bytes": 0}
 
 
 def test_a_long_trace_keeps_its_beginning_and_says_what_is_left_out() -> None:

@@ -1,0 +1,95 @@
+"""Trains epochs of a configuration on one rank, and says why a configuration cannot be trained here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnexp.comm.environment import Environment
+from gnnexp.experiment.build import experiment_of, read
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
+from gnnexp.measure.phases import PhaseTimes
+from gnnexp.measure.trace import tracing
+from gnnexp.testing.steps import optimizer, small_config
+from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.optimization import Optimization
+
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "sage": {"_target_": "gnnexp.models.sage.SAGE", "hidden": 256},
+    "gat": {"_target_": "gnnexp.models.gat.GAT", "hidden": 256, "heads": 4},
+    "gcn": {"_target_": "gnnexp.models.gcn.GCN", "hidden": 128},
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An epoch.
+
+    Attributes:
+        times: of its phases.
+        steps: number of steps.
+        work: counts of the record.
+        trace: figures of `measure.trace`, empty without a trace.
+    """
+
+    times: PhaseTimes
+    steps: int
+    work: Mapping[str, int]
+    trace: Mapping[str, float]
+
+
+def sampled(model: str, kernel: str, *, steps: int, quick: bool, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The configuration of mini-batches in float32 on the GPU: three layers, 1024 targets, fanouts 15, 10, 5.
+
+    Args:
+        model: name in `MODELS`.
+        kernel: of its layers.
+        steps: of an epoch.
+        quick: whether all sizes are small, and an epoch has one step.
+        changes: other keys: values of groups, or values without a group.
+    """
+    batch_size, fanouts, steps = (4, [2, 2, 2], 1) if quick else (1024, [15, 10, 5], steps)
+    sizes = {"hidden": 16} if quick else {}
+    groups = {group: value for group, value in changes.items() if isinstance(value, Mapping)}
+    alone = {key: value for key, value in changes.items() if key not in groups}
+    train = {"batch_size": batch_size, "steps_per_epoch": steps, "dtype": "float32", "epochs": 100, "eval_every": None,
+             **groups.pop("train", {})}
+    config = small_config(
+        {**MODELS[model], **sizes, "layers": len(fanouts), "kernel": kernel, "input_dropout": 0.0},
+        hardware={"device": "cuda"}, train=train, sampler={"fanouts": fanouts, **groups.pop("sampler", {})}, **groups)
+    return {**config, "seed": 0, "optimizer": optimizer(fused=True), **alone}
+
+
+def refusal(config: Mapping[str, Any]) -> str:
+    """Why the configuration cannot be trained; empty if it can."""
+    return "; ".join(f"{problem.key}={problem.value}: {problem.allowed}" for problem in read(config).problems)
+
+
+def epochs_of(
+    config: Mapping[str, Any], graph: Graph, count: int, *, partition: Partition | None = None,
+    trace: Path | None = None,
+) -> list[Trained]:
+    """`count` epochs after one that warms up. The last one is traced into the file `trace`, if there is one."""
+    job = assemble(experiment_of(config), Artifacts(graph, partition), Path(), Environment())
+    trainer = job.experiment.paradigm.trainer(job)
+    optimization = Optimization(job, trainer)
+    trainer.module.train()
+    found = []
+    for epoch in range(count + 1):
+        steps = 0
+        with tracing(job.device, trace if epoch == count else None) as figures:
+            job.timer.start_epoch()
+            for batch in trainer.batches(epoch):
+                trainer.forward_backward(batch)
+                trainer.synchronize()
+                with job.timer.phase("update"):
+                    optimization.step()
+                steps += 1
+            counts = trainer.end_epoch()
+            times = job.timer.end_epoch()
+        found.append(Trained(times, steps, counts.work, figures))
+    job.comm.release()
+    return found[1:]
