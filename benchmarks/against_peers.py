@@ -87,15 +87,26 @@ def compare(place: Place, config: dict[str, Any], measure: str, block: str = "hi
 
 
 def tune(place: Place, side: str, config: dict[str, Any], measure: str, block: str) -> list[dict[str, Any]]:
-    """Seconds of a turn with every setting of a peer: the better of two turns after one that warms up."""
+    """Seconds of a turn with each setting of a peer: first its layouts, then numbers of processes in the best layout.
+
+    A turn is the better of two, after one that warms up. If there is no choice, nothing is run.
+    """
     layouts = LAYOUTS[side] if measure != "sampling" else LAYOUTS[side][:1]
     workers = WORKERS if measure != "layer" else WORKERS[:1]
-    tried = []
+    if len(layouts) == len(workers) == 1:
+        return [{"layout": layouts[0], "num_workers": workers[0], "seconds": None}]
+    tried: list[dict[str, Any]] = []
+
+    def attempt(layout: str, num_workers: int) -> None:
+        chosen = {"layout": layout, "num_workers": num_workers}
+        rows = interleave({side: place.start(side, config, measure=measure, block=block, **chosen)}, 2)
+        tried.append({**chosen, "seconds": min(row[side][0]["seconds"] for row in rows)})
+
     for layout in layouts:
-        for num_workers in workers:
-            settings = {"layout": layout, "num_workers": num_workers}
-            rows = interleave({side: place.start(side, config, measure=measure, block=block, **settings)}, 2)
-            tried.append({**settings, "seconds": min(row[side][0]["seconds"] for row in rows)})
+        attempt(layout, workers[0])
+    layout = best(tried)["layout"]
+    for num_workers in workers[1:]:
+        attempt(layout, num_workers)
     return tried
 
 
@@ -143,6 +154,17 @@ def _seconds(answer: Mapping[str, float]) -> float:
     return answer["seconds"] if "seconds" in answer else answer["epoch_s"]
 
 
+def peers_on(device: str, names: Sequence[str] | None) -> Sequence[str]:
+    """The peers to measure against: those asked for, or all that the device allows.
+
+    Raises:
+        SystemExit: GraphBolt is asked for on a GPU.
+    """
+    if device == "cuda" and "graphbolt" in (names or ()):
+        raise SystemExit("GraphBolt runs on CPU only: the package index has no CUDA build of DGL; --peers pyg")
+    return names or (PEERS if device == "cpu" else ("pyg",))
+
+
 def settings(scale: float, steps: int, device: str) -> list[str]:
     """Overrides of all sides: the training of DGL's example on a graph like ogbn-products."""
     return [
@@ -155,7 +177,7 @@ def settings(scale: float, steps: int, device: str) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print, write the JSON."""
     chosen = _arguments().parse_args(argv)
-    pythons = {name: python_of(name) for name in chosen.peers}
+    pythons = {name: python_of(name) for name in peers_on(chosen.device, chosen.peers)}
     common = settings(chosen.scale, chosen.steps, chosen.device)
     configs = {name: compose([*common, *MODELS[name]]).config for name in MODELS}
     graph, folder = prepare_graph(build(configs["sage"]["dataset"], Dataset), cache_root())
@@ -187,7 +209,7 @@ def _cases(measures: Sequence[str], models: Sequence[str]) -> list[tuple[str, st
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, help="both by default; on a GPU pyg")
     parser.add_argument("--measures", nargs="*", default=list(MEASURES), choices=MEASURES)
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--pairs", type=int, default=6)

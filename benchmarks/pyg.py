@@ -1,7 +1,7 @@
 """Full-graph epochs of gnnexp and of PyTorch Geometric in turn: one process, two threads, medians of ratios.
 
 PyG runs twice: with `edge_index`, and with a sparse matrix of torch where its layer takes one. Its better time counts.
-PyG's compiled extensions (pyg-lib, torch-sparse) are not on PyPI, and are not used.
+PyG is that of the development environment, without compiled extensions. `against_peers.py` has PyG with torch-sparse.
 """
 
 from __future__ import annotations

@@ -143,6 +143,30 @@ def test_a_peer_that_trains_something_else_is_refused(scripts: SimpleNamespace, 
     scripts.against_peers.refuse_strange({"gnnexp": 1.0, "pyg": 1.4})
 
 
+def test_graphbolt_is_refused_on_a_gpu(scripts: SimpleNamespace) -> None:
+    with pytest.raises(SystemExit, match="no CUDA build of DGL"):
+        scripts.against_peers.main(["--device", "cuda", "--peers", "pyg", "graphbolt"])
+    assert list(scripts.against_peers.peers_on("cuda", None)) == ["pyg"]
+    assert list(scripts.against_peers.peers_on("cpu", None)) == ["pyg", "graphbolt"]
+
+
+def test_without_a_choice_nothing_is_tried(scripts: SimpleNamespace) -> None:
+    tried = scripts.against_peers.tune(None, "graphbolt", {}, "layer", "hidden")
+    assert scripts.against_peers.best(tried) == {"layout": "edge_index", "num_workers": 0}
+
+
+def test_layouts_are_tried_before_numbers_of_processes(
+    scripts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = {("edge_index", 0): 3.0, ("sparse", 0): 2.0, ("sparse", 1): 1.0, ("sparse", 2): 4.0}
+    place = SimpleNamespace(start=lambda side, config, **chosen: cost[chosen["layout"], chosen["num_workers"]])
+    monkeypatch.setattr(scripts.against_peers, "interleave",
+                        lambda running, pairs: [{side: [{"seconds": running[side]}] for side in running}] * pairs)
+    tried = scripts.against_peers.tune(place, "pyg", {}, "epoch", "all")
+    assert [(one["layout"], one["num_workers"]) for one in tried] == list(cost)
+    assert scripts.against_peers.best(tried) == {"layout": "sparse", "num_workers": 1}
+
+
 def test_the_fastest_settings_are_chosen(scripts: SimpleNamespace) -> None:
     tried = [{"layout": "edge_index", "num_workers": 0, "seconds": 2.0},
              {"layout": "sparse", "num_workers": 1, "seconds": 1.0}]
