@@ -18,7 +18,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.measure.trace import tracing
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton
-from gnnexp.samplers.device import DeviceExpansion, assert_same, kernels_for
+from gnnexp.samplers.device.expansion import DeviceExpansion
+from gnnexp.samplers.device.hops import DeviceHops, assert_same, kernels_for
 from gnnexp.samplers.expansion import Expansion
 
 FANOUTS = (15, 10, 5)
@@ -51,9 +52,10 @@ def _on_gpu(stage: Stage, name: str, graph: Graph, host: Expansion, seeds: Tenso
     if kernel == "triton" and not (has_triton() and has_nvidia_gpu_build()):
         yield Row(name, words="not run: Triton samples on a real GPU only")
         return
-    there = DeviceExpansion(graph, BlockNeeds(), FANOUTS, stage.device, kernels=kernels_for(stage.device, kernel))
+    kernels = kernels_for(stage.device, kernel)
+    there = DeviceExpansion(DeviceHops(graph, BlockNeeds(), FANOUTS, stage.device, kernels=kernels))
     blocks, _ = there.blocks(seeds, _KEYS)
-    assert_same(blocks, host.blocks(seeds, _KEYS))
+    assert_same([block.arrays() for block in blocks], [block.arrays() for block in host.blocks(seeds, _KEYS)])
     edges = sum(block.num_edges for block in blocks)
     seconds = stage.bench().seconds(lambda: there.blocks(seeds, _KEYS))
     target = SIZES.get(seeds.numel()) if kernel == "triton" else None
