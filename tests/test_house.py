@@ -42,6 +42,7 @@ RECORDS = {
     "launchers/slurm.py": "further parameters of sbatch, as a user names them",
     "launchers/elsewhere/equipment.py": "a job's hardware as JSON",
     "measure/record.py": "an epoch's record", "measure/memory.py": "torch's keyword arguments",
+    "measure/trace.py": "events in the format of Chrome",
     "kernels/pool.py": "numpy's array interface", "feature_stores/embedding.py": "state of a checkpoint",
     "feature_stores/trainable.py": "state of a checkpoint", "paradigms/trainer.py": "state of a checkpoint",
     "paradigms/dgl_reference.py": "state of a checkpoint", "paradigms/model_averaging.py": "state of a checkpoint",
