@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from links_config import config_of, plain_links
 
 from gnnexp.graph.partition import Partition
 from gnnexp.testing.exactness import parts, ranks_steps
@@ -110,3 +111,50 @@ def test_batches_that_ranks_make_together_on_gpus_are_those_of_the_hosts(
         assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
         assert curve.work.pop("tier/h2d_bytes") < other.work.pop("tier/h2d_bytes")
         assert curve.work == other.work
+
+
+CACHED = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.3}
+
+
+@pytest.mark.parametrize(("way", "sampler", "changes"), [
+    ("split", {"threads": 1, "prefetch": 3}, {"train": {"overlap": True}, "measure": "free"}),
+    ("data", {**PARTITIONED, "prefetch": 3}, {"train": {"overlap": True}}),
+    ("split", {"key": "micro"}, {"paradigm": {"group_size": 2}}),
+    ("split", {}, {"feature_store": {"tier": "device"}}),
+    ("data", PARTITIONED, {"feature_store": {
+        "_target_": "gnnexp.feature_stores.partitioned.PartitionedStore", "cache": CACHED}}),
+    ("split", {}, {"train": {"batch_size": None}}),
+    ("split", {"fanouts": [3, 2], **PARTITIONED}, {"model": {"_target_": "gnnexp.models.sage_pool.SAGEPool"}}),
+])
+def test_other_choices_get_the_same_batches(ranks, steps, way, sampler, changes):
+    size = 4 if "paradigm" in changes else 2
+    curves = []
+    for device in ("cuda", "cpu"):
+        config = _config(way, MODELS["sage"], size, device, **sampler)
+        if way == "data":
+            config["paradigm"] = {**config["paradigm"], "assign": "owner"}
+        for group, values in changes.items():
+            config[group] = {**config[group], **values} if isinstance(values, dict) else values
+        partition = parts(nasty_graph(), 2, "skewed")
+        curves.append(ranks(size).run(ranks_steps, nasty_graph, config, steps, None, "random", partition))
+    for curve, other in zip(*curves, strict=True):
+        assert curve.losses == other.losses
+        assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
+        assert curve.work["tier/h2d_bytes"] != other.work["tier/h2d_bytes"], "made in another place"
+
+
+@pytest.mark.parametrize(("way", "task"), [("split", "dot"), ("data", "mlp")])
+def test_links_get_the_same_batches(ranks, steps, way, task):
+    """Owners sample the ends of links in a split; over parts, ranks ask for the edges of the ends."""
+    curves = []
+    for device in ("cuda", "cpu"):
+        config = config_of(way, "sage", task)
+        config["hardware"] = {**config["hardware"], "device": "cuda", "workers": 3}
+        config["sampler"] = {**config["sampler"], **PARTITIONED, "device": device}
+        config["task"] = {**config["task"], "exclude_targets": False}
+        partition = parts(plain_links(), 3)
+        curves.append(ranks(3).run(ranks_steps, plain_links, config, steps, None, "random", partition))
+    for curve, other in zip(*curves, strict=True):
+        assert curve.losses == other.losses
+        assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
+        assert curve.work["tier/h2d_bytes"] != other.work["tier/h2d_bytes"], "made in another place"

@@ -1,4 +1,4 @@
-"""Run the kernels of `kernels.cuda.sample` in Triton's interpreter on random cases: `... FIRST END`.
+"""Run the kernels of `kernels.cuda.sample` in Triton's interpreter on random cases: `... NUMBER...`.
 
 Triton decides at its import whether it interprets kernels. So this is a process of its own, with TRITON_INTERPRET=1.
 """
@@ -13,9 +13,9 @@ from triton.runtime.interpreter import InterpretedFunction
 from gnnexp.kernels.cuda import sample
 
 
-def _main(first: int, end: int) -> None:
+def _main(*numbers: int) -> None:
     assert isinstance(sample.draw_kernel, InterpretedFunction)
-    for number in range(first, end):
+    for number in numbers:
         try:
             check(random_case(number), sample)
             check_split(number, sample)
@@ -23,7 +23,7 @@ def _main(first: int, end: int) -> None:
         except BaseException:
             print(f"case {number}")
             raise
-    print(f"{end - first} cases are equal")
+    print(f"{len(numbers)} cases are equal")
 
 
 if __name__ == "__main__":

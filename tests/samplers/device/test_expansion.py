@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from exchanging import alone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_sampling import graph_of
+from together import together
 
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.experiment.build import experiment_of, read
@@ -132,6 +134,22 @@ def test_a_rank_without_a_gpu_refuses_to_sample_on_one() -> None:
     experiment = experiment_of(config)
     with pytest.raises(ConfigError, match="no CUDA device"):
         experiment.sampler.make().place(experiment, Shard(nasty_graph()), CPU, alone())
+
+
+@pytest.mark.parametrize("lacking", ["", "no room"])
+def test_one_rank_without_room_keeps_all_ranks_on_the_host(monkeypatch: pytest.MonkeyPatch, lacking: str) -> None:
+    monkeypatch.setattr(FusedSampler, "_lacks_memory", lambda _, __, shard, ___: lacking if shard.rank == 1 else "")
+
+    def of_rank(comm: Any, device: str) -> str:
+        config = small_config(MODELS["sage"], hardware={"device": "cuda", "workers": 2}, sampler={"device": device})
+        experiment, gpu = experiment_of(config), torch.device("cuda", comm.rank)
+        return experiment.sampler.make().place(experiment, Shard(nasty_graph(), comm.rank, 2), gpu, comm)
+
+    found = together(2, lambda comm: of_rank(comm, "auto"))
+    assert found == (["cpu: no room"] * 2 if lacking else ["cuda:0", "cuda:1"])
+    if lacking:
+        with pytest.raises(RunError, match=r"no room; set sampler\.device=cpu"):
+            together(2, lambda comm: of_rank(comm, "cuda"))
 
 
 class Wrong:
