@@ -47,7 +47,7 @@ found = {one.metadata["Name"].lower().replace("-", "_"): one.version for one in 
 print(json.dumps({name: found[name] for name in PACKAGES if name in found}))
 """.replace("PACKAGES", str(("torch", "torch_geometric", "torch_sparse", "torch_scatter", "dgl", "torchdata", "numpy")))
 # Losses of an epoch differ by initial parameters and draws. By more than this factor, sides train different things.
-NEAR = 1.5
+NEAR = 2.0
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def test_a_ratio_is_the_median_of_the_pairs(scripts: SimpleNamespace) -> None:
     assert found["losses"]["pyg"] == [1.2] * 3
 
 
-@pytest.mark.parametrize("strange", [1.6, math.nan, math.inf])
+@pytest.mark.parametrize("strange", [2.1, math.nan, math.inf])
 def test_a_peer_that_trains_something_else_is_refused(scripts: SimpleNamespace, strange: float) -> None:
     for losses in ({"gnnexp": 1.0, "pyg": strange}, {"pyg": strange, "gnnexp": 1.0}):
         with pytest.raises(SystemExit, match="losses of the last epoch"):
