@@ -132,8 +132,8 @@ def _curve(config: dict[str, Any], way: str, size: int) -> Curve:
 @pytest.mark.parametrize("model", ["sage", "gat"])
 @pytest.mark.parametrize(("way", "size", "sampler", "cache"), [
     ("data", 1, "cuda", "none"), ("data", 2, "cpu", "none"), ("data", 2, "cuda", "static"),
-    ("split", 2, "auto", "none"), ("split", 2, "auto", "owned"), ("data", 2, "cpu", "sharded"),
-    ("split", 2, "auto", "sharded")])
+    ("split", 2, "cpu", "none"), ("split", 2, "cuda", "none"), ("split", 2, "auto", "owned"),
+    ("data", 2, "cpu", "sharded"), ("split", 2, "auto", "sharded")])
 def test_training_is_that_of_the_host_tier(ranks, way, size, sampler, cache, model) -> None:
     curves = {}
     for tier in ("host", "uva"):

@@ -82,6 +82,7 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
 
     def host_register(address: int, num_bytes: int, flags: int) -> int:
         assert flags == 0, "no flag is emulated"
+        torch.empty(1, pin_memory=True)  # torch asks no device about memory before its first use of pinned memory
         library.emulated_register(ctypes.c_void_p(address), ctypes.c_size_t(num_bytes))
         return 0
 
