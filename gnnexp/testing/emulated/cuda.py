@@ -38,6 +38,23 @@ def _add_products() -> None:
     torch.cuda.emulated_products = kernels  # type: ignore[attr-defined]  # torch removes kernels whose library is gone
 
 
+def _runtime(library: ctypes.CDLL) -> SimpleNamespace:
+    """The functions of CUDA's runtime that register host memory; both return 0, which means success."""
+    import torch
+
+    def host_register(address: int, num_bytes: int, flags: int) -> int:
+        assert flags == 0, "no flag is emulated"
+        torch.empty(1, pin_memory=True)  # torch asks no device about memory before its first use of pinned memory
+        library.emulated_register(ctypes.c_void_p(address), ctypes.c_size_t(num_bytes))
+        return 0
+
+    def host_unregister(address: int) -> int:
+        library.emulated_unregister(ctypes.c_void_p(address))
+        return 0
+
+    return SimpleNamespace(cudaHostRegister=host_register, cudaHostUnregister=host_unregister)
+
+
 def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     """Replacements of functions and classes of `torch.cuda`, by name."""
     import torch
@@ -80,18 +97,8 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     def allocated(device: Any, peak: bool) -> int:  # noqa: ANN401
         return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
 
-    def host_register(address: int, num_bytes: int, flags: int) -> int:
-        assert flags == 0, "no flag is emulated"
-        torch.empty(1, pin_memory=True)  # torch asks no device about memory before its first use of pinned memory
-        library.emulated_register(ctypes.c_void_p(address), ctypes.c_size_t(num_bytes))
-        return 0
-
-    def host_unregister(address: int) -> int:
-        library.emulated_unregister(ctypes.c_void_p(address))
-        return 0
-
     return {
-        "cudart": lambda: SimpleNamespace(cudaHostRegister=host_register, cudaHostUnregister=host_unregister),
+        "cudart": lambda: _runtime(library),
         "_lazy_init": lambda: None, "is_initialized": lambda: True, "is_available": lambda: True,
         "device_count": lambda: int(library.emulated_num_devices()), "current_device": accelerator.current_device_index,
         "set_device": lambda device: accelerator.set_device_index(_device(device)),
