@@ -104,7 +104,7 @@ def _values(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any
 
 
 def _whole(name: str, shape: torch.Size, pieces: Sequence[Mapping[str, Any]]) -> tuple[int, slice]:
-    """The dimension along which ranks divided a parameter, and all of it (`gnnexp.models.slices.Slices`)."""
+    """The dimension along which ranks divided a parameter, and all of it (`gnnexp.comm.slices.Slices`)."""
     shapes = [piece[name]["value"].shape for piece in pieces]
     dim = next((dim for dim, size in enumerate(shape) if any(one[dim] != size for one in shapes)), 0)
     return dim, slice(0, shape[dim])

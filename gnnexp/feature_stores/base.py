@@ -128,14 +128,14 @@ class FeatureStore(ABC):
         rows = self.fetch(ids) if self.cache is None else self.read_cached(ids, self.cache)
         return rows.on(self._device) if isinstance(rows, SparseRows) else self.form.read(rows)
 
-    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
+    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int] | None]) -> str:
         """Choose where rows are held, before `setup`. By default, options say it.
 
         Args:
             experiment: the experiment of the run.
             facts: facts of the graph.
-            room: gives the estimated bytes of everything else on the device, and the bytes that a rank may use there
-                (0 on a CPU): the same on all ranks. All ranks call it, or none.
+            room: gives the estimated bytes of everything else on the device, and the bytes that a rank may use there,
+                the same on all ranks; None if a rank is on the CPU. All ranks call it, or none.
 
         Returns:
             The choice with its reason, for the record.

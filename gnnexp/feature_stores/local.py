@@ -23,6 +23,7 @@ from gnnexp.tiers.pinned import pinned_rows
 
 Tier = Literal["host", "device", "uva", "auto"]
 _SPARSE = "sparse features are assembled on the host"
+_ON_CPU = "the run is on the CPU"
 
 
 class LocalStore(FeatureStore):
@@ -66,7 +67,7 @@ class LocalStore(FeatureStore):
     def _stays_on_host(self, experiment: Experiment) -> str:
         """Why features are read on the host; empty if they may be on the GPU."""
         if experiment.hardware.device == "cpu":
-            return "the run is on the CPU"
+            return _ON_CPU
         if self.cache is not None and not self.direct:
             return "a cache has nothing to hold, since all rows are on the GPU"
         if not experiment.paradigm.reads_rows_on_gpu:
@@ -82,21 +83,21 @@ class LocalStore(FeatureStore):
             problems.append(Problem("feature_store.tier", self.tier, _SPARSE, "set feature_store.tier=host"))
         return problems
 
-    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int]]) -> str:
+    def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int] | None]) -> str:
         """Settle `tier=auto`."""
         if self.tier != "auto":
             return self.tier
         reason = self._stays_on_host(experiment) or (_SPARSE if facts.sparse else "")
-        if not reason:
+        free = None if reason else room()
+        fits = False
+        if free is not None:
             needed = facts.num_nodes * self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
-            beside, available = room()
-            fits = needed + beside <= available
-            reason = (f"{needed} bytes of features and {beside} other bytes {'fit' if fits else 'do not fit'} into "
+            others, available = free
+            fits = needed + others <= available
+            reason = (f"{needed} bytes of features and {others} other bytes {'fit' if fits else 'do not fit'} into "
                       f"{available} bytes")
-            self._take("device" if fits else "host")
-        else:
-            self._take("host")
-        return f"{self.tier}: {reason}"
+        self._take("device" if fits else "host")
+        return f"{self.tier}: {reason or _ON_CPU}"
 
     def prepare(self, shard: Shard) -> None:
         """Map or copy the features.

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gnnexp.comm.slices import mark_slice
 from gnnexp.experiment.schema import Matmul
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.models.slices import mark_slice
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.dense import products
 

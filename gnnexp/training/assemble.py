@@ -95,12 +95,18 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
 
 def _room(
     experiment: Experiment, facts: GraphFacts, plan: Plan, comm: Communicator, device: torch.device
-) -> tuple[int, int]:
-    """Estimated bytes on a rank's device without features that stay there, and the bytes that every rank may use."""
-    limit, free = experiment.hardware.device_memory, 0
+) -> tuple[int, int] | None:
+    """Estimated bytes on a rank's device without features that stay there, and the bytes that every rank may use.
+
+    None if a rank is on the CPU.
+    """
+    limit, free = experiment.hardware.device_memory, None
     if device.type == "cuda":  # ranks that share a GPU share its memory
         free = available_bytes(device) // -(-experiment.hardware.workers // max(1, torch.cuda.device_count()))
-    free_of_ranks: Any = comm.gather_objects(free if limit is None else min(free, limit))
+        free = free if limit is None else min(free, limit)
+    free_of_ranks: list[Any] = comm.gather_objects(free)
+    if None in free_of_ranks:
+        return None
     return estimate(experiment, facts, plan, 0).total("device"), min(free_of_ranks)
 
 

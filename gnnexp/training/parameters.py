@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnexp.models.slices import Slices
+from gnnexp.comm.slices import Slices
 
 Entries = dict[str, Any]
 

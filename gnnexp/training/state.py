@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gnnexp.comm.slices import slices_of
 from gnnexp.errors import DataError, GnnexpError, Problem
 from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
-from gnnexp.models.slices import slices_of
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best

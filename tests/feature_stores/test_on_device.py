@@ -131,5 +131,6 @@ def test_all_ranks_choose_the_same_tier(ranks, limit, tier) -> None:
 
 def test_a_run_on_the_cpu_records_the_host() -> None:
     assert _chosen(_config("data", 1, "auto", "cpu")) == "host: the run is on the CPU"
-    assert _chosen(_config("data", 1, "auto", "auto")).startswith("host: " if not torch.cuda.is_available() else "d")
+    assert _chosen(_config("data", 1, "auto", "auto")).startswith(
+        "device: " if torch.cuda.is_available() else "host: the run is on the CPU")
     assert _chosen(_config("data", 1, "host", "cpu")) == "host"

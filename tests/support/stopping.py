@@ -15,8 +15,8 @@ import torch
 
 from gnnexp.comm.agreement import Agreement
 from gnnexp.comm.environment import read_environment
+from gnnexp.comm.slices import slices_of
 from gnnexp.experiment.build import experiment_of
-from gnnexp.models.slices import slices_of
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.slices import slices_of
 from gnnexp.errors import RunError
-from gnnexp.models.slices import slices_of
 
 
 class Trained(Protocol):
