@@ -134,8 +134,8 @@ class FeatureStore(ABC):
         Args:
             experiment: the experiment of the run.
             facts: facts of the graph.
-            room: gives the estimated bytes of everything else on the device, and the bytes that a rank may use there,
-                the same on all ranks; None if a rank is on the CPU. All ranks call it, or none.
+            room: gives two numbers, the same on all ranks: estimated bytes of everything else on the device, and
+                bytes that a rank may use there. None if a rank is on the CPU. All ranks call it, or none.
 
         Returns:
             The choice with its reason, for the record.
