@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import psutil
@@ -20,7 +20,7 @@ from gnnexp.feature_stores.rows import RowForm, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
-from gnnexp.measure.ledger import Counts
+from gnnexp.measure.ledger import Counts, Tally
 
 # What makes a row hot: many vertices may sample it (degree), pre-sampled epochs read it often (frequency), or its id is
 # low (id). GNNLab has the second criterion, which GSplit uses for all systems. The artifact of GSplit has the third.
@@ -42,6 +42,7 @@ class FeatureCache(ABC):
 
     origins: tuple[str, ...] = ("local",)
     communicates = False
+    finds_on_device = False  # whether a kernel looks ids up and counts what it finds, so that ids may be on the GPU
 
     def __init__(self, capacity: Capacity, policy: Policy, epochs: int, more: Sequence[Problem] = ()) -> None:
         problems = list(more)
@@ -130,11 +131,11 @@ class FeatureCache(ABC):
         """Rows of `ids` on the GPU, and how many of them are not in the cache: a kernel reads these from `rows`.
 
         Args:
-            ids: `[n]` on the host.
+            ids: `[n]` on the host; with `finds_on_device` also on the GPU.
             rows: `[V, D]` rows in pinned host memory.
 
         Returns:
-            None if the cache has no such kernel. Then `read` is called.
+            None if the cache has no such kernel. Then `read` is called. The number is 0 if the cache counts them.
         """
         return None
 
@@ -158,6 +159,19 @@ class FeatureCache(ABC):
     def nbytes(self) -> int:
         """Bytes of this rank's rows."""
         return self._held.nbytes
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Choices that `setup` made, with their reasons, for the record."""
+        return {}
+
+    @property
+    def tallies(self) -> Sequence[Tally[str, Any]]:
+        """The counters that `take_counts` reads."""
+        return (self.counts,)
+
+    def finish(self) -> None:
+        """Wait until this rank reads no memory of other ranks. After it, ranks meet and free their memory."""
 
     def count(self, origin: str, num_rows: int) -> None:
         """Count rows that needed no fetch."""

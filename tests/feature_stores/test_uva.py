@@ -32,8 +32,8 @@ CACHES: dict[str, dict[str, Any] | None] = {
     "none": None, "static": {"_target_": STATIC, "capacity": 0.3},
     "owned": {"_target_": STATIC, "capacity": 7, "policy": "frequency", "of": "owned"},
     "nothing": {"_target_": STATIC, "capacity": "1B"}, "all": {"_target_": STATIC, "capacity": 1.0},
-    "sharded": {"_target_": SHARDED, "capacity": 9, "policy": "frequency"},
-    "sharded_alone": {"_target_": SHARDED, "capacity": 5, "clique": 1},
+    "sharded": {"_target_": SHARDED, "capacity": 9, "policy": "frequency", "access": "collective"},
+    "sharded_alone": {"_target_": SHARDED, "capacity": 5, "clique": 1, "access": "collective"},
 }
 needs_gpu = pytest.mark.skipif(not (torch.cuda.is_available() and has_triton()), reason="needs a GPU and Triton")
 
