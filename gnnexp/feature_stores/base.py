@@ -120,7 +120,7 @@ class FeatureStore(ABC):
         self.prepare(shard)
         if self.cache is not None:
             self.cache.setup(shard, self.form, device, comm, direct=self.direct)
-            self.on_device |= self.direct and self.cache.finds_on_device
+            self.on_device |= self.direct and self.cache.peer_access is not None
 
     def read(self, ids: Tensor) -> Rows:
         """Rows of `ids` `[n]` in the same order, in the run's dtype and on its device (thread-safe unless collective).
@@ -150,9 +150,9 @@ class FeatureStore(ABC):
         return {} if self.cache is None else self.cache.chosen
 
     def finish(self) -> None:
-        """Called at the end of a run, before all ranks meet: see `FeatureCache.finish`."""
-        if self.cache is not None:
-            self.cache.finish()
+        """Wait until this rank reads no memory of other ranks. All ranks meet after it, and then free their memory."""
+        if self.cache is not None and self.cache.peer_access is not None:
+            self.cache.peer_access.finish()
 
     @abstractmethod
     def prepare(self, shard: Shard) -> None:

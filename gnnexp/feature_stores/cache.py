@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import psutil
@@ -21,6 +21,9 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.ledger import Counts, Tally
+
+if TYPE_CHECKING:
+    from gnnexp.feature_stores.peer_access import PeerAccess
 
 # What makes a row hot: many vertices may sample it (degree), pre-sampled epochs read it often (frequency), or its id is
 # low (id). GNNLab has the second criterion, which GSplit uses for all systems. The artifact of GSplit has the third.
@@ -42,7 +45,7 @@ class FeatureCache(ABC):
 
     origins: tuple[str, ...] = ("local",)
     communicates = False
-    finds_on_device = False  # whether a kernel looks ids up and counts what it finds, so that ids may be on the GPU
+    peer_access: PeerAccess | None = None  # kernels that look ids up, read peers' rows, and count what they find
 
     def __init__(self, capacity: Capacity, policy: Policy, epochs: int, more: Sequence[Problem] = ()) -> None:
         problems = list(more)
@@ -131,7 +134,7 @@ class FeatureCache(ABC):
         """Rows of `ids` on the GPU, and how many of them are not in the cache: a kernel reads these from `rows`.
 
         Args:
-            ids: `[n]` on the host; with `finds_on_device` also on the GPU.
+            ids: `[n]` on the host; with `peer_access` also on the GPU.
             rows: `[V, D]` rows in pinned host memory.
 
         Returns:
@@ -169,9 +172,6 @@ class FeatureCache(ABC):
     def tallies(self) -> Sequence[Tally[str, Any]]:
         """The counters that `take_counts` reads."""
         return (self.counts,)
-
-    def finish(self) -> None:
-        """Wait until this rank reads no memory of other ranks. After it, ranks meet and free their memory."""
 
     def count(self, origin: str, num_rows: int) -> None:
         """Count rows that needed no fetch."""

@@ -18,6 +18,7 @@ from gnnexp.tiers.peers import PeerRows, peer_rows
 # Rows of each rank that all ranks compare with the features before training. Some machines report peer access that
 # reads wrong bytes.
 _COMPARED = 64
+_NO_GPU = "Triton needs an NVIDIA GPU and a build of torch for it"
 
 
 def problems(experiment: Experiment, members: int) -> list[Problem]:
@@ -34,7 +35,7 @@ def problems(experiment: Experiment, members: int) -> list[Problem]:
     elif not has_triton():
         return [missing_package(key, "peer", "triton", "feature_store.cache.access=auto")]
     elif not (is_interpreted() or has_nvidia_gpu_build()):
-        reason = "Triton needs an NVIDIA GPU and a build of torch for it"
+        reason = _NO_GPU
     return [Problem(key, "peer", reason, fix)] if reason else []
 
 
@@ -122,4 +123,4 @@ def _refusal(device: torch.device, held: Rows) -> str:
         return "sparse features are assembled on the host"
     if not has_triton():
         return "the package triton is not installed"
-    return "" if is_interpreted() or has_nvidia_gpu_build() else "Triton needs an NVIDIA GPU and a build of torch for it"
+    return "" if is_interpreted() or has_nvidia_gpu_build() else _NO_GPU

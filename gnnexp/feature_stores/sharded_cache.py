@@ -57,12 +57,11 @@ class ShardedCache(FeatureCache):
             problems.append(Problem("feature_store.cache.clique", clique, "must be at least 1, or null",
                                     "feature_store.cache.clique=null"))
         if access not in get_args(Access):
-            problems.append(Problem("feature_store.cache.access", access,
-                                    f"must be one of: {', '.join(get_args(Access))}", "feature_store.cache.access=auto"))
+            problems.append(Problem("feature_store.cache.access", access, f"must be one of: "
+                                    f"{', '.join(get_args(Access))}", "feature_store.cache.access=auto"))
         super().__init__(capacity, policy, epochs, problems)
         self.clique, self.access = clique, access
         self.communicates = access != "peer"
-        self._peer_access: PeerAccess | None = None
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """All cliques must have the same size. GPUs of a clique with `access=peer` are in one machine."""
@@ -70,8 +69,8 @@ class ShardedCache(FeatureCache):
         found = peer_problems(experiment, self.clique or together) if self.access == "peer" else []
         if self.clique is None or together % self.clique == 0:
             return found
-        return [*found, Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that share a "
-                        "batch", "feature_store.cache.clique=null")]
+        return [*found, Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that "
+                                "share a batch", "feature_store.cache.clique=null")]
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Kernels read dense rows only."""
@@ -98,8 +97,9 @@ class ShardedCache(FeatureCache):
         found: PeerAccess | str = "this was asked for"
         if self.access != "collective":
             found = peer_access(self._held, shard.graph.features, form, self._dealt, self._peers, device)
+        del self._dealt  # an id for each vertex of the graph
         if isinstance(found, PeerAccess):
-            self._peer_access, self.communicates, self.finds_on_device = found, False, True
+            self.peer_access, self.communicates = found, False
         elif self.access == "peer":
             raise RunError(f"feature_store.cache.access=peer is not possible: {found}; "
                            "set feature_store.cache.access=collective")
@@ -114,20 +114,15 @@ class ShardedCache(FeatureCache):
     @property
     def tallies(self) -> Sequence[Tally[str, Any]]:
         """The counters that `take_counts` reads: peer access counts on the GPU."""
-        return (self.counts,) if self._peer_access is None else (self.counts, self._peer_access.counted)
+        return (self.counts,) if self.peer_access is None else (self.counts, self.peer_access.counted)
 
     def take_counts(self) -> dict[str, int]:
         """As `FeatureCache`. With peer access, also rows that its kernel read past the cache, and bytes of both."""
         found = super().take_counts()
-        if self._peer_access is None:
+        if self.peer_access is None:
             return found
         assert isinstance(self._held, Tensor)
-        return added(found, self._peer_access.take_counts(self._held.shape[1] * self._held.element_size()))
-
-    def finish(self) -> None:
-        """Wait until this rank reads no rows of its peers."""
-        if self._peer_access is not None:
-            self._peer_access.finish()
+        return added(found, self.peer_access.take_counts(self._held.shape[1] * self._held.element_size()))
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """Deal the hottest rows out to the clique's members in turn, and return the ids for this rank."""
@@ -143,15 +138,16 @@ class ShardedCache(FeatureCache):
     def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
         """Own hits and peers' hits from the cache, misses from the store."""
         cached = torch.from_numpy(self._home)[ids.long()] < self._peers.size
-        hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
-        if self._peer_access is not None:
+        misses = torch.nonzero(~cached).flatten()
+        if self.peer_access is not None:
             assert isinstance(self._held, Tensor)
             self.counts.add({"tier/h2d_bytes": ids.nbytes})
-            out = self._peer_access.read(ids, self._held.new_empty((ids.numel(), self._held.shape[1])))
-            missed = fetch(ids[misses])
+            out = self.peer_access.read(ids, self._held.new_empty((ids.numel(), self._held.shape[1])))
+            missed = fetch(ids[misses])  # while the kernel reads
             assert isinstance(missed, Tensor)
             place_rows(missed, misses, out)
             return out
+        hits = torch.nonzero(cached).flatten()
         routes, peer = self._ask(ids[hits])
         own = self.held_rows(self._row_of[routes.own.long()])
         return in_places([
@@ -177,9 +173,9 @@ class ShardedCache(FeatureCache):
 
     def read_past(self, ids: Tensor, rows: Tensor) -> tuple[Tensor, int]:
         """All rows by one kernel; without peer access own hits and misses, then peers' hits."""
-        if self._peer_access is not None:
+        if self.peer_access is not None:
             out = rows.new_empty((ids.numel(), rows.shape[1]), device=self._device)
-            return self._peer_access.read(ids, out, rows), 0
+            return self.peer_access.read(ids, out, rows), 0
         hits = torch.nonzero(torch.from_numpy(self._home)[ids.long()] < self._peers.size).flatten()
         routes, peer = self._ask(ids[hits])
         out = self.past(ids, rows)

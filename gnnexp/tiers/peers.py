@@ -99,7 +99,7 @@ def _apart(places: Sequence[tuple[tuple[str, str], str]], rank: int, device: tor
 
 def _offer(rows: Tensor) -> Sequence[Any] | None:
     """What one other rank needs to map the rows. torch counts the readers of a tensor by its offers."""
-    return reduce_tensor(rows)[1] if rows.nbytes else None  # type: ignore[no-any-return, no-untyped-call]
+    return reduce_tensor(rows)[1] if rows.nbytes else None  # type: ignore[no-untyped-call]
 
 
 def _mapped(offer: Sequence[Any] | None, device: torch.device) -> Tensor | None:
