@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.crossing import across
 from gnnexp.kernels.pool import Pool
-from gnnexp.measure.ledger import Counts
+from gnnexp.measure.ledger import Counts, Tally, added
 
 
 class FeatureStore(ABC):
@@ -119,6 +120,7 @@ class FeatureStore(ABC):
         self.prepare(shard)
         if self.cache is not None:
             self.cache.setup(shard, self.form, device, comm, direct=self.direct)
+            self.on_device |= self.direct and self.cache.peer_access is not None
 
     def read(self, ids: Tensor) -> Rows:
         """Rows of `ids` `[n]` in the same order, in the run's dtype and on its device (thread-safe unless collective).
@@ -141,6 +143,16 @@ class FeatureStore(ABC):
             The choice with its reason, for the record.
         """
         return "device" if self.on_device else "host"
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Choices that `setup` made, with their reasons, for the record."""
+        return {} if self.cache is None else self.cache.chosen
+
+    def finish(self) -> None:
+        """Wait until this rank reads no memory of other ranks. All ranks meet after it, and then free their memory."""
+        if self.cache is not None and self.cache.peer_access is not None:
+            self.cache.peer_access.finish()
 
     @abstractmethod
     def prepare(self, shard: Shard) -> None:
@@ -171,15 +183,15 @@ class FeatureStore(ABC):
         return 0
 
     @property
-    def tallies(self) -> Sequence[Counts]:
+    def tallies(self) -> Sequence[Tally[str, Any]]:
         """The counters that `take_counts` reads. Code that prepares batches ahead counts apart in them."""
-        return (self.counts,) if self.cache is None else (self.counts, self.cache.counts)
+        return (self.counts,) if self.cache is None else (self.counts, *self.cache.tallies)
 
     def take_counts(self) -> dict[str, int]:
         """Rows by origin (`features_loaded_{local,peer,host,disk,remote}`) and bytes to the device since the last."""
         counts = self.counts.take()
         found = {f"features_loaded_{origin}": 0 for origin in self.origins} | {"tier/h2d_bytes": 0} | counts
-        return found if self.cache is None else found | self.cache.take_counts()
+        return found if self.cache is None else added(found, self.cache.take_counts())
 
     def count(self, origin: str, num_rows: int, num_bytes: int) -> None:
         """Count rows that came from `origin`, and their bytes to the device tier if rows enter it."""

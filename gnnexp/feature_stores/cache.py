@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import psutil
@@ -20,7 +20,10 @@ from gnnexp.feature_stores.rows import RowForm, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
-from gnnexp.measure.ledger import Counts
+from gnnexp.measure.ledger import Counts, Tally
+
+if TYPE_CHECKING:
+    from gnnexp.feature_stores.peer_access import PeerAccess
 
 # What makes a row hot: many vertices may sample it (degree), pre-sampled epochs read it often (frequency), or its id is
 # low (id). GNNLab has the second criterion, which GSplit uses for all systems. The artifact of GSplit has the third.
@@ -42,6 +45,7 @@ class FeatureCache(ABC):
 
     origins: tuple[str, ...] = ("local",)
     communicates = False
+    peer_access: PeerAccess | None = None  # kernels that look ids up, read peers' rows, and count what they find
 
     def __init__(self, capacity: Capacity, policy: Policy, epochs: int, more: Sequence[Problem] = ()) -> None:
         problems = list(more)
@@ -130,11 +134,11 @@ class FeatureCache(ABC):
         """Rows of `ids` on the GPU, and how many of them are not in the cache: a kernel reads these from `rows`.
 
         Args:
-            ids: `[n]` on the host.
+            ids: `[n]` on the host; with `peer_access` also on the GPU.
             rows: `[V, D]` rows in pinned host memory.
 
         Returns:
-            None if the cache has no such kernel. Then `read` is called.
+            None if the cache has no such kernel. Then `read` is called. The number is 0 if the cache counts them.
         """
         return None
 
@@ -158,6 +162,16 @@ class FeatureCache(ABC):
     def nbytes(self) -> int:
         """Bytes of this rank's rows."""
         return self._held.nbytes
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """Choices that `setup` made, with their reasons, for the record."""
+        return {}
+
+    @property
+    def tallies(self) -> Sequence[Tally[str, Any]]:
+        """The counters that `take_counts` reads."""
+        return (self.counts,)
 
     def count(self, origin: str, num_rows: int) -> None:
         """Count rows that needed no fetch."""

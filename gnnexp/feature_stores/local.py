@@ -162,7 +162,7 @@ class LocalStore(FeatureStore):
             return super().read_cached(ids, cache)
         rows, missed = found
         row = rows.shape[1] * rows.element_size()
-        self.count("host", missed, missed * row + ids.nbytes)
+        self.count("host", missed, missed * row + (0 if ids.is_cuda else ids.nbytes))
         return rows
 
     def shared_bytes(self, all_rows: int) -> int:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.rows import exchange_rows
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
+from gnnexp.feature_stores.peer_access import PeerAccess, peer_access
+from gnnexp.feature_stores.peer_access import problems as peer_problems
 from gnnexp.feature_stores.routing import Routes, route
-from gnnexp.feature_stores.rows import in_places
+from gnnexp.feature_stores.rows import RowForm, in_places
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.kernels.rows.gather import place_rows
+from gnnexp.measure.ledger import Tally, added
+
+Access = Literal["auto", "collective", "peer"]
 
 
 class ShardedCache(FeatureCache):
     """The hottest rows, dealt out to the ranks of a clique one by one, hottest first.
 
-    Quiver reads a peer's memory directly. Here the ranks of a clique fetch the peer hits of a batch in two collective
-    rounds (tag `features`): first ids, then rows.
+    Quiver reads a peer's memory directly. So does `access=peer`. With `access=collective`, the ranks of a clique fetch
+    the peer hits of a batch in two collective rounds (tag `features`): first ids, then rows.
 
     Args:
         capacity: per rank, see `FeatureCache`. A clique of n ranks holds n times as many rows.
@@ -33,37 +40,96 @@ class ShardedCache(FeatureCache):
         clique: number of ranks that have direct links to each other, None for all ranks. All cliques hold the same
             rows, because Quiver replicates rows where there is no link.
         epochs: number of epochs to pre-sample for the policy `frequency`.
+        access: how a rank reads rows of its peers.
+            `collective`: all ranks of the clique exchange ids and rows.
+            `peer`: a kernel in Triton reads each row from the GPU that has it. No rank waits for another one.
+            `auto`: `peer` if the GPUs of the clique can read each other's memory, else `collective`.
     """
 
     origins = ("local", "peer")
-    communicates = True
 
     def __init__(
-        self, capacity: Capacity, policy: Policy = "degree", clique: int | None = None, epochs: int = 10
+        self, capacity: Capacity, policy: Policy = "degree", clique: int | None = None, epochs: int = 10,
+        access: Access = "auto",
     ) -> None:
-        wrong = Problem("feature_store.cache.clique", clique, "must be at least 1, or null",
-                        "feature_store.cache.clique=null")
-        super().__init__(capacity, policy, epochs, [wrong] if clique is not None and clique < 1 else [])
-        self.clique = clique
+        problems = []
+        if clique is not None and clique < 1:
+            problems.append(Problem("feature_store.cache.clique", clique, "must be at least 1, or null",
+                                    "feature_store.cache.clique=null"))
+        if access not in get_args(Access):
+            problems.append(Problem("feature_store.cache.access", access, f"must be one of: "
+                                    f"{', '.join(get_args(Access))}", "feature_store.cache.access=auto"))
+        super().__init__(capacity, policy, epochs, problems)
+        self.clique, self.access = clique, access
+        self.communicates = access != "peer"
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """All cliques must have the same size."""
+        """All cliques must have the same size. GPUs of a clique with `access=peer` are in one machine."""
         together = _ranks(experiment)
+        found = peer_problems(experiment, self.clique or together) if self.access == "peer" else []
         if self.clique is None or together % self.clique == 0:
-            return []
-        return [Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that share a "
-                        "batch", "feature_store.cache.clique=null")]
+            return found
+        return [*found, Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that "
+                                "share a batch", "feature_store.cache.clique=null")]
+
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+        """Kernels read dense rows only."""
+        found = super().check_data(experiment, facts)
+        if self.access == "peer" and facts.sparse:
+            found.append(Problem("feature_store.cache.access", self.access, "sparse features are assembled on the host",
+                                 "set feature_store.cache.access=auto"))
+        return found
 
     def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
         """The number of all rows, divided by the clique's size."""
         return -(-facts.num_nodes // (self.clique or _ranks(experiment)))
+
+    def setup(
+        self, shard: Shard, form: RowForm, device: torch.device, comm: Communicator, *, direct: bool = False
+    ) -> None:
+        """Copy this rank's rows, and find out whether the clique's GPUs can read each other's rows.
+
+        Raises:
+            RunError: there is not enough memory, or `access=peer` cannot be.
+        """
+        super().setup(shard, form, device, comm, direct=direct)
+        assert shard.graph.features is not None
+        found: PeerAccess | str = "this was asked for"
+        if self.access != "collective":
+            found = peer_access(self._held, shard.graph.features, form, self._dealt, self._peers, device)
+        del self._dealt  # an id for each vertex of the graph
+        if isinstance(found, PeerAccess):
+            self.peer_access, self.communicates = found, False
+        elif self.access == "peer":
+            raise RunError(f"feature_store.cache.access=peer is not possible: {found}; "
+                           "set feature_store.cache.access=collective")
+        self._why = f"collective: {found}" if isinstance(found, str) else \
+            f"peer: the GPUs of all {self._peers.size} ranks of the clique read each other's rows"
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """How rows of peers are read, and why."""
+        return {"cache_access": self._why}
+
+    @property
+    def tallies(self) -> Sequence[Tally[str, Any]]:
+        """The counters that `take_counts` reads: peer access counts on the GPU."""
+        return (self.counts,) if self.peer_access is None else (self.counts, self.peer_access.counted)
+
+    def take_counts(self) -> dict[str, int]:
+        """As `FeatureCache`. With peer access, also rows that its kernel read past the cache, and bytes of both."""
+        found = super().take_counts()
+        if self.peer_access is None:
+            return found
+        assert isinstance(self._held, Tensor)
+        return added(found, self.peer_access.take_counts(self._held.shape[1] * self._held.element_size()))
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """Deal the hottest rows out to the clique's members in turn, and return the ids for this rank."""
         members = self.clique or self._comm.size
         self._peers = self._comm.along(Mesh.of(cliques=shard.num_ranks // members, members=members), "members")
         size = self._peers.size
-        dealt = hottest(shard, self.policy)[: num_rows * size]
+        self._dealt = dealt = hottest(shard, self.policy)[: num_rows * size]
         # For each row, the clique's member that holds it, or `size` if no member holds it.
         self._home = np.full(shard.graph.num_nodes, size, np.int16)
         self._home[dealt.numpy()] = np.arange(dealt.numel()) % size
@@ -72,7 +138,16 @@ class ShardedCache(FeatureCache):
     def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
         """Own hits and peers' hits from the cache, misses from the store."""
         cached = torch.from_numpy(self._home)[ids.long()] < self._peers.size
-        hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
+        misses = torch.nonzero(~cached).flatten()
+        if self.peer_access is not None:
+            assert isinstance(self._held, Tensor)
+            self.counts.add({"tier/h2d_bytes": ids.nbytes})
+            out = self.peer_access.read(ids, self._held.new_empty((ids.numel(), self._held.shape[1])))
+            missed = fetch(ids[misses])  # while the kernel reads
+            assert isinstance(missed, Tensor)
+            place_rows(missed, misses, out)
+            return out
+        hits = torch.nonzero(cached).flatten()
         routes, peer = self._ask(ids[hits])
         own = self.held_rows(self._row_of[routes.own.long()])
         return in_places([
@@ -97,7 +172,10 @@ class ShardedCache(FeatureCache):
         return self._row_of.masked_fill(torch.from_numpy(foreign), LEFT_OUT)
 
     def read_past(self, ids: Tensor, rows: Tensor) -> tuple[Tensor, int]:
-        """Own hits and misses by one kernel, then peers' hits."""
+        """All rows by one kernel; without peer access own hits and misses, then peers' hits."""
+        if self.peer_access is not None:
+            out = rows.new_empty((ids.numel(), rows.shape[1]), device=self._device)
+            return self.peer_access.read(ids, out, rows), 0
         hits = torch.nonzero(torch.from_numpy(self._home)[ids.long()] < self._peers.size).flatten()
         routes, peer = self._ask(ids[hits])
         out = self.past(ids, rows)

@@ -51,13 +51,14 @@ _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_be
           "activations": "float32"}
 # Keys outside of groups that were added later.
 _LATER_TOP = {"measure": "exact", "trace": None}
-# Options of other groups that were added later: by the class of the group.
+# Options of other groups, and of components in them, that were added later: by the class.
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},
     "gnnexp.samplers.fused.FusedSampler": {"device": "auto"},
     "gnnexp.feature_stores.local.LocalStore": {"tier": "host", "dtype": None},
     "gnnexp.feature_stores.partitioned.PartitionedStore": {"dtype": None},
     "gnnexp.feature_stores.sliced.SlicedStore": {"dtype": None},
+    "gnnexp.feature_stores.sharded_cache.ShardedCache": {"access": "auto"},
 }
 # Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {
@@ -114,8 +115,11 @@ def _known(group: str, node: object, options: Mapping[str, Mapping[str, Any]]) -
 
 
 def _without(group: str, node: Any, options: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401  or a topmost value
+    if not isinstance(node, Mapping):
+        return node
     known = _known(group, node, options)
-    return {key: value for key, value in node.items() if key not in known or value != known[key]} if known else node
+    return {key: _without(key, value, options) for key, value in node.items()
+            if key not in known or value != known[key]}
 
 
 def _with_gone(group: str, node: Any) -> Any:  # noqa: ANN401

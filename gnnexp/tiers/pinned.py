@@ -66,7 +66,7 @@ def pinned_rows(
     num_bytes = shape[0] * shape[1] * dtype.itemsize
     if not num_bytes:
         return torch.empty(shape, dtype=dtype)
-    machine = platform.node(), _BOOT.read_text() if _BOOT.exists() else ""
+    machine = this_machine()
     first = comm.gather_objects(machine).index(machine)
     handle, problem = _made(num_bytes) if first == comm.rank else (-1, "")
     offers: Any = comm.gather_objects((os.getpid(), handle, os.fstat(handle).st_ino if handle >= 0 else 0))
@@ -85,6 +85,11 @@ def pinned_rows(
     if problems:
         raise RunError(f"{problems[0]}; {_FIX}")
     return torch.from_numpy(np.asarray(_Registered(pages, device))).view(dtype).view(shape)
+
+
+def this_machine() -> tuple[str, str]:
+    """Identifies the machine, or the container, of this process."""
+    return platform.node(), _BOOT.read_text() if _BOOT.exists() else ""
 
 
 def _made(num_bytes: int) -> tuple[int, str]:

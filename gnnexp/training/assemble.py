@@ -170,6 +170,7 @@ def _job(
         facts = {**facts, "features": placed(store)}
         store.setup(shard, dtype, torch.device("cpu") if plan.features_on_host else device, batch_comm,
                     crosses=not plan.features_on_host)
+        facts = {**facts, **store.chosen}
         if isinstance(store, TrainableStore):
             store.begin(experiment.optimizer, seed)
     task.setup(graph, device)

@@ -93,3 +93,10 @@ def test_a_dataset_option_that_came_later_changes_no_key_where_it_changes_nothin
     assert keys[0] == keys[1] != keys[2]
     kept, dropped = (GnnexpFormat(path="a", weights=weights).options() for weights in (True, False))
     assert "weights" not in kept and "weights" in dropped
+
+
+def test_an_option_of_a_cache_that_came_later_changes_no_key_where_it_changes_nothing() -> None:
+    cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 0.1}
+    keys = [run_key({**CONFIG, "feature_store": {"_target_": "gnnexp.feature_stores.local.LocalStore", "cache": node}},
+                    "k", NO_CODE) for node in (cache, {**cache, "access": "auto"}, {**cache, "access": "collective"})]
+    assert keys[0] == keys[1] != keys[2]

@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from gnnexp.testing.emulated.counts import Counts
 from gnnexp.testing.emulated.counts import counting as _counting
 from gnnexp.testing.emulated.cuda import install as _install
+from gnnexp.testing.emulated.ipc import install as _install_ipc
 from gnnexp.testing.emulated.library import load, load_nccl
 from gnnexp.testing.emulated.nccl import install as _install_nccl
 
@@ -41,6 +42,7 @@ def install() -> None:
     library = load()
     os.environ[VARIABLE] = f"{library._name}:{os.getpid()}"
     _install(library)
+    _install_ipc(library)
     _add_counting(library)
     _install_nccl(load_nccl())
     if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:

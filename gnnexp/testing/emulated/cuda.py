@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from gnnexp.testing.emulated.ipc import can_access
+
 TOTAL_BYTES = 80 << 30
 NAME = "emulated CUDA device (gnnexp.testing.emulated)"
 
@@ -113,4 +115,5 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
         "mem_get_info": lambda device=None: (TOTAL_BYTES - allocated(device, peak=False), TOTAL_BYTES),
         "get_device_name": lambda device=None: NAME, "get_device_properties": properties,
         "get_device_capability": lambda device=None: (9, 0),
+        "can_device_access_peer": lambda device, peer: can_access(_device(device).index, _device(peer).index),
     }

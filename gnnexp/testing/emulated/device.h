@@ -23,7 +23,7 @@ constexpr int kMaxDevices = 8;  // stream numbers below this are the default str
 
 enum Count : int {
   LAUNCHES, WAITS, STREAM_WAITS, H2D_COPIES, H2D_BYTES, PAGEABLE_H2D_BYTES, D2H_COPIES, D2H_BYTES, PINNED_BYTES,
-  HOST_READ_BYTES, NUM_COUNTS
+  HOST_READ_BYTES, PEER_READ_BYTES, NUM_COUNTS
 };
 
 using Clock = std::map<int, int64_t>;  // launches that are known to be over, by stream number

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 _HERE = Path(__file__).parent
-_DEVICE = ("device.cpp", "guard.cpp", "kernels.cpp", "memory.cpp")
+_DEVICE = ("device.cpp", "guard.cpp", "ipc.cpp", "kernels.cpp", "memory.cpp")
 _NCCL = ("nccl/backend.cpp", "nccl/order.cpp")
 _LIBRARIES = ("-lc10", "-ltorch_cpu")
 _FLAGS = ("-std=c++20", "-O1", "-fPIC")
@@ -42,7 +42,7 @@ def load() -> ctypes.CDLL:
         if (torch / "lib" / name).exists():
             ctypes.CDLL(str(torch / "lib" / name), mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(str(_built(torch, _DEVICE, _LIBRARIES)), mode=ctypes.RTLD_GLOBAL)  # NCCL's library calls it
-    for name in ("emulated_count", "emulated_allocated_bytes"):
+    for name in ("emulated_count", "emulated_allocated_bytes", "emulated_peer_reads"):
         getattr(library, name).restype = ctypes.c_int64
     return library
 

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gnnexp.testing.emulated.counts import NAMES
 
 _LIBRARY = "gnnexp_triton"
-_HOST_READ = NAMES.index("host_read_bytes")
+_HOST_READ, _PEER_READ = NAMES.index("host_read_bytes"), NAMES.index("peer_read_bytes")
 _WRITES = ("store", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
            "atomic_xor")
 
@@ -65,8 +66,7 @@ def install(device: ctypes.CDLL) -> None:
         def on_host(*hosts: Sequence[Tensor]) -> None:
             there = {name: host for group, of in zip(names, hosts, strict=True)
                      for name, host in zip(group, of, strict=True)}
-            with _counted_reads(pinned.values(), lambda amount: device.emulated_add(
-                    _HOST_READ, ctypes.c_int64(amount), self.fn.__name__.encode())):
+            with _counted_reads(pinned.values(), device, self.fn.__name__):
                 original(self, **{**bound, **there})
 
         with lock:
@@ -80,21 +80,36 @@ def install(device: ctypes.CDLL) -> None:
 
 
 @contextmanager
-def _counted_reads(pinned: Iterable[Tensor], count: Callable[[int], None]) -> Iterator[None]:
-    """Count the bytes that a kernel reads from pinned host memory, by the addresses of its loads."""
+def _counted_reads(pinned: Iterable[Tensor], device: ctypes.CDLL, kernel: str) -> Iterator[None]:
+    """Count the bytes that a kernel reads from pinned host memory and from other ranks, by addresses of its loads.
+
+    Raises:
+        RuntimeError: a kernel reads memory of another rank that its owner has freed.
+    """
     from triton.runtime.interpreter import interpreter_builder
 
     ranges = [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in pinned]
-    if not ranges:
+    if not ranges and not device.emulated_num_opened():
         yield
         return
     load = interpreter_builder.create_masked_load
 
+    def count(what: int, amount: int) -> None:
+        if amount:
+            device.emulated_add(what, ctypes.c_int64(amount), kernel.encode())
+
     def counted(pointers: Any, mask: Any, *others: Any) -> Any:
+        addresses = np.ascontiguousarray(pointers.data, np.uint64)
+        read = np.ascontiguousarray(np.broadcast_to(mask.data, addresses.shape), np.bool_)
+        foreign = device.emulated_peer_reads(ctypes.c_void_p(addresses.ctypes.data), ctypes.c_void_p(read.ctypes.data),
+                                             ctypes.c_int64(addresses.size))
+        if foreign < 0:
+            raise RuntimeError(f"emulated CUDA: {kernel} reads memory of another rank that its owner has freed")
         value = load(pointers, mask, *others)
+        size = value.data.itemsize
+        count(_PEER_READ, foreign * size)
         for start, end in ranges:
-            read = mask.data & (pointers.data >= start) & (pointers.data < end)
-            count(int(read.sum()) * value.data.itemsize)
+            count(_HOST_READ, int((read & (addresses >= start) & (addresses < end)).sum()) * size)
         return value
 
     interpreter_builder.create_masked_load = counted

@@ -1,0 +1,118 @@
+"""Rows in the memory of several GPUs of one machine, which kernels of each of these GPUs read (CUDA IPC, peer access).
+
+Each rank maps the rows of the other ranks. For this, torch shares tensors between processes by
+`torch.multiprocessing.reductions`: it keeps the owner's memory from other use until all readers let go of it. Ranks
+that share a GPU map each other's rows as well: CUDA opens a handle in any process but the owner's.
+
+torch maps memory for the GPU on which the rows are. A kernel of another GPU could not read it. So each rank asks for
+its own GPU, as NCCL does: CUDA then gives that GPU access to the other one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import rebuild_cuda_tensor, reduce_tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.tiers.pinned import this_machine
+
+_ARGUMENTS = tuple(inspect.signature(rebuild_cuda_tensor).parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class PeerRows:
+    """Rows of all ranks, for kernels of this rank's GPU.
+
+    Attributes:
+        bases: `[ranks]` int64 on the GPU: address of each rank's first row; 0 if the rank has no rows.
+        mapped: rows of the other ranks that have rows. They stay mapped as long as these tensors exist.
+    """
+
+    bases: Tensor
+    mapped: list[Tensor]
+
+
+def peer_rows(
+    rows: Tensor | None, comm: Communicator, device: torch.device, refusal: str, check: Callable[[PeerRows], str],
+) -> PeerRows | str:
+    """Map the rows of all ranks of `comm`. All ranks call this, and all or none of them succeed.
+
+    A rank frees its rows only after all ranks have finished reading.
+
+    Args:
+        rows: `[n, D]` of this rank on its GPU, contiguous; None if `refusal` says why it has none.
+        comm: the ranks that read each other's rows.
+        device: device of this rank.
+        refusal: why this rank cannot take part, or empty.
+        check: reads rows of all ranks, and says what is wrong with them; empty if nothing is.
+
+    Returns:
+        The rows, or on all ranks the same reason why they cannot be read.
+    """
+    places: Any = comm.gather_objects((this_machine(), _gpu(device)))
+    if reason := _first(comm, refusal or _apart(places, comm.rank, device)):
+        return reason
+    assert rows is not None
+    offers, reason = _tried(lambda: [_offer(rows) if rank != comm.rank else None for rank in range(comm.size)])
+    given: Any = comm.gather_objects((offers, reason))
+    if reason := next((one for _, one in given if one), ""):
+        return reason
+    mapped, reason = _tried(lambda: [_mapped(of_rank[comm.rank], device) for of_rank, _ in given])
+    if reason := _first(comm, reason):
+        return reason
+    mapped[comm.rank] = rows
+    bases = torch.tensor([0 if one is None else one.data_ptr() for one in mapped]).to(device)
+    found = PeerRows(bases, [one for one in mapped if one is not None and one is not rows])
+    wrong, reason = _tried(lambda: check(found))
+    return _first(comm, reason or str(wrong)) or found
+
+
+def _first(comm: Communicator, reason: str) -> str:
+    """The reason of the lowest rank that has one; empty if none has."""
+    reasons: Any = comm.gather_objects(reason)
+    return next((one for one in reasons if one), "")
+
+
+def _gpu(device: torch.device) -> str:
+    """The GPU of this rank; empty on a CPU. UUIDs, because each SLURM task may see one GPU as number 0."""
+    return "" if device.type != "cuda" else str(torch.cuda.get_device_properties(device).uuid)
+
+
+def _apart(places: Sequence[tuple[tuple[str, str], str]], rank: int, device: torch.device) -> str:
+    """Why this rank's GPU cannot read another rank's GPU, as far as CUDA says it before memory is mapped; or empty."""
+    machine, gpu = places[rank]
+    seen = {_gpu(torch.device("cuda", number)): number for number in range(torch.cuda.device_count())}
+    for other, (elsewhere, its_gpu) in enumerate(places):
+        if elsewhere != machine:
+            return f"ranks {rank} and {other} of the clique are on different machines or in different containers"
+        # A GPU that this process does not see may be readable: mapping its memory will tell.
+        if its_gpu != gpu and its_gpu in seen and not torch.cuda.can_device_access_peer(device, seen[its_gpu]):
+            return f"the GPU of rank {rank} of the clique has no peer access to the GPU of rank {other}"
+    return ""
+
+
+def _offer(rows: Tensor) -> Sequence[Any] | None:
+    """What one other rank needs to map the rows. torch counts the readers of a tensor by its offers."""
+    return reduce_tensor(rows)[1] if rows.nbytes else None  # type: ignore[no-untyped-call]
+
+
+def _mapped(offer: Sequence[Any] | None, device: torch.device) -> Tensor | None:
+    """Another rank's tensor, mapped for this rank's GPU."""
+    if offer is None:
+        return None
+    found: Tensor = rebuild_cuda_tensor(**{**dict(zip(_ARGUMENTS, offer, strict=True)), "storage_device": device.index})  # type: ignore[no-untyped-call]
+    return found
+
+
+def _tried(work: Callable[[], Any]) -> tuple[Any, str]:
+    """The result of `work`, or the error of CUDA or Triton: the other ranks must hear of it."""
+    try:
+        return work(), ""
+    except RuntimeError as error:
+        return None, (str(error).splitlines() or [type(error).__name__])[0]
