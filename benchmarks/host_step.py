@@ -313,9 +313,10 @@ class Running:
             ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "GNNEXP_EMULATED_GPUS", "TRITON_INTERPRET"), "1")
         paths = os.pathsep.join((str(tree), str(HERE / "benchmarks")))
         self._process = subprocess.Popen(
-            [sys.executable, *emulated, str(Path(__file__).resolve()), "--worker", name], text=True, cwd=HERE,
+            [sys.executable, *emulated, str(Path(__file__).resolve()), "--worker", name], text=True, cwd=tree,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, **variables, "PYTHONPATH": paths})
+            env={**os.environ, **variables, "PYTHONPATH": paths,
+                 "GNNEXP_EMULATED_CACHE": str(HERE / ".gnnexp" / "emulated")})
 
     def ask(self, steps: int) -> dict[str, float]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -332,11 +333,14 @@ def measured(name: str, trees: Mapping[str, Path], pairs: int, steps: int) -> di
     running = {side: Running(name, tree) for side, tree in trees.items()}
     turns: dict[str, list[dict[str, float]]] = {side: [] for side in trees}
     for pair in range(pairs):
-        for side in list(trees) if pair % 2 else reversed(list(trees)):
+        for side in list(trees) if pair % 2 else list(trees)[::-1]:
             turns[side].append(running[side].ask(steps))
     found: dict[str, Any] = {
         side: {part: round(statistics.median(turn.get(part, 0.0) for turn in rows), 1) for part in rows[0]}
         for side, rows in turns.items()}
+    if "base" in turns:
+        found["here / base"] = round(statistics.median(
+            here["all"] / base["all"] for here, base in zip(turns["here"], turns["base"], strict=True)), 4)
     found["shares here"] = {what: round(share, 4) for what, share in running["here"].ask(0).items()}
     for one in running.values():
         one.close()
@@ -376,7 +380,7 @@ def main() -> None:
         found = {}
         for name in chosen.cases:
             found[name] = measured(name, trees, chosen.pairs, chosen.steps)
-            print(name, {side: found[name][side] for side in trees}, flush=True)
+            print(name, {side: of for side, of in found[name].items() if side != "shares here"}, flush=True)
     keep(chosen.name, {"unit": "microseconds of a step", "pairs": chosen.pairs, "steps": chosen.steps,
                        "base": chosen.base, "cases": found})
 
