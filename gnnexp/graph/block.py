@@ -118,7 +118,8 @@ class Block:
             ordered, edges = torch.sort(self.sources, stable=True)
             rows = torch.arange(self.num_src + 1, dtype=ordered.dtype, device=ordered.device)
             indptr = torch.searchsorted(ordered, rows)
-            return Transpose(indptr, destinations(self)[edges].int(), edges)
+            following = torch.searchsorted(self.indptr, edges, right=True, out_int32=True)  # the destination after
+            return Transpose(indptr, following.sub_(1), edges)
         arrays = transpose_csc(self.indptr.numpy(), self.sources.numpy(), self.num_src)
         return Transpose(*(torch.from_numpy(array) for array in arrays))
 

@@ -60,6 +60,12 @@ def stream(seed: int, purpose: Purpose, *words: int) -> int:
     return state
 
 
+def streams(count: int, seed: int, purpose: Purpose, *words: int) -> list[int]:
+    """`stream(seed, purpose, *words, i)` for i = 0 to `count - 1`: the keys of all hops or layers of a batch."""
+    state = stream(seed, purpose, *words)
+    return [mix(state ^ mix(i + GOLDEN)) for i in range(count)]
+
+
 @compiled(inline="always")
 def mix64(word: np.uint64) -> np.uint64:
     """`mix` on `uint64`, for numba kernels."""

@@ -47,7 +47,9 @@ def across(array: Tensor, device: torch.device) -> Tensor:
     """An array on a device; unchanged if it is there. The host waits for no copy from host memory to a GPU."""
     if array.device == device or array.is_cuda or device.type == "cpu":
         return array.to(device)
-    return crossed([array], device)[0]
+    if array.nbytes > MOST_PINNED:
+        return array.to(device)
+    return array.contiguous().pin_memory().to(device, non_blocking=True)
 
 
 def back(*values: Tensor) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -216,7 +217,9 @@ class Model(nn.Module, ABC):
         if exchange is not None:
             dropped = exchange(index, dropped)
         out = (preactivate or self.preactivated)(index, block, dropped, key)
-        residual = layer.residual_part(destination_rows(block, h)) if isinstance(layer, Layer) else None
+        residual = None
+        if isinstance(layer, Layer) and layer.residual:
+            residual = layer.residual_part(destination_rows(block, h))
         return self.finish_layer(index, block.dst_ids, out, residual)
 
     def passed_on(self, index: int, dropped: Rows) -> Rows:
@@ -265,7 +268,7 @@ class Model(nn.Module, ABC):
     def finish_layer(self, index: int, ids: Tensor, preactivated: Tensor, residual: Tensor | None) -> Tensor:
         """Finish layer `index` of vertices `ids`, for paradigms that run its stages. Gives what `run_layer` returns."""
         layer = self.layers[index]
-        if self._fuses(index):
+        if self._fuses[index]:
             return preactivated
         if isinstance(layer, BlockLayer):
             return self.after_layer(index, ids, activate(preactivated, layer.activation))
@@ -281,8 +284,9 @@ class Model(nn.Module, ABC):
         """The dropout of layer `index` in the batch `key`; None without dropout."""
         if key is None or p == 0:
             return None
-        word = None if self.drop_keys is None else self.drop_keys.word(purpose, index, key)
-        return Drop(p, mask_key(purpose, index, key), word)
+        if self.drop_keys is None:
+            return Drop(p, mask_key(purpose, index, key))
+        return Drop(p, *self.drop_keys.both(purpose, index, key))
 
     def drop_features(self, ids: Tensor, h: Rows, dims: slice, key: BatchKey | None) -> Rows:
         """`drop_input` of the first layer, for features that hold only the dimensions `dims`."""
@@ -300,17 +304,19 @@ class Model(nn.Module, ABC):
         drop = self.drop(Purpose.DROPOUT, index, p, key)
         if isinstance(h, SparseRows):
             return h if drop is None else self.backend.sparse_dropout(h, ids, drop)
-        if index and self._fuses(index - 1):
+        if index and self._fuses[index - 1]:
             return self.backend.relu_dropout(h, ids, drop or Drop(0.0, 0), h.shape[1])
         return h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
 
-    def _fuses(self, index: int) -> bool:
-        """Whether the next layer's dropout applies the ReLU of layer `index`: one pass instead of two."""
-        if index + 1 >= self.num_layers or self.sees_rows:
-            return False
-        layer, after = self.layers[index], self.layers[index + 1]
+    @cached_property
+    def _fuses(self) -> tuple[bool, ...]:
+        """For each layer, whether the next layer's dropout applies its ReLU: one pass instead of two."""
+        pairs = zip(self.layers, self.layers[1:], strict=False)
+        return *(self._fuses_with(layer, after) for layer, after in pairs), False
+
+    def _fuses_with(self, layer: nn.Module, after: nn.Module) -> bool:
         assert isinstance(layer, Layer | BlockLayer) and isinstance(after, Layer | BlockLayer)
-        return layer.activation == "relu" and not layer.residual and not after.residual
+        return layer.activation == "relu" and not (layer.residual or after.residual or self.sees_rows)
 
 
 def _unweighable(model: str) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
@@ -20,7 +21,13 @@ class FirstOrderFunction(Function):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init_subclass__(**kwargs)
-        cls.backward = staticmethod(once_differentiable(cls.backward))  # type: ignore[method-assign,assignment]
+        plain, once = cls.backward, once_differentiable(cls.backward)
+
+        def backward(ctx: Any, *gradients: Any) -> Any:  # noqa: ANN401
+            # Without `create_graph=True` autograd records nothing, and the check takes 6 µs for each function.
+            return (once if torch.is_grad_enabled() else plain)(ctx, *gradients)
+
+        cls.backward = staticmethod(backward)  # type: ignore[method-assign]
 
 
 class _HasForward(Protocol[Arguments, Result_co]):

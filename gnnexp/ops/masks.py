@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey, Block
-from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.counter import Purpose, stream, streams
 from gnnexp.kernels.rows.dropout import MUL1, MUL2, STEP
 from gnnexp.kernels.words import LOW32, absorb, draw, shifted, signed
 from gnnexp.ops.backend import Drop
@@ -22,6 +24,19 @@ def mask_key(purpose: Purpose, layer: int, key: BatchKey) -> int:
     return stream(key.seed, purpose, key.epoch, key.step, key.micro, layer)
 
 
+def mask_keys(purpose: Purpose, num_layers: int, key: BatchKey) -> list[int]:
+    """`mask_key` of the layers 0 to `num_layers - 1`."""
+    return streams(num_layers, key.seed, purpose, key.epoch, key.step, key.micro)
+
+
+class _Brought(NamedTuple):
+    """The keys of a micro-batch: `[2][L]` on the host, and `[2, L]` int64 on the GPU."""
+
+    key: BatchKey
+    keys: list[list[int]]
+    table: Tensor
+
+
 class DropKeys:
     """The keys of all masks of a step on a GPU, at fixed addresses.
 
@@ -35,23 +50,28 @@ class DropKeys:
 
     def __init__(self, num_layers: int, device: torch.device) -> None:
         self._num_layers, self._device = num_layers, device
-        self._there: dict[int, tuple[BatchKey, Tensor]] = {}  # by micro-batch: a step may have several
+        self._held: dict[int, _Brought] = {}  # by micro-batch: a step may have several
 
-    def word(self, purpose: Purpose, layer: int, key: BatchKey) -> Tensor:
-        """`mask_key` on the device, int64 without dimensions; valid until the micro-batch's next step begins."""
-        return self.bring(key)[_PURPOSES.index(purpose), layer]
+    def both(self, purpose: Purpose, layer: int, key: BatchKey) -> tuple[int, Tensor]:
+        """`mask_key` here, and on the device: int64 without dimensions, until the micro-batch's next step begins."""
+        held, row = self._brought(key), _PURPOSES.index(purpose)
+        return held.keys[row][layer], held.table[row, layer]
 
     def bring(self, key: BatchKey) -> Tensor:
         """`[2, L]` int64: write the keys of batch `key` over the former keys of its micro-batch, once per step."""
-        held = self._there.get(key.micro)
-        if held is not None and held[0] == key:
-            return held[1]
-        words = [[signed(mask_key(purpose, layer, key)) for layer in range(self._num_layers)] for purpose in _PURPOSES]
+        return self._brought(key).table
+
+    def _brought(self, key: BatchKey) -> _Brought:
+        held = self._held.get(key.micro)
+        if held is not None and held.key == key:
+            return held
+        keys = [mask_keys(purpose, self._num_layers, key) for purpose in _PURPOSES]
         shape = len(_PURPOSES), self._num_layers
-        table = torch.empty(shape, dtype=torch.int64, device=self._device) if held is None else held[1]
-        table.copy_(torch.tensor(words).pin_memory(), non_blocking=True)
-        self._there[key.micro] = key, table
-        return table
+        table = torch.empty(shape, dtype=torch.int64, device=self._device) if held is None else held.table
+        words = torch.tensor([[signed(word) for word in row] for row in keys])
+        table.copy_(words.pin_memory(), non_blocking=True)
+        self._held[key.micro] = _Brought(key, keys, table)
+        return self._held[key.micro]
 
 
 def _key(drop: Drop) -> Tensor | int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -218,9 +218,8 @@ class Expansion:
     def _block(
         self, vertices: Tensor, indptr: Tensor, sources: Tensor, positions: Tensor | None, num_dst: int, num_src: int
     ) -> Block:
-        block = Block(
+        return Block(
             indptr, sources, vertices[:num_src], num_dst,
             edge_ids=positions if self._occurrence is not None or self._needs.edge_ids else None,
-            self_loops=self._needs.self_loops,
+            self_loops=self._needs.self_loops, **self._of_edges(positions),
         )
-        return replace(block, **self._of_edges(positions))

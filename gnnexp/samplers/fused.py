@@ -15,7 +15,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.ops.backends import chosen_kernel
 from gnnexp.samplers.base import Key, SampleDevice, Topology
 from gnnexp.samplers.device.expansion import DeviceExpansion
-from gnnexp.samplers.device.hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, kernels_for
+from gnnexp.samplers.device.hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, hop_keys, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
@@ -111,7 +111,7 @@ class FusedSampler(LayerSampler):
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; all hops share one list of vertices."""
-        streams = [hop_key(key, hop) for hop in range(self._num_hops)]
+        streams = hop_keys(key, self._num_hops)
         if self._on_device is None:
             return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
         blocks, ids = self._on_device.blocks(seeds, streams)

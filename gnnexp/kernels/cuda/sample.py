@@ -20,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gnnexp.kernels.cuda.counter import absorb, bounded, draw
+from gnnexp.kernels.cuda.launch import power_of_2, tiles
 
 _EDGES = 512  # edges or vertices per program of the kernels that have one value per entry
 # Draws in registers per program of 128 threads: 4 each. With 8, fanout 64 takes 145 registers; with 16 it spills.
@@ -134,7 +135,7 @@ def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, lo
     """`samplers.device.hops.HopKernels.count_edges`."""
     size, lengths = vertices.numel(), indptr.new_empty(vertices.numel())
     if size:
-        count_kernel[(triton.cdiv(size, _EDGES),)](
+        count_kernel[(tiles(size, _EDGES),)](
             indptr, vertices, count, lengths, size, fanout, loops, ROWS=_EDGES)
     return lengths
 
@@ -148,7 +149,7 @@ def draw_edges(
     positions = indptr.new_empty(num_edges) if wants_positions else None
     if size:
         slots, rows = tile(fanout)
-        draw_kernel[(triton.cdiv(size, rows),)](
+        draw_kernel[(tiles(size, rows),)](
             indptr, indices, indices if names is None else names, vertices, count, keys, int(keys.numel() > 1), bounds,
             found, indptr if positions is None else positions, FANOUT=fanout, LOOPS=bool(loops),
             NAMED=names is not None, PLACED=wants_positions, SLOTS=slots, ROWS=rows)
@@ -157,7 +158,7 @@ def draw_edges(
 
 def tile(fanout: int) -> tuple[int, int]:
     """`(SLOTS, ROWS)` of `draw_kernel`: draws per destination and destinations per program, powers of 2."""
-    slots = triton.next_power_of_2(fanout)
+    slots = power_of_2(fanout)
     return slots, max(1, min(64, _TILE // slots))
 
 
@@ -165,7 +166,7 @@ def relabel(
     found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
 ) -> Tensor:
     """`samplers.device.hops.HopKernels.relabel`, for at least one edge."""
-    size, grid = found.numel(), (triton.cdiv(found.numel(), _EDGES),)
+    size, grid = found.numel(), (tiles(found.numel(), _EDGES),)
     flags = torch.empty(size, dtype=torch.int32, device=found.device)
     sources = torch.empty_like(flags)
     number_kernel[grid](found, total, table, most, EDGES=_EDGES)

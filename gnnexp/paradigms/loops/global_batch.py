@@ -143,7 +143,8 @@ class GlobalBatchTrainer(Trainer[R]):
         with job.timer.phase("loss"):
             scores = decoded.detach().requires_grad_()
             loss = task.loss_sum(scores, own.examples)
-            (gradient,) = torch.autograd.grad(loss / max(1, own.global_count), scores)
+            share = torch.full_like(loss, 1 / max(1, own.global_count))  # the gradient of the global mean
+            (gradient,) = torch.autograd.grad(loss, scores, share)
         if decoded is outputs:
             return loss.detach(), gradient
         with job.timer.phase("decode"):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -102,13 +103,14 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
         micro = self.drawing_unit if sampler.key == "micro" else -1
 
         def prepare(step: int) -> R:
-            key = BatchKey(seed, epoch, step, micro)
+            key = BatchKey(seed, epoch, step)
             with timer.phase("sample"):
                 targets, batch = targets_of(step)
-            with timer.phase("negatives" if self.job.task.pairs else "sample"):
-                own = replace(self.rank_batch(targets, batch, replace(key, micro=-1)), hidden=self._hidden(batch))
-            with timer.phase("sample"):
-                sampled = self.sample(own, key)
+                with timer.phase("negatives") if self.job.task.pairs else nullcontext():
+                    own = self.rank_batch(targets, batch, key)
+                    if (hidden := self._hidden(batch)) is not None:
+                        own = replace(own, hidden=hidden)
+                sampled = self.sample(own, key if micro < 0 else replace(key, micro=micro))
             with timer.phase("load"):
                 self.count("tier/h2d_bytes", own.examples.nbytes)
                 ready = self.load(sampled)

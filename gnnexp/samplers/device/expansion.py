@@ -8,7 +8,6 @@ takes all neighbours has no useful bound, and a bound may be too large for memor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -60,12 +59,11 @@ class DeviceExpansion:
     def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, drawn: Drawn, sources: Tensor) -> Block:
         """Views of the real entries."""
         there, positions = self._there, None if drawn.positions is None else drawn.positions[:num_edges]
-        block = Block(
+        return Block(
             drawn.bounds[: num_dst + 1], sources[:num_edges], src_ids, num_dst,
             edge_ids=positions if "occurrence" in there.kinds or there.needs.edge_ids else None,
-            self_loops=there.needs.self_loops,
+            self_loops=there.needs.self_loops, **there.of_edges(positions),
         )
-        return replace(block, **there.of_edges(positions))
 
 
 def check_seeds(known: int, num_seeds: int) -> None:

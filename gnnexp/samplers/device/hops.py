@@ -12,7 +12,7 @@ from gnnexp.errors import RunError
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.counter import Purpose, stream, streams
 from gnnexp.kernels.crossing import across
 from gnnexp.kernels.samplers import hop
 from gnnexp.kernels.words import signed
@@ -146,9 +146,9 @@ class DeviceHops:
         Raises:
             ValueError: a seed is out of range.
         """
-        outside = torch.nonzero((seeds < 0) | (seeds >= self.num_nodes))
-        if outside.numel():
-            place = int(outside[0])
+        low, high = torch.aminmax(seeds) if seeds.numel() else (0, -1)
+        if low < 0 or high >= self.num_nodes:
+            place = int(torch.nonzero((seeds < 0) | (seeds >= self.num_nodes))[0])
             raise ValueError(f"seed {int(seeds[place])} (number {place}) is not in 0..{self.num_nodes - 1}")
         words = torch.tensor([signed(key) for key in keys], dtype=torch.int64)
         packet = across(torch.cat((words, seeds.long())), self.device)
@@ -210,6 +210,11 @@ def taken(values: Tensor, positions: Tensor) -> Tensor:
 def hop_key(key: BatchKey, number: int) -> int:
     """The key of the random stream of a hop, target hop first."""
     return stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, number)
+
+
+def hop_keys(key: BatchKey, count: int) -> list[int]:
+    """`hop_key` of the first `count` hops."""
+    return streams(count, key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro)
 
 
 def assert_same(there: Sequence[Sequence[Tensor]], host: Sequence[Sequence[Tensor]]) -> None:

@@ -20,7 +20,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.kernels.crossing import across, back
 from gnnexp.kernels.samplers.hop import group_by_owner
 from gnnexp.samplers.device.expansion import check_seeds
-from gnnexp.samplers.device.hops import DeviceHops, Drawn, assert_same, hop_key
+from gnnexp.samplers.device.hops import DeviceHops, Drawn, assert_same, hop_keys
 from gnnexp.samplers.device.vertices import Tables, Vertices, relabelled
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
@@ -90,7 +90,7 @@ class DeviceSplitter:
 
     def _sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
         there = self._there
-        targets, keys = there.seeded(local_targets, [hop_key(key, hop) for hop in range(len(there.fanouts))])
+        targets, keys = there.seeded(local_targets, hop_keys(key, len(there.fanouts)))
         with self._tables.lent() as table:
             vertices = Vertices(there, table, targets)
             hops = [self._hop(vertices, number, keys[number : number + 1]) for number in range(keys.numel())]
@@ -164,9 +164,8 @@ class DeviceSplitter:
         block = Block(
             one.drawn.bounds[: num_dst + 1], one.sources[:num_edges],
             torch.cat((ids[:num_local], one.foreign)) if one.foreign.numel() else ids[:num_local], num_dst,
-            self_loops=there.needs.self_loops,
+            self_loops=there.needs.self_loops, **there.of_edges(None if positions is None else positions[:num_edges]),
         )
-        block = replace(block, **there.of_edges(None if positions is None else positions[:num_edges]))
         return block, replace(one.shuffle, num_local=num_local)
 
 
