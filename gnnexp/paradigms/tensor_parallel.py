@@ -17,6 +17,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts, Plan, Resident, Sizes
 from gnnexp.job import Job
+from gnnexp.models.layer import Layer
 from gnnexp.ops.dense.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import block_degrees
@@ -79,6 +80,9 @@ class TensorParallel(Paradigm):
             return "the host computes dense updates (paradigm.nn_device)"
         if self.chunking != UNCUT:
             return "chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)"
+        layer = experiment.model.options.make_layer(0, 8, 8)
+        if self.mode == "decoupled" and isinstance(layer, Layer) and layer.kind == "projected":
+            return "edges whose attention a rank computes are copied to the GPU in every step (paradigm.mode=decoupled)"
         return ""
 
     def check(self, experiment: Experiment) -> list[Problem]:

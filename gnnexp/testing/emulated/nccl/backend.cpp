@@ -121,9 +121,10 @@ class Nccl final : public c10d::Backend {
 
   intrusive_ptr<c10d::Work> alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& received,
                                           std::vector<int64_t>& sent, const c10d::AllToAllOptions& options) override {
-    return collective({"all_to_all", c10d::OpType::ALLTOALL_BASE, {input}, {output}, options.asyncOp}, [=, this]() mutable {
+    return collective({"all_to_all", c10d::OpType::ALLTOALL_BASE, {input}, {output}, options.asyncOp}, [=, this] {
       Tensor there = on_host(output), here = on_host(input);
-      gloo_->alltoall_base(there, here, received, sent, options)->wait();
+      std::vector<int64_t> in = received, out = sent;  // gloo takes them
+      gloo_->alltoall_base(there, here, in, out, options)->wait();
     });
   }
 
