@@ -156,6 +156,9 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
     if not facts.has_features:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
                                 "choose feature_store=embedding, or another dataset"))
+    if experiment.train.cuda_graph and facts.sparse:
+        problems.append(Problem("train.cuda_graph", True, "the host reads sizes of sparse rows in every step",
+                                "set dataset.sparse=false, or train.cuda_graph=false"))
     return [*problems, *check_schedule(experiment, facts), *experiment.task.options.check(graph),
             *experiment.feature_store.options.check_data(experiment, facts),
             *experiment.model.options.check_data(experiment, facts),
