@@ -260,9 +260,10 @@ class PhaseTimer:
     @contextmanager
     def capturing(self) -> Iterator[Tape]:
         """Keep phases and exchanges inside for `repeat`. They belong to a step that is captured and not run."""
-        assert self._marks is not None and not self._stack, "a capture is outside of phases, and the host cannot time it"
+        assert self._marks is not None and not self._stack, "a capture is outside of phases, and needs marks"
         tape, before = Tape(), (self._pieces, self._exchanges, self._marks, self._runs)
-        self._pieces, self._exchanges, self._marks, self._runs = tape.pieces, tape.exchanges, self._marks.in_graph(), True
+        self._pieces, self._exchanges, self._marks, self._runs = (
+            tape.pieces, tape.exchanges, self._marks.in_graph(), True)
         try:
             yield tape
         finally:

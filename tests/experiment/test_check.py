@@ -249,13 +249,13 @@ TENSOR = {"_target_": "gnnexp.paradigms.tensor_parallel.TensorParallel"}
 
 def captured(default: dict[str, Any], paradigm: dict[str, Any], **values: Any) -> dict[str, Any]:
     """A configuration whose steps are captured, with other values."""
-    found = changed(default, **{"paradigm": paradigm, "sampler": FULL, "train__batch_size": None,
-                                "train__cuda_graph": True, "hardware__device": "auto", "measure": "free", **values})
-    return found
+    return changed(default, **{"paradigm": paradigm, "sampler": FULL, "train__batch_size": None,
+                               "train__cuda_graph": True, "hardware__device": "auto", "measure": "free", **values})
 
 
 @pytest.mark.parametrize("paradigm", [
-    VERTEX, {**VERTEX, "dependency": "cache"}, {**VERTEX, "dependency": "stale"}, TENSOR, {**TENSOR, "mode": "decoupled"}])
+    VERTEX, {**VERTEX, "dependency": "cache"}, {**VERTEX, "dependency": "stale"}, TENSOR,
+    {**TENSOR, "mode": "decoupled"}])
 def test_a_step_on_the_full_graph_can_be_captured(default: dict[str, Any], paradigm: dict[str, Any]) -> None:
     assert check_config(captured(default, paradigm)) == []
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
 import torch
 from captured import assert_same, captured_config, trained
+from stopping import attempt, curve, undisturbed
 
+from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
+from gnnexp.experiment.build import experiment_of
+from gnnexp.models.sage import SAGE
 from gnnexp.ops.masks import DropKeys
+from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.emulated import is_wanted
+from gnnexp.testing.exactness import parts
+from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.ranks import RankError
 from gnnexp.testing.steps import optimizer
 from gnnexp.testing.ways import TENSOR, VERTEX
+from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import train
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 emulated = pytest.mark.skipif(not is_wanted(), reason="a real GPU may add in another order")
@@ -32,7 +42,7 @@ def pair(ranks: Any, size: int, model: str, way: str, **options: Any) -> list[An
              for case in cases]
     for plain, captured in zip(*found, strict=True):
         assert_same(plain, captured)
-    return [pairs for pairs in zip(*found, strict=True)]
+    return list(zip(*found, strict=True))
 
 
 def _on_rank(config: dict[str, Any], evaluate: bool) -> Any:
@@ -61,7 +71,7 @@ def test_two_ranks_with_nccl(ranks, way):
 
 
 @emulated
-@pytest.mark.parametrize("model", ["gcn", "sage", pytest.param("gat", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["sage", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gcn", "gat"))])
 def test_kernels_of_triton(model):
     pytest.importorskip("triton")
     ((plain, captured),) = pair(None, 1, model, "communicate", kernel="triton")
@@ -120,8 +130,6 @@ def test_ranks_that_share_a_gpu_are_told_before_the_first_step(ranks):
 
 
 def test_a_model_that_waits_is_an_error_with_the_fix(monkeypatch):
-    from gnnexp.models.sage import SAGE
-
     finish = SAGE.finish_layer
 
     def waits(self, index, ids, preactivated, residual):
@@ -138,3 +146,56 @@ def test_a_rank_without_a_gpu_is_told(monkeypatch):
     config["hardware"]["device"] = "auto"
     with pytest.raises(ConfigError, match="no CUDA device is visible"):
         trained(config)
+
+
+@emulated
+@pytest.mark.parametrize(("size", "stop_at"), [
+    (1, 1), (1, 4), pytest.param(2, 4, marks=pytest.mark.slow)], ids=["while_warming_up", "after_replays", "two_ranks"])
+def test_stopped_and_resumed_it_goes_on_as_without_a_graph(ranks, size, stop_at, tmp_path):
+    if torch.cuda.device_count() < size:
+        pytest.skip("ranks share a GPU: no NCCL")
+    plain, config = (captured_config("sage", PLAIN, captured=on, train={"epochs": 8, "checkpoint_every": 1})
+                     for on in (False, True))
+    expected, ended = undisturbed(ranks, size, plain)
+    first = ranks(size).run(attempt, config, str(tmp_path), stop_at)
+    assert first[-1]["stopped_by"] == "SIGTERM" and len(curve(str(tmp_path))) == stop_at + 1
+    second = ranks(size).run(attempt, config, str(tmp_path), None)
+    assert curve(str(tmp_path)) == expected
+    for before, after in zip(ended, second, strict=True):
+        assert all(torch.equal(before["state"][key], after["state"][key]) for key in before["state"])
+
+
+@emulated
+def test_a_run_records_which_epochs_were_replayed_and_frees_the_graph_with_the_trainer(tmp_path):
+    """As a worker trains. Its groups of ranks must not be destroyed before the graph that uses them."""
+    config = {**captured_config("sage", PLAIN, captured=True, train={"epochs": 6}), "trace": 4}
+    graph = nasty_graph()
+    job = assemble(experiment_of(config), Artifacts(graph, parts(graph, 1)), tmp_path, read_environment())
+    trainer = job.experiment.paradigm.trainer(job)
+    there = weakref.ref(trainer)
+    train(job, trainer, EpochLog(tmp_path, 0), {})
+    del trainer
+    assert there() is None
+    epochs = read_epochs(tmp_path)
+    assert [epoch["metrics"].get("work/steps_replayed", 0) for epoch in epochs] == [0, 0, 1, 1, 1, 1]
+    metrics = epochs[4]["metrics"]
+    assert metrics["trace/launches"] < 15 and metrics["trace/waits"] <= 2
+    assert metrics["memory/device_peak_bytes"] >= epochs[2]["metrics"]["memory/device_peak_bytes"]
+    assert 0 <= metrics["time/unaccounted_s"] < metrics["time/epoch_s"]
+
+
+@emulated
+def test_the_epoch_that_is_traced_is_never_the_one_that_is_captured(tmp_path):
+    """A resumed run warms up again, and may come to the traced epoch then."""
+    config = {**captured_config("sage", PLAIN, captured=True), "trace": 3}
+    graph = nasty_graph()
+    job = assemble(experiment_of(config), Artifacts(graph, parts(graph, 1)), tmp_path, read_environment())
+    trainer = job.experiment.paradigm.trainer(job)
+    replayed = []
+    for epoch in range(1, 6):
+        job.timer.start_epoch()
+        for batch in trainer.batches(epoch):
+            trainer.forward_backward(batch)
+        replayed.append(trainer.end_epoch().work.get("steps_replayed", 0))
+        job.timer.end_epoch()
+    assert replayed == [0, 0, 0, 1, 1]

@@ -19,8 +19,12 @@ GPU = torch.device("cuda")
 def capture(graph: torch.cuda.CUDAGraph) -> Iterator[torch.cuda.Stream]:
     """Capture what is launched inside, on a stream of its own."""
     stream = torch.cuda.Stream(GPU)
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        yield stream
+    before = torch.cuda.current_stream(GPU)
+    try:
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            yield stream
+    finally:
+        torch.cuda.set_stream(before)  # after a failed capture, torch leaves the thread on the stream of the capture
 
 
 def captured(work: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
@@ -60,10 +64,10 @@ def test_a_replay_reads_the_addresses_of_the_capture() -> None:
 
 
 def test_memory_that_was_freed_after_the_capture_is_an_error() -> None:
-    x = torch.ones(2, device=GPU)
-    graph, _ = captured(lambda: x.detach() * 2)
+    held = [torch.ones(2, device=GPU)]
+    graph, _ = captured(lambda: held[0] * 2)
     graph.replay()
-    del x
+    held.clear()
     with pytest.raises(RuntimeError, match="memory that the graph uses was freed"):
         graph.replay()
 
@@ -90,7 +94,7 @@ def test_backward_passes_and_several_results_are_repeated() -> None:
 def test_a_replay_is_one_launch_and_a_capture_none() -> None:
     x = torch.ones(3, device=GPU)
     with counting() as counts:
-        graph, _ = captured(lambda: ((x + 1) * 2).sum())
+        graph, _ = captured(lambda: (x + 1).mul(2).sum() + 0)
     assert counts.totals["launches"] == 0
     with counting() as counts:
         graph.replay()
@@ -183,7 +187,7 @@ def test_external_events_are_recorded_by_replays_and_others_never() -> None:
 def test_memory_of_a_graph_is_not_allocated_by_the_program() -> None:
     x = torch.ones(1000, device=GPU)
     before = torch.cuda.memory_allocated()
-    graph, total = captured(lambda: ((x + 1) * 2).sum())
+    graph, total = captured(lambda: (x + 1).mul(2).sum() + 0)
     assert torch.cuda.memory_allocated() - before == total.untyped_storage().nbytes()
     assert torch.cuda.max_memory_allocated() >= before + 2 * x.nbytes
     del graph, total

@@ -70,7 +70,7 @@ class CapturedStep:
 
     def __init__(self, job: Job) -> None:
         ConfigError.raise_all(_problems(job))
-        self._job, self._stream = job, torch.cuda.Stream(job.device)
+        self._job, self._stream = job, torch.cuda.Stream(job.device)  # type: ignore[no-untyped-call]
         self._steps, self.peak_bytes = 0, 0
         self._captured: _Captured | None = None
 

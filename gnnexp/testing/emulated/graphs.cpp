@@ -166,7 +166,11 @@ void join_capture(c10::Stream stream) {
 // --- for gnnexp.testing.emulated, by ctypes: each returns 0, or 1 and the error --------------------------------------
 extern "C" {
 void* emulated_graph_new() { return new emulated::Graph; }
-void emulated_graph_delete(void* graph) { delete static_cast<emulated::Graph*>(graph); }
+void emulated_graph_delete(void* graph) {
+  auto* deleted = static_cast<emulated::Graph*>(graph);
+  emulated::open.compare_exchange_strong(deleted, nullptr);  // a capture that was not ended
+  delete static_cast<emulated::Graph*>(graph);
+}
 int emulated_graph_begin(void* graph, char* error, int room) {
   return emulated::guarded(error, room, [&] { emulated::begin(static_cast<emulated::Graph*>(graph)); });
 }

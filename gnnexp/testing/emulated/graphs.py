@@ -15,7 +15,7 @@ def graph_functions(library: ctypes.CDLL) -> dict[str, Any]:
 
     library.emulated_graph_new.restype = ctypes.c_void_p
     # torch calls it before a capture; a build without CUDA does not have it
-    torch._C._host_emptyCache = lambda: None  # type: ignore[attr-defined]
+    torch._C._host_emptyCache = lambda: None
 
     def checked(call: Callable[..., int], graph: ctypes.c_void_p) -> None:
         error = ctypes.create_string_buffer(_ROOM)

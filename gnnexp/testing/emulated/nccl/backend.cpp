@@ -83,7 +83,11 @@ class Nccl final : public c10d::Backend {
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; gloo_->setTimeout(timeout); }
   void setSequenceNumberForGroup() override {}
-  void shutdown() override { communicator_.reset(); }
+  void shutdown() override {
+    TORCH_CHECK(graphs_.use_count() == 1, "emulated NCCL: a captured graph uses this group, and NCCL would wait for it "
+                "(ncclCommDestroy)");
+    communicator_.reset();
+  }
   void abort() override { shutdown(); }
   uint64_t getSequenceNumberForGroup() override { return operations_; }
 
@@ -238,7 +242,7 @@ class Nccl final : public c10d::Backend {
       for (const auto& tensor : *tensors) frozen(tensor);
     keep_bytes(memories(operation.writes));
     const Operation again{operation.name, operation.type, operation.reads, operation.writes, false};
-    emulated::note([self = c10::intrusive_ptr<Nccl>::reclaim_copy(this), again, everybody, exchange] {
+    emulated::note([self = c10::intrusive_ptr<Nccl>::reclaim_copy(this), used = graphs_, again, everybody, exchange] {
       self->enqueue(again, everybody, exchange);
     });
   }
@@ -270,6 +274,7 @@ class Nccl final : public c10d::Backend {
   std::optional<c10::Stream> stream_;
   std::optional<std::vector<Step>> batch_;
   uint64_t operations_ = 0;
+  const std::shared_ptr<int> graphs_ = std::make_shared<int>(0);  // shared with captured graphs that use the group
 };
 
 namespace py = pybind11;
