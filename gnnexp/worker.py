@@ -86,6 +86,7 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
     if not stopped_by and environment.rank == 0:
         write_result(run_dir, request, job, trainer)
     job.timer.activity.stage = "end"
+    del trainer  # NCCL's groups wait for captured graphs that use them
     job.store.finish()
     job.comm.close()
     return stopped_by

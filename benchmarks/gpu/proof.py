@@ -20,10 +20,10 @@ from benchmarks.gpu.report import is_done, read, table
 
 # Seconds that each may take of a call's minutes.
 LIMITS = {"smoke": 240, "kernels-exact": 420, "tests": 420, "calibrate": 180, "kernel-bench": 180, "sampler": 180,
-          "epoch": 300, "offload": 300, "trace": 180}
+          "epoch": 300, "offload": 300, "trace": 120, "graphs": 120}
 # Stages by what they show. Those of one slice fit into one call of nine minutes.
 SLICES = {"correct": ("smoke", "kernels-exact", "tests", "calibrate"),
-          "speed": ("kernel-bench", "sampler", "epoch"), "memory": ("offload", "trace")}
+          "speed": ("kernel-bench", "sampler", "epoch"), "memory": ("offload", "trace", "graphs")}
 _LEAST_S = 40  # a stage is not started for less
 _GRACE_S = 15  # in which a stage ends by itself after its limit
 

@@ -11,7 +11,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.kinds import LAUNCHER
 from gnnexp.experiment.optimization import schedule_length
 from gnnexp.experiment.plan import GraphFacts
-from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, TrainConfig
+from gnnexp.experiment.schema import MOST_COUNTED, WARM_UP_STEPS, HardwareConfig, TrainConfig
 from gnnexp.graph.graph import Graph
 
 # A fix with more fanouts than this would not be readable.
@@ -106,7 +106,36 @@ def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Probl
         "partitioner": experiment.partitioner.check, LAUNCHER: experiment.launcher.check,
     }
     found = [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
-    return [*found, *_check_trace(experiment)]
+    return [*found, *_check_trace(experiment), *(_check_capture(experiment) if experiment.train.cuda_graph else ())]
+
+
+def _check_capture(experiment: Experiment) -> list[Problem]:
+    """What `train.cuda_graph` needs. A graph repeats one step, and the host waits for nothing in it."""
+    train, task, store = experiment.train, experiment.task, experiment.feature_store
+    plain = "set train.cuda_graph=false"
+    no_device = "needs a GPU, and hardware.device=cpu has none" if experiment.hardware.device == "cpu" else ""
+    found = [Problem("train.cuda_graph", True, why, plain)
+             for why in (no_device, experiment.paradigm.uncaptured(experiment)) if why]
+    if experiment.measure != "free":
+        found.append(Problem("measure", experiment.measure, "the host waits at boundaries of phases, and "
+                             "train.cuda_graph captures no wait", f"set measure=free, or {plain}"))
+    if experiment.hardware.throttle is not None:
+        found.append(Problem("hardware.throttle", experiment.hardware.throttle, "the host waits in exchanges, and "
+                             "train.cuda_graph captures no wait", f"set hardware.throttle=null, or {plain}"))
+    if task.options.pairs:
+        found.append(Problem("task", task.target, "every step has other links, and train.cuda_graph repeats one step",
+                             plain))
+    if store.options.trainable:
+        found.append(Problem("feature_store", store.target, "trained rows are read again in every step, and "
+                             "train.cuda_graph repeats one step", plain))
+    if train.epochs <= WARM_UP_STEPS:
+        found.append(Problem("train.epochs", train.epochs, f"train.cuda_graph captures epoch {WARM_UP_STEPS}, and the "
+                             f"last epoch has the number {train.epochs - 1}",
+                             f"set train.epochs={WARM_UP_STEPS + 1}, or {plain}"))
+    if experiment.trace is not None and experiment.trace <= WARM_UP_STEPS:
+        found.append(Problem("trace", experiment.trace, f"train.cuda_graph replays epochs after epoch {WARM_UP_STEPS}",
+                             f"set trace={WARM_UP_STEPS + 1}, or {plain}"))
+    return found
 
 
 def _check_trace(experiment: Experiment) -> list[Problem]:
@@ -127,6 +156,9 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
     if not facts.has_features:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
                                 "choose feature_store=embedding, or another dataset"))
+    if experiment.train.cuda_graph and facts.sparse:
+        problems.append(Problem("train.cuda_graph", True, "the host reads sizes of sparse rows in every step",
+                                "set dataset.sparse=false, or train.cuda_graph=false"))
     return [*problems, *check_schedule(experiment, facts), *experiment.task.options.check(graph),
             *experiment.feature_store.options.check_data(experiment, facts),
             *experiment.model.options.check_data(experiment, facts),

@@ -12,6 +12,8 @@ MOST_COUNTED = (1 << 31) - 1
 Matmul = Literal["float32", "tf32", "bf16"]
 # Type of the rows that hidden layers pass on (`train.activations`).
 Activations = Literal["float32", "bf16"]
+# Steps of a run before the step that is captured (`train.cuda_graph`).
+WARM_UP_STEPS = 2
 # What a run does if the preflight finds too little memory.
 PREFLIGHT = ("refuse", "warn", "off")
 
@@ -43,6 +45,7 @@ class TrainConfig:
             NVIDIA GPUs), or to bfloat16 (`bf16`). Sums and results are float32, forward and backward.
         activations: rows that a layer passes to the next one, and their gradients: as they are (`float32`: `dtype`), or
             rounded to bfloat16 and sent in two bytes per value (`bf16`).
+        cuda_graph: whether a step on the full graph is captured as a CUDA graph, which later steps launch again.
         shuffle: draw a new order of the training targets in every epoch.
         checkpoint_every: number of epochs between two checkpoints (the last epoch always has one); 0 = only after the
             signals SIGUSR2 and SIGTERM.
@@ -63,6 +66,7 @@ class TrainConfig:
     dtype: Literal["float32", "float64"] = "float32"
     matmul: Matmul = "float32"
     activations: Activations = "float32"
+    cuda_graph: bool = False
     shuffle: bool = True
     checkpoint_every: int = 1
     checkpoints_kept: int = 2

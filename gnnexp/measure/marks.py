@@ -17,14 +17,20 @@ class Marks:
 
     Args:
         device: the GPU.
+        captured: whether marks belong to a graph that is being captured. Each replay passes them again.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, *, captured: bool = False) -> None:
+        self._device, self._captured = device, captured
+
+    def in_graph(self) -> Marks:
+        """Marks for a capture."""
+        return Marks(self._device, captured=True)
 
     def mark(self) -> torch.cuda.Event:
         """Put a mark behind the work that was launched so far. The host does not wait."""
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event = torch.cuda.Event(  # type: ignore[no-untyped-call]
+            enable_timing=True, **({"external": True} if self._captured else {}))
         event.record(torch.cuda.current_stream(self._device))
         return event
 

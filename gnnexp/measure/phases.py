@@ -133,6 +133,19 @@ class _Piece:
     behind: Sequence[tuple[Phase | Literal["comm"], float, float]] = ()
 
 
+@dataclass(frozen=True)
+class Tape:
+    """Phases and exchanges of a captured step, between marks in the graph.
+
+    Attributes:
+        pieces: times in phases.
+        exchanges: tags, and marks before and after.
+    """
+
+    pieces: list[_Piece] = field(default_factory=list)
+    exchanges: list[tuple[Tag, Any, Any]] = field(default_factory=list)
+
+
 class PhaseTimer:
     """Times nested phases exclusively: an inner phase stops the clock of the outer phase.
 
@@ -243,6 +256,24 @@ class PhaseTimer:
             f"thread {threading.current_thread().name} enters a phase outside of `aside`: exchanges, and backward "
             "passes with exchanges, belong to the training loop's thread")
         return record
+
+    @contextmanager
+    def capturing(self) -> Iterator[Tape]:
+        """Keep phases and exchanges inside for `repeat`. They belong to a step that is captured and not run."""
+        assert self._marks is not None and not self._stack, "a capture is outside of phases, and needs marks"
+        tape, before = Tape(), (self._pieces, self._exchanges, self._marks, self._runs)
+        self._pieces, self._exchanges, self._marks, self._runs = (
+            tape.pieces, tape.exchanges, self._marks.in_graph(), True)
+        try:
+            yield tape
+        finally:
+            self._pieces, self._exchanges, self._marks, self._runs = before
+
+    def repeat(self, tape: Tape) -> None:
+        """Note the phases and exchanges of a step that was replayed, once in an epoch: a replay moves all marks."""
+        self._pieces += tape.pieces
+        if self._runs:
+            self._exchanges += tape.exchanges
 
     def begin_exchange(self) -> object:
         """A mark before an exchange; None if the host has to time the exchange: the caller then waits for its end."""

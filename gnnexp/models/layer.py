@@ -169,6 +169,7 @@ class Layer(nn.Module, ABC):
         self.held: slice | None = None
         self.register_buffer("column", torch.arange(width) // max(1, width // num_weights), persistent=False)
         self.column: Tensor
+        self._host_column = self.column  # stays there: kernels read it on the host, and must not wait for a GPU
 
     # --- project -------------------------------------------------------------------------------------------------
     def project(self, h: Rows, dims: slice | None = None) -> Tensor:
@@ -240,7 +241,7 @@ class Layer(nn.Module, ABC):
         if self.num_weights == 1:
             return self.aggregate(block, x, weight)
         assert weight is not None
-        return self.backend.aggregate(block, x, weight, self.column if dims is None else self.column[dims])
+        return self.backend.aggregate(block, x, weight, self._host_column if dims is None else self._host_column[dims])
 
     def sum_projected(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
         """`[D, C]` weighted sums of raw rows, or of their dimensions `dims` `[S, d]`, then the projection."""

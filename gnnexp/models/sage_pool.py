@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gnnexp.graph.block import Block
+from gnnexp.graph.block import Block, destinations
 from gnnexp.models.layer import Activation, BlockLayer
 from gnnexp.models.model import Model
 from gnnexp.ops.dense import products
@@ -36,10 +36,8 @@ class SAGEPoolLayer(BlockLayer):
     def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
         """`[D, out]`."""
         messages = torch.relu(self._mapped(self.pool, h_src))[block.sources.long()]
-        everyone = torch.arange(block.num_dst, device=h_src.device)
-        destination = torch.repeat_interleave(everyone, block.indptr[1:] - block.indptr[:-1])
         nothing = messages.new_zeros(block.num_dst, messages.shape[1])
-        pooled = nothing.scatter_reduce(0, destination[:, None].expand_as(messages), messages, "amax")
+        pooled = nothing.scatter_reduce(0, destinations(block)[:, None].expand_as(messages), messages, "amax")
         return self._mapped(self.own, h_dst) + self._mapped(self.neighbour, pooled)
 
     def _mapped(self, map_: nn.Linear, rows: Tensor) -> Tensor:

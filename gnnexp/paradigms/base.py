@@ -56,6 +56,10 @@ class Paradigm(ABC):
         """Why rows between layers cannot be in bfloat16 (`train.activations`); empty if they can."""
         return "this paradigm exchanges other values than the rows of layers: sums, columns or parts of rows"
 
+    def uncaptured(self, experiment: Experiment) -> str:
+        """Why a step cannot be captured as a CUDA graph (`train.cuda_graph`); empty if it can."""
+        return "its batches differ from step to step, or its steps wait for copies"
+
     def own_files(self) -> list[Path]:
         """Files outside of gnnexp that the paradigm executes as programs. Their content identifies a run."""
         return []

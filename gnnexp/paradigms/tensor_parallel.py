@@ -17,10 +17,11 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts, Plan, Resident, Sizes
 from gnnexp.job import Job
+from gnnexp.models.layer import Layer
 from gnnexp.ops.dense.products import matmul_problems
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import block_degrees
-from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.columns.checks import check_columns, check_coupled, check_decoupled, chunk_cost
 from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
@@ -72,6 +73,17 @@ class TensorParallel(Paradigm):
     def chunking(self) -> Chunking:
         """How layers are cut into chunks: `chunks` and `device_memory`."""
         return Chunking(self.chunks, self.device_memory)
+
+    def uncaptured(self, experiment: Experiment) -> str:
+        """A step can be captured if everything stays on the GPU."""
+        if self.nn_device == "host":
+            return "the host computes dense updates (paradigm.nn_device)"
+        if self.chunking != UNCUT:
+            return "chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)"
+        layer = experiment.model.options.make_layer(0, 8, 8)
+        if self.mode == "decoupled" and isinstance(layer, Layer) and layer.kind == "projected":
+            return "edges whose attention a rank computes are copied to the GPU in every step (paradigm.mode=decoupled)"
+        return ""
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: needs contract layers, and at least one column for each rank."""

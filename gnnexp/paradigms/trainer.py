@@ -24,11 +24,13 @@ class EpochCounts:
         work: counts by name (`edges_sampled`, `features_loaded_host`, ...).
         batches: counts of every batch and layer by name (`edges`, `cross_edges`), `[steps][layers]`.
         untimed: phases that cannot be separated from other phases here. They are not recorded, instead of as 0.
+        captured_bytes: peak of a captured step on the GPU. Its replays allocate nothing, but need this memory.
     """
 
     work: dict[str, int]
     batches: dict[str, list[list[int]]] = field(default_factory=dict)
     untimed: frozenset[Phase] = frozenset()
+    captured_bytes: int = 0
 
 
 class Trainer(ABC, Generic[B]):

@@ -21,7 +21,7 @@ from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
-from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.chunks.local_chunks import check_chunks
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.paradigms.vertices.checks import (
@@ -104,6 +104,12 @@ class VertexParallel(Paradigm):
         if self.dependency in ("communicate", "cache") and not self.delay:
             return ""
         return "old and late rows are kept in float32, and hybrid dependencies have costs of float32 rows"
+
+    def uncaptured(self, experiment: Experiment) -> str:
+        """A step can be captured if the graph stays on the GPU and all rows are fresh."""
+        if self.chunking != UNCUT:
+            return "chunks are copied to the GPU in every step (paradigm.chunks, paradigm.device_memory)"
+        return "what it does changes from epoch to epoch: rows are old or late" if self.arrival.epochs else ""
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. Hybrid needs costs of the machine, a budget known layers, and a vertex-cut needs communication."""

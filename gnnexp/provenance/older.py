@@ -48,7 +48,7 @@ _OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW"
                "sgd": ("torch.optim.SGD", False)}
 # Options of `train` that were added later, with the values that change nothing.
 _LATER = {"clip_norm": None, "steps_per_epoch": None, "patience": None, "stop_below": None, "matmul": "float32",
-          "activations": "float32"}
+          "activations": "float32", "cuda_graph": False}
 # Keys outside of groups that were added later.
 _LATER_TOP = {"measure": "exact", "trace": None}
 # Options of other groups, and of components in them, that were added later: by the class.

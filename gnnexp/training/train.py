@@ -130,7 +130,7 @@ def run_epoch(
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":
-        memory["device_peak_bytes"] = torch.cuda.max_memory_allocated(job.device)
+        memory["device_peak_bytes"] = max(torch.cuda.max_memory_allocated(job.device), counts.captured_bytes)
     numbers = [(float(loss), count) for loss, count in losses]
     record = RankRecord(job.comm.rank, times, traffic, counts.work, memory, numbers, counts.batches, trace)
     return EpochSegment(record, step, request == StopRequest.NOTHING, request or interruption.at_epoch_end())

@@ -121,7 +121,7 @@ def test_seconds_miss_a_target_that_they_exceed_and_what_was_not_run_says_why(tm
 
 def test_slices_are_words_for_stages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert proof.main(["--minutes", "0.1", "--stages", "smoke,memory", "--out", str(tmp_path)]) == 1
-    assert capsys.readouterr().out.count("no time is left") == 3
+    assert capsys.readouterr().out.count("no time is left") == 4
     assert {name for names in proof.SLICES.values() for name in names} == set(proof.LIMITS)
     for names in proof.SLICES.values():
         assert len(set(names)) == len(names)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from experiments import check_config, data_problems
+from sparse_graphs import mostly_zero
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
@@ -239,3 +240,59 @@ def test_facts_of_another_version_are_made_again() -> None:
     assert GraphFacts.from_json(told) == facts
     assert GraphFacts.from_json({**told, "new": 1}) is None
     assert GraphFacts.from_json({key: value for key, value in told.items() if key != "typed"}) is None
+
+
+FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+VERTEX = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel"}
+TENSOR = {"_target_": "gnnexp.paradigms.tensor_parallel.TensorParallel"}
+
+
+def captured(default: dict[str, Any], paradigm: dict[str, Any], **values: Any) -> dict[str, Any]:
+    """A configuration whose steps are captured, with other values."""
+    return changed(default, **{"paradigm": paradigm, "sampler": FULL, "train__batch_size": None,
+                               "train__cuda_graph": True, "hardware__device": "auto", "measure": "free", **values})
+
+
+@pytest.mark.parametrize("paradigm", [
+    VERTEX, {**VERTEX, "dependency": "cache"}, {**VERTEX, "dependency": "stale"}, TENSOR,
+    {**TENSOR, "mode": "decoupled"}])
+def test_a_step_on_the_full_graph_can_be_captured(default: dict[str, Any], paradigm: dict[str, Any]) -> None:
+    assert check_config(captured(default, paradigm)) == []
+
+
+@pytest.mark.parametrize(("paradigm", "values", "key"), [
+    (VERTEX, {"hardware__device": "cpu"}, "train.cuda_graph"),
+    (VERTEX, {"measure": "exact"}, "measure"),
+    (VERTEX, {"hardware__throttle": 1e9}, "hardware.throttle"),
+    (VERTEX, {"train__epochs": 2}, "train.epochs"),
+    (VERTEX, {"trace": 2}, "trace"),
+    (VERTEX, {"feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": 8}},
+     "feature_store"),
+    ({**VERTEX, "chunks": 2}, {}, "train.cuda_graph"),
+    ({**VERTEX, "dependency": "stale", "staleness": 1}, {}, "train.cuda_graph"),
+    ({**VERTEX, "delay": 1}, {}, "train.cuda_graph"),
+    ({**TENSOR, "device_memory": 1 << 30}, {}, "train.cuda_graph"),
+    ({**TENSOR, "mode": "decoupled", "nn_device": "host"}, {}, "train.cuda_graph"),
+    ({**TENSOR, "mode": "decoupled"}, {"model___target_": "gnnexp.models.gat.GAT"}, "train.cuda_graph"),
+    ({"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 2}, {}, "train.cuda_graph"),
+    ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, {}, "train.cuda_graph"),
+])
+def test_what_cannot_be_captured_is_one_problem_with_its_fix(
+    default: dict[str, Any], paradigm: dict[str, Any], values: dict[str, Any], key: str
+) -> None:
+    (problem,) = check_config(captured(default, paradigm, **values))
+    assert problem.key == key and "cuda_graph=false" in problem.fix
+    assert check_config(captured(default, paradigm, **{**values, "train__cuda_graph": False})) == []
+
+
+def test_steps_with_other_links_cannot_be_captured(default: dict[str, Any]) -> None:
+    task = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
+    assert "task" in keys(check_config(captured(default, VERTEX, task=task)))
+    assert "task" not in keys(check_config(captured(default, VERTEX, task=task, train__cuda_graph=False)))
+
+
+def test_steps_with_sparse_features_cannot_be_captured(default: dict[str, Any]) -> None:
+    config = captured(default, VERTEX)
+    assert data_problems(config, mostly_zero(sparse=False)) == []
+    (problem,) = data_problems(config, mostly_zero())
+    assert problem.key == "train.cuda_graph" and "dataset.sparse=false" in problem.fix

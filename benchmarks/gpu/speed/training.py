@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gnnexp.comm.environment import Environment
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.graph.graph import Graph
@@ -33,12 +35,14 @@ class Trained:
         steps: number of steps.
         work: counts of the record.
         trace: figures of `measure.trace`, empty without a trace.
+        loss: sum of the losses of the last step.
     """
 
     times: PhaseTimes
     steps: int
     work: Mapping[str, int]
     trace: Mapping[str, float]
+    loss: float
 
 
 def sampled(model: str, kernel: str, *, steps: int, quick: bool, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -68,28 +72,47 @@ def refusal(config: Mapping[str, Any]) -> str:
     return "; ".join(f"{problem.key}={problem.value}: {problem.allowed}" for problem in read(config).problems)
 
 
+class Training:
+    """Training on this rank, epoch by epoch.
+
+    Args:
+        config: resolved configuration.
+        graph: the graph.
+        partition: the partition, if the paradigm needs one.
+    """
+
+    def __init__(self, config: Mapping[str, Any], graph: Graph, partition: Partition | None = None) -> None:
+        self._job = job = assemble(experiment_of(config), Artifacts(graph, partition), Path(), Environment())
+        self._trainer = job.experiment.paradigm.trainer(job)
+        self._optimization = Optimization(job, self._trainer)
+        self._trainer.module.train()
+
+    def epoch(self, epoch: int, trace: Path | None = None) -> Trained:
+        """Train an epoch, and trace it into the file `trace`, if there is one."""
+        job, trainer, loss, steps = self._job, self._trainer, torch.zeros(()), 0
+        with tracing(job.device, trace) as figures:
+            job.timer.start_epoch()
+            for batch in trainer.batches(epoch):
+                loss, _ = trainer.forward_backward(batch)
+                trainer.synchronize()
+                with job.timer.phase("update"):
+                    self._optimization.step()
+                steps += 1
+            counts = trainer.end_epoch()
+            times = job.timer.end_epoch()
+        return Trained(times, steps, counts.work, figures, float(loss))
+
+    def release(self) -> None:
+        """Leave the groups of ranks."""
+        self._job.comm.release()
+
+
 def epochs_of(
     config: Mapping[str, Any], graph: Graph, count: int, *, partition: Partition | None = None,
     trace: Path | None = None,
 ) -> list[Trained]:
     """`count` epochs after one that warms up. The last one is traced into the file `trace`, if there is one."""
-    job = assemble(experiment_of(config), Artifacts(graph, partition), Path(), Environment())
-    trainer = job.experiment.paradigm.trainer(job)
-    optimization = Optimization(job, trainer)
-    trainer.module.train()
-    found = []
-    for epoch in range(count + 1):
-        steps = 0
-        with tracing(job.device, trace if epoch == count else None) as figures:
-            job.timer.start_epoch()
-            for batch in trainer.batches(epoch):
-                trainer.forward_backward(batch)
-                trainer.synchronize()
-                with job.timer.phase("update"):
-                    optimization.step()
-                steps += 1
-            counts = trainer.end_epoch()
-            times = job.timer.end_epoch()
-        found.append(Trained(times, steps, counts.work, figures))
-    job.comm.release()
+    training = Training(config, graph, partition)
+    found = [training.epoch(epoch, trace if epoch == count else None) for epoch in range(count + 1)]
+    training.release()
     return found[1:]

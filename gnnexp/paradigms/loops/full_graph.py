@@ -6,8 +6,9 @@ If examples are links, an epoch may have several steps, each with `train.batch_s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -20,6 +21,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import pairs, whole_rows
+from gnnexp.paradigms.loops.captured import CapturedStep, Counted
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, GlobalBatchTrainer, Ready
 from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners, owners
 from gnnexp.paradigms.loops.targets import targets_of_rank
@@ -136,7 +138,52 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
 
 
 class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):
-    """Full-graph training that keeps results until the backward pass. A subclass says how its model runs."""
+    """Full-graph training that keeps results until the backward pass. A subclass says how its model runs.
+
+    With `train.cuda_graph`, `forward_backward` launches a captured step, which also sums gradients over ranks.
+    """
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._captured = CapturedStep(job) if job.experiment.train.cuda_graph else None
+
+    def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
+        """Compute gradients of this rank's part of the global mean loss."""
+        if self._captured is None:
+            return super().forward_backward(batch)
+        return self._captured.run(batch.batch.key, lambda: self._forward_to_sum(batch), self._apart, self._count_again)
+
+    def _forward_to_sum(self, batch: Whole) -> tuple[Tensor, int]:
+        result = super().forward_backward(batch)
+        super().synchronize()
+        return result
+
+    def synchronize(self) -> None:
+        """Sum gradients over ranks, unless the captured step has done so."""
+        if self._captured is None:
+            super().synchronize()
+
+    @contextmanager
+    def _apart(self) -> Iterator[Counted]:
+        """Collect what is counted inside."""
+        self.work.add(self.job.tier.take_counts())
+        earlier, self._batches = self._batches, {}
+        try:
+            with self.work.apart() as work:
+                yield Counted(work, self._batches)
+                self.work.add(self.job.tier.take_counts())
+        finally:
+            self._batches = earlier
+
+    def _count_again(self, counted: Counted) -> None:
+        self.work.add({**counted.work, "steps_replayed": 1})
+        for name, layers in counted.batches.items():
+            self._batches.setdefault(name, []).extend(layers)
+
+    def end_epoch(self) -> EpochCounts:
+        """The counts of the epoch, with the memory of a captured step."""
+        found = super().end_epoch()
+        return found if self._captured is None else replace(found, captured_bytes=self._captured.peak_bytes)
 
 
 def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:

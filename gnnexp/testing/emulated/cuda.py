@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from gnnexp.testing.emulated.graphs import ExternalEvent, graph_functions
 from gnnexp.testing.emulated.ipc import can_access
 
 TOTAL_BYTES = 80 << 30
@@ -74,8 +75,11 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     def new_stream(device: Any = None, priority: int = 0) -> torch.Stream:  # noqa: ANN401
         return torch.Stream(_device(device), priority=priority)
 
-    def new_event(enable_timing: bool = False, blocking: bool = False) -> torch.Event:
-        return torch.Event(torch.device("cuda"), enable_timing=enable_timing, blocking=blocking)
+    def new_event(
+        enable_timing: bool = False, blocking: bool = False, *, external: bool = False
+    ) -> torch.Event | ExternalEvent:
+        event = torch.Event(torch.device("cuda"), enable_timing=enable_timing, blocking=blocking)
+        return ExternalEvent(library, event) if external else event
 
     @contextmanager
     def stream(chosen: torch.Stream | None) -> Iterator[None]:
@@ -100,6 +104,7 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
         return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
 
     return {
+        **graph_functions(library),
         "cudart": lambda: _runtime(library),
         "_lazy_init": lambda: None, "is_initialized": lambda: True, "is_available": lambda: True,
         "device_count": lambda: int(library.emulated_num_devices()), "current_device": accelerator.current_device_index,
@@ -108,7 +113,7 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
         "Stream": new_stream, "Event": new_event, "stream": stream, "set_stream": accelerator.set_stream,
         "current_stream": lambda device=None: accelerator.current_stream(_device(device)),
         "synchronize": lambda device=None: accelerator.synchronize(_device(device)),
-        "is_current_stream_capturing": lambda: False, "empty_cache": lambda: None,
+        "empty_cache": lambda: None,
         "memory_allocated": lambda device=None: allocated(device, peak=False),
         "max_memory_allocated": lambda device=None: allocated(device, peak=True),
         "reset_peak_memory_stats": lambda device=None: library.emulated_reset_peak(_device(device).index),

@@ -1,5 +1,5 @@
 // See device.h.
-#include "device.h"
+#include "graph.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -39,6 +39,10 @@ using Observer = void (*)(int, int64_t, const char*);
 std::atomic<Observer> observer{nullptr};
 thread_local std::array<int, kMaxDevices> currents{};  // 0: the default stream
 
+thread_local bool external_events = false;  // what is recorded now is an external event
+
+int64_t nanoseconds_now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
 void merge(Clock& into, const Clock& from) {
   for (const auto& [stream, at] : from) into[stream] = std::max(into[stream], at);
 }
@@ -72,13 +76,13 @@ void take_back(void* context) {
   auto* memory = static_cast<Memory*>(context);
   {
     const std::lock_guard<std::mutex> guard(mutex);
-    held[memory->device] -= static_cast<int64_t>(memory->num_bytes);
+    if (memory->counted) held[memory->device] -= static_cast<int64_t>(memory->num_bytes);
     Clock known = clocks[memory->home];
     merge(known, host_clock);
     auto uses = memory->readers;
     if (memory->writer >= 0) uses[memory->writer] = std::max(uses[memory->writer], memory->written_at);
     for (const auto& [stream, at] : uses)
-      if (stream != memory->home && memory->recorded.count(stream) == 0 && !covers(known, stream, at))
+      if (!memory->pooled && stream != memory->home && memory->recorded.count(stream) == 0 && !covers(known, stream, at))
         pending.push_back("device memory of " + name_of(memory->home) + " was freed while " + name_of(stream) +
                           " may still use it: record_stream or a wait is missing (last written by " +
                           memory->written_by + ")");
@@ -90,6 +94,7 @@ c10::DataPtr device_pointer(Memory* memory, void* data, size_t num_bytes, int de
   memory->num_bytes = num_bytes;
   memory->device = device;
   memory->home = number_of(current_stream(device));
+  memory->pooled = is_captured(current_stream(device));
   {
     const std::lock_guard<std::mutex> guard(mutex);
     held[device] += static_cast<int64_t>(num_bytes);
@@ -230,6 +235,7 @@ void launch(c10::Stream stream, const std::string& kernel, const std::vector<Mem
 }
 
 void copy_to_device_later(c10::Stream stream, const c10::Storage& host, const void* source, size_t num_bytes) {
+  if (is_captured(stream)) return;
   const auto* first = static_cast<const char*>(source);
   const std::lock_guard<std::mutex> guard(mutex);
   const int own = number_of(stream);
@@ -238,6 +244,7 @@ void copy_to_device_later(c10::Stream stream, const c10::Storage& host, const vo
 
 void copy_to_host_later(c10::Stream stream, const c10::Storage& host, void* target, const void* source,
                         size_t num_bytes) {
+  if (is_captured(stream)) return;
   const auto* first = static_cast<const char*>(source);
   const std::lock_guard<std::mutex> guard(mutex);
   const int own = number_of(stream);
@@ -247,14 +254,21 @@ void copy_to_host_later(c10::Stream stream, const c10::Storage& host, void* targ
 
 // --- events and waits -------------------------------------------------------------------------------------------
 void record(Event& event, c10::Stream stream) {
+  const bool inside = is_captured(stream);
+  if (inside && external_events) note([at = event.nanoseconds] { *at = nanoseconds_now(); });
+  event.captured = inside && !external_events;
   const std::lock_guard<std::mutex> guard(mutex);
   event.clock = clocks[number_of(stream)];
   merge(event.clock, host_clock);
-  event.nanoseconds = std::chrono::steady_clock::now().time_since_epoch().count();
+  *event.nanoseconds = nanoseconds_now();
   event.recorded = true;
 }
 
 void stream_waits(const Event& event, c10::Stream stream) {
+  TORCH_CHECK(is_capturing() || !event.captured, "CUDA error: operation not permitted on an event last recorded in a "
+              "capturing stream (emulated CUDA)");
+  if (event.captured) join_capture(stream);
+  else if (event.recorded && is_captured(stream)) refuse_in_capture("wait for an event that is not captured");
   const std::lock_guard<std::mutex> guard(mutex);
   merge(clocks[number_of(stream)], event.clock);
 }
@@ -286,6 +300,24 @@ void host_waits_for_device(int device) {
   host_waits(event);
 }
 
+void forget_launches(const std::set<int>& streams) {
+  const std::lock_guard<std::mutex> guard(mutex);
+  for (const int stream : streams) merge(host_clock, clocks[stream]);
+}
+
+bool all_joined(int origin, const std::set<int>& streams) {
+  const std::lock_guard<std::mutex> guard(mutex);
+  for (const int stream : streams)
+    if (stream != origin && !covers(clocks[origin], stream, clocks[stream][stream])) return false;
+  return true;
+}
+
+void leave_to_graph(Memory* memory) {
+  const std::lock_guard<std::mutex> guard(mutex);
+  if (memory->counted) held[memory->device] -= static_cast<int64_t>(memory->num_bytes);
+  memory->counted = false;
+}
+
 void raise_pending() {
   std::string first;
   {
@@ -296,6 +328,11 @@ void raise_pending() {
 }
 
 void count(Count what, int64_t amount, const char* kernel) {
+  if (is_capturing()) {  // it launches nothing
+    if (what == WAITS || what == PINNED_BYTES) refuse_in_capture(kernel);
+    return;
+  }
+  if (in_replay() && (what == LAUNCHES || what == STREAM_WAITS)) return;  // one launch, by the graph
   counts[what] += amount;
   if (const auto seen = observer.load()) seen(what, amount, kernel);
 }
@@ -319,6 +356,7 @@ void emulated_unregister(const char* start) {
   const std::lock_guard<std::mutex> guard(emulated::mutex);
   emulated::pinned.erase(start);
 }
+void emulated_external_events(int on) { emulated::external_events = on != 0; }
 void emulated_observe(emulated::Observer seen) { emulated::observer = seen; }
 int64_t emulated_allocated_bytes(int device, int peak) { return emulated::allocated_bytes(device, peak != 0); }
 void emulated_reset_peak(int device) { emulated::reset_peak(device); }

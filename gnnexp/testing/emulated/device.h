@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ struct Memory {
   std::string written_by;
   std::map<int, int64_t> readers;   // streams that have read it since, and in which launch last
   std::set<int> recorded;           // streams named by record_stream
+  bool pooled = false;              // belongs to a captured graph: replays write it again
+  bool counted = true;              // whether a program holds it, and not only a graph
 };
 
 int num_devices();
@@ -70,12 +73,22 @@ void copy_to_host_later(c10::Stream stream, const c10::Storage& host, void* targ
                         size_t num_bytes);
 
 // Events and waits.
-struct Event { Clock clock; int64_t nanoseconds = 0; bool recorded = false; };
+// An event that is recorded during a capture is a part of the graph, unless it is external: replays then record it.
+struct Event {
+  Clock clock;
+  std::shared_ptr<int64_t> nanoseconds = std::make_shared<int64_t>(0);
+  bool recorded = false, captured = false;
+};
 void record(Event& event, c10::Stream stream);
 void stream_waits(const Event& event, c10::Stream stream);
 void host_waits(const Event& event);
 void host_waits(c10::Stream stream);
 void host_waits_for_device(int device);
+// For graphs: what captured streams have launched never ran, and whether the first one waits for all others.
+void forget_launches(const std::set<int>& streams);
+bool all_joined(int origin, const std::set<int>& streams);
+void leave_to_graph(Memory* memory);  // a program does not hold it any more
+
 void raise_pending();  // errors found where nothing could be thrown
 
 void count(Count what, int64_t amount, const char* kernel);

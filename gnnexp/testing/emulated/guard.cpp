@@ -1,5 +1,5 @@
 // What torch asks a CUDA build for: the device guard, and hooks. A CPU build has neither; see device.h.
-#include "device.h"
+#include "graph.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -33,7 +33,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return new_stream(index_of(device)); }
   c10::Stream getNewStream(c10::Device device, int) const override { return new_stream(index_of(device)); }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
-  bool queryStream(const c10::Stream& stream) const override { host_waits(stream); return true; }
+  bool queryStream(const c10::Stream& stream) const override { refuse_in_capture("query of a stream"); host_waits(stream); return true; }
   void synchronizeStream(const c10::Stream& stream) const override { count(WAITS, 1, "synchronize a stream"); host_waits(stream); }
   void synchronizeDevice(c10::DeviceIndex device) const override { count(WAITS, 1, "synchronize the device"); host_waits_for_device(device); }
 
@@ -48,6 +48,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     stream_waits(*static_cast<Event*>(event), stream);
   }
   bool queryEvent(void* event) const override {  // nothing is under way: whoever asks hears that it is over
+    refuse_in_capture("query of an event");
     if (event != nullptr) host_waits(*static_cast<Event*>(event));
     return true;
   }
@@ -57,7 +58,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     host_waits(*static_cast<Event*>(event));
   }
   double elapsedTime(void* first, void* last, c10::DeviceIndex) const override {
-    return 1e-6 * static_cast<double>(static_cast<Event*>(last)->nanoseconds - static_cast<Event*>(first)->nanoseconds);
+    const auto *from = static_cast<Event*>(first), *to = static_cast<Event*>(last);
+    TORCH_CHECK(!from->captured && !to->captured, "CUDA error: operation not permitted on an event last recorded in a "
+                "capturing stream (emulated CUDA)");
+    return 1e-6 * static_cast<double>(*to->nanoseconds - *from->nanoseconds);
   }
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}  // the engine's own; see kernels.cpp
 

@@ -1,5 +1,5 @@
 // Every kernel of the emulated device: the CPU's, on the same bytes, after the checks that a real GPU makes.
-#include "device.h"
+#include "graph.h"
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
@@ -222,11 +222,57 @@ bool is_view(const c10::FunctionSchema& schema) {
   return false;
 }
 
+IValue frozen(const IValue& value) {
+  if (value.isTensor()) return emulated::frozen(value.toTensor());
+  if (value.isTensorList()) {
+    std::vector<Tensor> all;
+    for (const Tensor& one : value.toTensorVector()) all.push_back(emulated::frozen(one));
+    return all;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<Tensor>> all;
+    for (const std::optional<Tensor>& one : value.toOptionalTensorList())
+      all.push_back(one.has_value() ? std::optional<Tensor>(emulated::frozen(*one)) : one);
+    return all;
+  }
+  return value;
+}
+
+std::vector<IValue> all_frozen(const Stack& stack, size_t first) {
+  std::vector<IValue> values;
+  for (size_t place = first; place < stack.size(); ++place) values.push_back(frozen(stack[place]));
+  return values;
+}
+
+// A replay's result goes where the captured one was.
+void overwrite(const std::string& name, const Tensor& captured, const Tensor& made) {
+  if (!captured.defined() || !captured.is_cuda() || captured.is_alias_of(made)) return;
+  TORCH_CHECK(captured.layout() == at::kStrided && captured.sizes() == made.sizes(),
+              "emulated CUDA: a replay of ", name, " has another result than its capture");
+  if (auto* memory = memory_of(captured.storage())) launch(current_stream(captured.device().index()), name, {}, {memory});
+  bytes_of(captured).copy_(bytes_of(made));
+}
+
+void run(const c10::OperatorHandle& op, Stack* stack);
+
+void run_again(const c10::OperatorHandle& op, const std::vector<IValue>& arguments, const std::vector<IValue>& results) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  Stack stack(arguments.begin(), arguments.end());
+  run(op, &stack);
+  for (size_t place = 0; place < results.size(); ++place) {
+    if (results[place].isTensor()) overwrite(op.schema().name(), results[place].toTensor(), stack[place].toTensor());
+    if (!results[place].isTensorList()) continue;
+    const auto captured = results[place].toTensorVector(), made = stack[place].toTensorVector();
+    for (size_t one = 0; one < captured.size(); ++one) overwrite(op.schema().name(), captured[one], made[one]);
+  }
+}
+
 void run(const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   const std::string& name = schema.name();
   raise_pending();
   const size_t first = stack->size() - schema.arguments().size();
+  const auto arguments = is_captured_here() && !is_view(schema) ? all_frozen(*stack, first) : std::vector<IValue>{};
   Call call(name);
   bool output_size = false;
   for (size_t place = 0; place < schema.arguments().size(); ++place) {
@@ -236,6 +282,9 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
     output_size |= argument.name() == "output_size" && !value.isNone();
     value = call.to_host(value, written);
   }
+  const c10::Stream stream = current_stream(call.device().index());
+  const bool captured = !is_view(schema) && is_captured(stream);
+  if (captured) keep_bytes(call.writes());
   {
     const at::AutoDispatchBelowADInplaceOrView below;
     op.callBoxed(stack);
@@ -246,7 +295,8 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   if (is_view(schema)) return;
   const bool waits = kWaits.count(name) > 0 || (kIndexing.count(name) > 0 && call.boolean_index()) ||
                      (name == "aten::repeat_interleave" && !output_size);
-  const c10::Stream stream = current_stream(call.device().index());
+  if (captured)
+    note([op, arguments, made = all_frozen(*stack, results)] { run_again(op, arguments, made); });
   launch(stream, name, call.reads(), call.writes());
   count(LAUNCHES, 1, name.c_str());
   if (waits) {

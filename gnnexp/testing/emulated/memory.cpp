@@ -1,5 +1,5 @@
 // What is not the CPU's kernel: memory, views of it, and copies between the host and the device.
-#include "device.h"
+#include "graph.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
@@ -13,9 +13,20 @@
 #include <cstring>
 
 namespace emulated {
-namespace {
 
 using at::Tensor;
+
+Tensor bytes_of(const Tensor& tensor) {
+  Tensor host = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(),
+                   c10::DataPtr(tensor.storage().mutable_data(), c10::Device(c10::DeviceType::CPU)),
+                   c10::GetCPUAllocator(), false),
+      c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  host.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  return host;
+}
+
+namespace {
 
 bool on_device(const Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); }
 
@@ -51,17 +62,6 @@ const Tensor& resize_(const Tensor& self, c10::SymIntArrayRef size, std::optiona
   return self;
 }
 
-// Over the bytes of a device tensor, for a copy.
-Tensor bytes_of(const Tensor& tensor) {
-  Tensor host = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(),
-                   c10::DataPtr(tensor.storage().mutable_data(), c10::Device(c10::DeviceType::CPU)),
-                   c10::GetCPUAllocator(), false),
-      c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
-  host.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  return host;
-}
-
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   raise_pending();
   if (self.is_same(source) || source.numel() == 0) return self;
@@ -71,6 +71,10 @@ Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   std::vector<Memory*> reads, writes;
   if (auto* memory = on_device(source) ? memory_of(source.storage()) : nullptr) reads.push_back(memory);
   if (auto* memory = on_device(self) ? memory_of(self.storage()) : nullptr) writes.push_back(memory);
+  if (is_captured(stream)) {
+    note([into = on_device(self) ? frozen(self) : self, from = frozen(source), non_blocking]() mutable { copy_(into, from, non_blocking); });
+    keep_bytes(writes);
+  }
   Tensor into = on_device(self) ? bytes_of(self) : self;
   const Tensor from = on_device(source) ? bytes_of(source) : source;
   if (on_device(self) && on_device(source)) {

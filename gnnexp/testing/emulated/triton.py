@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import inspect
+import itertools
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,16 +37,18 @@ def install(device: ctypes.CDLL) -> None:
     library: Any = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]
     original = GridExecutor.__call__
     operations: dict[str, Callable[..., None]] = {}
-    waiting: list[Callable[..., None]] = []  # the launch that runs now
-    lock = threading.Lock()  # the interpreter changes `triton.language` while it runs
+    launches: dict[int, Callable[..., None]] = {}  # by number: the launch that runs now, and those of captured graphs
+    numbers = itertools.count()
+    lock = threading.RLock()  # the interpreter changes `triton.language` while it runs
 
-    def run_waiting(reads: Sequence[Tensor], writes: Sequence[Tensor]) -> None:
-        waiting.pop()(reads, writes)
+    def run_launch(reads: Sequence[Tensor], writes: Sequence[Tensor], number: int) -> None:
+        with lock:  # a replay comes from here
+            launches[number](reads, writes)
 
     def operation_of(name: str) -> Callable[..., None]:
         if name not in operations:
-            library.define(f"{name}(Tensor[] reads, Tensor(a!)[] writes) -> ()")
-            library.impl(name, run_waiting, "CPU")
+            library.define(f"{name}(Tensor[] reads, Tensor(a!)[] writes, int number) -> ()")
+            library.impl(name, run_launch, "CPU")
             operations[name] = getattr(getattr(torch.ops, _LIBRARY), name)
         return operations[name]
 
@@ -63,18 +66,26 @@ def install(device: ctypes.CDLL) -> None:
         tensors = {name: value for name, value in tensors.items() if name not in pinned}
         names = [[name for name in tensors if (name in written) == wanted] for wanted in (False, True)]
 
+        rest = {name: value for name, value in bound.items() if name not in tensors}  # a graph keeps no tensor
+
         def on_host(*hosts: Sequence[Tensor]) -> None:
             there = {name: host for group, of in zip(names, hosts, strict=True)
                      for name, host in zip(group, of, strict=True)}
             with _counted_reads(pinned.values(), device, self.fn.__name__):
-                original(self, **{**bound, **there})
+                original(self, **{**rest, **there})
 
         with lock:
             if not any(on_device):
                 original(self, *args, **kwargs)
                 return
-            waiting.append(on_host)
-            operation_of(self.fn.__name__)(*([tensors[name].detach() for name in group] for group in names))
+            number = next(numbers)
+            launches[number] = on_host
+            try:
+                operation_of(self.fn.__name__)(
+                    *([tensors[name].detach() for name in group] for group in names), number)
+            finally:
+                if not torch.cuda.is_current_stream_capturing():  # else replays launch it again
+                    del launches[number]
 
     GridExecutor.__call__ = launch
 

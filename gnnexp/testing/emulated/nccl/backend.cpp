@@ -1,6 +1,6 @@
 // `torch.distributed`'s NCCL for the emulated GPUs: what NCCL refuses is refused, operations are on streams, and the
 // host does not wait for them. Gloo moves the bytes when an operation is launched. A Python module, see __init__.py.
-#include "../device.h"
+#include "../graph.h"
 #include "order.h"
 
 #include <ATen/ops/from_blob.h>
@@ -83,12 +83,16 @@ class Nccl final : public c10d::Backend {
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; gloo_->setTimeout(timeout); }
   void setSequenceNumberForGroup() override {}
-  void shutdown() override { communicator_.reset(); }
+  void shutdown() override {
+    TORCH_CHECK(graphs_.use_count() == 1, "emulated NCCL: a captured graph uses this group, and NCCL would wait for it "
+                "(ncclCommDestroy)");
+    communicator_.reset();
+  }
   void abort() override { shutdown(); }
   uint64_t getSequenceNumberForGroup() override { return operations_; }
 
   intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    return collective({"all_reduce", c10d::OpType::ALLREDUCE, tensors, tensors, options.asyncOp}, [&] {
+    return collective({"all_reduce", c10d::OpType::ALLREDUCE, tensors, tensors, options.asyncOp}, [this, tensors, options] {
       Tensors host{on_host(only(tensors))};
       gloo_->allreduce(host, options)->wait();
     });
@@ -97,7 +101,7 @@ class Nccl final : public c10d::Backend {
   intrusive_ptr<c10d::Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     const Tensors none, &reads = options.rootRank == rank_ ? tensors : none, &writes = options.rootRank == rank_ ? none : tensors;
     const std::string name = "broadcast from rank " + std::to_string(options.rootRank);
-    return collective({name, c10d::OpType::BROADCAST, reads, writes, options.asyncOp}, [&] {
+    return collective({name, c10d::OpType::BROADCAST, reads, writes, options.asyncOp}, [this, tensors, options] {
       Tensors host{on_host(only(tensors))};
       gloo_->broadcast(host, options)->wait();
     });
@@ -105,7 +109,7 @@ class Nccl final : public c10d::Backend {
 
   intrusive_ptr<c10d::Work> _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
     TORCH_CHECK_VALUE(output.numel() == input.numel() * size_, "output tensor size must be equal to world_size times input tensor size");
-    return collective({"all_gather", c10d::OpType::_ALLGATHER_BASE, {input}, {output}, options.asyncOp}, [&] {
+    return collective({"all_gather", c10d::OpType::_ALLGATHER_BASE, {input}, {output}, options.asyncOp}, [this, output, input, options] {
       Tensor there = on_host(output), here = on_host(input);
       gloo_->_allgather_base(there, here, options)->wait();
     });
@@ -113,7 +117,7 @@ class Nccl final : public c10d::Backend {
 
   intrusive_ptr<c10d::Work> _reduce_scatter_base(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
     TORCH_CHECK_VALUE(input.numel() == output.numel() * size_, "input tensor must be the same size as output size times world size");
-    return collective({"reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, {input}, {output}, options.asyncOp}, [&] {
+    return collective({"reduce_scatter", c10d::OpType::_REDUCE_SCATTER_BASE, {input}, {output}, options.asyncOp}, [this, output, input, options] {
       Tensor there = on_host(output), here = on_host(input);
       gloo_->_reduce_scatter_base(there, here, options)->wait();
     });
@@ -121,9 +125,10 @@ class Nccl final : public c10d::Backend {
 
   intrusive_ptr<c10d::Work> alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& received,
                                           std::vector<int64_t>& sent, const c10d::AllToAllOptions& options) override {
-    return collective({"all_to_all", c10d::OpType::ALLTOALL_BASE, {input}, {output}, options.asyncOp}, [&] {
+    return collective({"all_to_all", c10d::OpType::ALLTOALL_BASE, {input}, {output}, options.asyncOp}, [=, this] {
       Tensor there = on_host(output), here = on_host(input);
-      gloo_->alltoall_base(there, here, received, sent, options)->wait();
+      std::vector<int64_t> in = received, out = sent;  // gloo takes them
+      gloo_->alltoall_base(there, here, in, out, options)->wait();
     });
   }
 
@@ -155,7 +160,7 @@ class Nccl final : public c10d::Backend {
     if (steps.empty()) return {};
     Tensors reads, writes;
     for (const auto& step : steps) (step.sends ? reads : writes).push_back(step.tensor);
-    return enqueue({"send and receive", c10d::OpType::COALESCED, reads, writes, true}, false, [&] {
+    return enqueue({"send and receive", c10d::OpType::COALESCED, reads, writes, true}, false, [this, steps] {
       std::vector<intrusive_ptr<c10d::Work>> works;
       for (const auto& step : steps) {
         Tensors host{on_host(step.tensor)};
@@ -218,6 +223,7 @@ class Nccl final : public c10d::Backend {
     }
     launch(stream, "NCCL's " + operation.name, memories(operation.reads), memories(operation.writes));
     count(LAUNCHES, 1, "NCCL");
+    if (is_captured(stream)) note_operation(operation, everybody, exchange);
     if (everybody) communicator_->meet(call(operation, any));
     exchange();
     Event done;
@@ -228,6 +234,17 @@ class Nccl final : public c10d::Backend {
       kept.insert(kept.end(), operation.writes.begin(), operation.writes.end());
     }
     return c10::make_intrusive<Enqueued>(operation.type, std::move(done), stream, std::move(kept), operation.writes);
+  }
+
+  // A replay launches the operation on its own stream.
+  void note_operation(const Operation& operation, bool everybody, const std::function<void()>& exchange) {
+    for (const auto* tensors : {&operation.reads, &operation.writes})
+      for (const auto& tensor : *tensors) frozen(tensor);
+    keep_bytes(memories(operation.writes));
+    const Operation again{operation.name, operation.type, operation.reads, operation.writes, false};
+    emulated::note([self = c10::intrusive_ptr<Nccl>::reclaim_copy(this), used = graphs_, again, everybody, exchange] {
+      self->enqueue(again, everybody, exchange);
+    });
   }
 
   // NCCL's communicator is made by the first operation, for the GPU of its tensors.
@@ -257,6 +274,7 @@ class Nccl final : public c10d::Backend {
   std::optional<c10::Stream> stream_;
   std::optional<std::vector<Step>> batch_;
   uint64_t operations_ = 0;
+  const std::shared_ptr<int> graphs_ = std::make_shared<int>(0);  // shared with captured graphs that use the group
 };
 
 namespace py = pybind11;
