@@ -86,6 +86,15 @@ class Job:
         return self.store if isinstance(self.store, TrainableStore) and self.parts is None else None
 
     @property
+    def stored_rows(self) -> str:
+        """What the first layer does with rows that no pass writes as a matrix; empty if it takes a matrix.
+
+        It depends on options only: the paradigm, the model's first layer, the kernels, and where rows are held.
+        """
+        wanted = self.parts is None and self.experiment.paradigm.reads_stored_rows and self.model.reads_stored
+        return self.store.stored if wanted else ""
+
+    @property
     def graph(self) -> Graph:
         """The rank's graph."""
         return self.shard.graph

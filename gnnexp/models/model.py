@@ -15,10 +15,10 @@ from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Layer, activate
-from gnnexp.models.local import destination_rows, preactivated_rows
+from gnnexp.models.local import destination_rows, preactivated_rows, sums_stored_rows, whole_and_own
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, kernel_problem, make_backend
 from gnnexp.ops.dense.products import gpu_problems, matmul_problems
@@ -175,7 +175,7 @@ class Model(nn.Module, ABC):
             self.layers.append(layer.to(device=device, dtype=dtype))
 
     def forward(
-        self, batch: Batch, features: Rows, exchange: Exchange | None = None, first: int = 0,
+        self, batch: Batch, features: InputRows, exchange: Exchange | None = None, first: int = 0,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """`[T, classes]` logits of the batch's targets.
@@ -188,14 +188,14 @@ class Model(nn.Module, ABC):
             first: first layer to run; `features` are the inputs of this layer.
             preactivate: see `run_layer`.
         """
-        h: Rows = features
+        h: InputRows = features
         for index, block in enumerate(batch.blocks[first:], first):
             h = self.run_layer(index, block, h, batch.key if self.training else None, exchange, preactivate)
         assert isinstance(h, Tensor)
         return h
 
     def run_layer(
-        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None,
+        self, index: int, block: Block, h: InputRows, key: BatchKey | None, exchange: Exchange | None = None,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """Run one layer, including its input dropout: `[D, out]` from `[S, in]`.
@@ -212,12 +212,33 @@ class Model(nn.Module, ABC):
             preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
         layer = self.layers[index]
+        if isinstance(h, StoredRows):
+            assert exchange is None and preactivate is None, "rows that are exchanged or cut are matrices"
+            return self._run_on_stored(index, block, h, key)
         dropped = self.passed_on(index, self.drop_input(index, block.src_ids[: h.shape[0]], h, key))
         if exchange is not None:
             dropped = exchange(index, dropped)
         out = (preactivate or self.preactivated)(index, block, dropped, key)
         residual = layer.residual_part(destination_rows(block, h)) if isinstance(layer, Layer) else None
         return self.finish_layer(index, block.dst_ids, out, residual)
+
+    def _run_on_stored(self, index: int, block: Block, h: StoredRows, key: BatchKey | None) -> Tensor:
+        """`run_layer` of a layer that sums rows where they are stored. After dropout, they are a matrix."""
+        layer = self.layers[index]
+        assert isinstance(layer, Layer)
+        drop = self.drop(Purpose.DROPOUT, index, self.input_dropout, key)
+        dropped = h if drop is None else self.backend.dropout_stored(h, block.src_ids, drop)
+        out = preactivated_rows(layer, block, dropped, None)
+        own = whole_and_own(block, h)[1] if layer.residual else None
+        return self.finish_layer(index, block.dst_ids, out, None if own is None else layer.residual_part(own))
+
+    @property
+    def reads_stored(self) -> bool:
+        """Whether the first layer takes `StoredRows`, and these kernels read them where they are stored."""
+        layer, kept = self.layers[0], ("run_layer", "drop_input", "preactivated")
+        assert isinstance(layer, Layer | BlockLayer)
+        ours = all(getattr(type(self), name) is getattr(Model, name) for name in kept)
+        return ours and self.backend.reads_stored and sums_stored_rows(layer)
 
     def passed_on(self, index: int, dropped: Rows) -> Rows:
         """The rows that layer `index` reads, rounded to bfloat16 with `train.activations=bf16`; so are their gradients.

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.graph.block import Block
-from gnnexp.graph.sparse import SparseRows
-from gnnexp.kernels.cuda.aggregate import Heads
-from gnnexp.kernels.cuda.dropout import drop_sparse
+from gnnexp.graph.sparse import SparseRows, StoredRows
+from gnnexp.kernels.cuda.aggregate import Edges, Heads, sum_rows
+from gnnexp.kernels.cuda.dropout import drop_rows, drop_sparse
 from gnnexp.kernels.cuda.edges import edge_operation
 from gnnexp.kernels.rows.attention import EdgeOperation
 from gnnexp.ops.backend import Backend, Drop
@@ -51,6 +51,7 @@ class TritonBackend(Backend):
     """
 
     name = "triton"
+    reads_stored = True
 
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """One launch for all heads, or one for each run of columns with the same weight."""
@@ -62,6 +63,19 @@ class TritonBackend(Backend):
     def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
         """Scales are read by source, so they stay in a cache. The backward pass needs no weights."""
         return applied(AggregateScaled, x, scale, block)
+
+    def aggregate_stored(self, block: Block, x: StoredRows, weight: Tensor | None, scale: Tensor | None) -> Tensor:
+        """The pass of `aggregate`, which looks each source's row up.
+
+        A matrix of the rows would be written once, and an index of the edges' rows too. Here an edge costs one more
+        id, mostly from a cache.
+        """
+        if weight is not None and weight.requires_grad:
+            return super().aggregate_stored(block, x, weight, scale)
+        assert not x.values.requires_grad and x.shape[0] == block.num_src, "constant rows, one per source of the block"
+        edges = Edges(block.indptr, block.sources, None if scale is None else block.sources, x.ids)
+        factors = weight if scale is None else scale.unsqueeze(1)
+        return sum_rows(edges, x.values, [Heads(0, x.shape[1])], factors, x.dtype)
 
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """One pass over the block's transpose."""
@@ -100,6 +114,13 @@ class TritonBackend(Backend):
     def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass draws the mask again."""
         return x if drop.threshold == 0 else applied(Dropout, x, ids, drop, num_columns, first_column)
+
+    def dropout_stored(self, x: StoredRows, ids: Tensor, drop: Drop) -> Tensor:
+        """One pass, which looks each row up."""
+        if drop.threshold == 0:
+            return x.to_dense()
+        return drop_rows(x.values, ids, key_of(drop, x.values), drop.threshold, x.shape[1], 0, places=x.ids,
+                         dtype=x.dtype)
 
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass reads the mask from the output."""

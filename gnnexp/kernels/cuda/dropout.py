@@ -62,18 +62,21 @@ def _row_state(key: tl.tensor, ids: tl.tensor) -> tl.tensor:
 
 @triton.jit(do_not_specialize=COUNTS, do_not_specialize_on_alignment=KEYS)
 def drop_rows_kernel(
-    x: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor, threshold: tl.tensor, num_rows: tl.tensor,
-    width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, half: tl.tensor, SCALE: tl.constexpr, RELU: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    x: tl.tensor, places: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor, threshold: tl.tensor,
+    num_rows: tl.tensor, width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, half: tl.tensor,
+    SCALE: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ) -> None:
-    """Dropout of a tile of rows and columns, after ReLU if `RELU` is set."""
+    """Dropout of a tile of rows and columns, after ReLU if `RELU` is set. Values are scaled in the wider type."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLS + tl.arange(0, COLS)
     in_rows = row < num_rows
     inside = in_rows[:, None] & (column < width)[None, :]
     state = _row_state(key, tl.load(ids + row, mask=in_rows, other=0))
     bits = _column_bits(state[:, None], (start + column)[None, :], half)
-    value = tl.load(x + row[:, None] * x_stride + column[None, :], mask=inside, other=0)
+    source = row
+    if places is not None:
+        source = tl.load(places + row, mask=in_rows, other=0).to(tl.int64)
+    value = tl.load(x + source[:, None] * x_stride + column[None, :], mask=inside, other=0).to(out.dtype.element_ty)
     scaled = value * SCALE
     if RELU:
         scaled = tl.where(value < 0, 0.0, scaled)
@@ -151,9 +154,10 @@ def drop_edges_kernel(
 
 
 def drop_rows(
-    x: Tensor, ids: Tensor, key: Tensor, threshold: int, num_columns: int, start: int, *, relu: bool = False
+    x: Tensor, ids: Tensor, key: Tensor, threshold: int, num_columns: int, start: int, *, relu: bool = False,
+    places: Tensor | None = None, dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Dropout of `x` `[N, d]`, the columns from `start` on of a matrix with `num_columns` columns.
+    """Dropout of N rows of `x` `[.., d]`, the columns from `start` on of a matrix with `num_columns` columns.
 
     Args:
         x: rows; if `relu` is set, negative values become 0 first.
@@ -163,13 +167,15 @@ def drop_rows(
         num_columns: columns of the whole matrix.
         start: first column of the whole matrix that is in `x`.
         relu: whether to take max(x, 0) first.
+        places: `[N]` numbers of the rows in `x`; None: all rows in order.
+        dtype: of the result: float32 or float64 for rows in bfloat16; None: that of the rows.
     """
-    x, (num_rows, width) = rows_of(x), x.shape
-    out = x.new_empty(num_rows, width)
+    x, width, num_rows = rows_of(x), x.shape[1], x.shape[0] if places is None else places.numel()
+    out = x.new_empty(num_rows, width, dtype=dtype)
     cols = min(128, power_of_2(width))
     if out.numel():
         drop_rows_kernel[tiles(num_rows, _TILE // cols), tiles(width, cols)](
-            x, out, ids, key, threshold, num_rows, width, x.stride(0), start, (num_columns + 1) // 2,
+            x, places, out, ids, key, threshold, num_rows, width, x.stride(0), start, (num_columns + 1) // 2,
             SCALE=cpu.survivor_scale(threshold), RELU=relu, ROWS=_TILE // cols, COLS=cols, **EXACT,
         )
     return out
