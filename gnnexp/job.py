@@ -89,10 +89,13 @@ class Job:
     def stored_rows(self) -> str:
         """What the first layer does with rows that no pass writes as a matrix; empty if it takes a matrix.
 
-        It depends on options only: the paradigm, the model's first layer, the kernels, and where rows are held.
+        This depends on the paradigm, the model's first layer, the kernels, and where rows are held. If all targets are
+        one batch, its matrix is kept for all epochs.
         """
-        wanted = self.parts is None and self.experiment.paradigm.reads_stored_rows and self.model.reads_stored
-        return self.store.stored if wanted else ""
+        size = self.experiment.train.batch_size
+        several = size is not None and size < self.task.targets().numel()
+        takes = several and self.parts is None and self.experiment.paradigm.reads_stored_rows
+        return self.store.stored if takes and self.model.reads_stored else ""
 
     @property
     def graph(self) -> Graph:
