@@ -1,7 +1,7 @@
 """Rows of features that are no dense matrix.
 
 - `SparseRows`: bag-of-words and one-hot features that would not fit as dense rows.
-- `StoredRows`: dense features that a kernel of the first layer reads where they are.
+- `StoredRows`: dense rows that a layer's kernels read where they are, and widen.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def ends(lengths: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Dense rows without gradient that only the first layer takes, and that its kernels read where they are stored.
+    """Dense rows that a layer's kernels read where they are stored: row i is `values[ids[i]]`.
 
-    Row i is `values[ids[i]]`. So no matrix of a batch's rows is written.
+    So no matrix of a batch's rows is written. Rows with `ids` take no gradient.
 
     Attributes:
         values: `[V, D]` on the device of the layer, float; bfloat16 values are widened when they are read.
@@ -127,6 +127,11 @@ class StoredRows:
     def shape(self) -> tuple[int, int]:
         """`(N, D)`."""
         return (self.values.shape[0] if self.ids is None else self.ids.numel()), self.values.shape[1]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the rows take a gradient."""
+        return self.values.requires_grad
 
     def rows(self, places: slice | Tensor) -> StoredRows:
         """The rows at some places `[n]`, which are not read."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import overload
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ def aggregates_first(layer: Layer, block: Block, h: InputRows) -> bool:
     if isinstance(h, SparseRows) or layer.projects_edges:
         return False
     trains = torch.is_grad_enabled()
-    back = int(trains and isinstance(h, Tensor) and h.requires_grad)
+    back = int(trains and h.requires_grad)
     gathered = block.num_edges * _FLOPS_PER_GATHERED_FLOAT
     projected = 2 * layer.in_dim * layer.width * (1 + trains + back)  # forward, the weight's gradient, the input's
     first = gathered * layer.in_dim * layer.num_weights * (1 + back) + block.num_dst * projected
@@ -36,8 +35,10 @@ def aggregates_first(layer: Layer, block: Block, h: InputRows) -> bool:
     return first < after
 
 
-def destination_rows(block: Block, h: Rows) -> Rows:
+def destination_rows(block: Block, h: InputRows) -> Rows:
     """The destinations' rows, taken from the rows of the sources."""
+    if isinstance(h, StoredRows):
+        return h.rows(block.dst_places).to_dense()
     if isinstance(h, SparseRows):
         positions = block.dst_positions
         if positions is None:
@@ -66,8 +67,8 @@ def preactivated_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | Non
     if isinstance(h, StoredRows) and not first:
         h = h.to_dense()
     if layer.sums_are_short and first and not isinstance(h, SparseRows):
-        whole, own = whole_and_own(block, h)
-        return preactivated_from_sums(layer, block, constant_sums(layer, block, whole), own)
+        weight, _ = edge_weights(layer, block, None)
+        return preactivated_from_sums(layer, block, *_sums_and_own(layer, block, h, weight))
     return layer.preactivation(mixed_rows(layer, block, h, drop))
 
 
@@ -80,15 +81,19 @@ def has_constant_sums(layer: Layer, block: Block) -> bool:
     return not any(part is not None and part.requires_grad for part in parts)
 
 
-def constant_sums(layer: Layer, block: Block, h: Tensor | StoredRows) -> Tensor:
+def constant_sums(layer: Layer, block: Block, h: Tensor) -> Tensor:
     """`[D, Din]`: weighted sums of raw source rows, for a layer with constant sums."""
     weight, _ = edge_weights(layer, block, None)
-    return _summed(layer, block, h, weight)
+    return layer.aggregate(block, h, weight)
 
 
-def _summed(layer: Layer, block: Block, h: Tensor | StoredRows, weight: Tensor | None) -> Tensor:
+def _sums_and_own(
+    layer: Layer, block: Block, h: Tensor | StoredRows, weight: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`[D, Din]` weighted sums of raw source rows, and the raw rows of the destinations."""
     if isinstance(h, Tensor):
-        return layer.aggregate(block, h, weight)
+        whole, own = whole_and_own(block, h)
+        return layer.aggregate(block, whole, weight), own
     return layer.backend.aggregate_stored(block, h, weight, layer.source_weight(block) if weight is None else None)
 
 
@@ -127,18 +132,18 @@ def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: 
 
 def mixed_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | None) -> Tensor:
     """`[D, C]`: run the layer up to *finish*, stage by stage. Arguments are those of `preactivated_rows`."""
-    own_rows: Rows
-    if isinstance(h, SparseRows):
-        own_rows = destination_rows(block, h)
-    else:
-        h, own_rows = whole_and_own(block, h)
     first = aggregates_first(layer, block, h)
     if first and layer.kind == "static":
         weight, mass = edge_weights(layer, block, None)
         assert not isinstance(h, SparseRows), "sparse rows are projected first"
-        sums = _summed(layer, block, h, layer.drop_weights(block, weight, drop))
-        return _mixed_from_sums(layer, block, sums, own_rows, mass)
+        sums, own_sums = _sums_and_own(layer, block, h, layer.drop_weights(block, weight, drop))
+        return _mixed_from_sums(layer, block, sums, own_sums, mass)
     assert not isinstance(h, StoredRows), "rows that are not summed first have been read"
+    own_rows: Rows
+    if isinstance(h, Tensor):
+        h, own_rows = whole_and_own(block, h)
+    else:
+        own_rows = destination_rows(block, h)
     projected = None if first else layer.project(h)
     own_projected = None
     if projected is not None and layer.self_is_neighbour:
@@ -173,16 +178,9 @@ def mixed_from_projected(
     return layer.mix(Destinations.of(block, mass), aggregated, own)
 
 
-@overload
-def whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]: ...
-@overload
-def whole_and_own(block: Block, rows: Tensor | StoredRows) -> tuple[Tensor | StoredRows, Tensor]: ...
-def whole_and_own(block: Block, rows: Tensor | StoredRows) -> tuple[Tensor | StoredRows, Tensor]:
+def whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
     """All rows `[S, d]`, and the rows of the destinations `[D, d]`."""
-    places = slice(block.num_dst) if block.dst_positions is None else block.dst_positions
-    if isinstance(rows, StoredRows):
-        return rows, rows.rows(places).to_dense()
-    return SplitDestinations.run(rows, places)
+    return SplitDestinations.run(rows, block.dst_places)
 
 
 def _aggregated(

@@ -18,7 +18,7 @@ from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Layer, activate
-from gnnexp.models.local import destination_rows, preactivated_rows, sums_stored_rows, whole_and_own
+from gnnexp.models.local import destination_rows, preactivated_rows, sums_stored_rows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, kernel_problem, make_backend
 from gnnexp.ops.dense.products import gpu_problems, matmul_problems
@@ -212,8 +212,9 @@ class Model(nn.Module, ABC):
             preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
         layer = self.layers[index]
-        if isinstance(h, StoredRows):
+        if isinstance(h, StoredRows) or (exchange is None and preactivate is None and self._narrows(index, h)):
             assert exchange is None and preactivate is None, "rows that are exchanged or cut are matrices"
+            assert not isinstance(h, SparseRows)
             return self._run_on_stored(index, block, h, key)
         dropped = self.passed_on(index, self.drop_input(index, block.src_ids[: h.shape[0]], h, key))
         if exchange is not None:
@@ -222,20 +223,33 @@ class Model(nn.Module, ABC):
         residual = layer.residual_part(destination_rows(block, h)) if isinstance(layer, Layer) else None
         return self.finish_layer(index, block.dst_ids, out, residual)
 
-    def _run_on_stored(self, index: int, block: Block, h: StoredRows, key: BatchKey | None) -> Tensor:
-        """`run_layer` of a layer that sums rows where they are stored. After dropout, they are a matrix."""
+    def _run_on_stored(self, index: int, block: Block, h: Tensor | StoredRows, key: BatchKey | None) -> Tensor:
+        """`run_layer` of a layer that sums rows where they are stored: features, or rows that are kept in bfloat16."""
         layer = self.layers[index]
         assert isinstance(layer, Layer)
-        drop = self.drop(Purpose.DROPOUT, index, self.input_dropout, key)
-        dropped = h if drop is None else self.backend.dropout_stored(h, block.src_ids, drop)
-        out = preactivated_rows(layer, block, dropped, None)
-        own = whole_and_own(block, h)[1] if layer.residual else None
-        return self.finish_layer(index, block.dst_ids, out, None if own is None else layer.residual_part(own))
+        out = preactivated_rows(layer, block, self._stored_input(index, block.src_ids, h, key), None)
+        residual = layer.residual_part(destination_rows(block, h)) if layer.residual else None
+        return self.finish_layer(index, block.dst_ids, out, residual)
 
-    @property
-    def reads_stored(self) -> bool:
-        """Whether the first layer takes `StoredRows`, and these kernels read them where they are stored."""
-        layer, kept = self.layers[0], ("run_layer", "drop_input", "preactivated")
+    def _stored_input(
+        self, index: int, ids: Tensor, h: Tensor | StoredRows, key: BatchKey | None
+    ) -> Tensor | StoredRows:
+        """`drop_input`, and `passed_on` in two bytes per value. Features are a matrix after dropout."""
+        drop = self.drop(Purpose.DROPOUT, index, self.dropout if index else self.input_dropout, key)
+        if isinstance(h, StoredRows):
+            return h if drop is None else self.backend.dropout_stored(h, ids, drop)
+        if self._fuses(index - 1):
+            return StoredRows(self.backend.relu_dropout_rounded(h, ids, drop or Drop(0.0, 0)), None, h.dtype)
+        dropped = h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
+        return StoredRows(dropped.bfloat16(), None, h.dtype)
+
+    def _narrows(self, index: int, h: InputRows) -> bool:
+        """Whether the rows between layers that layer `index` reads stay in bfloat16."""
+        return bool(index) and self.activations == "bf16" and h.dtype == torch.float32 and self.reads_stored(index)
+
+    def reads_stored(self, index: int = 0) -> bool:
+        """Whether layer `index` takes `StoredRows`, and these kernels read them where they are stored."""
+        layer, kept = self.layers[index], ("run_layer", "drop_input", "preactivated", "passed_on")
         assert isinstance(layer, Layer | BlockLayer)
         ours = all(getattr(type(self), name) is getattr(Model, name) for name in kept)
         return ours and self.backend.reads_stored and sums_stored_rows(layer)
@@ -243,7 +257,7 @@ class Model(nn.Module, ABC):
     def passed_on(self, index: int, dropped: Rows) -> Rows:
         """The rows that layer `index` reads, rounded to bfloat16 with `train.activations=bf16`; so are their gradients.
 
-        Features are never rounded. Rounded rows are float32 again, because kernels take no bfloat16.
+        Features are never rounded. Rounded rows are float32 again, for kernels that take no bfloat16 (`_narrows`).
         """
         if not index or self.activations == "float32" or isinstance(dropped, SparseRows):
             return dropped

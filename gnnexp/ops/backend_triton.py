@@ -5,12 +5,13 @@ With `TRITON_INTERPRET=1` Triton interprets the kernels on the CPU, slowly: this
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows, StoredRows
-from gnnexp.kernels.cuda.aggregate import Edges, Heads, sum_rows
+from gnnexp.kernels.cuda.aggregate import Heads
 from gnnexp.kernels.cuda.dropout import drop_rows, drop_sparse
 from gnnexp.kernels.cuda.edges import edge_operation
 from gnnexp.kernels.rows.attention import EdgeOperation
@@ -21,6 +22,7 @@ from gnnexp.ops.functions_triton import (
     Aggregate,
     AggregateOuter,
     AggregateScaled,
+    AggregateStored,
     AttentionWeight,
     Dropout,
     EdgeDropout,
@@ -64,7 +66,9 @@ class TritonBackend(Backend):
         """Scales are read by source, so they stay in a cache. The backward pass needs no weights."""
         return applied(AggregateScaled, x, scale, block)
 
-    def aggregate_stored(self, block: Block, x: StoredRows, weight: Tensor | None, scale: Tensor | None) -> Tensor:
+    def aggregate_stored(
+        self, block: Block, x: StoredRows, weight: Tensor | None, scale: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The pass of `aggregate`, which looks each source's row up.
 
         A matrix of the rows would be written once, and an index of the edges' rows too. Here an edge costs one more
@@ -72,10 +76,8 @@ class TritonBackend(Backend):
         """
         if weight is not None and weight.requires_grad:
             return super().aggregate_stored(block, x, weight, scale)
-        assert not x.values.requires_grad and x.shape[0] == block.num_src, "constant rows, one per source of the block"
-        edges = Edges(block.indptr, block.sources, None if scale is None else block.sources, x.ids)
-        factors = weight if scale is None else scale.unsqueeze(1)
-        return sum_rows(edges, x.values, [Heads(0, x.shape[1])], factors, x.dtype)
+        assert x.ids is None or not x.requires_grad, "rows that are chosen by ids take no gradient"
+        return applied(AggregateStored, x.values, weight, scale, block, x)
 
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """One pass over the block's transpose."""
@@ -126,7 +128,11 @@ class TritonBackend(Backend):
         """One pass; the backward pass reads the mask from the output."""
         if drop.threshold == 0:
             return F.relu(x)
-        return applied(ReluDropout, x, ids, drop, num_columns, first_column)
+        return applied(ReluDropout, x, ids, drop, num_columns, first_column, x.dtype)
+
+    def relu_dropout_rounded(self, x: Tensor, ids: Tensor, drop: Drop) -> Tensor:
+        """One pass. The backward pass reads the mask from the rounded output, which is all that is kept."""
+        return applied(ReluDropout, x, ids, drop, x.shape[1], 0, torch.bfloat16)
 
     def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
         """One pass; the backward pass draws the mask again."""

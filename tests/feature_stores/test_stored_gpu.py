@@ -1,4 +1,4 @@
-"""The first layer reads rows where they are stored: the same bits as a matrix of a batch's rows, and the same counts."""
+"""Layers read rows where they are stored: the same bits as a matrix of a batch's rows, and the same counts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.sparse import StoredRows
+from gnnexp.models.model import Model
 from gnnexp.models.sage import SAGELayer
 from gnnexp.ops.backends import has_triton, is_interpreted
 from gnnexp.paradigms.data_parallel import DataParallel
@@ -77,8 +78,8 @@ def test_losses_and_gradients_have_the_same_bits(ranks, model, size, dtype, weig
 
 
 @pytest.mark.parametrize(("model", "dtype", "narrow", "sampler"), [
-    ("sage", "float32", "bfloat16", "cuda"), ("gcn", "float32", "bfloat16", "cpu"), ("gin", "float64", "bfloat16", "cuda"),
-])
+    ("sage", "float32", "bfloat16", "cuda"), ("gcn", "float32", "bfloat16", "cpu"),
+    ("gin", "float64", "bfloat16", "cuda")])
 def test_rows_in_bfloat16_are_widened_in_registers(ranks, model, dtype, narrow, sampler):
     assert_same(ranks, 1, _config(model, train={"dtype": dtype}, feature_store={"dtype": narrow},
                                   sampler={"device": sampler}))
@@ -88,6 +89,37 @@ def test_rows_in_bfloat16_are_widened_in_registers(ranks, model, dtype, narrow, 
     (1, {"tier": "host"}), (2, {"tier": "host", "cache": SHARDED}), (1, {"tier": "uva"})])
 def test_rows_that_cross_in_bfloat16_stay_narrow(ranks, size, store):
     assert_same(ranks, size, _config("sage", feature_store={"dtype": "bfloat16", **store}))
+
+
+def _rounded(config: dict[str, Any], narrow: bool, weighted: bool) -> tuple[Curve, dict[torch.dtype, int]]:
+    """Train, and count the bytes that the backward pass keeps by type, for tensors of 16 columns."""
+    kept: dict[torch.dtype, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dim() == 2 and tensor.shape[1] == 16 and not isinstance(tensor, torch.nn.Parameter):
+            kept[tensor.dtype] = kept.get(tensor.dtype, 0) + tensor.untyped_storage().nbytes()
+        return tensor
+
+    narrows, saved = Model._narrows, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with patch.object(Model, "_narrows", lambda *given: narrow and narrows(*given)), saved:
+        return run_steps(config, weighted_graph() if weighted else nasty_graph(), 3), kept
+
+
+@pytest.mark.parametrize(("model", "size", "options"), [
+    ("sage", 1, {"layers": 3}), ("gcn", 2, {"dropout": 0.0}), ("gin", 1, {"layers": 3}),
+    ("sage", 1, {"residual": True}), ("gcn", 1, {"weighted": True, "hidden": 7, "layers": 3}), ("gat", 1, {})])
+def test_rows_between_layers_stay_in_bfloat16(ranks, model, size, options):
+    weighted = options.pop("weighted", False)
+    config = _config(model, model=options, train={"dtype": "float32", "activations": "bf16"},
+                     sampler={"fanouts": [4, 3, 2][:options.get("layers", 2)]},
+                     hardware={"workers": size, "device": "cuda"})
+    there, wide = (ranks(size).run(_rounded, config, narrow, weighted) for narrow in (True, False))
+    for (one, held), (other, before) in zip(there, wide, strict=True):
+        assert one.losses == other.losses and one.work == other.work and one.sent_bytes == other.sent_bytes
+        assert all(gradient.equal(other.gradients[name]) for name, gradient in one.gradients.items())
+        if model != "gat" and options.keys() <= {"layers", "dropout"}:
+            assert held[torch.bfloat16] > 0 and torch.bfloat16 not in before
+            assert sum(held.values()) < sum(before.values())
 
 
 def test_batches_that_are_prepared_ahead(ranks):
@@ -138,8 +170,9 @@ def test_trained_values_are_refused() -> None:
 
     device = torch.device("cuda")
     block = make_block(3, 5, 6, 1).to(device)
-    rows = StoredRows(torch.ones(5, 2, device=device, requires_grad=True), None, torch.float32)
-    with pytest.raises(AssertionError, match="constant rows"):
+    ids = torch.arange(5, device=device)
+    rows = StoredRows(torch.ones(5, 2, device=device, requires_grad=True), ids, torch.float32)
+    with pytest.raises(AssertionError, match="take no gradient"):
         make_backend("triton", device).aggregate_stored(block, rows, None, None)
 
 

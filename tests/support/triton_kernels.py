@@ -34,8 +34,8 @@ class Variant:
 
     def types(self, kind: str) -> dict[str, str]:
         """Triton types of all arguments; `kind` is `fp32` or `fp64`."""
-        found = {name: _ARRAYS.get(name) or (f"*{kind}" if name in _FLOATS else "i32") for name in self.kernel.arg_names}
-        return found | dict.fromkeys(self.narrow, "*bf16")
+        kinds = dict.fromkeys(_FLOATS, f"*{kind}") | _ARRAYS | dict.fromkeys(self.narrow, "*bf16")
+        return {name: kinds.get(name, "i32") for name in self.kernel.arg_names}
 
 
 def variants(kind: str) -> Iterator[Variant]:
@@ -81,7 +81,9 @@ def _dropout() -> Iterator[Variant]:
     for narrow in ((), ("x",)):
         name = "drop_stored_rows_in_bf16" if narrow else "drop_stored_rows"
         yield Variant(name, dropout.drop_rows_kernel, {**tile, "RELU": False}, 4, narrow)
-    yield Variant("keep_positive", dropout.keep_positive_kernel, {"SCALE": 2.0, "TILE": 1024}, 4)
+    yield Variant("drop_rows_to_bf16", dropout.drop_rows_kernel, {"places": None, **tile}, 4, ("out",))
+    for name, narrow in (("keep_positive", ()), ("keep_positive_in_bf16", ("output", "gradient"))):
+        yield Variant(name, dropout.keep_positive_kernel, {"SCALE": 2.0, "TILE": 1024}, 4, narrow)
     yield Variant("drop_sparse", dropout.drop_sparse_kernel, {"SCALE": 2.0, "TILE": 64})
     tile = {"SCALE": 2.0, "LOOPS": False, "EDGES": 32, "HEADS": 4}
     yield Variant("drop_edges", dropout.drop_edges_kernel, tile)

@@ -117,7 +117,7 @@ def test_sums_of_rows_where_they_are_stored_are_those_of_a_matrix(
     assert rows.dtype == kind and rows.shape == stored.shape == (block.num_src, width)
     for factors in ((None, None), (weight, None), (None, scale.abs())):
         found = triton.aggregate_stored(block, stored, *factors)
-        assert equal([found], [numba.aggregate_stored(block, stored, *factors)]) and found.dtype == kind
+        assert equal(list(found), list(numba.aggregate_stored(block, stored, *factors))) and found[0].dtype == kind
     original = block.src_ids
     for p in (0.0, 0.37, 1.0):
         found = triton.dropout_stored(stored, original, Drop(p, DROP.key))
@@ -125,10 +125,50 @@ def test_sums_of_rows_where_they_are_stored_are_those_of_a_matrix(
 
 
 def test_learned_weights_of_stored_rows_have_gradients() -> None:
-    block = make_block(3, 5, 6, 1)
-    stored, weight = StoredRows(normal(torch.float64, 9, 4), torch.arange(5) + 3, torch.float64), normal(torch.float64, 6, 1)
-    numba, triton = (passed(lambda w, k=k: k.aggregate_stored(block, stored, w, None), weight) for k in both())
+    block, weight = make_block(3, 5, 6, 1), normal(torch.float64, 6)
+    stored = StoredRows(normal(torch.float64, 9, 4), torch.arange(5) + 3, torch.float64)
+    numba, triton = (passed(lambda w, k=k: k.aggregate_stored(block, stored, w.unsqueeze(1), None)[0], weight)
+                     for k in both())
     assert near(triton, numba)
+
+
+@given(blocks(), st.sampled_from([1, 16, 21]), st.booleans(), st.sampled_from([0.0, 0.37]))
+@settings(max_examples=8)
+def test_rows_between_layers_in_bfloat16_have_the_bits_of_rounded_rows(
+    block: Block, width: int, at_places: bool, p: float
+) -> None:
+    """Forward and backward, from the rows before ReLU and dropout to sums and own rows."""
+    if at_places:
+        block = replace(block, dst_positions=torch.arange(block.num_dst).flip(0) + 1)
+    before, drop = normal(torch.float32, block.num_src, width), Drop(p, DROP.key)
+    weight, scale = normal(torch.float32, block.num_edges, 1), normal(torch.float32, block.num_src)
+
+    def run(kernels: Backend, x: Tensor, *factors: Tensor | None) -> Tensor:
+        values = kernels.relu_dropout_rounded(x, block.src_ids, drop)
+        assert values.dtype == torch.bfloat16
+        sums, own = kernels.aggregate_stored(block, StoredRows(values, None, torch.float32), *factors)
+        return torch.cat((sums, own * 1.5, sums * own), 1)
+
+    for factors in ((None, None), (weight, None), (None, scale.abs())):
+        numba, triton = (passed(lambda x, k=k, f=factors: run(k, x, *f), before) for k in both())
+        assert equal(triton, numba) and triton[1].dtype == torch.float32
+
+
+def test_rounding_to_bfloat16_is_that_of_torch() -> None:
+    bits = torch.tensor([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0x7F7FFFFF, 0x7F800000, 0x7FC00001, 0x00008000,
+                         0x00018000, 0x00000001, 0], dtype=torch.int32)
+    x = torch.cat((bits.view(torch.float32), normal(torch.float32, 500).exp())).unsqueeze(0)
+    numba, triton = (k.relu_dropout_rounded(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1)) for k in both())
+    assert torch.equal(triton.isnan(), numba.isnan()) and torch.equal(triton.nan_to_num(7), numba.nan_to_num(7))
+
+
+def test_either_result_of_stored_rows_may_be_unused() -> None:
+    block = make_block(3, 5, 6, 1)
+    for place in (0, 1):
+        numba, triton = (passed(lambda x, k=k, i=place: k.aggregate_stored(
+            block, StoredRows(x.bfloat16(), None, torch.float32), None, None)[i], normal(torch.float32, 5, 4))
+            for k in both())
+        assert equal(triton, numba)
 
 
 @given(blocks(), st.sampled_from(KINDS), st.sampled_from([1, 3, 5]))
@@ -191,7 +231,7 @@ def test_long_rows_are_sums_of_segments_in_order(kind: torch.dtype, monkeypatch:
     x, weight = normal(kind, 5, 3), normal(kind, 34, 1)
     stored = StoredRows(x.flip(0), torch.arange(5).flip(0), kind)
     out, *_ = passed(lambda x: make_backend("triton", CPU).aggregate(block, x, None, None), x)
-    assert torch.equal(make_backend("triton", CPU).aggregate_stored(block, stored, None, None), out)
+    assert torch.equal(make_backend("triton", CPU).aggregate_stored(block, stored, None, None)[0], out)
     for row in range(5):
         begin, end = block.indptr[row : row + 2].tolist()
         cuts = [begin, *(e for e in range(begin + 1, end) if e % 4 == 0 and end - begin > 4), end]
