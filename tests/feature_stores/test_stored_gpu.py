@@ -107,7 +107,8 @@ def _rounded(config: dict[str, Any], narrow: bool, weighted: bool) -> tuple[Curv
 
 @pytest.mark.parametrize(("model", "size", "options"), [
     ("sage", 1, {"layers": 3}), ("gcn", 2, {"dropout": 0.0}), ("gin", 1, {"layers": 3}),
-    ("sage", 1, {"residual": True}), ("gcn", 1, {"weighted": True, "hidden": 7, "layers": 3}), ("gat", 1, {})])
+    ("sage", 1, {"residual": True}), ("gcn", 1, {"weighted": True, "hidden": 7, "layers": 3}),
+    pytest.param("gat", 1, {}, marks=pytest.mark.slow)])
 def test_rows_between_layers_stay_in_bfloat16(ranks, model, size, options):
     weighted = options.pop("weighted", False)
     config = _config(model, model=options, train={"dtype": "float32", "activations": "bf16"},
@@ -139,7 +140,8 @@ def test_dropout_of_inputs_reads_stored_rows(ranks, narrow):
     assert_same(ranks, 1, config, stored=False)
 
 
-@pytest.mark.parametrize(("model", "way", "size"), [("gat", "data", 1), ("sage", "split", 2)])
+@pytest.mark.parametrize(("model", "way", "size"), [
+    pytest.param("gat", "data", 1, marks=pytest.mark.slow), ("sage", "split", 2)])
 def test_other_layers_and_exchanged_rows_stay_a_matrix(ranks, model, way, size):
     assert_same(ranks, size, _config(model, way), way=way, stored=False)
 

@@ -83,7 +83,7 @@ def _sum(
 def _stored(
     stage: Stage, bench: Bench, name: str, backend: Backend, block: Block, num_nodes: int, kind: torch.dtype
 ) -> Iterator[Row]:
-    """Layer 1 of a batch without its matrix of rows, and its time beside that of a gather and a sum."""
+    """Layer 1 of a batch without its matrix of rows, and the time of it, and of a gather and a sum."""
     width, ids = 100, block.src_ids
     values = torch.rand(num_nodes, width, device=bench.device).to(kind)
     own = block.num_dst * width * (values.element_size() + 4)  # rows of the destinations, which are also read
