@@ -86,6 +86,18 @@ class Job:
         return self.store if isinstance(self.store, TrainableStore) and self.parts is None else None
 
     @property
+    def stored_rows(self) -> str:
+        """What the first layer does with rows that no pass writes as a matrix; empty if it takes a matrix.
+
+        This depends on the paradigm, the model's first layer, the kernels, and where rows are held. If all targets are
+        one batch, its matrix is kept for all epochs.
+        """
+        size = self.experiment.train.batch_size
+        several = size is not None and size < self.task.targets().numel()
+        takes = several and self.parts is None and self.experiment.paradigm.reads_stored_rows
+        return self.store.stored if takes and self.model.reads_stored() else ""
+
+    @property
     def graph(self) -> Graph:
         """The rank's graph."""
         return self.shard.graph

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.sparse import SparseRows, StoredRows
 from gnnexp.ops.backend import Backend, Drop
 
 SLOPE, WIDTH = 0.2, 64
@@ -88,7 +88,25 @@ def _sums(block: Block, widths: Sequence[int]) -> Iterator[Operation]:
                         (normal(S, len(slots)), normal(E, max(slots) + 1)))
     yield Operation("sum scaled by source", lambda k, b, x: k.aggregate_scaled(b, x, b.src_ids.to(x.dtype) / 300),
                     (normal(S, WIDTH),))
+    yield from _stored(block)
     yield Operation("sum of all heads", lambda k, b, x, w: k.aggregate_outer(b, x, w), (normal(S, 7), normal(E, 6)))
+
+
+def _stored(block: Block) -> Iterator[Operation]:
+    """Rows that are read where they are stored, in the type of the run or in bfloat16: constant, or between layers."""
+    S, E = block.num_src, block.num_edges
+
+    def stored(x: Tensor, *, narrow: bool) -> StoredRows:
+        ids = torch.arange(S, device=x.device) * 7 % max(1, S)
+        return StoredRows(x.detach().bfloat16() if narrow else x.detach(), ids, x.dtype)
+
+    for word, narrow in (("", False), (" in bfloat16", True)):
+        yield Operation(f"weighted sum of stored rows{word}", lambda k, b, x, w, n=narrow: k.aggregate_stored(
+            b, stored(x, narrow=n), w.detach(), None)[0], (normal(S, 100), normal(E, 1)))
+        yield Operation(f"dropout of stored rows{word}", lambda k, b, x, n=narrow: k.dropout_stored(
+            stored(x, narrow=n), b.src_ids, DROP), (positive(S, WIDTH),), mask=True)
+    yield Operation("relu and dropout, rounded to bfloat16", lambda k, b, x: k.relu_dropout_rounded(
+        x.detach().float(), b.src_ids, DROP).to(x.dtype), (normal(S, WIDTH),), mask=True)
 
 
 def _attention(block: Block) -> Iterator[Operation]:

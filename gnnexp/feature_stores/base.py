@@ -16,7 +16,7 @@ from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.feature_stores.rows import RowDtype, RowForm
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
 from gnnexp.kernels.crossing import across
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.ledger import Counts, Tally, added
@@ -127,8 +127,25 @@ class FeatureStore(ABC):
 
         Sparse rows are assembled on the host, then copied to the device.
         """
+        return self.form.read(self._found(ids))
+
+    def _found(self, ids: Tensor) -> Rows:
+        """Rows of `ids` on the device, in the form in which they are held."""
         rows = self.fetch(ids) if self.cache is None else self.read_cached(ids, self.cache)
-        return rows.on(self._device) if isinstance(rows, SparseRows) else self.form.read(rows)
+        return rows.on(self._device) if isinstance(rows, SparseRows) else rows
+
+    @property
+    def stored(self) -> str:
+        """What `read_stored` leaves to the kernels of the first layer, for the record; empty if it is `read`."""
+        return "widened by the first layer's kernels" if self.form.narrow else ""
+
+    def read_stored(self, ids: Tensor) -> InputRows:
+        """`read` for a layer that reads rows where they are stored: rows in bfloat16 are not widened."""
+        rows = self._found(ids)
+        if not self.form.narrow:
+            return rows
+        assert isinstance(rows, Tensor), "sparse features were refused"
+        return StoredRows(rows.view(torch.bfloat16), None, self.form.dtype)
 
     def place(self, experiment: Experiment, facts: GraphFacts, room: Callable[[], tuple[int, int] | None]) -> str:
         """Choose where rows are held, before `setup`. By default, options say it.

@@ -16,7 +16,8 @@ from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.cache import FeatureCache
 from gnnexp.feature_stores.rows import RowDtype, take_rows
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.sparse import InputRows, Rows, StoredRows
+from gnnexp.kernels.crossing import across
 from gnnexp.kernels.rows.gather import gather_rows
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
 from gnnexp.tiers.pinned import pinned_rows
@@ -127,7 +128,7 @@ class LocalStore(FeatureStore):
         """Rows `ids`, from the host tier or from the GPU."""
         if self.tier == "device":
             assert isinstance(self._features, Tensor)
-            self.count("local", ids.numel(), 0 if ids.is_cuda else ids.nbytes)
+            self._count_local(ids)
             return gather_rows(self._features, ids)
         if self.direct:
             return self._fetch_directly(ids)
@@ -135,6 +136,24 @@ class LocalStore(FeatureStore):
         rows = rows if self.memory == "ram" and self.form.narrow else self.form.held(rows)
         self.count("host", rows.shape[0], rows.nbytes)
         return self.deliver(rows)
+
+    @property
+    def stored(self) -> str:
+        """With `tier=device`, a matrix of a batch's rows is never written."""
+        return "read where they are stored by the first layer's kernels" if self.tier == "device" else super().stored
+
+    def read_stored(self, ids: Tensor) -> InputRows:
+        """The whole matrix with the ids, if it is on the GPU."""
+        if self.tier != "device":
+            return super().read_stored(ids)
+        assert isinstance(self._features, Tensor)
+        self._count_local(ids)
+        values = self._features.view(torch.bfloat16) if self.form.narrow else self._features
+        return StoredRows(values, across(ids, values.device), self.form.dtype)
+
+    def _count_local(self, ids: Tensor) -> None:
+        """Rows that the GPU reads from its own memory, wherever it reads them. Only ids of the host cross."""
+        self.count("local", ids.numel(), 0 if ids.is_cuda else ids.nbytes)
 
     def _fill(self, features: Tensor) -> Callable[[Tensor], None]:
         def fill(rows: Tensor) -> None:

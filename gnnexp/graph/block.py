@@ -79,6 +79,11 @@ class Block:
             return self.other_dst_ids
         return self.src_ids[: self.num_dst] if self.dst_positions is None else self.src_ids[self.dst_positions]
 
+    @property
+    def dst_places(self) -> slice | Tensor:
+        """Positions of the destinations in `src_ids`."""
+        return slice(self.num_dst) if self.dst_positions is None else self.dst_positions
+
     @cached_property
     def degree(self) -> Tensor:
         """`[D]` int64, complete number of edges per destination, including added self loops."""

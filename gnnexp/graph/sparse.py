@@ -1,4 +1,8 @@
-"""Rows of a sparse feature matrix: bag-of-words and one-hot features that would not fit as dense rows."""
+"""Rows of features that are no dense matrix.
+
+- `SparseRows`: bag-of-words and one-hot features that would not fit as dense rows.
+- `StoredRows`: dense rows that a layer's kernels read where they are, and widen.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +107,45 @@ def ends(lengths: Tensor) -> Tensor:
     return bounds
 
 
+@dataclass(frozen=True, eq=False)
+class StoredRows:
+    """Dense rows that a layer's kernels read where they are stored: row i is `values[ids[i]]`.
+
+    So no matrix of a batch's rows is written. Rows with `ids` take no gradient.
+
+    Attributes:
+        values: `[V, D]` on the device of the layer, float; bfloat16 values are widened when they are read.
+        ids: `[N]` int32 or int64 on the same device; None: row i is `values[i]`.
+        dtype: data type that the rows have for the layer.
+    """
+
+    values: Tensor
+    ids: Tensor | None
+    dtype: torch.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(N, D)`."""
+        return (self.values.shape[0] if self.ids is None else self.ids.numel()), self.values.shape[1]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether the rows take a gradient."""
+        return self.values.requires_grad
+
+    def rows(self, places: slice | Tensor) -> StoredRows:
+        """The rows at some places `[n]`, which are not read."""
+        if self.ids is None:
+            return StoredRows(self.values[places], None, self.dtype)
+        return StoredRows(self.values, self.ids[places], self.dtype)
+
+    def to_dense(self) -> Tensor:
+        """The rows as a dense matrix `[N, D]`."""
+        return (self.values if self.ids is None else self.values.index_select(0, self.ids)).to(self.dtype)
+
+
 Rows = Tensor | SparseRows
+InputRows = Rows | StoredRows  # what the first layer takes
 
 
 def row_nbytes(features: Rows, itemsize: int) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.sparse import InputRows, Rows, StoredRows
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.layer import BlockLayer, Destinations, Layer
 from gnnexp.models.local import destination_rows, normalised_weights, whole_and_own
@@ -149,11 +149,12 @@ class Decoupled(Model):
         return index < self.base.num_layers
 
     def run_layer(
-        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None,
+        self, index: int, block: Block, h: InputRows, key: BatchKey | None, exchange: Exchange | None = None,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """A dense update of the destinations, or a propagation."""
         assert exchange is None and preactivate is None, "the twin runs on one rank and in one piece"
+        assert not isinstance(h, StoredRows), "its first layer is dense"
         if self.row_local(index):
             out, keys = dense_update(self.base, index, block.dst_ids, destination_rows(block, h), key)
             return out if keys is None else torch.cat((out, *keys), 1)

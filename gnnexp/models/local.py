@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.models.layer import Destinations, Layer
+from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
+from gnnexp.models.layer import BlockLayer, Destinations, Layer
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.shortcuts import SplitDestinations
 
@@ -18,7 +18,7 @@ from gnnexp.ops.shortcuts import SplitDestinations
 _FLOPS_PER_GATHERED_FLOAT = 100
 
 
-def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
+def aggregates_first(layer: Layer, block: Block, h: InputRows) -> bool:
     """Whether summing raw rows and projecting the D sums is cheaper than projecting the S sources first.
 
     The backward pass counts too. Projected rows always take a gradient through the sums. Features take no gradient, so
@@ -35,8 +35,10 @@ def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
     return first < after
 
 
-def destination_rows(block: Block, h: Rows) -> Rows:
+def destination_rows(block: Block, h: InputRows) -> Rows:
     """The destinations' rows, taken from the rows of the sources."""
+    if isinstance(h, StoredRows):
+        return h.rows(block.dst_places).to_dense()
     if isinstance(h, SparseRows):
         positions = block.dst_positions
         if positions is None:
@@ -46,7 +48,13 @@ def destination_rows(block: Block, h: Rows) -> Rows:
     return h[: block.num_dst] if block.dst_positions is None else h[block.dst_positions]
 
 
-def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
+def sums_stored_rows(layer: Layer | BlockLayer) -> bool:
+    """Whether the layer can sum raw rows where they are stored: by weights that need no rows, one for each edge."""
+    return (isinstance(layer, Layer) and layer.kind == "static" and layer.num_weights == 1 and not layer.projects_edges
+            and not layer.weight_dropout and type(layer).aggregate is Layer.aggregate)
+
+
+def preactivated_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | None) -> Tensor:
     """`[D, out]`: run the layer up to its activation.
 
     Args:
@@ -55,9 +63,12 @@ def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) ->
         h: `[S, Din]` rows of the sources, after dropout.
         drop: attention dropout, or None.
     """
-    if layer.sums_are_short and isinstance(h, Tensor) and aggregates_first(layer, block, h):
-        whole, own = whole_and_own(block, h)
-        return preactivated_from_sums(layer, block, constant_sums(layer, block, whole), own)
+    first = aggregates_first(layer, block, h)
+    if isinstance(h, StoredRows) and not first:
+        h = h.to_dense()
+    if layer.sums_are_short and first and not isinstance(h, SparseRows):
+        weight, _ = edge_weights(layer, block, None)
+        return preactivated_from_sums(layer, block, *_sums_and_own(layer, block, h, weight))
     return layer.preactivation(mixed_rows(layer, block, h, drop))
 
 
@@ -74,6 +85,16 @@ def constant_sums(layer: Layer, block: Block, h: Tensor) -> Tensor:
     """`[D, Din]`: weighted sums of raw source rows, for a layer with constant sums."""
     weight, _ = edge_weights(layer, block, None)
     return layer.aggregate(block, h, weight)
+
+
+def _sums_and_own(
+    layer: Layer, block: Block, h: Tensor | StoredRows, weight: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """`[D, Din]` weighted sums of raw source rows, and the raw rows of the destinations."""
+    if isinstance(h, Tensor):
+        whole, own = whole_and_own(block, h)
+        return layer.aggregate(block, whole, weight), own
+    return layer.backend.aggregate_stored(block, h, weight, layer.source_weight(block) if weight is None else None)
 
 
 def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
@@ -109,19 +130,21 @@ def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: 
     return layer.mix(dst, layer.project_aggregated(sums), own_part)
 
 
-def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
+def mixed_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | None) -> Tensor:
     """`[D, C]`: run the layer up to *finish*, stage by stage. Arguments are those of `preactivated_rows`."""
+    first = aggregates_first(layer, block, h)
+    if first and layer.kind == "static":
+        weight, mass = edge_weights(layer, block, None)
+        assert not isinstance(h, SparseRows), "sparse rows are projected first"
+        sums, own_sums = _sums_and_own(layer, block, h, layer.drop_weights(block, weight, drop))
+        return _mixed_from_sums(layer, block, sums, own_sums, mass)
+    assert not isinstance(h, StoredRows), "rows that are not summed first have been read"
     own_rows: Rows
     if isinstance(h, Tensor):
         h, own_rows = whole_and_own(block, h)
     else:
         own_rows = destination_rows(block, h)
-    projected = None if aggregates_first(layer, block, h) else layer.project(h)
-    if projected is None and layer.kind == "static":
-        weight, mass = edge_weights(layer, block, None)
-        assert isinstance(h, Tensor), "sparse rows are projected first"
-        sums = layer.aggregate(block, h, layer.drop_weights(block, weight, drop))
-        return _mixed_from_sums(layer, block, sums, own_rows, mass)
+    projected = None if first else layer.project(h)
     own_projected = None
     if projected is not None and layer.self_is_neighbour:
         projected, own_projected = whole_and_own(block, projected)
@@ -157,8 +180,7 @@ def mixed_from_projected(
 
 def whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
     """All rows `[S, d]`, and the rows of the destinations `[D, d]`."""
-    places = slice(block.num_dst) if block.dst_positions is None else block.dst_positions
-    return SplitDestinations.run(rows, places)
+    return SplitDestinations.run(rows, block.dst_places)
 
 
 def _aggregated(

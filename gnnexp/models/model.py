@@ -16,10 +16,10 @@ from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED, Activations, Matmul
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import InputRows, Rows, SparseRows, StoredRows
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, EndOfLayer, Layer, activate
-from gnnexp.models.local import destination_rows, preactivated_rows
+from gnnexp.models.local import destination_rows, preactivated_rows, sums_stored_rows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, kernel_problem, make_backend
 from gnnexp.ops.dense.products import gpu_problems, matmul_problems
@@ -176,7 +176,7 @@ class Model(nn.Module, ABC):
             self.layers.append(layer.to(device=device, dtype=dtype))
 
     def forward(
-        self, batch: Batch, features: Rows, exchange: Exchange | None = None, first: int = 0,
+        self, batch: Batch, features: InputRows, exchange: Exchange | None = None, first: int = 0,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """`[T, classes]` logits of the batch's targets.
@@ -189,14 +189,14 @@ class Model(nn.Module, ABC):
             first: first layer to run; `features` are the inputs of this layer.
             preactivate: see `run_layer`.
         """
-        h: Rows = features
+        h: InputRows = features
         for index, block in enumerate(batch.blocks[first:], first):
             h = self.run_layer(index, block, h, batch.key if self.training else None, exchange, preactivate)
         assert isinstance(h, Tensor)
         return h
 
     def run_layer(
-        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None,
+        self, index: int, block: Block, h: InputRows, key: BatchKey | None, exchange: Exchange | None = None,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """Run one layer, including its input dropout: `[D, out]` from `[S, in]`.
@@ -213,6 +213,10 @@ class Model(nn.Module, ABC):
             preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
         layer = self.layers[index]
+        if isinstance(h, StoredRows) or (exchange is None and preactivate is None and self._narrows(index, h)):
+            assert exchange is None and preactivate is None, "rows that are exchanged or cut are matrices"
+            assert not isinstance(h, SparseRows)
+            return self._run_on_stored(index, block, h, key)
         dropped = self.passed_on(index, self.drop_input(index, block.src_ids[: h.shape[0]], h, key))
         if exchange is not None:
             dropped = exchange(index, dropped)
@@ -222,10 +226,41 @@ class Model(nn.Module, ABC):
             residual = layer.residual_part(destination_rows(block, h))
         return self.finish_layer(index, block.dst_ids, out, residual)
 
+    def _run_on_stored(self, index: int, block: Block, h: Tensor | StoredRows, key: BatchKey | None) -> Tensor:
+        """`run_layer` of a layer that sums rows where they are stored: features, or rows that are kept in bfloat16."""
+        layer = self.layers[index]
+        assert isinstance(layer, Layer)
+        out = preactivated_rows(layer, block, self._stored_input(index, block.src_ids, h, key), None)
+        residual = layer.residual_part(destination_rows(block, h)) if layer.residual else None
+        return self.finish_layer(index, block.dst_ids, out, residual)
+
+    def _stored_input(
+        self, index: int, ids: Tensor, h: Tensor | StoredRows, key: BatchKey | None
+    ) -> Tensor | StoredRows:
+        """`drop_input`, and `passed_on` in two bytes per value. Features are a matrix after dropout."""
+        drop = self.drop(Purpose.DROPOUT, index, self.dropout if index else self.input_dropout, key)
+        if isinstance(h, StoredRows):
+            return h if drop is None else self.backend.dropout_stored(h, ids, drop)
+        if self._fuses(index - 1):
+            return StoredRows(self.backend.relu_dropout_rounded(h, ids, drop or Drop(0.0, 0)), None, h.dtype)
+        dropped = h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
+        return StoredRows(dropped.bfloat16(), None, h.dtype)
+
+    def _narrows(self, index: int, h: InputRows) -> bool:
+        """Whether the rows between layers that layer `index` reads stay in bfloat16."""
+        return bool(index) and self.activations == "bf16" and h.dtype == torch.float32 and self.reads_stored(index)
+
+    def reads_stored(self, index: int = 0) -> bool:
+        """Whether layer `index` takes `StoredRows`, and these kernels read them where they are stored."""
+        layer, kept = self.layers[index], ("run_layer", "drop_input", "preactivated", "passed_on")
+        assert isinstance(layer, Layer | BlockLayer)
+        ours = all(getattr(type(self), name) is getattr(Model, name) for name in kept)
+        return ours and self.backend.reads_stored and sums_stored_rows(layer)
+
     def passed_on(self, index: int, dropped: Rows) -> Rows:
         """The rows that layer `index` reads, rounded to bfloat16 with `train.activations=bf16`; so are their gradients.
 
-        Features are never rounded. Rounded rows are float32 again, because kernels take no bfloat16.
+        Features are never rounded. Rounded rows are float32 again, for kernels that take no bfloat16 (`_narrows`).
         """
         if not index or self.activations == "float32" or isinstance(dropped, SparseRows):
             return dropped

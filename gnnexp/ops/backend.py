@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.sparse import SparseRows, StoredRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.dropout import quantised, survivor_scale
+from gnnexp.ops.shortcuts import SplitDestinations
 
 T = TypeVar("T")
 
@@ -55,12 +56,15 @@ class Backend(ABC):
     Attributes:
         name: name of the implementation in `model.kernel`.
         reads_transpose: whether backward passes read a block's transpose; if so, a chunk copies it to the device.
+        reads_stored: whether kernels read rows where they are stored (`aggregate_stored`, `dropout_stored`), and read
+            and write bfloat16.
         constants: values that layers computed from a block and the graph only, by block and key. They live as long as
             the block.
     """
 
     name: str
     reads_transpose = False
+    reads_stored = False
 
     def __init__(self) -> None:
         self.constants: WeakKeyDictionary[Block, dict[Hashable, Any]] = WeakKeyDictionary()
@@ -99,6 +103,17 @@ class Backend(ABC):
     def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
         """`[D, d]` sums of `scale[u] * x[u]` over the sources u, with constant `scale` `[S]` and `x` `[S, d]`."""
         return self.aggregate(block, x * scale.unsqueeze(1), None, None)
+
+    def aggregate_stored(
+        self, block: Block, x: StoredRows, weight: Tensor | None, scale: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """`[D, d]` sums (`aggregate` with `weight` `[E, 1]`, or `aggregate_scaled`), and `[D, d]` rows of destinations.
+
+        If rows take a gradient, it is summed before it is rounded to the type of `x.values`.
+        """
+        rows, own = SplitDestinations.run(x.to_dense(), block.dst_places)
+        sums = self.aggregate(block, rows, weight, None) if scale is None else self.aggregate_scaled(block, rows, scale)
+        return sums, own
 
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]`: the transpose of `aggregate` with constant weights `[E, 1]`, None for ones; not differentiable.
@@ -175,6 +190,14 @@ class Backend(ABC):
 
         The mask depends only on the key, the original `ids` `[N]`, the column in that matrix, and `num_columns`.
         """
+
+    def relu_dropout_rounded(self, x: Tensor, ids: Tensor, drop: Drop) -> Tensor:
+        """`relu_dropout` of whole rows, rounded to bfloat16; so is the gradient."""
+        return self.relu_dropout(x, ids, drop, x.shape[1]).bfloat16()
+
+    def dropout_stored(self, x: StoredRows, ids: Tensor, drop: Drop) -> Tensor:
+        """`dropout` of whole rows without gradient."""
+        return self.dropout(x.to_dense(), ids, drop, x.shape[1])
 
     @abstractmethod
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:

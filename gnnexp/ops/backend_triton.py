@@ -5,13 +5,14 @@ With `TRITON_INTERPRET=1` Triton interprets the kernels on the CPU, slowly: this
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.graph.block import Block
-from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.sparse import SparseRows, StoredRows
 from gnnexp.kernels.cuda.aggregate import Heads
-from gnnexp.kernels.cuda.dropout import drop_sparse
+from gnnexp.kernels.cuda.dropout import drop_rows, drop_sparse
 from gnnexp.kernels.cuda.edges import edge_operation
 from gnnexp.kernels.rows.attention import EdgeOperation
 from gnnexp.ops.backend import Backend, Drop
@@ -21,6 +22,7 @@ from gnnexp.ops.functions_triton import (
     Aggregate,
     AggregateOuter,
     AggregateScaled,
+    AggregateStored,
     AttentionWeight,
     Dropout,
     EdgeDropout,
@@ -51,6 +53,7 @@ class TritonBackend(Backend):
     """
 
     name = "triton"
+    reads_stored = True
 
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """One launch for all heads, or one for each run of columns with the same weight."""
@@ -62,6 +65,19 @@ class TritonBackend(Backend):
     def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
         """Scales are read by source, so they stay in a cache. The backward pass needs no weights."""
         return applied(AggregateScaled, x, scale, block)
+
+    def aggregate_stored(
+        self, block: Block, x: StoredRows, weight: Tensor | None, scale: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The pass of `aggregate`, which looks each source's row up.
+
+        A matrix of the rows would be written once, and an index of the edges' rows too. Here an edge costs one more
+        id, mostly from a cache.
+        """
+        if weight is not None and weight.requires_grad:
+            return super().aggregate_stored(block, x, weight, scale)
+        assert x.ids is None or not x.requires_grad, "rows that are chosen by ids take no gradient"
+        return applied(AggregateStored, x.values, weight, scale, block, x)
 
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """One pass over the block's transpose."""
@@ -101,11 +117,22 @@ class TritonBackend(Backend):
         """One pass; the backward pass draws the mask again."""
         return x if drop.threshold == 0 else applied(Dropout, x, ids, drop, num_columns, first_column)
 
+    def dropout_stored(self, x: StoredRows, ids: Tensor, drop: Drop) -> Tensor:
+        """One pass, which looks each row up."""
+        if drop.threshold == 0:
+            return x.to_dense()
+        return drop_rows(x.values, ids, key_of(drop, x.values), drop.threshold, x.shape[1], 0, places=x.ids,
+                         dtype=x.dtype)
+
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass reads the mask from the output."""
         if drop.threshold == 0:
             return F.relu(x)
-        return applied(ReluDropout, x, ids, drop, num_columns, first_column)
+        return applied(ReluDropout, x, ids, drop, num_columns, first_column, x.dtype)
+
+    def relu_dropout_rounded(self, x: Tensor, ids: Tensor, drop: Drop) -> Tensor:
+        """One pass. The backward pass reads the mask from the rounded output, which is all that is kept."""
+        return applied(ReluDropout, x, ids, drop, x.shape[1], 0, torch.bfloat16)
 
     def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
         """One pass; the backward pass draws the mask again."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import StoredRows
 from gnnexp.kernels.cuda.aggregate import Edges, Heads, dot_rows, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.cuda.attention import unweigh, weigh
 from gnnexp.kernels.cuda.dropout import Names, drop_edges, drop_rows, keep_positive
@@ -19,6 +20,7 @@ from gnnexp.kernels.rows.attention import EdgeOperation
 from gnnexp.kernels.words import signed
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.ops.shortcuts import add_at
 
 
 def key_of(drop: Drop, like: Tensor) -> Tensor:
@@ -94,6 +96,41 @@ class AggregateScaled(FirstOrderFunction):
         return spread(gradient, None, ctx.block).mul_(scale.unsqueeze(1)), None, None
 
 
+class AggregateStored(FirstOrderFunction):
+    """`Backend.aggregate_stored`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, weight: Tensor | None, scale: Tensor | None, block: Block, x: StoredRows
+    ) -> tuple[Tensor, Tensor]:
+        """Sum over in-edges, and read the rows of the destinations."""
+        assert x.shape[0] == block.num_src, "one row per source of the block"
+        ctx.block, ctx.kind = block, values.dtype
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(weight, scale)
+        edges = Edges(block.indptr, block.sources, None if scale is None else block.sources, x.ids)
+        sums = sum_rows(edges, values, [Heads(0, x.shape[1])], weight if scale is None else scale.unsqueeze(1), x.dtype)
+        return sums, x.rows(block.dst_places).to_dense()
+
+    @staticmethod
+    def backward(
+        ctx: Any, gradient: Tensor | None, own: Tensor | None
+    ) -> tuple[Tensor | None, None, None, None, None]:
+        """The sum of both gradients, rounded once. Autograd would round each of them."""
+        weight, scale = ctx.saved_tensors
+        block, like = ctx.block, own if gradient is None else gradient
+        if like is None:
+            return None, None, None, None, None
+        if gradient is None:
+            total = like.new_zeros(block.num_src, like.shape[1])
+        else:
+            total = spread(gradient, weight, block)
+            total = total if scale is None else total.mul_(scale.unsqueeze(1))
+        if own is not None:
+            add_at(total, block.dst_places, own)
+        return total.to(ctx.kind), None, None, None, None
+
+
 def spread(gradient: Tensor, weight: Tensor | None, block: Block) -> Tensor:
     """`[S, d]`: weighted sums over out-edges."""
     return sum_rows(backward_edges(block), gradient, [Heads(0, gradient.shape[1])], weight)
@@ -140,18 +177,20 @@ class ReluDropout(FirstOrderFunction):
     """`Backend.relu_dropout`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int) -> Tensor:
-        """max(x, 0), multiplied by mask and scale."""
-        out = drop_rows(x, ids, key_of(drop, x), drop.threshold, num_columns, first_column, relu=True)
+    def forward(
+        ctx: Any, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int, dtype: torch.dtype
+    ) -> Tensor:
+        """max(x, 0), multiplied by mask and scale, and rounded to `dtype`."""
+        out = drop_rows(x, ids, key_of(drop, x), drop.threshold, num_columns, first_column, relu=True, dtype=dtype)
         ctx.save_for_backward(out)
-        ctx.threshold = drop.threshold
+        ctx.threshold, ctx.kind = drop.threshold, x.dtype
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         """The scaled gradient where the output is positive, else 0."""
         (output,) = ctx.saved_tensors
-        return keep_positive(output, gradient, ctx.threshold), None, None, None, None
+        return keep_positive(output, gradient, ctx.threshold, ctx.kind), None, None, None, None, None
 
 
 class EdgeScore(FirstOrderFunction):

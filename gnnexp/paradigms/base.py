@@ -25,12 +25,14 @@ class Paradigm(ABC):
         always_partitioned: whether the paradigm needs a partition, whatever the other choices are.
         takes_vertex_cut: whether in-edges of a vertex may have different owners (`Partitioner.vertex_cut`).
         reads_rows_on_gpu: whether each rank reads whole rows of features for its batches: they may be on its GPU.
+        reads_stored_rows: whether the first layer gets a batch's rows from the store alone, so it may read them there.
         reads_narrow_rows: whether all rows of features come from the store onto the device, which may widen them there.
     """
 
     always_partitioned: ClassVar[bool] = False
     takes_vertex_cut: ClassVar[bool] = False
     reads_rows_on_gpu: ClassVar[bool] = False
+    reads_stored_rows: ClassVar[bool] = False
     reads_narrow_rows: ClassVar[bool] = False
 
     def wants_partition(self, experiment: Experiment) -> bool:

@@ -16,7 +16,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.graph.block import Batch, BatchKey
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.sparse import InputRows
 from gnnexp.job import Job
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
@@ -45,7 +45,7 @@ class Loaded(Ready):
         features: `[S, D]` rows of the input vertices; None if the rank has no targets.
     """
 
-    features: Rows | None
+    features: InputRows | None
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class DataParallel(Paradigm):
 
     assign: Assign = "even"
     reads_rows_on_gpu: ClassVar[bool] = True
+    reads_stored_rows: ClassVar[bool] = True
     reads_narrow_rows: ClassVar[bool] = True
 
     def wants_partition(self, experiment: Experiment) -> bool:
@@ -106,7 +107,8 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
 
     def __init__(self, job: Job, assign: Assign) -> None:
         super().__init__(job, assign)
-        self._kept: tuple[Tensor, Rows] | None = None
+        self._kept: tuple[Tensor, InputRows] | None = None
+        self._reads_stored = bool(job.stored_rows)
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample
         if job.sampler.topology == "partitioned":
             assert isinstance(job.sampler, LayerSampler)
@@ -126,7 +128,7 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         """Run the replicated model. None if the rank has no targets."""
         return None if ready.features is None else self.job.model(ready.batch, ready.features)
 
-    def _read(self, batch: Batch) -> Rows | None:
+    def _read(self, batch: Batch) -> InputRows | None:
         """Features of the batch. Full-batch training has the same vertices in every step, so it keeps them."""
         store = self.job.store
         if not batch.targets.numel() and not store.collective:
@@ -135,7 +137,8 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         if kept is not None and kept[0] is batch.input_ids:
             return kept[1]
         there = store.on_device and batch.host_ids is not None
-        features = store.read(batch.blocks[0].src_ids if there else batch.input_ids)
+        ids = batch.blocks[0].src_ids if there else batch.input_ids
+        features = store.read_stored(ids) if self._reads_stored else store.read(ids)
         if self.schedule.num_batches == 1 and not store.collective:
             self._kept = (batch.input_ids, features)
         return features if batch.targets.numel() else None

@@ -38,9 +38,15 @@ def note_ranks(run_dir: Path, comm: Communicator, code: Code) -> None:
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, trainer: Trainer[Any]) -> None:
     """Write `result.json` of a finished run."""
-    write_record(run_dir, request, job.task.primary_metric, chosen={**job.facts, "draws": _draws(job)},
+    chosen = {**job.facts, **_input_rows(job), "draws": _draws(job)}
+    write_record(run_dir, request, job.task.primary_metric, chosen=chosen,
                  paradigm={"exact": job.plan.exact, "approximates": job.plan.approximates, **trainer.facts()},
                  notes=job.graph.notes)
+
+
+def _input_rows(job: Job) -> dict[str, str]:
+    """What the first layer's kernels do with rows of features; empty if the layer takes a matrix of a batch's rows."""
+    return {"input_rows": job.stored_rows} if job.stored_rows else {}
 
 
 def write_record(

@@ -1,6 +1,7 @@
 """The work of Triton's kernels, by formulas: they are not run here, because the interpreter takes hours at full size.
 
 - A pass over edges reads a row for each edge (gathered bytes), the numbers of the edges, and the rows of its own side.
+  If it reads rows where they are stored, it also reads an id for each edge, and the matrix of a batch is not written.
 - Any other kernel of the model reads and writes each argument once.
 - Sampling: for each destination, a kernel reads two positions. For each edge, it reads one neighbour, and reads or
   writes the table four times. Each of these takes a sector, because neighbours are anywhere.
@@ -17,7 +18,7 @@ from torch import Tensor
 from benchmarks.gpu.estimate.work import SECTOR, Meter, Work
 from gnnexp.kernels.samplers import hop
 
-_PASS = "edge_pass_kernel"
+_PASS, _DROPOUT = "edge_pass_kernel", "drop_rows_kernel"
 
 
 def kernel_work(name: str, arguments: Mapping[str, Any]) -> Work:
@@ -28,13 +29,17 @@ def kernel_work(name: str, arguments: Mapping[str, Any]) -> Work:
         arguments: its arguments by name.
     """
     tensors = {key: value for key, value in arguments.items() if isinstance(value, Tensor)}
+    if name == _DROPOUT and "places" in tensors:  # reads one stored row for each row that it writes
+        rows = tensors["out"].numel() * tensors["x"].element_size()
+        return Work(1, rows + sum(tensor.nbytes for key, tensor in tensors.items() if key != "x"))
     if name != _PASS:
         return Work(1, sum(tensor.nbytes for tensor in tensors.values()))
     if arguments["OF_SEGMENTS"]:  # the rest of rows with more than 1,024 edges, which the other launch does not read
         return Work(1)
     edges = tensors["index"].numel() if "index" in tensors else tensors["x"].shape[0]
     columns = arguments["stop"] - arguments["start"]
-    rest = sum(tensor.nbytes for key, tensor in tensors.items() if key not in ("x", "partial"))
+    rest = sum(tensor.nbytes for key, tensor in tensors.items() if key not in ("x", "partial", "ids"))
+    rest += edges * tensors["ids"].element_size() if "ids" in tensors else 0
     return Work(1, rest, edges * columns * tensors["x"].element_size())
 
 

@@ -13,11 +13,13 @@ from functools import partial
 from typing import Any
 
 from benchmarks.gpu.report import NOT_RUN, Row
+from benchmarks.gpu.speed import pyg
 from benchmarks.gpu.speed.graph import QUICK_SCALE, products_like
 from benchmarks.gpu.speed.training import epochs_of, refusal, sampled
 from benchmarks.gpu.stage import Stage
 from gnnexp.graph.graph import Graph
 
+PYG = "sage, PyG's NeighborLoader and SAGEConv"
 STEPS = 192  # of an epoch of ogbn-products with batches of 1024
 _TIMED, _REPETITIONS = 64, 3  # steps of a timed epoch, and the number of such epochs
 
@@ -65,7 +67,7 @@ TABLE = (
 
 
 def run(stage: Stage) -> bool:
-    """Every line of the table, then the ratio of exact and free epochs; whether there was time for all."""
+    """Every line of the table, the ratio of exact and free epochs, then PyG; whether there was time for all."""
     graph = products_like(QUICK_SCALE if stage.quick else 1.0, features=True)
     for line in TABLE:
         if stage.left_s <= 0:
@@ -73,7 +75,18 @@ def run(stage: Stage) -> bool:
         stage.check(line.name, partial(_row, stage, line, graph))
     for kernel in ("torch", "triton"):
         stage.check(f"exact over free, {kernel}", partial(_ratio, stage, kernel))
+    if stage.left_s <= 0:
+        return False
+    stage.check(PYG, partial(_pyg, stage, graph))
     return True
+
+
+def _pyg(stage: Stage, graph: Graph) -> Row:
+    if reason := pyg.missing():
+        return Row(PYG, words=f"{NOT_RUN}: {reason}")
+    steps, count = (1, 1) if stage.quick else (_TIMED, _REPETITIONS)
+    seconds = tuple(STEPS * one / steps for one in pyg.epochs_s(graph, stage.device, steps, count, quick=stage.quick))
+    return Row(PYG, value=statistics.median(seconds), unit="s, 192 steps", values=seconds, at_most=True)
 
 
 def _row(stage: Stage, line: Line, graph: Graph) -> Iterator[Row]:

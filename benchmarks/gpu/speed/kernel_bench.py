@@ -20,6 +20,7 @@ from benchmarks.gpu.speed.graph import QUICK_SCALE, products_like
 from benchmarks.gpu.stage import Stage, rate
 from gnnexp.graph.block import Block, destinations
 from gnnexp.graph.shard import BlockNeeds
+from gnnexp.graph.sparse import StoredRows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import kernel_problem, make_backend
 from gnnexp.planning.probes import Bench
@@ -52,6 +53,9 @@ def run(stage: Stage) -> bool:
         for width, share in SPMM_SHARES.items():
             name = f"sum of {width} columns, {kernel}"
             checks[name] = partial(_sum, stage, bench, name, backend, whole, width, share if wanted else None)
+        for kind in (torch.float32, torch.bfloat16) if wanted else ():
+            name = f"sum of rows where they are stored, {str(kind).removeprefix('torch.')}, {kernel}"
+            checks[name] = partial(_stored, stage, bench, name, backend, batch, graph.num_nodes, kind)
         checks[f"dropout, {kernel}"] = partial(_dropout, stage, bench, f"dropout, {kernel}", backend, wanted)
         checks[f"a batch, {kernel}"] = partial(_batch, bench, kernel, backend, batch, wanted)
     checks |= {name: partial(_other, bench, name, work, whole) for name, work in _others(whole).items()}
@@ -62,10 +66,10 @@ def run(stage: Stage) -> bool:
     return True
 
 
-def sum_bytes(block: Block, width: int) -> int:
-    """Bytes of a sum of float32 rows over the edges of a block."""
-    row = 4 * width
-    return block.num_edges * (row + block.sources.element_size()) + block.num_dst * (8 + row)
+def sum_bytes(block: Block, width: int, itemsize: int = 4, id_bytes: int = 0) -> int:
+    """Bytes of float32 sums of rows with values of `itemsize` bytes, and an id of `id_bytes`, over a block's edges."""
+    edge = itemsize * width + block.sources.element_size() + id_bytes
+    return block.num_edges * edge + block.num_dst * (8 + 4 * width)
 
 
 def _sum(
@@ -74,6 +78,27 @@ def _sum(
     x = torch.rand(block.num_src, width, device=block.sources.device)
     found = bench.rates(sum_bytes(block, width), lambda: backend.aggregate(block, x, None, None))
     return _compared(bench, rate(name, found, _BYTES, stage.ceiling.memory, share))
+
+
+def _stored(
+    stage: Stage, bench: Bench, name: str, backend: Backend, block: Block, num_nodes: int, kind: torch.dtype
+) -> Iterator[Row]:
+    """Layer 1 of a batch without its matrix of rows, and the time of it, and of a gather and a sum."""
+    width, ids = 100, block.src_ids
+    values = torch.rand(num_nodes, width, device=bench.device).to(kind)
+    own = block.num_dst * width * (values.element_size() + 4)  # rows of the destinations, which are also read
+    num_bytes = sum_bytes(block, width, values.element_size(), ids.element_size()) + own
+    stored = StoredRows(values, ids, torch.float32)
+
+    def fused() -> object:
+        return backend.aggregate_stored(block, stored, None, None)
+
+    yield _compared(bench, rate(name, bench.rates(num_bytes, fused), _BYTES))
+    for words, work in {
+        "of stored rows": fused,
+        "of a gathered matrix": lambda: backend.aggregate(block, stored.to_dense(), None, None),
+    }.items():
+        yield rate(f"batch: sum {words}, {str(kind).removeprefix('torch.')}", bench.seconds(work), "s")
 
 
 def _compared(bench: Bench, row: Row) -> Row:

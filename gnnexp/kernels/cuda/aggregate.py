@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -21,8 +22,9 @@ from gnnexp.kernels.cuda.launch import COUNTS, ONE_WARP, power_of_2, rows_of, ti
 LONG = 1024
 # Floats of a warp's tile: 4 for each lane. Bytes of the widest tile of one row: 8 registers for each lane and operand.
 TILE, WIDEST_BYTES = 128, 1024
-# Edges whose rows a warp loads at once. With inner products, 4 edges need more than the 128 registers of a lane.
-UNROLL, UNROLL_DOTS = 4, 1
+# Edges whose rows a warp loads at once. With inner products, 4 edges need more than the 128 registers of a lane. If
+# bfloat16 becomes float64, they need a stack.
+UNROLL, UNROLL_DOTS, UNROLL_TO_FLOAT64 = 4, 1, 2
 
 
 class Heads(NamedTuple):
@@ -41,11 +43,13 @@ class Edges(NamedTuple):
         indptr: `[R + 1]` int64, bounds of the edges of each row.
         index: `[E]` row number of the other end of each edge; None: the number of the edge itself.
         edges: `[E]` position of each edge's weight; None: the number of the edge.
+        ids: row of `x` that each number in `index` stands for; None: the number itself.
     """
 
     indptr: Tensor
     index: Tensor | None
     edges: Tensor | None = None
+    ids: Tensor | None = None
 
     @property
     def num_rows(self) -> int:
@@ -123,21 +127,25 @@ def _added(total: tl.tensor, term: tl.tensor, weight: tl.tensor, place: tl.tenso
 
 @triton.jit(do_not_specialize=COUNTS)
 def edge_pass_kernel(
-    indptr: tl.tensor, index: tl.tensor, edges: tl.tensor, weight: tl.tensor, own: tl.tensor, x: tl.tensor,
-    partial: tl.tensor, out: tl.tensor, products: tl.tensor, num_rows: tl.tensor, num_segments: tl.tensor,
-    steps: tl.tensor, own_stride: tl.tensor, x_stride: tl.tensor, out_stride: tl.tensor, num_slots: tl.tensor,
-    slot: tl.tensor, start: tl.tensor, step: tl.tensor, stop: tl.tensor, SLOT_STEP: tl.constexpr,
-    OF_SEGMENTS: tl.constexpr, SPLIT: tl.constexpr, ADD: tl.constexpr, LONG: tl.constexpr, UNROLL: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    indptr: tl.tensor, index: tl.tensor, edges: tl.tensor, ids: tl.tensor, weight: tl.tensor, own: tl.tensor,
+    x: tl.tensor, partial: tl.tensor, out: tl.tensor, products: tl.tensor, num_rows: tl.tensor,
+    num_segments: tl.tensor, steps: tl.tensor, own_stride: tl.tensor, x_stride: tl.tensor, out_stride: tl.tensor,
+    num_slots: tl.tensor, slot: tl.tensor, start: tl.tensor, step: tl.tensor, stop: tl.tensor,
+    SLOT_STEP: tl.constexpr, OF_SEGMENTS: tl.constexpr, SPLIT: tl.constexpr, ADD: tl.constexpr, LONG: tl.constexpr,
+    UNROLL: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ) -> None:
-    """Sums to `out`, inner products with `own` to `products`, or both; for rows, or for segments of long rows."""
+    """Sums to `out`, inner products with `own` to `products`, or both; for rows, or for segments of long rows.
+
+    Rows of `x` may be in bfloat16: they are widened in registers, to the type of the results.
+    """
     number, row, exists, first, last, following, count = edges_of_program(
         indptr, num_rows, num_segments, steps, OF_SEGMENTS, SPLIT, LONG, ROWS)
     piece = tl.program_id(1)
     begin = start + piece * step
     column = begin + tl.arange(0, COLS)
     in_columns = (column < tl.minimum(begin + step, stop))[None, :]
-    total = tl.zeros((ROWS, COLS), x.dtype.element_ty)
+    if out is not None:
+        total = tl.zeros((ROWS, COLS), out.dtype.element_ty)
     if products is not None:
         mine = tl.load(own + row[:, None] * own_stride + column[None, :], mask=exists[:, None] & in_columns, other=0)
     for i in tl.range(0, tl.max(tl.where(exists, last - first, 0), 0), loop_unroll_factor=UNROLL):
@@ -149,11 +157,13 @@ def edge_pass_kernel(
         place = place * num_slots + slot + piece * SLOT_STEP
         if index is not None:
             other = tl.load(index + other, mask=active, other=0).to(tl.int64)
+        if ids is not None:
+            other = tl.load(ids + other, mask=active, other=0).to(tl.int64)
         term = tl.load(x + other[:, None] * x_stride + column[None, :], mask=active[:, None] & in_columns, other=0)
         if out is not None:
-            total = _added(total, term, weight, place, active)
+            total = _added(total, term.to(out.dtype.element_ty), weight, place, active)
         if products is not None:
-            product = tl.sum(mine * term, 1)
+            product = tl.sum(mine * term.to(products.dtype.element_ty), 1)
             if ADD:
                 product += tl.load(products + place, mask=active, other=0)
             tl.store(products + place, product, mask=active)
@@ -165,7 +175,9 @@ def edge_pass_kernel(
         tl.store(out + number[:, None] * out_stride + column[None, :], total, mask=exists[:, None] & in_columns)
 
 
-def sum_rows(edges: Edges, x: Tensor, heads: Sequence[Heads], weight: Tensor | None = None) -> Tensor:
+def sum_rows(
+    edges: Edges, x: Tensor, heads: Sequence[Heads], weight: Tensor | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
     """`[R, d]`: `out[row] = sum of weight[e] * x[index[e]]` over the edges of every row.
 
     Args:
@@ -173,9 +185,10 @@ def sum_rows(edges: Edges, x: Tensor, heads: Sequence[Heads], weight: Tensor | N
         x: `[N, d]`.
         heads: which columns use which weights; together they cover all columns.
         weight: `[E, K]` in the block's edge order; None for ones.
+        dtype: of the sums: float32 or float64 for rows in bfloat16; None: that of the rows.
     """
     x = rows_of(x)
-    out = x.new_empty(edges.num_rows, x.shape[1])
+    out = x.new_empty(edges.num_rows, x.shape[1], dtype=dtype)
     _run(edges, x, heads, weight, out, None, None)
     return out
 
@@ -212,10 +225,13 @@ def _run(
     num_edges = x.shape[0] if edges.index is None else edges.index.numel()
     num_segments = tiles(num_edges, LONG)
     split = num_segments > 1
-    partial = x.new_empty(num_segments, x.shape[1]) if split and out is not None else None
+    partial = out.new_empty(num_segments, x.shape[1]) if split and out is not None else None
     values = None if weight is None else weight.detach().contiguous()
     num_slots = products.shape[1] if products is not None else 1 if values is None else values.shape[1]
-    for launch in _launches(heads, WIDEST_BYTES // x.element_size(), products is not None):
+    result = out if products is None else products
+    assert result is not None
+    unroll = UNROLL_TO_FLOAT64 if result.element_size() == 4 * x.element_size() else UNROLL
+    for launch in _launches(heads, WIDEST_BYTES // result.element_size(), products is not None):
         cols = power_of_2(min(launch.step, launch.stop - launch.start))
         rows = max(1, TILE // cols)
         for of_segments in (True, False) if split else (False,):
@@ -224,12 +240,12 @@ def _run(
                 continue
             edge_pass_kernel[tiles(number, rows), launch.count](
                 edges.indptr, edges.index, edges.edges if values is not None or products is not None else None,
-                values if out is not None else None, own, x, partial,
+                edges.ids, values if out is not None else None, own, x, partial,
                 partial if of_segments else out, products, edges.num_rows, num_segments,
                 edges.num_rows.bit_length(), 0 if own is None else own.stride(0), x.stride(0), x.shape[1], num_slots,
                 launch.slot, launch.start, launch.step, launch.stop, SLOT_STEP=launch.slot_step,
                 OF_SEGMENTS=of_segments, SPLIT=split and not of_segments, ADD=launch.add, LONG=LONG,
-                UNROLL=UNROLL if products is None else UNROLL_DOTS, ROWS=rows, COLS=cols, **ONE_WARP,
+                UNROLL=unroll if products is None else UNROLL_DOTS, ROWS=rows, COLS=cols, **ONE_WARP,
             )
 
 

@@ -60,35 +60,53 @@ def _row_state(key: tl.tensor, ids: tl.tensor) -> tl.tensor:
     return absorb(tl.load(key).to(tl.uint64), ids.to(tl.int64).to(tl.uint64))
 
 
+@triton.jit
+def _to_bfloat16(value: tl.tensor) -> tl.tensor:
+    """float32 rounded to nearest, ties to even: a GPU's own conversion, which Triton's interpreter lacks."""
+    bits = value.to(tl.uint32, bitcast=True)
+    is_number = (bits & 0x7FFFFFFF) <= 0x7F800000
+    bits = tl.where(is_number, bits + 0x7FFF + ((bits >> 16) & 1), 0x7FC00000)
+    return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+
+
 @triton.jit(do_not_specialize=COUNTS, do_not_specialize_on_alignment=KEYS)
 def drop_rows_kernel(
-    x: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor, threshold: tl.tensor, num_rows: tl.tensor,
-    width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, half: tl.tensor, SCALE: tl.constexpr, RELU: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    x: tl.tensor, places: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor, threshold: tl.tensor,
+    num_rows: tl.tensor, width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, half: tl.tensor,
+    SCALE: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ) -> None:
-    """Dropout of a tile of rows and columns, after ReLU if `RELU` is set."""
+    """Dropout of a tile of rows and columns, after ReLU if `RELU` is set. Values are scaled in the wider type."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLS + tl.arange(0, COLS)
     in_rows = row < num_rows
     inside = in_rows[:, None] & (column < width)[None, :]
     state = _row_state(key, tl.load(ids + row, mask=in_rows, other=0))
     bits = _column_bits(state[:, None], (start + column)[None, :], half)
-    value = tl.load(x + row[:, None] * x_stride + column[None, :], mask=inside, other=0)
+    source = row
+    if places is not None:
+        source = tl.load(places + row, mask=in_rows, other=0).to(tl.int64)
+    value = tl.load(x + source[:, None] * x_stride + column[None, :], mask=inside, other=0)
+    if x.dtype.element_ty == tl.bfloat16:
+        value = value.to(out.dtype.element_ty)
     scaled = value * SCALE
     if RELU:
         scaled = tl.where(value < 0, 0.0, scaled)
-    tl.store(out + row[:, None] * width + column[None, :], tl.where(bits >= threshold, scaled, 0.0), mask=inside)
+    kept = tl.where(bits >= threshold, scaled, 0.0)
+    if out.dtype.element_ty == tl.bfloat16:
+        kept = _to_bfloat16(kept)
+    tl.store(out + row[:, None] * width + column[None, :], kept, mask=inside)
 
 
 @triton.jit(do_not_specialize=COUNTS)
 def keep_positive_kernel(
     output: tl.tensor, gradient: tl.tensor, out: tl.tensor, size: tl.tensor, SCALE: tl.constexpr, TILE: tl.constexpr
 ) -> None:
-    """The scaled gradient where the output is positive, else 0."""
+    """The scaled gradient where the output is positive, else 0. Output and gradient may be in bfloat16."""
     i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     inside = i < size
-    scaled = tl.load(gradient + i, mask=inside, other=0) * SCALE
-    tl.store(out + i, tl.where(tl.load(output + i, mask=inside, other=0) > 0, scaled, 0.0), mask=inside)
+    scaled = tl.load(gradient + i, mask=inside, other=0).to(out.dtype.element_ty) * SCALE
+    kept = tl.load(output + i, mask=inside, other=0).to(out.dtype.element_ty) > 0
+    tl.store(out + i, tl.where(kept, scaled, 0.0), mask=inside)
 
 
 @triton.jit(do_not_specialize_on_alignment=KEYS)
@@ -151,9 +169,10 @@ def drop_edges_kernel(
 
 
 def drop_rows(
-    x: Tensor, ids: Tensor, key: Tensor, threshold: int, num_columns: int, start: int, *, relu: bool = False
+    x: Tensor, ids: Tensor, key: Tensor, threshold: int, num_columns: int, start: int, *, relu: bool = False,
+    places: Tensor | None = None, dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Dropout of `x` `[N, d]`, the columns from `start` on of a matrix with `num_columns` columns.
+    """Dropout of N rows of `x` `[.., d]`, the columns from `start` on of a matrix with `num_columns` columns.
 
     Args:
         x: rows; if `relu` is set, negative values become 0 first.
@@ -163,22 +182,31 @@ def drop_rows(
         num_columns: columns of the whole matrix.
         start: first column of the whole matrix that is in `x`.
         relu: whether to take max(x, 0) first.
+        places: `[N]` numbers of the rows in `x`; None: all rows in order.
+        dtype: of the result: another float type for rows in bfloat16, or bfloat16 for float32; None: that of the rows.
     """
-    x, (num_rows, width) = rows_of(x), x.shape
-    out = x.new_empty(num_rows, width)
+    x, width, num_rows = rows_of(x), x.shape[1], x.shape[0] if places is None else places.numel()
+    out = x.new_empty(num_rows, width, dtype=dtype)
     cols = min(128, power_of_2(width))
     if out.numel():
         drop_rows_kernel[tiles(num_rows, _TILE // cols), tiles(width, cols)](
-            x, out, ids, key, threshold, num_rows, width, x.stride(0), start, (num_columns + 1) // 2,
+            x, places, out, ids, key, threshold, num_rows, width, x.stride(0), start, (num_columns + 1) // 2,
             SCALE=cpu.survivor_scale(threshold), RELU=relu, ROWS=_TILE // cols, COLS=cols, **EXACT,
         )
     return out
 
 
-def keep_positive(output: Tensor, gradient: Tensor, threshold: int) -> Tensor:
-    """Backward of ReLU and dropout without a hash: the kept values are those with positive `output`."""
+def keep_positive(output: Tensor, gradient: Tensor, threshold: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Backward of ReLU and dropout without a hash: the kept values are those with positive `output`.
+
+    Args:
+        output: result of `drop_rows` with `relu`. Positive values below 5e-41 are 0 in bfloat16, so they are not kept.
+        gradient: of the output.
+        threshold: as in `drop_rows`.
+        dtype: of the result; None: that of the gradient.
+    """
     gradient = gradient.contiguous()
-    out = torch.empty_like(gradient)
+    out = torch.empty_like(gradient, dtype=dtype)
     if out.numel():
         keep_positive_kernel[tiles(out.numel(), _TILE),](
             output.contiguous(), gradient, out, out.numel(), SCALE=cpu.survivor_scale(threshold), TILE=_TILE, **EXACT)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.sparse import InputRows
 from gnnexp.job import Job
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
@@ -118,7 +118,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
         return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare, self.work))
 
-    def to_device(self, batch: Batch, features: Rows | None, more_bytes: int = 0) -> Batch:
+    def to_device(self, batch: Batch, features: InputRows | None, more_bytes: int = 0) -> Batch:
         """Move blocks to the device tier, and count the bytes, also on a CPU. The store counts its rows.
 
         Args:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.sparse import SparseRows, StoredRows
 from gnnexp.kernels import counter as cpu
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backend_numba import NumbaBackend
@@ -103,6 +103,74 @@ def test_sums_have_the_bits_of_numba_forward_and_backward(block: Block, kind: to
         assert equal(triton, numba)
 
 
+@given(blocks(), st.sampled_from(KINDS), st.booleans(), st.sampled_from([1, 3, 16, 21]),
+       st.sampled_from([torch.int32, torch.int64, None]))
+@settings(max_examples=16)
+def test_sums_of_rows_where_they_are_stored_are_those_of_a_matrix(
+    block: Block, kind: torch.dtype, narrow: bool, width: int, ids_of: torch.dtype | None
+) -> None:
+    values = normal(kind, block.num_src if ids_of is None else 1000, width)
+    values = values.bfloat16() if narrow else values
+    ids = None if ids_of is None else (torch.arange(block.num_src) * 7919 % 1000).to(ids_of)
+    stored, weight, scale = StoredRows(values, ids, kind), normal(kind, block.num_edges, 1), normal(kind, block.num_src)
+    rows, (numba, triton) = stored.to_dense(), both()
+    assert rows.dtype == kind and rows.shape == stored.shape == (block.num_src, width)
+    for factors in ((None, None), (weight, None), (None, scale.abs())):
+        found = triton.aggregate_stored(block, stored, *factors)
+        assert equal(list(found), list(numba.aggregate_stored(block, stored, *factors))) and found[0].dtype == kind
+    original = block.src_ids
+    for p in (0.0, 0.37, 1.0):
+        found = triton.dropout_stored(stored, original, Drop(p, DROP.key))
+        assert equal([found], [numba.dropout(rows, original, Drop(p, DROP.key), width)]) and found.dtype == kind
+
+
+def test_learned_weights_of_stored_rows_have_gradients() -> None:
+    block, weight = make_block(3, 5, 6, 1), normal(torch.float64, 6)
+    stored = StoredRows(normal(torch.float64, 9, 4), torch.arange(5) + 3, torch.float64)
+    numba, triton = (passed(lambda w, k=k: k.aggregate_stored(block, stored, w.unsqueeze(1), None)[0], weight)
+                     for k in both())
+    assert near(triton, numba)
+
+
+@given(blocks(), st.sampled_from([1, 16, 21]), st.booleans(), st.sampled_from([0.0, 0.37]))
+@settings(max_examples=8)
+def test_rows_between_layers_in_bfloat16_have_the_bits_of_rounded_rows(
+    block: Block, width: int, at_places: bool, p: float
+) -> None:
+    """Forward and backward, from the rows before ReLU and dropout to sums and own rows."""
+    if at_places:
+        block = replace(block, dst_positions=torch.arange(block.num_dst).flip(0) + 1)
+    before, drop = normal(torch.float32, block.num_src, width), Drop(p, DROP.key)
+    weight, scale = normal(torch.float32, block.num_edges, 1), normal(torch.float32, block.num_src)
+
+    def run(kernels: Backend, x: Tensor, *factors: Tensor | None) -> Tensor:
+        values = kernels.relu_dropout_rounded(x, block.src_ids, drop)
+        assert values.dtype == torch.bfloat16
+        sums, own = kernels.aggregate_stored(block, StoredRows(values, None, torch.float32), *factors)
+        return torch.cat((sums, own * 1.5, sums * own), 1)
+
+    for factors in ((None, None), (weight, None), (None, scale.abs())):
+        numba, triton = (passed(lambda x, k=k, f=factors: run(k, x, *f), before) for k in both())
+        assert equal(triton, numba) and triton[1].dtype == torch.float32
+
+
+def test_rounding_to_bfloat16_is_that_of_torch() -> None:
+    bits = torch.tensor([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0x7F7FFFFF, 0x7F800000, 0x7FC00001, 0x00008000,
+                         0x00018000, 0x00000001, 0], dtype=torch.int32)
+    x = torch.cat((bits.view(torch.float32), normal(torch.float32, 500).exp())).unsqueeze(0)
+    numba, triton = (k.relu_dropout_rounded(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1)) for k in both())
+    assert torch.equal(triton.isnan(), numba.isnan()) and torch.equal(triton.nan_to_num(7), numba.nan_to_num(7))
+
+
+def test_either_result_of_stored_rows_may_be_unused() -> None:
+    block = make_block(3, 5, 6, 1)
+    for place in (0, 1):
+        numba, triton = (passed(lambda x, k=k, i=place: k.aggregate_stored(
+            block, StoredRows(x.bfloat16(), None, torch.float32), None, None)[i], normal(torch.float32, 5, 4))
+            for k in both())
+        assert equal(triton, numba)
+
+
 @given(blocks(), st.sampled_from(KINDS), st.sampled_from([1, 3, 5]))
 @settings(max_examples=6)
 def test_sums_with_weights_of_heads_and_all_gradients(block: Block, kind: torch.dtype, heads: int) -> None:
@@ -161,7 +229,9 @@ def test_long_rows_are_sums_of_segments_in_order(kind: torch.dtype, monkeypatch:
     monkeypatch.setattr(aggregate, "LONG", 4)
     block = Block(torch.tensor([0, 3, 3, 17, 21, 34]), torch.arange(34, dtype=torch.int32) % 5, torch.arange(5), 5)
     x, weight = normal(kind, 5, 3), normal(kind, 34, 1)
+    stored = StoredRows(x.flip(0), torch.arange(5).flip(0), kind)
     out, *_ = passed(lambda x: make_backend("triton", CPU).aggregate(block, x, None, None), x)
+    assert torch.equal(make_backend("triton", CPU).aggregate_stored(block, stored, None, None)[0], out)
     for row in range(5):
         begin, end = block.indptr[row : row + 2].tolist()
         cuts = [begin, *(e for e in range(begin + 1, end) if e % 4 == 0 and end - begin > 4), end]
@@ -193,10 +263,15 @@ def test_offsets_beyond_2_to_31(tmp_path: Path) -> None:
     indptr, index = torch.tensor([0, 3]), torch.tensor([2, 0, 2], dtype=torch.int32)
     expected = sum_rows(Edges(indptr, index), x.clone(), [Heads(0, 4)], weight[far - 3 :].clone())
     at = torch.tensor([far - 3, far - 2, far - 1])
+    for last, ids in (([5, 0, 5], [0, 0, 0, 0, 0, 2]), ([1, 0, 1], [0, 2])):
+        through = Edges(indptr, torch.tensor(last, dtype=torch.int32), at, torch.tensor(ids, dtype=torch.int32))
+        assert torch.equal(sum_rows(through, x, [Heads(0, 4)], weight), expected)
     assert torch.equal(sum_rows(Edges(indptr, index, at), x, [Heads(0, 4)], weight), expected)
     numba, triton = both()
     ids = torch.arange(3)
     assert torch.equal(triton.dropout(x, ids, DROP, 4), numba.dropout(x.clone(), ids, DROP, 4))
+    stored = StoredRows(x, torch.tensor([2, 0]), torch.float32)
+    assert torch.equal(triton.dropout_stored(stored, ids[:2], DROP), numba.dropout(x[[2, 0]], ids[:2], DROP, 4))
 
 
 def test_a_missing_number_stays_missing() -> None:
