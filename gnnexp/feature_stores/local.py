@@ -19,7 +19,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.kernels.rows.gather import gather_rows
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
-from gnnexp.tiers.pinned import pinned_rows
+from gnnexp.tiers.pinned import pinned_array
 
 Tier = Literal["host", "device", "uva", "auto"]
 _SPARSE = "sparse features are assembled on the host"
@@ -115,7 +115,7 @@ class LocalStore(FeatureStore):
         if self.direct:
             assert isinstance(features, Tensor), "sparse features were refused"
             shape, kind = (features.shape[0], features.shape[1]), self.form.held(features[:0])
-            self._features = pinned_rows(shape, kind.dtype, self._fill(features), self._comm, self._device)
+            self._features = pinned_array(shape, kind.dtype, self._fill(features), self._comm, self._device)
         elif self.tier == "device":
             assert isinstance(features, Tensor), "sparse features were refused"
             held = self.form.held(features)

@@ -84,7 +84,7 @@ def _counted_reads(pinned: Iterable[Tensor], count: Callable[[int], None]) -> It
     """Count the bytes that a kernel reads from pinned host memory, by the addresses of its loads."""
     from triton.runtime.interpreter import interpreter_builder
 
-    ranges = [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in pinned]
+    ranges = {(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in pinned}  # two names, one array
     if not ranges:
         yield
         return
