@@ -99,8 +99,8 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
         Need("features that the store holds", "host", store.held_bytes(drawn.held * held, num_owners)),
-        Need("pinned features that a machine's GPUs read", "host", store.shared_bytes(facts.num_nodes * held) * max(
-            1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment))), per_rank=False),
+        Need("pinned features that a machine's GPUs read", "host", store.shared_bytes(facts.num_nodes * held, max(
+            1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment)))), per_rank=False),
         Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * held)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
         *_gpu_sampling_needs(facts, sampler, _occurrence(facts, model, drawn.edges), num_owners),

@@ -1,4 +1,7 @@
-"""Arrays in host memory that kernels of GPUs read: one copy per machine, which each rank registers with CUDA.
+"""Arrays in host memory that kernels of GPUs read. Each rank registers them with CUDA.
+
+They are a copy, or a mapped file: then the ranks of a machine share the pages of the system's cache. Of copies there is
+one per machine.
 
 The first rank of a machine makes the memory, without a name in any folder. The other ranks open it by its process. So
 it is freed when the last rank has ended, however that happens. A rank that cannot open it, such as one in another
@@ -25,27 +28,51 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import RunError
 
+# cudaHostRegisterMapped and cudaHostRegisterReadOnly: pages of a file that is open for reading.
+_FROM_FILE = 2 | 8
+_PROBED_BYTES = 1 << 20
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # differs between machines that have the same name
 
 
 class _Registered:
-    """Mapped memory that is registered with CUDA as long as an array over it exists."""
+    """An array in mapped memory whose pages are registered with CUDA as long as an array over it exists.
 
-    def __init__(self, pages: mmap.mmap, device: torch.device, fix: str) -> None:
-        self._pages, self._device = pages, device
-        whole = np.frombuffer(pages, np.uint8)
-        self.__array_interface__ = whole.__array_interface__
-        self._address = int(whole.ctypes.data)
-        cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        self._unregister = cudart.cudaHostUnregister
-        if code := int(cudart.cudaHostRegister(self._address, len(pages), 0)):
-            self._address = 0
-            raise RunError(f"CUDA refuses to register {len(pages)} bytes of host memory (error {code}); {fix}")
+    CUDA registers whole pages. A file's header makes an array begin inside of a page.
+    """
+
+    def __init__(self, array: np.ndarray, device: torch.device, fix: str, flags: int = 0) -> None:
+        self._array, self._device, self._start = array, device, 0
+        self.__array_interface__ = array.__array_interface__
+        start, num_bytes = _pages(array)
+        if problem := _register(start, num_bytes, flags):
+            raise RunError(f"{problem}; {fix}")
+        self._start = start
 
     def __del__(self) -> None:
-        if self._address and not sys.is_finalizing():  # the end of the process frees everything
+        if self._start and not sys.is_finalizing():  # the end of the process frees everything
             torch.cuda.synchronize(self._device)  # kernels may still read
-            self._unregister(self._address)
+            _cudart().cudaHostUnregister(self._start)
+
+
+def _cudart() -> Any:  # noqa: ANN401  torch has no types for it
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]
+
+
+def _pages(array: np.ndarray) -> tuple[int, int]:
+    """Address and bytes of the pages in which a contiguous array lies."""
+    first = int(array.ctypes.data)
+    start = first - first % mmap.PAGESIZE
+    return start, -(-(first + array.nbytes - start) // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def _register(start: int, num_bytes: int, flags: int) -> str:
+    """Register memory with CUDA; returns what CUDA says if it refuses, else nothing."""
+    cudart = _cudart()
+    code = cudart.cudaHostRegister(start, num_bytes, flags)
+    if not int(code):
+        return ""
+    return (f"CUDA refuses to register {num_bytes} bytes of host memory: {cudart.cudaGetErrorString(code)} "
+            f"(error {int(code)})")
 
 
 @dataclass(frozen=True)
@@ -96,7 +123,55 @@ def pinned_array(
         os.close(handle)
     if problem:
         raise RunError(f"{problem}; {use.fix}")
-    return torch.from_numpy(np.asarray(_Registered(pages, device, use.fix))).view(dtype).view(shape)
+    registered = _Registered(np.frombuffer(pages, np.uint8), device, use.fix)
+    return torch.from_numpy(np.asarray(registered)).view(dtype).view(shape)
+
+
+def registered_file(values: Tensor, comm: Communicator, device: torch.device, fix: str) -> Tensor:
+    """`values`, which are mapped from a file, so that kernels of the GPU `device` can read them.
+
+    All ranks of `comm` call this. Nothing is copied. CUDA reads the file into the system's cache and keeps it there.
+    First it registers a few pages: some systems and drivers refuse pages of files.
+
+    Args:
+        values: contiguous.
+        comm: the ranks that read the file.
+        device: GPU of this rank.
+        fix: what a user can do if the file cannot be registered.
+
+    Raises:
+        RunError: the values are not mapped from a file, memory is too small for them, or CUDA refuses its pages.
+    """
+    array = values.numpy()
+    if not array.nbytes:
+        return values
+    problems: Any = comm.gather_objects(_refused(array))
+    if problem := next(filter(None, problems), ""):
+        raise RunError(f"{problem}; {fix}")
+    return torch.from_numpy(np.asarray(_Registered(array, device, fix, _FROM_FILE)))
+
+
+def _refused(array: np.ndarray) -> str:
+    """Why a mapped array cannot be registered with CUDA; empty if some of its pages can."""
+    start, num_bytes = _pages(array)
+    if not is_mapped_from_file(start):
+        return "the features are not mapped from a file"
+    if num_bytes > (total := psutil.virtual_memory().total):
+        return f"the features take {num_bytes} bytes, this machine has {total} bytes of memory"
+    if problem := _register(start, min(num_bytes, _PROBED_BYTES), _FROM_FILE):
+        return f"{problem}. These are pages of the features' file"
+    _cudart().cudaHostUnregister(start)
+    return ""
+
+
+def is_mapped_from_file(address: int) -> bool:
+    """Whether the page at an address of this process is mapped from a file."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        pages, _, _, _, inode, *_ = line.split()
+        first, end = (int(edge, 16) for edge in pages.split("-"))
+        if first <= address < end:
+            return inode != "0"
+    return False
 
 
 def _of_machine(num_bytes: int, comm: Communicator, use: Use) -> tuple[int, str, bool]:

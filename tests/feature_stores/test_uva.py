@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ def test_a_rank_without_a_gpu_refuses() -> None:
 # --- rows and counts --------------------------------------------------------------------------------------------------
 def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[tuple[dict[str, int], int, int]]:
     """Read from every store on this rank, and compare every row; returns counts, bytes read over the link, waits."""
-    graph, found, kept = graph_of(), [], []  # when a store is freed, the host waits for the GPU
+    gc.collect()  # when a store is freed, also one of another test, the host waits for the GPU
+    graph, found, kept = graph_of(), [], []
     environment = read_environment()
     device = torch.device("cuda", environment.local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
