@@ -191,8 +191,13 @@ class FeatureStore(ABC):
         """Estimated bytes that a rank will hold, before `setup`; `all_rows` are the bytes of the whole matrix."""
         return all_rows // num_parts if self.partitioned else 0
 
-    def shared_bytes(self, all_rows: int) -> int:
-        """Bytes of rows in memory that the ranks of a machine share; `all_rows` as in `held_bytes`."""
+    def shared_bytes(self, all_rows: int, groups: int) -> int:
+        """Bytes of rows in memory that ranks of a machine share.
+
+        Args:
+            all_rows: as in `held_bytes`.
+            groups: number of groups of ranks on the machine; each group makes its own copies.
+        """
         return 0
 
     def device_bytes(self, all_rows: int) -> int:

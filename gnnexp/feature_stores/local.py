@@ -20,9 +20,10 @@ from gnnexp.graph.sparse import InputRows, Rows, StoredRows
 from gnnexp.kernels.crossing import across
 from gnnexp.kernels.rows.gather import gather_rows
 from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
-from gnnexp.tiers.pinned import pinned_rows
+from gnnexp.tiers.pinned import pinned_array, registered_file
 
-Tier = Literal["host", "device", "uva", "auto"]
+Tier = Literal["host", "device", "uva", "mapped", "auto"]
+_UVA = "set feature_store.tier=uva"
 _SPARSE = "sparse features are assembled on the host"
 _ON_CPU = "the run is on the CPU"
 
@@ -40,6 +41,8 @@ class LocalStore(FeatureStore):
             `auto`: `device` if all features fit together with everything else that the preflight counts, else `host`.
             `uva`: each machine has one pinned copy of all features. Kernels of its GPUs read rows there, also the rows
             that a cache misses.
+            `mapped`: the same without a copy: kernels read the mapped file, whose pages stay in memory. It has
+            float32.
         cache: rows in the device tier, or None.
         dtype: `bfloat16`: rows are rounded, then moved with 2 bytes per value. With `mapped`, the file stays as it is.
             None: the run's dtype.
@@ -53,7 +56,7 @@ class LocalStore(FeatureStore):
 
     def _take(self, tier: Tier) -> None:
         self.tier = tier
-        self.origins, self.direct = ("local" if tier == "device" else "host",), tier == "uva"
+        self.origins, self.direct = ("local" if tier == "device" else "host",), tier in ("uva", "mapped")
         self.on_device = tier == "device" or (self.direct and self.cache is None)
 
     def check(self, experiment: Experiment) -> list[Problem]:
@@ -61,9 +64,18 @@ class LocalStore(FeatureStore):
         problems = super().check(experiment)
         if self.direct and not has_triton():
             problems.append(missing_package("feature_store.tier", self.tier, "triton", "feature_store.tier=host"))
-        elif self.tier in ("device", "uva") and (reason := self._stays_on_host(experiment)):
+        elif self.tier not in ("host", "auto") and (reason := self._stays_on_host(experiment)):
             problems.append(Problem("feature_store.tier", self.tier, reason, "set feature_store.tier=host"))
-        return problems
+        return [*problems, *self._differs_from_file(experiment)] if self.tier == "mapped" else problems
+
+    def _differs_from_file(self, experiment: Experiment) -> list[Problem]:
+        """Options that ask for other rows than those of the file, which kernels read as they are."""
+        asked: list[tuple[str, object, object]] = [
+            ("feature_store.memory", self.memory, "mapped"), ("feature_store.dtype", self.dtype, None),
+            ("train.dtype", experiment.train.dtype, "float32")]
+        return [Problem(key, value, "with feature_store.tier=mapped, kernels read the file of the features as it is: "
+                        "mapped, in float32", f"{_UVA}, or {key}={'null' if good is None else good}")
+                for key, value, good in asked if value != good]
 
     def _stays_on_host(self, experiment: Experiment) -> str:
         """Why features are read on the host; empty if they may be on the GPU."""
@@ -80,7 +92,7 @@ class LocalStore(FeatureStore):
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Sparse features are assembled on the host."""
         problems = super().check_data(experiment, facts)
-        if self.tier in ("device", "uva") and facts.sparse:
+        if self.tier not in ("host", "auto") and facts.sparse:
             problems.append(Problem("feature_store.tier", self.tier, _SPARSE, "set feature_store.tier=host"))
         return problems
 
@@ -105,19 +117,22 @@ class LocalStore(FeatureStore):
 
         Raises:
             ConfigError: a GPU should read rows, and the run is on the CPU.
-            RunError: the host has too little memory for the pinned copy, or CUDA refuses it.
+            RunError: the host has too little memory for the pinned copy, or CUDA refuses the copy or the file.
         """
         features = features_of(shard)
         self._features = features
         if self.memory == "ram" and not self.direct:
             self._features = self.form.held(features) if self.form.narrow else features.clone()
-        if self.tier in ("device", "uva") and self._device.type == "cpu":
+        if self.tier not in ("host", "auto") and self._device.type == "cpu":
             raise ConfigError(Problem("feature_store.tier", self.tier, "no CUDA device is visible",
                                       "set feature_store.tier=host"))
-        if self.direct:
+        if self.tier == "mapped":
+            assert isinstance(features, Tensor) and features.dtype == self._dtype, "other features were refused"
+            self._features = registered_file(features, self._comm, self._device, _UVA)
+        elif self.direct:
             assert isinstance(features, Tensor), "sparse features were refused"
             shape, kind = (features.shape[0], features.shape[1]), self.form.held(features[:0])
-            self._features = pinned_rows(shape, kind.dtype, self._fill(features), self._comm, self._device)
+            self._features = pinned_array(shape, kind.dtype, self._fill(features), self._comm, self._device)
         elif self.tier == "device":
             assert isinstance(features, Tensor), "sparse features were refused"
             held = self.form.held(features)
@@ -172,7 +187,7 @@ class LocalStore(FeatureStore):
         return out
 
     def read_cached(self, ids: Tensor, cache: FeatureCache) -> Rows:
-        """Rows from the cache, and others from host memory: with `tier=uva` by one kernel."""
+        """Rows from the cache, and others from host memory: by one kernel if a GPU reads them there."""
         found = None
         if self.direct:
             assert isinstance(self._features, Tensor)
@@ -184,9 +199,9 @@ class LocalStore(FeatureStore):
         self.count("host", missed, missed * row + (0 if ids.is_cuda else ids.nbytes))
         return rows
 
-    def shared_bytes(self, all_rows: int) -> int:
-        """Bytes of the pinned copy."""
-        return all_rows if self.direct else 0
+    def shared_bytes(self, all_rows: int, groups: int) -> int:
+        """Bytes of the pinned copies, or of the file's pages, which groups share."""
+        return all_rows * (groups if self.tier == "uva" else self.direct)
 
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
         """Bytes of the copy with `memory=ram`, 0 if the file is mapped."""

@@ -276,6 +276,7 @@ class Batch:
         global_count: number of targets of the whole global batch, over all ranks.
         host_ids: the input vertices that the rank reads, on the host, if the blocks were made on a GPU; else None.
         received_bytes: bytes that other ranks sent for blocks that were made on a GPU, and that were copied there.
+        far_bytes: bytes of topology that kernels of a GPU read in host memory; None if no topology is there for them.
     """
 
     targets: Tensor
@@ -284,6 +285,7 @@ class Batch:
     global_count: int = field(default=0)
     host_ids: Tensor | None = field(default=None, kw_only=True)
     received_bytes: int = field(default=0, kw_only=True)
+    far_bytes: int | None = field(default=None, kw_only=True)
 
     @property
     def input_ids(self) -> Tensor:
@@ -295,11 +297,11 @@ class Batch:
         """Bytes that are copied to the device before the blocks are there: the blocks, or what they are made from.
 
         For a batch that is made on a GPU, these are 8 bytes for each target and for the key of each hop, and what
-        other ranks sent.
+        other ranks sent. Topology that kernels read in host memory is added.
         """
         if self.host_ids is None:
             return sum(block.nbytes() for block in self.blocks)
-        return 8 * (self.targets.numel() + len(self.blocks)) + self.received_bytes
+        return 8 * (self.targets.numel() + len(self.blocks)) + self.received_bytes + (self.far_bytes or 0)
 
     def to(self, device: torch.device) -> Batch:
         """The same batch with its blocks on another device; the batch itself if they are on that device."""

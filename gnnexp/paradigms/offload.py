@@ -39,6 +39,8 @@ from gnnexp.paradigms.trainer import EpochCounts, Trainer
 from gnnexp.placement.transitions import BOTH, Dedup
 from gnnexp.tiers.host_tier import HostMemory
 
+_STAGED_CHUNKS = 5  # chunks whose rows are in pinned memory at the same time: 2 on their way to a GPU, 3 back
+
 
 @dataclass(frozen=True)
 class Offload(Paradigm):
@@ -104,7 +106,22 @@ class Offload(Paradigm):
             Need("topology of all chunks, with its transpose", "host",
                  16 * -(-facts.num_edges // experiment.num_ranks)),
             Need("chunks (paradigm.device_memory)", "device", self.device_memory or 0),
+            Need("pinned memory through which rows cross", "host", self._staged_bytes(experiment, facts)),
         ]
+
+    def _staged_bytes(self, experiment: Experiment, facts: GraphFacts) -> int:
+        """An upper bound of the pinned memory of rows on their way to a GPU and back (`DeviceTier`); 0 without a GPU.
+
+        A chunk takes rows, and fetches rows of the next one. Rows of three chunks may be on their way back. torch keeps
+        pinned memory, and rounds its size up to a power of 2.
+        """
+        if experiment.hardware.device != "cuda":
+            return 0
+        size: int = getattr(torch, experiment.train.dtype).itemsize
+        widest = max(facts.num_features, experiment.model.options.hidden, facts.num_classes)
+        rows = facts.num_nodes if self.device_memory is not None else self._resident(experiment, facts).rows
+        of_chunk = size * widest * rows
+        return 2 * _STAGED_CHUNKS * (of_chunk if self.device_memory is None else min(of_chunk, self.device_memory))
 
     def _resident(self, experiment: Experiment, facts: GraphFacts) -> Resident:
         """What one chunk holds on the device tier: edges, and rows at their ends. A budget is one of `_needs`."""

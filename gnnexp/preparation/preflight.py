@@ -99,13 +99,11 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
         Need("features that the store holds", "host", store.held_bytes(drawn.held * held, num_owners)),
-        Need("pinned features that a machine's GPUs read", "host", store.shared_bytes(facts.num_nodes * held) * max(
-            1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment))), per_rank=False),
+        Need("pinned features that a machine's GPUs read", "host", store.shared_bytes(facts.num_nodes * held, max(
+            1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment)))), per_rank=False),
         Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * held)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
-        Need("topology for sampling on a GPU", "device", facts.topology_bytes
-             + 4 * facts.num_nodes * max(1, sampler.threads) + _occurrence(facts, model, drawn.edges)
-             if sampler.device == "cuda" else 0),
+        *_gpu_sampling_needs(facts, sampler, _occurrence(facts, model, drawn.edges), num_owners),
         Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
@@ -169,6 +167,29 @@ class _Batch:
             edges.append(min(drawn.edges if fanout < 0 else vertices[-1] * fanout, drawn.edges))
             vertices.append(min(vertices[-1] + edges[-1], drawn.vertices))
         return _Batch(tuple(vertices), tuple(edges))
+
+
+def _gpu_sampling_needs(facts: GraphFacts, sampler: Sampler, occurrence: int, num_owners: int) -> list[Need]:
+    """Needs of batches that are made on a GPU, if the options say so. With `auto`, the ranks decide.
+
+    Args:
+        facts: facts of the graph.
+        sampler: the sampler.
+        occurrence: bytes of the numbers of parallel edges.
+        num_owners: number of parts of the topology.
+    """
+    far = sampler.tier == "uva"
+    if sampler.device != "cuda" and not far:
+        return []
+    bounds = 8 * (facts.num_nodes + 1)
+    edges = facts.topology_bytes - bounds + occurrence
+    tables = 4 * facts.num_nodes * max(1, sampler.threads)
+    whole = sampler.topology == "replicated"
+    return [
+        Need("topology for sampling on a GPU", "device", tables + bounds + (0 if far else edges)),
+        Need("pinned edges that a machine's GPUs read", "host",
+             (edges if whole else -(-edges // num_owners)) if far else 0, per_rank=not whole),
+    ]
 
 
 def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: int) -> list[Need]:

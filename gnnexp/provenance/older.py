@@ -54,7 +54,7 @@ _LATER_TOP = {"measure": "exact", "trace": None}
 # Options of other groups, and of components in them, that were added later: by the class.
 _LATER_OF: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.datasets.gnnexp_format.GnnexpFormat": {"weights": True},
-    "gnnexp.samplers.fused.FusedSampler": {"device": "auto"},
+    "gnnexp.samplers.fused.FusedSampler": {"device": "auto", "tier": "auto"},
     "gnnexp.feature_stores.local.LocalStore": {"tier": "host", "dtype": None},
     "gnnexp.feature_stores.partitioned.PartitionedStore": {"dtype": None},
     "gnnexp.feature_stores.sliced.SlicedStore": {"dtype": None},

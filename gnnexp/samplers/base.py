@@ -21,6 +21,7 @@ from gnnexp.kernels.pool import Pool
 Key = Literal["micro", "global"]
 Topology = Literal["replicated", "partitioned"]
 SampleDevice = Literal["auto", "cpu", "cuda"]
+TopologyTier = Literal["auto", "device", "uva"]
 
 
 class Sampler(ABC):
@@ -32,6 +33,8 @@ class Sampler(ABC):
         scales: whether drawn edges have `Block.scale`, which multiplies messages and does not change degrees.
         device: where batches are made: `cpu`; `cuda`, the GPU of the rank; `auto`, the GPU if the run allows it.
             Samplers without this option use the CPU.
+        tier: where a GPU that makes batches reads edges: `device`, its own memory; `uva`, pinned host memory; `auto`,
+            its own memory if they fit there.
         fanouts: most neighbours per destination, target hop first, -1 for all; None: all neighbours on every hop.
         key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` makes
             separate draws for every micro-batch.
@@ -44,6 +47,7 @@ class Sampler(ABC):
     exact_key: ClassVar[bool] = True
     scales: ClassVar[bool] = False
     device: SampleDevice = "cpu"
+    tier: TopologyTier = "auto"
 
     def __init__(
         self, fanouts: Sequence[int] | None, key: Key, topology: Topology, threads: int, prefetch: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -10,14 +11,18 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
-from gnnexp.ops.backends import chosen_kernel
-from gnnexp.samplers.base import Key, SampleDevice, Topology
+from gnnexp.ops.backends import chosen_kernel, has_nvidia_gpu_build, has_triton, is_interpreted
+from gnnexp.samplers.base import Key, SampleDevice, Topology, TopologyTier
 from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import MOST_FANOUT, DeviceHops, assert_same, hop_key, hop_keys, kernels_for
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.tiers.pinned import Use, pinned_array
+
+_TOPOLOGY = Use("edges", "set sampler.tier=device, or sampler.device=cpu")
 
 
 class FusedSampler(LayerSampler):
@@ -29,70 +34,121 @@ class FusedSampler(LayerSampler):
 
     With `device=cuda`, blocks are made on the rank's GPU. They are the same, entry by entry. Each rank also makes its
     first batch on the host, and compares them: so no new kind of GPU, driver or Triton is wrong without a word.
+
+    With `tier=uva`, the GPU has only the bounds of the vertices' edges. The data of edges is in pinned host memory, one
+    copy for all ranks of a machine (with a partitioned topology, one for each rank). Kernels in Triton read there the
+    edges that they draw.
     """
 
     def __init__(
         self, fanouts: list[int], key: Key = "global", topology: Topology = "replicated",
-        threads: int = 1, prefetch: int = 2, device: SampleDevice = "auto",
+        threads: int = 1, prefetch: int = 2, device: SampleDevice = "auto", tier: TopologyTier = "auto",
     ) -> None:
         super().__init__(fanouts, key, topology, threads, prefetch)
+        wrong = []
         if device not in get_args(SampleDevice):
-            raise ConfigError(Problem("sampler.device", device, "must be auto, cpu or cuda", "sampler.device=auto"))
-        self.device = device
+            wrong.append(Problem("sampler.device", device, "must be auto, cpu or cuda", "sampler.device=auto"))
+        if tier not in get_args(TopologyTier):
+            wrong.append(Problem("sampler.tier", tier, "must be auto, device or uva", "sampler.tier=auto"))
+        ConfigError.raise_all(wrong)
+        self.device, self.tier = device, tier
         self._place: torch.device | None = None
         self._kernel = "torch"
+        self._pin: Callable[[Tensor], Tensor] | None = None
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """Conflicts of `device=cuda` with other choices."""
-        return self._keeps_on_host(experiment) if self.device == "cuda" else []
+        """Conflicts of `device=cuda` and of `tier=uva` with other choices."""
+        problems = self._keeps_on_host(experiment) if self.device == "cuda" or self.tier == "uva" else []
+        return [*problems, *self._reads_no_host_memory(experiment)] if self.tier == "uva" else problems
 
     def _keeps_on_host(self, experiment: Experiment) -> list[Problem]:
         """Reasons why batches cannot be made on a GPU."""
-        problems, fix = [], "set sampler.device=auto"
+        key, value = ("sampler.device", "cuda") if self.device == "cuda" else ("sampler.tier", self.tier)
+        problems, fix = [], f"set {key}=auto"
         if experiment.hardware.device == "cpu":
-            problems.append(Problem("sampler.device", "cuda", "the run is on the CPU", "set hardware.device=cuda"))
+            problems.append(Problem(key, value, "the run is on the CPU", "set hardware.device=cuda"))
         if any(getattr(type(self), name) is not getattr(FusedSampler, name) for name in ("sample", "sample_layer")):
-            problems.append(Problem("sampler.device", "cuda", f"{type(self).__name__} draws with its own code, which "
-                                    "runs on the host", fix))
+            problems.append(Problem(key, value, f"{type(self).__name__} draws with its own code, which runs on the "
+                                    "host", fix))
         if reason := experiment.paradigm.samples_on_host(experiment):
-            problems.append(Problem("sampler.device", "cuda", reason, fix))
+            problems.append(Problem(key, value, reason, fix))
         if self.fanouts is not None and max(self.fanouts) > MOST_FANOUT:
             problems.append(Problem("sampler.fanouts", list(self.fanouts), f"a GPU draws at most {MOST_FANOUT} "
                                     "neighbours per vertex", f"{fix}, or choose smaller fanouts"))
         return problems
 
+    def _reads_no_host_memory(self, experiment: Experiment) -> list[Problem]:
+        """Reasons why a GPU that makes batches cannot read edges in host memory."""
+        kernel, fix = str(getattr(experiment.model.options, "kernel", "auto")), "set sampler.tier=auto"
+        if self.device == "cpu":
+            return [Problem("sampler.tier", "uva", "batches are made on the host with sampler.device=cpu", fix)]
+        if experiment.hardware.device == "cpu":
+            return []  # said already
+        if not has_triton():
+            return [missing_package("sampler.tier", "uva", "triton", "sampler.tier=auto")]
+        if not (is_interpreted() or has_nvidia_gpu_build()):
+            return [Problem("sampler.tier", "uva", "Triton needs an NVIDIA GPU and a build of torch for it", fix)]
+        if chosen_kernel(kernel, "cuda") != "triton":
+            return [Problem("sampler.tier", "uva", f"kernels of torch read no host memory, and model.kernel={kernel} "
+                            "means torch's on a GPU", "set model.kernel=triton, or sampler.tier=auto")]
+        return []
+
     def place(self, experiment: Experiment, shard: Shard, device: torch.device, comm: Communicator) -> str:
         """The ranks' GPUs if the option, the run and the memory of each GPU allow it, else the host on all ranks.
 
         Raises:
-            ConfigError: `device=cuda`, and the run is on the CPU.
-            RunError: `device=cuda`, and the GPU of a rank has too little memory.
+            ConfigError: `device=cuda` or `tier=uva`, and the run is on the CPU.
+            RunError: `device=cuda` or `tier=uva`, and the GPU of a rank has too little memory.
         """
-        if device.type == "cpu" and self.device == "cuda":
-            raise ConfigError(Problem("sampler.device", "cuda", "no CUDA device is visible", "set sampler.device=auto"))
+        demanded = "cuda" if self.device == "cuda" else "uva" if self.tier == "uva" else ""
+        if device.type == "cpu" and demanded:
+            key = "sampler.device" if demanded == "cuda" else "sampler.tier"
+            raise ConfigError(Problem(key, demanded, "no CUDA device is visible", f"set {key}=auto"))
         if "cpu" in (experiment.hardware.device, self.device) or self._keeps_on_host(experiment):
             return "cpu"
-        # Ranks that make a batch together must do the same. So one rank without room keeps all of them on the host.
-        lacking = "cpu" if device.type == "cpu" else self._lacks_memory(experiment, shard, device)
-        if reason := max(map(str, comm.gather_objects(lacking)), key=len):
-            if self.device == "cuda":
+        tiers = ("device", "uva") if self.tier == "auto" else (self.tier,)
+        # Ranks that make a batch together must do the same. So one rank without room decides for all of them.
+        lacking = [self._lacks(experiment, shard, device, tier) for tier in tiers]
+        of_ranks: Any = comm.gather_objects(lacking)
+        reasons = dict(zip(tiers, (max(of_tier, key=len) for of_tier in zip(*of_ranks, strict=True)), strict=True))
+        tier = next((tier for tier in tiers if not reasons[tier]), "")
+        if not tier:
+            reason = reasons[tiers[0]]
+            if demanded:
                 raise RunError(f"{reason}; set sampler.device=cpu")
             return reason if reason == "cpu" else f"cpu: {reason}"
         self._place = device
         self._kernel = chosen_kernel(str(getattr(experiment.model.options, "kernel", "auto")), device.type)
-        return str(device)
+        if tier == "device":
+            return str(device)
+        shared = comm if self.topology == "replicated" else None
+        self._pin = lambda values: pinned_array(
+            tuple(values.shape), values.dtype, lambda there: there.copy_(values), shared, device, _TOPOLOGY)
+        return f"{device}, which reads edges in host memory: {reasons.get('device', 'sampler.tier=uva')}"
 
-    def _lacks_memory(self, experiment: Experiment, shard: Shard, device: torch.device) -> str:
+    def _lacks(self, experiment: Experiment, shard: Shard, device: torch.device, tier: str) -> str:
+        """Why the rank's GPU cannot make batches with edges in a tier; empty if it can."""
+        if device.type == "cpu":
+            return "cpu"
+        if tier == "uva" and (problems := self._reads_no_host_memory(experiment)):
+            return problems[0].allowed
+        return self._lacks_memory(experiment, shard, device, tier)
+
+    def _lacks_memory(self, experiment: Experiment, shard: Shard, device: torch.device, tier: str) -> str:
         """What is needed and what is free on the GPU, if that is too little; else empty.
 
-        Topology, owners, numbers of parallel edges, and tables of vertices are needed. With `auto`, half of the free
-        memory remains for training. Ranks that share a GPU share its memory.
+        Topology, owners, numbers of parallel edges, and tables of vertices are needed. With `tier=uva`, data of edges
+        is not. With `auto`, half of the free memory remains for training. Ranks that share a GPU share its memory.
         """
         sharing = -(-experiment.hardware.workers // max(1, torch.cuda.device_count()))
         free = torch.cuda.mem_get_info(device)[0] // sharing
         vertex = 4 * max(1, self.threads) + (0 if shard.partition is None else shard.owner.element_size())
-        needed = (self.topology_bytes(shard) + vertex * shard.graph.num_nodes
-                  + (4 * shard.graph.num_edges if experiment.model.options.needs.edge_identity else 0))
+        needed = vertex * shard.graph.num_nodes
+        if tier == "uva":
+            needed += self.topology_of(shard).indptr.nbytes
+        else:
+            needed += self.topology_bytes(shard) + (
+                4 * shard.graph.num_edges if experiment.model.options.needs.edge_identity else 0)
         if needed <= (free // 2 if self.device == "auto" else free):
             return ""
         return f"sampling on the GPU needs {needed} bytes, {free} bytes are free"
@@ -106,7 +162,7 @@ class FusedSampler(LayerSampler):
         self._compares = self._place is not None
         if self._place is not None:
             self.there = DeviceHops(graph, shard.needs, hops, self._place, shard.names,
-                                    kernels_for(self._place, self._kernel))
+                                    kernels_for(self._place, self._kernel), self._pin)
             self._on_device = DeviceExpansion(self.there)
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
@@ -119,7 +175,9 @@ class FusedSampler(LayerSampler):
             self._compares = False
             host = self._expansion.blocks(seeds, streams)
             assert_same([block.arrays() for block in blocks], [block.arrays() for block in host])
-        return Batch(seeds, blocks, key, global_count, host_ids=ids)
+        drawn = sum(block.num_edges - block.self_loops * block.num_dst for block in blocks)
+        return Batch(seeds, blocks, key, global_count, host_ids=ids,
+                     far_bytes=None if self.there is None else self.there.far_bytes(drawn))
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """The draws of one hop, on the host."""

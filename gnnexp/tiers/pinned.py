@@ -1,4 +1,7 @@
-"""Rows in host memory that kernels of GPUs read: one copy per machine, which each rank registers with CUDA.
+"""Arrays in host memory that kernels of GPUs read. Each rank registers them with CUDA.
+
+They are a copy, or a mapped file: then the ranks of a machine share the pages of the system's cache. Of copies there is
+one per machine.
 
 The first rank of a machine makes the memory, without a name in any folder. The other ranks open it by its process. So
 it is freed when the last rank has ended, however that happens. A rank that cannot open it, such as one in another
@@ -7,11 +10,13 @@ container, has its own copy.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import platform
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,68 +28,164 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import RunError
 
+# cudaHostRegisterMapped and cudaHostRegisterReadOnly: pages of a file that is open for reading.
+_FROM_FILE = 2 | 8
+_PROBED_BYTES = 1 << 20
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # differs between machines that have the same name
-_FIX = "set feature_store.tier=host"
 
 
 class _Registered:
-    """Mapped memory that is registered with CUDA as long as an array over it exists."""
+    """An array in mapped memory whose pages are registered with CUDA as long as an array over it exists.
 
-    def __init__(self, pages: mmap.mmap, device: torch.device) -> None:
-        self._pages, self._device = pages, device
-        whole = np.frombuffer(pages, np.uint8)
-        self.__array_interface__ = whole.__array_interface__
-        self._address = int(whole.ctypes.data)
-        cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        self._unregister = cudart.cudaHostUnregister
-        if code := int(cudart.cudaHostRegister(self._address, len(pages), 0)):
-            self._address = 0
-            raise RunError(f"CUDA refuses to register {len(pages)} bytes of host memory (error {code}); {_FIX}")
+    CUDA registers whole pages. A file's header makes an array begin inside of a page.
+    """
+
+    def __init__(self, array: np.ndarray, device: torch.device, fix: str, flags: int = 0) -> None:
+        self._array, self._device, self._start = array, device, 0
+        self.__array_interface__ = array.__array_interface__
+        start, num_bytes = _pages(array)
+        if problem := _register(start, num_bytes, flags):
+            raise RunError(f"{problem}; {fix}")
+        self._start = start
 
     def __del__(self) -> None:
-        if self._address and not sys.is_finalizing():  # the end of the process frees everything
+        if self._start and not sys.is_finalizing():  # the end of the process frees everything
             torch.cuda.synchronize(self._device)  # kernels may still read
-            self._unregister(self._address)
+            _cudart().cudaHostUnregister(self._start)
 
 
-def pinned_rows(
-    shape: tuple[int, int], dtype: torch.dtype, fill: Callable[[Tensor], None], comm: Communicator,
-    device: torch.device,
+def _cudart() -> Any:  # noqa: ANN401  torch has no types for it
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]
+
+
+def _pages(array: np.ndarray) -> tuple[int, int]:
+    """Address and bytes of the pages in which a contiguous array lies."""
+    first = int(array.ctypes.data)
+    start = first - first % mmap.PAGESIZE
+    return start, -(-(first + array.nbytes - start) // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def _register(start: int, num_bytes: int, flags: int) -> str:
+    """Register memory with CUDA; returns what CUDA says if it refuses, else nothing."""
+    cudart = _cudart()
+    code = cudart.cudaHostRegister(start, num_bytes, flags)
+    if not int(code):
+        return ""
+    return (f"CUDA refuses to register {num_bytes} bytes of host memory: {cudart.cudaGetErrorString(code)} "
+            f"(error {int(code)})")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What an array is for, in messages.
+
+    Attributes:
+        what: name of the array.
+        fix: what a user can do if it cannot be pinned.
+    """
+
+    what: str = "features"
+    fix: str = "set feature_store.tier=host"
+
+
+FEATURES = Use()
+
+
+def pinned_array(
+    shape: tuple[int, ...], dtype: torch.dtype, fill: Callable[[Tensor], object], comm: Communicator | None,
+    device: torch.device, use: Use = FEATURES,
 ) -> Tensor:
-    """Rows `shape` in host memory that the GPU `device` can read. All ranks of `comm` call this.
+    """An array `shape` in host memory that the GPU `device` can read. All ranks of `comm` call this.
 
     Args:
-        shape: numbers of rows and columns.
-        dtype: data type of the rows.
-        fill: writes the rows; called once per machine.
-        comm: the ranks that share the rows.
+        shape: size of each dimension.
+        dtype: data type of the values.
+        fill: writes the values; called once per machine.
+        comm: the ranks that share the array; None: this rank has it for itself.
         device: GPU of this rank.
+        use: what the array is for.
 
     Raises:
         RunError: a machine has too little memory, or CUDA refuses it.
     """
-    num_bytes = shape[0] * shape[1] * dtype.itemsize
+    num_bytes = math.prod(shape) * dtype.itemsize
     if not num_bytes:
         return torch.empty(shape, dtype=dtype)
+    handle, problem, own = (*_made(num_bytes, use.what), True) if comm is None else _of_machine(num_bytes, comm, use)
+    if not problem:
+        pages = mmap.mmap(handle, num_bytes)
+        if own:
+            fill(torch.frombuffer(pages, dtype=dtype).view(shape))
+    if comm is not None:
+        problems = [one for one in comm.gather_objects(problem) if one]  # from here on, the array is complete
+        problem = str(problems[0]) if problems else ""
+    if handle >= 0:
+        os.close(handle)
+    if problem:
+        raise RunError(f"{problem}; {use.fix}")
+    registered = _Registered(np.frombuffer(pages, np.uint8), device, use.fix)
+    return torch.from_numpy(np.asarray(registered)).view(dtype).view(shape)
+
+
+def registered_file(values: Tensor, comm: Communicator, device: torch.device, fix: str) -> Tensor:
+    """`values`, which are mapped from a file, so that kernels of the GPU `device` can read them.
+
+    All ranks of `comm` call this. Nothing is copied. CUDA reads the file into the system's cache and keeps it there.
+    First it registers a few pages: some systems and drivers refuse pages of files.
+
+    Args:
+        values: contiguous.
+        comm: the ranks that read the file.
+        device: GPU of this rank.
+        fix: what a user can do if the file cannot be registered.
+
+    Raises:
+        RunError: the values are not mapped from a file, memory is too small for them, or CUDA refuses its pages.
+    """
+    array = values.numpy()
+    if not array.nbytes:
+        return values
+    problems: Any = comm.gather_objects(_refused(array))
+    if problem := next(filter(None, problems), ""):
+        raise RunError(f"{problem}; {fix}")
+    return torch.from_numpy(np.asarray(_Registered(array, device, fix, _FROM_FILE)))
+
+
+def _refused(array: np.ndarray) -> str:
+    """Why a mapped array cannot be registered with CUDA; empty if some of its pages can."""
+    start, num_bytes = _pages(array)
+    if not is_mapped_from_file(start):
+        return "the features are not mapped from a file"
+    if num_bytes > (total := psutil.virtual_memory().total):
+        return f"the features take {num_bytes} bytes, this machine has {total} bytes of memory"
+    if problem := _register(start, min(num_bytes, _PROBED_BYTES), _FROM_FILE):
+        return f"{problem}. These are pages of the features' file"
+    _cudart().cudaHostUnregister(start)
+    return ""
+
+
+def is_mapped_from_file(address: int) -> bool:
+    """Whether the page at an address of this process is mapped from a file."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        pages, _, _, _, inode, *_ = line.split()
+        first, end = (int(edge, 16) for edge in pages.split("-"))
+        if first <= address < end:
+            return inode != "0"
+    return False
+
+
+def _of_machine(num_bytes: int, comm: Communicator, use: Use) -> tuple[int, str, bool]:
+    """Memory that the ranks of a machine share: its descriptor or -1, a problem, and whether this rank fills it."""
     machine = this_machine()
     first = comm.gather_objects(machine).index(machine)
-    handle, problem = _made(num_bytes) if first == comm.rank else (-1, "")
+    handle, problem = _made(num_bytes, use.what) if first == comm.rank else (-1, "")
     offers: Any = comm.gather_objects((os.getpid(), handle, os.fstat(handle).st_ino if handle >= 0 else 0))
     if first != comm.rank and offers[first][1] >= 0:
         handle = _opened(*offers[first])
     own = first == comm.rank or handle < 0
     if handle < 0 and not problem:
-        handle, problem = _made(num_bytes)
-    if not problem:
-        pages = mmap.mmap(handle, num_bytes)
-        if own:
-            fill(torch.frombuffer(pages, dtype=dtype).view(shape))
-    problems = [one for one in comm.gather_objects(problem) if one]  # from here on, rows are complete
-    if handle >= 0:
-        os.close(handle)
-    if problems:
-        raise RunError(f"{problems[0]}; {_FIX}")
-    return torch.from_numpy(np.asarray(_Registered(pages, device))).view(dtype).view(shape)
+        handle, problem = _made(num_bytes, use.what)
+    return handle, problem, own
 
 
 def this_machine() -> tuple[str, str]:
@@ -92,17 +193,17 @@ def this_machine() -> tuple[str, str]:
     return platform.node(), _BOOT.read_text() if _BOOT.exists() else ""
 
 
-def _made(num_bytes: int) -> tuple[int, str]:
-    """New shared memory: its file descriptor, or -1 and the reason."""
+def _made(num_bytes: int, what: str) -> tuple[int, str]:
+    """New shared memory for `what`: its file descriptor, or -1 and the reason."""
     available = psutil.virtual_memory().available
     if num_bytes > available:
-        return -1, f"pinned features need {num_bytes} bytes of host memory, {available} bytes are available"
-    handle = os.memfd_create("gnnexp-features")
+        return -1, f"pinned {what} need {num_bytes} bytes of host memory, {available} bytes are available"
+    handle = os.memfd_create(f"gnnexp-{what}")
     try:
         os.posix_fallocate(handle, 0, num_bytes)
     except OSError as error:
         os.close(handle)
-        return -1, f"pinned features cannot be allocated: {error}"
+        return -1, f"pinned {what} cannot be allocated: {error}"
     return handle, ""
 
 

@@ -75,7 +75,7 @@ def test_a_rank_without_a_gpu_refuses() -> None:
 # --- rows and counts --------------------------------------------------------------------------------------------------
 def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[tuple[dict[str, int], int, int]]:
     """Read from every store on this rank, and compare every row; returns counts, bytes read over the link, waits."""
-    gc.collect()  # when a store is freed, the host waits for the GPU: also a store of an earlier test
+    gc.collect()  # when a store is freed, also one of another test, the host waits for the GPU
     graph, found, kept = graph_of(), [], []
     environment = read_environment()
     device = torch.device("cuda", environment.local_rank % torch.cuda.device_count())

@@ -8,7 +8,9 @@ import pytest
 import torch
 from links_config import config_of, plain_links
 
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.partition import Partition
+from gnnexp.ops.backends import has_triton
 from gnnexp.testing.exactness import parts, ranks_steps
 from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
@@ -23,6 +25,9 @@ KEYS = 2  # hops
 
 def _curve(config: dict[str, Any], graph: str, steps: int) -> Curve:
     return run_steps(config, GRAPHS[graph](), steps)
+
+
+needs_triton = pytest.mark.skipif(not has_triton(), reason="needs Triton")
 
 
 def _config(way: str, model: dict[str, Any], size: int, device: str, **sampler: object) -> dict[str, Any]:
@@ -158,3 +163,34 @@ def test_links_get_the_same_batches(ranks, steps, way, task):
         assert curve.losses == other.losses
         assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
         assert curve.work["tier/h2d_bytes"] != other.work["tier/h2d_bytes"], "made in another place"
+
+
+@needs_triton
+@pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), [
+    ("data", "gat", 1, "nasty", {"fanouts": [3, -1]}),
+    ("data", "sage", 2, "weighted", {}),
+    pytest.param("projections", "gat", 2, "nasty", {}, marks=pytest.mark.slow),
+    ("split", "rgcn", 2, "typed", PARTITIONED),
+    ("data", "rgcn", 2, "typed", {**PARTITIONED, "key": "micro"}),
+])
+def test_edges_that_a_gpu_reads_in_host_memory_give_the_same_batches(ranks, way, model, size, graph, sampler):
+    options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
+    found = []
+    for tier in ("uva", "device"):
+        config = _config(way, {**options, "kernel": "triton"}, size, "cuda", tier=tier, **sampler)
+        if sampler.get("topology") == "partitioned" and way == "data":
+            config["paradigm"] = {**config["paradigm"], "assign": "owner"}
+        found.append(ranks(size).run(
+            ranks_steps, GRAPHS[graph], config, 2, None, "random", _placed(way, graph, size, sampler)))
+    read, drawn = [], sum(curve.work["edges_sampled"] for curve in found[0])
+    for curve, other in zip(*found, strict=True):
+        assert curve.losses == other.losses  # bit by bit: the blocks are the same
+        assert all(gradient.equal(other.gradients[name]) for name, gradient in curve.gradients.items())
+        assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
+        read.append( curve.work.pop("tier/h2d_bytes_topology"))
+        assert curve.work.pop("tier/h2d_bytes") == other.work.pop("tier/h2d_bytes") + read[-1]
+        assert curve.work == other.work
+    needs, whole = experiment_of(config).model.options.needs, GRAPHS[graph]()
+    kinds = (needs.edge_identity and whole.occurrence is not None, whole.edge_weights is not None,
+             whole.edge_types is not None and (needs.edge_types or needs.edge_identity))
+    assert sum(read) == drawn * 4 * (1 + sum(kinds)) > 0

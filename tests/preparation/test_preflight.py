@@ -108,6 +108,35 @@ def test_pinned_features_are_there_once_per_machine(dtype, itemsize):
         assert needs["features that the store holds"].num_bytes == (0 if tier == "uva" else rows)
 
 
+@pytest.mark.parametrize("topology", ["replicated", "partitioned"])
+def test_edges_that_gpus_read_are_pinned_once_per_machine_or_part(topology):
+    graph = nasty_graph()
+    bounds, edges = graph.indptr.nbytes + 4 * graph.num_nodes, graph.indices.nbytes
+    for tier, device, on_gpu, pinned in (("uva", "auto", bounds, edges), ("device", "cuda", bounds + edges, 0),
+                                         ("auto", "cuda", bounds + edges, 0), ("auto", "auto", None, None)):
+        config = configured(hardware={"workers": 4}, sampler={"tier": tier, "device": device, "topology": topology})
+        needs = {need.what: need for need in estimated(config, graph, 0).needs}
+        there, far = (needs.get(what) for what in ("topology for sampling on a GPU",
+                                                   "pinned edges that a machine's GPUs read"))
+        assert (None if there is None else there.num_bytes) == on_gpu
+        if far is not None:
+            own = topology == "partitioned"
+            assert (far.num_bytes, far.per_rank) == (-(-pinned // 4) if own else pinned, own)
+
+
+def test_offload_pins_rows_of_some_chunks_on_a_gpu():
+    graph, budget, found = nasty_graph(), 200_000, {}
+    for device, options in (("cpu", {}), ("cuda", {}), ("cuda", {"chunks": None, "device_memory": budget})):
+        config = configured(hardware={"device": device, "workers": 2}, sampler={
+            "_target_": "gnnexp.samplers.full.FullSampler", "fanouts": None}, train={"batch_size": None},
+            paradigm={"_target_": "gnnexp.paradigms.offload.Offload", **options})
+        config["sampler"].pop("fanouts")
+        needs = {need.what: need for need in estimated(config, graph, 0).needs}
+        found[device, bool(options)] = needs["pinned memory through which rows cross"].num_bytes
+    assert found["cpu", False] == 0 and found["cuda", True] <= 10 * budget
+    assert 0 < found["cuda", False] <= found["cuda", True] <= 10 * graph.num_nodes * 8 * max(graph.num_features, 16)
+
+
 def test_a_sharded_cache_holds_each_row_once():
     cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 1.0}
     config = configured(hardware={"workers": 4}, feature_store={"cache": cache})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -75,11 +75,14 @@ def assert_same(found: Sequence[Block], expected: Sequence[Block]) -> None:
                 assert mine == theirs, field.name
 
 
-def check(case: Case, kernels: HopKernels | None = None, device: str = "cpu") -> None:
+Pin = Callable[[Tensor], Tensor] | None  # of `DeviceHops`
+
+
+def check(case: Case, kernels: HopKernels | None = None, device: str = "cpu", pin: Pin = None) -> None:
     """The blocks of all batches of a case, against `Expansion`."""
     host = Expansion(case.graph, case.needs, case.fanouts, case.names)
     there = DeviceExpansion(
-        DeviceHops(case.graph, case.needs, case.fanouts, torch.device(device), case.names, kernels))
+        DeviceHops(case.graph, case.needs, case.fanouts, torch.device(device), case.names, kernels, pin))
     for step, seeds in enumerate(case.batches):
         keys = [stream(7, Purpose.SAMPLE, 0, step, -1, hop) for hop in range(len(case.fanouts))]
         expected = host.blocks(seeds, keys)
@@ -126,7 +129,7 @@ def nasty_case(size: int, fanouts: list[int], topology: Topology = "replicated",
     return SharedCase(case, parts(graph, size), topology, key)
 
 
-def check_split(number: int, kernels: HopKernels | None = None, device: str = "cpu") -> None:
+def check_split(number: int, kernels: HopKernels | None = None, device: str = "cpu", pin: Pin = None) -> None:
     """The splits of all batches of a case on all ranks, against `Splitter`."""
     shared = shared_case(number)
     case, fanouts = shared.case, shared.case.fanouts
@@ -135,7 +138,7 @@ def check_split(number: int, kernels: HopKernels | None = None, device: str = "c
         sampler, shard = FusedSampler(fanouts, topology=shared.topology), shared.shard(comm.rank)
         sampler.setup(shard, len(fanouts))
         host, other = Splitter(sampler, shard, comm, len(fanouts)), comm.uncounted()
-        hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels)
+        hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)
         there = DeviceSplitter(hops, shard, other)
         for step in range(BATCHES):
             key = BatchKey(7, 0, step)
@@ -153,7 +156,7 @@ def check_split(number: int, kernels: HopKernels | None = None, device: str = "c
     together(shared.partition.num_parts, of_rank)
 
 
-def check_remote(number: int, kernels: HopKernels | None = None, device: str = "cpu") -> None:
+def check_remote(number: int, kernels: HopKernels | None = None, device: str = "cpu", pin: Pin = None) -> None:
     """The batches of all ranks of a case with a partitioned topology, against `RemoteExpansion`."""
     shared = shared_case(number, "partitioned")
     case, fanouts, foreign = shared.case, shared.case.fanouts, number % 3 == 0
@@ -162,7 +165,7 @@ def check_remote(number: int, kernels: HopKernels | None = None, device: str = "
         sampler, shard = FusedSampler(fanouts, topology="partitioned"), shared.shard(comm.rank)
         sampler.setup(shard, len(fanouts))
         host, other = RemoteExpansion(sampler, shard, comm, len(fanouts), foreign_seeds=foreign), comm.uncounted()
-        hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels)
+        hops = DeviceHops(sampler.topology_of(shard), case.needs, fanouts, torch.device(device), None, kernels, pin)
         there = DeviceRemoteExpansion(hops, shard, other, host, foreign_seeds=foreign)
         there._compares = False
         for step in range(BATCHES):

@@ -1,5 +1,7 @@
 """Run the kernels of `kernels.cuda.sample` in Triton's interpreter on random cases: `... NUMBER...`.
 
+Half of the cases read data of edges as from host memory.
+
 Triton decides at its import whether it interprets kernels. So this is a process of its own, with TRITON_INTERPRET=1.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+import torch
 from device_blocks import check, check_remote, check_split, random_case
 from triton.runtime.interpreter import InterpretedFunction
 
@@ -17,9 +20,10 @@ def _main(*numbers: int) -> None:
     assert isinstance(sample.draw_kernel, InterpretedFunction)
     for number in numbers:
         try:
-            check(random_case(number), sample)
-            check_split(number, sample)
-            check_remote(number, sample)
+            pin = torch.Tensor.clone if number // 3 % 2 else None  # as if data of edges were in host memory
+            check(random_case(number), sample, pin=pin)
+            check_split(number, sample, pin=pin)
+            check_remote(number, sample, pin=pin)
         except BaseException:
             print(f"case {number}")
             raise

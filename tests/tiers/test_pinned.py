@@ -20,11 +20,11 @@ def test_a_machine_with_too_little_memory_refuses(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(psutil, "virtual_memory", Little)
     with pytest.raises(RunError, match=r"need 100 bytes of host memory, 99 bytes are available; set feature_store"):
-        pinned.pinned_rows((25, 1), torch.float32, torch.Tensor.zero_, alone(), CPU)
+        pinned.pinned_array((25, 1), torch.float32, torch.Tensor.zero_, alone(), CPU)
 
 
 def test_another_process_opens_the_memory_only_if_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle, problem = pinned._made(5000)
+    handle, problem = pinned._made(5000, "features")
     assert not problem
     number = os.fstat(handle).st_ino
     mmap.mmap(handle, 5000)[:3] = b"abc"
@@ -41,9 +41,9 @@ def test_memory_that_the_system_does_not_give_is_named(monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    handle, problem = pinned._made(10)
+    handle, problem = pinned._made(10, "features")
     assert handle == -1 and "No space left" in problem
 
 
 def test_no_rows_need_no_memory() -> None:
-    assert pinned.pinned_rows((0, 3), torch.float32, torch.Tensor.zero_, alone(), CPU).shape == (0, 3)
+    assert pinned.pinned_array((0, 3), torch.float32, torch.Tensor.zero_, alone(), CPU).shape == (0, 3)

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.gpu.report import NOT_RUN, Row
 from benchmarks.gpu.speed import pyg
-from benchmarks.gpu.speed.graph import QUICK_SCALE, products_like
+from benchmarks.gpu.speed.graph import QUICK_SCALE, products_like, with_features_in_file
 from benchmarks.gpu.speed.training import epochs_of, refusal, sampled
 from benchmarks.gpu.stage import Stage
 from gnnexp.graph.graph import Graph
@@ -63,6 +63,7 @@ TABLE = (
     Line("gat", "triton"), Line("gat", "torch"),
     Line("sage", "triton", changes={"train": {"matmul": "tf32"}}, target=0.30),
     Line("sage", "triton", changes={"train": {"matmul": "bf16"}}), Line("sage", "triton", tier="uva", target=1.3),
+    Line("sage", "triton", tier="mapped"), Line("sage", "triton", changes={"sampler": {"tier": "uva"}}),
 )
 
 
@@ -94,6 +95,7 @@ def _row(stage: Stage, line: Line, graph: Graph) -> Iterator[Row]:
     if reason := refusal(config):
         yield Row(line.name, words=f"{NOT_RUN}: {reason}")
         return
+    graph = with_features_in_file(graph) if line.tier == "mapped" else graph
     found = epochs_of(config, graph, 1 if stage.quick else _REPETITIONS)
     seconds = tuple(STEPS * one.times.epoch_s / one.steps for one in found)
     phases = found[-1].times.phases

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from gnnexp.datasets.generated.dcsbm import Dcsbm
@@ -37,3 +39,13 @@ def products_like(scale: float, *, features: bool = False) -> Graph:
         return graph
     generator = torch.Generator().manual_seed(0)
     return replace(graph, features=torch.rand(graph.num_nodes, NUM_FEATURES, generator=generator))
+
+
+def with_features_in_file(graph: Graph) -> Graph:
+    """The same graph with its features mapped from a file, as those of an artifact. The file has no name any more."""
+    assert isinstance(graph.features, torch.Tensor)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        file = Path(folder) / "features.npy"
+        np.save(file, graph.features.numpy())
+        return replace(graph, features=torch.from_numpy(np.load(file, mmap_mode="r")))

@@ -1,4 +1,7 @@
-"""Batches of a products-like graph, made on the GPU and on the host: seconds, edges per second, and waits."""
+"""Batches of a products-like graph, made on the GPU and on the host: seconds, edges per second, and waits.
+
+Edges are on the GPU, or in pinned host memory, which kernels in Triton read over the link.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,11 @@ from benchmarks.gpu.stage import Stage, rate
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.measure.trace import tracing
-from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton
+from gnnexp.ops.backends import has_nvidia_gpu_build, has_triton, is_interpreted
 from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import DeviceHops, assert_same, kernels_for
 from gnnexp.samplers.expansion import Expansion
+from gnnexp.tiers.pinned import pinned_array
 
 FANOUTS = (15, 10, 5)
 SIZES = {1024: 0.6e-3, 8192: 2.0e-3}  # targets of a batch, and the most seconds that are wanted, of Triton's kernels
@@ -35,11 +39,11 @@ def run(stage: Stage) -> bool:
     host = Expansion(graph, BlockNeeds(), FANOUTS)
     for size in QUICK_SIZES if stage.quick else SIZES:
         seeds = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(size))[:size]
-        for kernel in ("torch", "triton"):
+        for kernel, tier in (("torch", "device"), ("triton", "device"), ("triton", "uva")):
             if stage.left_s <= 0:
                 return False
-            name = f"B={size}, {kernel}"
-            stage.check(name, partial(_on_gpu, stage, name, graph, host, seeds, kernel))
+            name = f"B={size}, {kernel}{', edges in host memory' if tier == 'uva' else ''}"
+            stage.check(name, partial(_on_gpu, stage, name, graph, host, seeds, kernel, tier))
         for threads in THREADS:
             if stage.left_s <= 0:
                 return False
@@ -48,24 +52,35 @@ def run(stage: Stage) -> bool:
     return True
 
 
-def _on_gpu(stage: Stage, name: str, graph: Graph, host: Expansion, seeds: Tensor, kernel: str) -> Iterator[Row]:
-    if kernel == "triton" and not (has_triton() and has_nvidia_gpu_build()):
-        yield Row(name, words="not run: Triton samples on a real GPU only")
+def _on_gpu(
+    stage: Stage, name: str, graph: Graph, host: Expansion, seeds: Tensor, kernel: str, tier: str
+) -> Iterator[Row]:
+    if kernel == "triton" and not (has_triton() and (has_nvidia_gpu_build() or is_interpreted())):
+        yield Row(name, words="not run: Triton samples on a real GPU, or interpreted")
         return
-    kernels = kernels_for(stage.device, kernel)
-    there = DeviceExpansion(DeviceHops(graph, BlockNeeds(), FANOUTS, stage.device, kernels=kernels))
+    far = tier == "uva"
+    hops = DeviceHops(graph, BlockNeeds(), FANOUTS, stage.device, kernels=kernels_for(stage.device, kernel),
+                      pin=partial(_pinned, stage.device) if far else None)
+    there = DeviceExpansion(hops)
     blocks, _ = there.blocks(seeds, _KEYS)
     assert_same([block.arrays() for block in blocks], [block.arrays() for block in host.blocks(seeds, _KEYS)])
     edges = sum(block.num_edges for block in blocks)
     seconds = stage.bench().seconds(lambda: there.blocks(seeds, _KEYS))
-    target = SIZES.get(seeds.numel()) if kernel == "triton" else None
+    target = SIZES.get(seeds.numel()) if kernel == "triton" and not far else None
     found = rate(name, seconds, "s")
     yield Row(name, value=found.value, unit="s", target=target, values=found.values, at_most=True)
     yield rate(f"{name}, edges", [edges / one for one in seconds], "edges/s")
+    if far:
+        yield Row(f"{name}, bytes over the link", value=hops.far_bytes(edges), unit="bytes")
     with tempfile.TemporaryDirectory() as folder, tracing(stage.device, Path(folder) / "t" / "t.json.gz") as figures:
         there.blocks(seeds, _KEYS)
     yield Row(f"{name}, waits", value=figures["waits"], unit="waits of the host", target=1, at_most=True)
     yield Row(f"{name}, launches", value=figures["launches"], unit="launches")
+
+
+def _pinned(device: torch.device, values: Tensor) -> Tensor:
+    """A pinned copy, as the sampler makes it."""
+    return pinned_array(tuple(values.shape), values.dtype, lambda there: there.copy_(values), None, device)
 
 
 def _on_host(stage: Stage, name: str, host: Expansion, seeds: Tensor, threads: int) -> Row:

@@ -131,6 +131,16 @@ def place_kernel(
         tl.store(known, before + tl.load(ranks + size - 1))
 
 
+@_kernel
+def take_kernel(
+    values: tl.tensor, positions: tl.tensor, taken: tl.tensor, size: int, MISSING: tl.constexpr, EDGES: tl.constexpr
+) -> None:
+    """`taken[e]` is the value at position e of `values`, which may be in host memory; `MISSING` for position -1."""
+    edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
+    position = tl.load(positions + edge, mask=edge < size, other=-1)
+    tl.store(taken + edge, tl.load(values + position, mask=position >= 0, other=MISSING), mask=edge < size)
+
+
 def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, loops: int) -> Tensor:
     """`samplers.device.hops.HopKernels.count_edges`."""
     size, lengths = vertices.numel(), indptr.new_empty(vertices.numel())
@@ -145,7 +155,7 @@ def draw_edges(
     keys: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """`samplers.device.hops.HopKernels.draw_edges`."""
-    size, found = vertices.numel(), indices.new_empty(num_edges)
+    size, found = vertices.numel(), indices.new_empty(num_edges, device=vertices.device)
     positions = indptr.new_empty(num_edges) if wants_positions else None
     if size:
         slots, rows = tile(fanout)
@@ -154,6 +164,20 @@ def draw_edges(
             found, indptr if positions is None else positions, FANOUT=fanout, LOOPS=bool(loops),
             NAMED=names is not None, PLACED=wants_positions, SLOTS=slots, ROWS=rows)
     return found, positions
+
+
+def take_edges(values: Tensor, positions: Tensor) -> Tensor:
+    """Data of the edges at positions `[E]`, which are on a GPU; -1 at position -1, of floats 1.
+
+    Args:
+        values: data of all edges, on the GPU or in pinned host memory, which the kernel reads over the link.
+        positions: `[E]` int64.
+    """
+    size, taken = positions.numel(), values.new_empty(positions.numel(), device=positions.device)
+    if size:
+        take_kernel[(triton.cdiv(size, _EDGES),)](
+            values, positions, taken, size, MISSING=1 if values.is_floating_point() else -1, EDGES=_EDGES)
+    return taken
 
 
 def tile(fanout: int) -> tuple[int, int]:

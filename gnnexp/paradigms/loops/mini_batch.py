@@ -130,6 +130,8 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
             if self.schedule.num_batches == 1:
                 self._crossed = batch.blocks
             self.count("tier/h2d_bytes", more_bytes + batch.crossing_bytes)
+            if batch.far_bytes is not None:
+                self.count("tier/h2d_bytes_topology", batch.far_bytes)
         return batch.to(self.job.device)
 
 

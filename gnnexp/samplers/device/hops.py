@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 import torch
@@ -93,18 +93,22 @@ class Drawn(NamedTuple):
 class DeviceHops:
     """The topology that a rank samples from, on a device. Several threads may call it at the same time.
 
+    Data of edges may be in pinned host memory, which kernels of the GPU read over the link. The bounds of the vertices'
+    edges are always on the device.
+
     Attributes:
         device: where everything is. A CPU works, too.
         needs: data that blocks must have.
         loops: 1 if each destination gets an added self loop, else 0.
         num_nodes: V.
         kinds: data of all edges that blocks need, by field of `Block`.
+        far: whether data of edges is in host memory.
         kernels: the steps of a hop.
     """
 
     def __init__(
         self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], device: torch.device, names: Tensor | None = None,
-        kernels: HopKernels | None = None,
+        kernels: HopKernels | None = None, pin: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """Copy the topology to the device.
 
@@ -115,6 +119,7 @@ class DeviceHops:
             device: where blocks are made.
             names: `[V]` original ids, which key the draws, if the graph is a part with local ids.
             kernels: the steps of a hop; None: those for the device.
+            pin: gives the pinned copy of data of all edges, for kernels in Triton; None: the data is on the device.
 
         Raises:
             DataError: a vertex has too many edges to draw from.
@@ -125,6 +130,7 @@ class DeviceHops:
         # A fanout above the largest degree takes all edges too, and needs more memory.
         largest = max(1, largest_degree_of(graph))
         self.fanouts = tuple(min(fanout, largest) for fanout in hops)
+        self._pin, self.far = pin, pin is not None
         self._indptr, self._indices = graph.indptr.to(device), self._held(graph.indices)
         self._names = None if names is None else names.to(device)
         kinds = {"occurrence": graph.occurrence if needs.edge_identity else None,
@@ -133,8 +139,19 @@ class DeviceHops:
         self.kinds = {name: self._held(values) for name, values in kinds.items() if values is not None}
 
     def _held(self, values: Tensor) -> Tensor:
-        """Data of edges on the device; one entry if there are no edges, because an index needs a value to read."""
-        return values.to(self.device) if values.numel() else values.new_zeros(1, device=self.device)
+        """Data of edges where it stays; one entry if there are no edges, because an index needs a value to read."""
+        if not values.numel():
+            return values.new_zeros(1, device=self.device)
+        return values.to(self.device) if self._pin is None else self._pin(values)
+
+    def far_bytes(self, num_edges: int) -> int | None:
+        """Bytes that kernels read in host memory to draw `num_edges` edges with their data; None if nothing is there.
+
+        Added self loops are not drawn.
+        """
+        if not self.far:
+            return None
+        return num_edges * sum(values.element_size() for values in (self._indices, *self.kinds.values()))
 
     def seeded(self, seeds: Tensor, keys: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Seeds `[T]` in the dtype of ids, and int64 keys `[k]`, on the device: one copy.
@@ -192,14 +209,25 @@ class DeviceHops:
         offset = torch.arange(num_edges, device=own.device) - bounds[rows]
         positions = self._indptr[own.long()] + offset
         if not loops:
-            return self._indices[positions], positions
+            return self._sources(positions), positions
         looped = offset == (bounds.diff() - 1)[rows]
         positions = torch.where(looped, -1, positions)
-        return torch.where(looped, own, self._indices[positions.clamp(min=0)]), positions
+        return torch.where(looped, own, self._sources(positions if self.far else positions.clamp(min=0))), positions
+
+    def _sources(self, positions: Tensor) -> Tensor:
+        return self.taken(self._indices, positions) if self.far else self._indices[positions]
 
     def of_edges(self, positions: Tensor | None) -> dict[str, Any]:
         """Data of the edges at `positions` `[E]`, by field of `Block`."""
-        return {} if positions is None else {name: taken(values, positions) for name, values in self.kinds.items()}
+        return {} if positions is None else {name: self.taken(values, positions) for name, values in self.kinds.items()}
+
+    def taken(self, values: Tensor, positions: Tensor) -> Tensor:
+        """Data of the edges at `positions` `[E]`: `values` are `kinds`, or the sources of all edges."""
+        if not self.far:
+            return taken(values, positions)
+        from gnnexp.kernels.cuda.sample import take_edges
+
+        return take_edges(values, positions)
 
 
 def taken(values: Tensor, positions: Tensor) -> Tensor:

@@ -51,11 +51,13 @@ class _Hop(NamedTuple):
     Attributes:
         drawn: the edges; without positions if other ranks drew some of them.
         data: columns of data of edges that other ranks drew some of (`RemoteExpansion.kinds`), else empty.
+        num_answered: number of edges that this rank drew for all ranks; None if it drew all edges of the hop itself.
         received_bytes: what other ranks sent.
     """
 
     drawn: Drawn
     data: Sequence[Tensor]
+    num_answered: int | None
     received_bytes: int
 
 
@@ -132,7 +134,10 @@ class DeviceRemoteExpansion:
         blocks = (self._block(vertices.ids[: known[number + 1]], known[number], edges[number], hops[number],
                               sources[number]) for number in reversed(range(len(hops))))
         more = sum(one.received_bytes for one in hops) + 8 * (len(words) - len(hops))
-        return Batch(seeds, tuple(blocks), key, global_count, host_ids=ids[: known[-1]], received_bytes=more)
+        drawn = sum(edges[number] - there.loops * known[number] if one.num_answered is None else one.num_answered
+                    for number, one in enumerate(hops))
+        return Batch(seeds, tuple(blocks), key, global_count, host_ids=ids[: known[-1]], received_bytes=more,
+                     far_bytes=there.far_bytes(drawn))
 
     def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, one: _Hop, sources: Tensor) -> Block:
         drawn = one.drawn
@@ -147,7 +152,7 @@ class DeviceRemoteExpansion:
         own = keys if keys.numel() == 1 else keys[self._comm.rank : self._comm.rank + 1]
         drawn = self._there.draw(vertices.real, vertices.count, number, own, loops=self._there.loops)
         vertices.limit(drawn.size)
-        return _Hop(drawn, (), 0)
+        return _Hop(drawn, (), None, 0)
 
     def _ask(self, vertices: Vertices, number: int, keys: Tensor) -> _Hop:
         """The draws of a frontier whose vertices are in several parts (`RemoteExpansion`)."""
@@ -163,7 +168,8 @@ class DeviceRemoteExpansion:
         payload, incoming = comm.counted_all_to_all(
             torch.cat(answered.replies), [reply.numel() for reply in answered.replies], "frontier")
         lengths, columns = self._joined(across(payload, self._there.device), incoming, sent, answered)
-        return self._in_order(vertices.real, places[:known], lengths, columns, wanted.nbytes + payload.nbytes)
+        return self._in_order(vertices.real, places[:known], lengths, columns,
+                              int(answered.ends[-1]), wanted.nbytes + payload.nbytes)
 
     def _answer(self, wanted: Tensor, own: Tensor, asked: Sequence[int], number: int, keys: Tensor) -> _Answered:
         """Draw for all requests and for the own vertices at once."""
@@ -189,13 +195,13 @@ class DeviceRemoteExpansion:
 
     def _columns(self, drawn: Drawn) -> Mapping[str, Tensor]:
         """`[E]` data of drawn edges, by field of `Block`. Without parallel edges in this part, an occurrence is 0."""
-        found, kinds = drawn.found, self._there.kinds
+        found, there = drawn.found, self._there
         if drawn.positions is None:
             return {name: torch.zeros_like(found, dtype=torch.int32) for name in self._host.kinds}
         real = torch.arange(found.numel(), device=found.device) < drawn.total
         positions = torch.where(real, drawn.positions, -1)
-        return {name: taken(kinds[name], positions) if name in kinds else torch.zeros_like(found, dtype=torch.int32)
-                for name in self._host.kinds}
+        return {name: there.taken(there.kinds[name], positions) if name in there.kinds
+                else torch.zeros_like(found, dtype=torch.int32) for name in self._host.kinds}
 
     def _joined(
         self, payload: Tensor, incoming: Sequence[int], sent: Sequence[int], answered: _Answered
@@ -221,7 +227,8 @@ class DeviceRemoteExpansion:
         return torch.cat(lengths), {name: torch.cat(pieces) for name, pieces in parts.items()}
 
     def _in_order(
-        self, frontier: Tensor, places: Tensor, lengths: Tensor, columns: Mapping[str, Tensor], received_bytes: int
+        self, frontier: Tensor, places: Tensor, lengths: Tensor, columns: Mapping[str, Tensor],
+        num_answered: int, received_bytes: int,
     ) -> _Hop:
         """The edges in the order of the frontier, with added self loops.
 
@@ -230,6 +237,7 @@ class DeviceRemoteExpansion:
             places: `[D]` position of each vertex among all vertices by owner.
             lengths: `[D]` number of edges of the vertices by owner.
             columns: `[E]` sources and data of the edges of the vertices by owner.
+            num_answered: number of edges that this rank drew for all ranks.
             received_bytes: what other ranks sent.
         """
         loops, own = self._there.loops, lengths[places]
@@ -244,4 +252,4 @@ class DeviceRemoteExpansion:
         ids, *data = (values if values.numel() else values.new_zeros(1) for values in columns.values())
         found = torch.where(positions < 0, frontier[rows], ids[positions.clamp(min=0)])
         return _Hop(Drawn(bounds, found, None, own.numel()), [taken(values, positions) for values in data],
-                    received_bytes)
+                    num_answered, received_bytes)

@@ -105,7 +105,8 @@ class DeviceSplitter:
         blocks, shuffles = zip(*reversed(made), strict=True)
         received = sum(one.shuffle.send_rows.numel() for one in hops)
         batch = Batch(local_targets, blocks, key, global_count, host_ids=ids[: int(local[-1])],
-                      received_bytes=received * ids.element_size())
+                      received_bytes=received * ids.element_size(),
+                      far_bytes=there.far_bytes(int(edges.sum()) - there.loops * int(local[:-1].sum())))
         return SplitBatch(batch, shuffles, tuple(reversed(crossing.tolist())))
 
     def _hop(self, vertices: Vertices, number: int, key: Tensor) -> _Hop:

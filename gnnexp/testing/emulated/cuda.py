@@ -6,8 +6,10 @@ A function that is not replaced here raises, as it does without CUDA.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,10 @@ from gnnexp.testing.emulated.graphs import ExternalEvent, graph_functions
 from gnnexp.testing.emulated.ipc import can_access
 
 TOTAL_BYTES = 80 << 30
+_FROM_FILE = 2 | 8  # cudaHostRegisterMapped and cudaHostRegisterReadOnly
+_REGISTERED: dict[int, int] = {}  # bytes of registered memory by address
+_ERRORS = {1: "invalid argument", 712: "part or all of the requested memory range is already mapped",
+           713: "pointer does not correspond to a registered memory region", 801: "operation not supported"}
 NAME = "emulated CUDA device (gnnexp.testing.emulated)"
 
 
@@ -42,20 +48,42 @@ def _add_products() -> None:
 
 
 def _runtime(library: ctypes.CDLL) -> SimpleNamespace:
-    """The functions of CUDA's runtime that register host memory; both return 0, which means success."""
+    """The functions of CUDA's runtime that register host memory; they return 0, which means success, or an error."""
     import torch
 
     def host_register(address: int, num_bytes: int, flags: int) -> int:
-        assert flags == 0, "no flag is emulated"
+        assert flags in (0, _FROM_FILE), "no other flags are emulated"
+        if address % mmap.PAGESIZE or not _may_register(address, num_bytes, flags):
+            return 1
+        end = address + num_bytes
+        if any(address < start + length and start < end for start, length in _REGISTERED.items()):
+            return 712
         torch.empty(1, pin_memory=True)  # torch asks no device about memory before its first use of pinned memory
         library.emulated_register(ctypes.c_void_p(address), ctypes.c_size_t(num_bytes))
+        _REGISTERED[address] = num_bytes
         return 0
 
     def host_unregister(address: int) -> int:
+        if _REGISTERED.pop(address, None) is None:
+            return 713
         library.emulated_unregister(ctypes.c_void_p(address))
         return 0
 
-    return SimpleNamespace(cudaHostRegister=host_register, cudaHostUnregister=host_unregister)
+    return SimpleNamespace(cudaHostRegister=host_register, cudaHostUnregister=host_unregister,
+                           cudaGetErrorString=lambda code: _ERRORS.get(code, "unknown error"))
+
+
+def _may_register(address: int, num_bytes: int, flags: int) -> bool:
+    """Whether memory is mapped from its first to its last byte, and may be written unless a flag says read-only."""
+    reached = address
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        pages, allowed, *_ = line.split()
+        first, end = (int(edge, 16) for edge in pages.split("-"))
+        if first <= reached < min(end, address + num_bytes):
+            if not (allowed.startswith("rw") or (allowed.startswith("r") and flags == _FROM_FILE)):
+                return False
+            reached = end
+    return reached >= address + num_bytes
 
 
 def _replaced(library: ctypes.CDLL) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def _counted_reads(pinned: Iterable[Tensor], device: ctypes.CDLL, kernel: str) -
     """
     from triton.runtime.interpreter import interpreter_builder
 
-    ranges = [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in pinned]
+    ranges = {(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in pinned}  # two names, one array
     if not ranges and not device.emulated_num_opened():
         yield
         return

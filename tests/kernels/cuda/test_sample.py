@@ -28,7 +28,9 @@ def interpreted(*numbers: int) -> str:
 
 
 def test_interpreted_kernels_make_the_blocks_of_the_cpu() -> None:
-    """Small cases on two ranks: a key for each rank and ends of links; one key for all ranks and own targets."""
+    """Small cases on two ranks: a key for each rank, ends of links, and edges in host memory; one key for all ranks,
+    own targets, and edges on the device.
+    """
     assert interpreted(597, 1069) == "2 cases are equal\n"
 
 
@@ -65,6 +67,7 @@ OTHERS = {
     "first_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32", "flags": INT, "size": "i32"},
     "place_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32", "ranks": INT,
                      "count": LONG, "known": LONG, "sources": INT, "vertices": INT, "size": "i32"},
+    "take_kernel": {"values": INT, "positions": LONG, "taken": INT, "size": "i32"},
 }
 
 
@@ -87,5 +90,7 @@ def test_draws_of_a_tile_stay_in_registers(tmp_path: Path, fanout: int, capabili
 @pytest.mark.parametrize("kernel", OTHERS)
 @pytest.mark.parametrize("capability", [80, 90])
 def test_other_kernels_stay_in_registers(tmp_path: Path, kernel: str, capability: int) -> None:
-    size = {"ROWS" if kernel == "count_kernel" else "EDGES": 512}
-    assert_fits(resources(tmp_path / "cubin", kernel, OTHERS[kernel], capability, **size))
+    constants = {"ROWS" if kernel == "count_kernel" else "EDGES": 512}
+    if kernel == "take_kernel":
+        constants["MISSING"] = -1
+    assert_fits(resources(tmp_path / "cubin", kernel, OTHERS[kernel], capability, **constants))
