@@ -241,7 +241,7 @@ class Model(nn.Module, ABC):
         drop = self.drop(Purpose.DROPOUT, index, self.dropout if index else self.input_dropout, key)
         if isinstance(h, StoredRows):
             return h if drop is None else self.backend.dropout_stored(h, ids, drop)
-        if self._fuses(index - 1):
+        if self._fuses[index - 1]:
             return StoredRows(self.backend.relu_dropout_rounded(h, ids, drop or Drop(0.0, 0)), None, h.dtype)
         dropped = h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
         return StoredRows(dropped.bfloat16(), None, h.dtype)
