@@ -34,7 +34,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from machine import keep
 
@@ -76,37 +77,42 @@ CASES = {
 
 
 class Clock:
-    """CPU time of the calling thread in seconds, without what is taken out.
+    """CPU time of the calling thread in seconds, without what is taken out, and without reading the clock.
 
     Attributes:
         marks: how many marks of the GPU's timeline were asked for.
     """
 
     def __init__(self, emulated: bool) -> None:
-        self._out, self.marks = 0.0, 0
+        self._out, self._cost, self.marks = 0.0, 0.0, 0
         self.profiler: cProfile.Profile | None = None
         self._kernel_ns: Callable[[], int] | None = None
         if emulated:
             library = ctypes.CDLL(os.environ["GNNEXP_EMULATED_CUDA"].rpartition(":")[0])
             self._kernel_ns = library.emulated_take_kernel_ns
             library.emulated_take_kernel_ns.restype = ctypes.c_int64
+        start = time.thread_time()
+        for _ in range(1000):
+            self()
+        self._cost = (time.thread_time() - start) / 1000
 
     def __call__(self) -> float:
         if self._kernel_ns is not None:
             self._out += self._kernel_ns() / 1e9
+        self._out += self._cost
         return time.thread_time() - self._out
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Take the time inside out."""
+    def without(self, work: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+        """`work(*arguments)`, whose time is taken out."""
         start = self()
-        if self.profiler is not None:
-            self.profiler.disable()
-        yield
-        if self.profiler is not None:
-            self.profiler.enable()
+        if profiler := self.profiler:
+            profiler.disable()
+        result = work(*arguments)
+        if profiler:
+            profiler.enable()
         spent = self() - start  # the call changes `_out`
         self._out += spent
+        return result
 
     # --- in place of `Marks` -------------------------------------------------------------------------------------
     def mark(self) -> float:
@@ -133,19 +139,17 @@ def without_triton(clock: Clock) -> list[int]:
     def run(*_: object, **__: object) -> None:
         launches[0] += 1
 
-    class Sampled:
-        """The sampler's own Python, and results of plain torch."""
+    def instead(of_triton: Callable[..., Any], of_torch: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any) -> Any:  # noqa: ANN401
+            of_triton(*arguments)  # its own Python
+            return clock.without(of_torch, *arguments)
 
-        def __getattr__(self, name: str) -> Callable[..., Any]:
-            def step(*arguments: Any) -> Any:  # noqa: ANN401
-                getattr(sample, name)(*arguments)
-                with clock.paused():
-                    return getattr(hop, name)(*arguments)
+        return step
 
-            return step
-
+    names = ("count_edges", "draw_edges", "relabel")
+    steps = SimpleNamespace(**{name: instead(getattr(sample, name), getattr(hop, name)) for name in names})
     InterpretedFunction.run = run
-    setattr(fused, "kernels_for", lambda *_: Sampled())  # noqa: B010  it is imported there, not exported
+    setattr(fused, "kernels_for", lambda *_: steps)  # noqa: B010  it is imported there, not exported
     return launches
 
 
@@ -169,11 +173,21 @@ def endless(trainer: Any) -> Iterator[Any]:  # noqa: ANN401
         epoch += 1
 
 
-Turn = Callable[[int], dict[str, float]]
+class Steps(NamedTuple):
+    """The steps of a case.
+
+    Attributes:
+        turn: trains some steps, and returns microseconds of a step by phase.
+        step: trains one step.
+    """
+
+    turn: Callable[[int], dict[str, float]]
+    step: Callable[[], None]
+    clock: Clock
 
 
-def turns_of_gnnexp(case: Case, folder: str) -> tuple[Turn, Callable[[], None]]:
-    """A function that trains some steps and returns microseconds of a step by phase, and one that trains a step."""
+def steps_of_gnnexp(case: Case, folder: str) -> Steps:
+    """The steps of a trainer."""
     from gnnexp.comm.environment import read_environment
     from gnnexp.datasets.generated.dcsbm import Dcsbm
     from gnnexp.experiment.build import experiment_of
@@ -215,7 +229,7 @@ def turns_of_gnnexp(case: Case, folder: str) -> tuple[Turn, Callable[[], None]]:
                       "add_ by torch": dispatched(clock)}
         return found
 
-    return turn, step
+    return Steps(turn, step, clock)
 
 
 def launches_of(step: Callable[[], None], by_triton: bool) -> int:
@@ -240,8 +254,8 @@ def dispatched(clock: Clock, calls: int = 1000) -> float:
     return 1e6 * (clock() - start) / calls
 
 
-def turns_of_torch() -> tuple[Turn, Callable[[], None]]:
-    """The same for three layers of GraphSAGE by hand: forward, backward, and the optimizer."""
+def steps_of_torch() -> Steps:
+    """Three layers of GraphSAGE by hand: forward, backward, and the optimizer."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -274,33 +288,33 @@ def turns_of_torch() -> tuple[Turn, Callable[[], None]]:
             step()
         return {"all": 1e6 * (time.thread_time() - start) / steps}
 
-    return turn, step
+    return Steps(turn, step, Clock(emulated=False))
 
 
 def worker(name: str) -> None:
-    """Answer each number of steps on stdin with the times of a step; answer 0 with the functions that take the most."""
+    """Answer each number of steps on stdin with the times of a step, and 0 with the slowest functions."""
     import torch
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         case = CASES[name]
-        turn, step = turns_of_torch() if case.kernel == "bare" else turns_of_gnnexp(case, folder)
+        steps = steps_of_torch() if case.kernel == "bare" else steps_of_gnnexp(case, folder)
         for _ in range(_WARM_UP):
-            step()
+            steps.step()
         for line in sys.stdin:
-            print(json.dumps(turn(int(line)) if int(line) else profile(step)), flush=True)
+            print(json.dumps(steps.turn(int(line)) if int(line) else profile(steps)), flush=True)
 
 
-def profile(step: Callable[[], None], steps: int = 300, most: int = 25) -> dict[str, float]:
+def profile(steps: Steps, number: int = 300, most: int = 25) -> dict[str, float]:
     """Shares of the functions that take the most time, by Python's profiler, without what they call."""
-    found = cProfile.Profile(time.thread_time)
+    found = steps.clock.profiler = cProfile.Profile(time.thread_time)
     found.enable()
-    for _ in range(steps):
-        step()
+    for _ in range(number):
+        steps.step()
     found.disable()
     stats: Any = pstats.Stats(found)
     rows = sorted(stats.stats.items(), key=lambda row: -row[1][2])[:most]
-    return {f"{'/'.join(Path(file).parts[-3:])}:{line} {name} ({calls / steps:g} calls)": own / stats.total_tt
+    return {f"{'/'.join(Path(file).parts[-3:])}:{line} {name} ({calls / number:g} calls)": own / stats.total_tt
             for (file, line, name), (_, calls, own, _, _) in rows}
 
 
@@ -318,11 +332,10 @@ class Running:
             env={**os.environ, **variables, "PYTHONPATH": paths,
                  "GNNEXP_EMULATED_CACHE": str(HERE / ".gnnexp" / "emulated")})
 
-    def ask(self, steps: int) -> dict[str, float]:
+    def ask(self, steps: int) -> Any:  # noqa: ANN401
         assert self._process.stdin is not None and self._process.stdout is not None
         print(steps, file=self._process.stdin, flush=True)
-        answer: dict[str, float] = json.loads(self._process.stdout.readline())
-        return answer
+        return json.loads(self._process.stdout.readline())
 
     def close(self) -> None:
         self._process.communicate()
@@ -338,6 +351,8 @@ def measured(name: str, trees: Mapping[str, Path], pairs: int, steps: int) -> di
     found: dict[str, Any] = {
         side: {part: round(statistics.median(turn.get(part, 0.0) for turn in rows), 1) for part in rows[0]}
         for side, rows in turns.items()}
+    for side, rows in turns.items():
+        found[side]["least"] = round(min(turn["all"] for turn in rows), 1)
     if "base" in turns:
         found["here / base"] = round(statistics.median(
             here["all"] / base["all"] for here, base in zip(turns["here"], turns["base"], strict=True)), 4)
@@ -353,14 +368,14 @@ def checked_out(base: str | None) -> Iterator[dict[str, Path]]:
     if base is None:
         yield {"here": HERE}
         return
-    git = partial(subprocess.run, cwd=HERE, check=True)
+    worktree = partial(subprocess.run, cwd=HERE, check=True)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "base"
-        git(["git", "worktree", "add", "--detach", "-q", str(tree), base])
+        worktree(["git", "worktree", "add", "--detach", "-q", str(tree), base])
         try:
             yield {"here": HERE, "base": tree}
         finally:
-            git(["git", "worktree", "remove", "--force", str(tree)])
+            worktree(["git", "worktree", "remove", "--force", str(tree)])
 
 
 def main() -> None:

@@ -245,13 +245,15 @@ def with_factors(layer: Layer, block: Block, weight: Tensor | None) -> Tensor | 
 
 def _static_weights(layer: Layer, block: Block) -> tuple[Tensor | None, Tensor | None]:
     """Weights that depend only on the block. They are kept: full-graph training uses them in every epoch."""
-    known = layer.backend.constants.setdefault(block, {})
-    found: tuple[Tensor | None, Tensor | None] | None = known.get(layer.weights_key)
-    if found is None:
-        weight, mass = layer.edge_weight(block, None, None)
-        found = with_factors(layer, block, weight), mass
-    if not any(part is not None and part.requires_grad for part in found):
-        known[layer.weights_key] = found
+    known = layer.backend.constants.get(block, {})
+    kept: tuple[Tensor | None, Tensor | None] | None = known.get(layer.weights_key) if known else None
+    if kept is not None:
+        return kept
+    weight, mass = layer.edge_weight(block, None, None)
+    found = with_factors(layer, block, weight), mass
+    parts = [part for part in found if part is not None]  # ones need no memory
+    if parts and not any(part.requires_grad for part in parts):
+        layer.backend.constants.setdefault(block, {})[layer.weights_key] = found
     return found
 
 

@@ -212,7 +212,7 @@ class Model(nn.Module, ABC):
             exchange: see `forward`.
             preactivate: function that runs the layer up to its activation instead of `preactivated`.
         """
-        layer = self.layers[index]
+        layer = self._stack[index]
         if isinstance(h, StoredRows) or (exchange is None and preactivate is None and self._narrows(index, h)):
             assert exchange is None and preactivate is None, "rows that are exchanged or cut are matrices"
             assert not isinstance(h, SparseRows)
@@ -281,7 +281,7 @@ class Model(nn.Module, ABC):
 
     def preactivated(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
         """`[D, out]`: layer `index` up to its activation, from rows of all sources after dropout and exchange."""
-        layer = self.layers[index]
+        layer = self._stack[index]
         if isinstance(layer, BlockLayer):
             assert isinstance(dropped, Tensor), "block layers take dense rows"
             own = destination_rows(block, dropped)
@@ -302,7 +302,7 @@ class Model(nn.Module, ABC):
 
     def finish_layer(self, index: int, ids: Tensor, preactivated: Tensor, residual: Tensor | None) -> Tensor:
         """Finish layer `index` of vertices `ids`, for paradigms that run its stages. Gives what `run_layer` returns."""
-        layer = self.layers[index]
+        layer = self._stack[index]
         if self._fuses[index]:
             return preactivated
         if isinstance(layer, BlockLayer):
@@ -342,6 +342,11 @@ class Model(nn.Module, ABC):
         if index and self._fuses[index - 1]:
             return self.backend.relu_dropout(h, ids, drop or Drop(0.0, 0), h.shape[1])
         return h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
+
+    @cached_property
+    def _stack(self) -> tuple[nn.Module, ...]:
+        """The layers, without the string that `nn.ModuleList` makes from each index."""
+        return tuple(self.layers)
 
     @cached_property
     def _fuses(self) -> tuple[bool, ...]:

@@ -60,7 +60,7 @@ class SAGELayer(Layer):
 def _inverse(dst: Destinations, dtype: torch.dtype) -> Tensor:
     """`[D, 1]`: one over the divisor of the mean."""
     if dst.weight is None:
-        return dst.degree.clamp(min=1).to(dtype).reciprocal().unsqueeze(1)
+        return (torch.ones((), dtype=dtype) / dst.degree.clamp(min=1)).unsqueeze(1)  # the host's one needs no copy
     inverse = dst.weight.reciprocal()
     return inverse.masked_fill(inverse.isinf(), 0).to(dtype).unsqueeze(1)
 
