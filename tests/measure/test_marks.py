@@ -138,3 +138,31 @@ def test_a_wait_inside_of_a_phase_interrupts_it():
     with pytest.raises(ValueError, match="x"), timer.waiting("load"):
         raise ValueError("x")
     assert timer.failed_in == "load"
+
+
+def test_a_replay_repeats_the_phases_and_exchanges_of_the_captured_step():
+    class Graph(Machine):
+        def in_graph(self) -> Graph:
+            return self
+
+    machine = Graph()
+    timer = PhaseTimer(clock=machine, marks=cast("Marks", machine), meets=False)
+    timer.start_epoch()
+    with timer.capturing() as tape:
+        with timer.phase("forward"):
+            machine.launch(2.0)
+            start = timer.begin_exchange()
+            machine.launch(1.0)
+            timer.end_exchange("activations", start)
+        with timer.phase("backward"):
+            machine.launch(4.0)
+    nothing = timer.end_epoch()
+    assert not any(nothing.phases.values()) and timer.take_exchanges() == {}, "it was captured, and not run"
+    for _ in range(2):
+        timer.start_epoch()
+        timer.repeat(tape)
+        with timer.phase("update"):
+            machine.launch(0.5)
+        times = timer.end_epoch()
+        assert (times.phases["forward"], times.phases["backward"], times.phases["update"]) == (3.0, 4.0, 0.5)
+        assert timer.take_exchanges() == {"activations": 1.0}

@@ -136,6 +136,9 @@ def _explained(job: Job) -> Iterator[None]:
         yield
     except RuntimeError as error:
         first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
-        raise RunError(f"train.cuda_graph: a step of model={job.experiment.model.target} cannot be captured: it waits "
-                       f"for the GPU, or copies from memory that is not pinned ({str(first).splitlines()[0]}); "
-                       f"{_FIX}") from first
+        if isinstance(first, torch.OutOfMemoryError):
+            raise first from None
+        raise RunError(
+            f"train.cuda_graph: a step of model={job.experiment.model.target} cannot be captured "
+            f"({str(first).splitlines()[0]}). A captured step must not wait for the GPU, nor copy from memory that is "
+            f"not pinned: {_FIX}") from first

@@ -11,7 +11,7 @@ threads, and each thread starts on device 0. Streams, events and copies have onl
 - host memory holds NaN until its copy from the device is known to be complete.
 
 `counting` counts launches, waits of the host, copies and bytes, by line of gnnexp. If each rank has its own GPU, ranks
-exchange through an emulated NCCL (`nccl`).
+exchange through an emulated NCCL (`nccl`). Work can be captured and replayed (`graphs`).
 
 The device shows nothing about speed, the memory of a GPU, or the order in which a GPU adds.
 """

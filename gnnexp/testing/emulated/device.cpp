@@ -1,5 +1,5 @@
 // See device.h.
-#include "graph.h"
+#include "graphs/graph.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>

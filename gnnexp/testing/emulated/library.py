@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 _HERE = Path(__file__).parent
-_DEVICE = ("device.cpp", "graphs.cpp", "guard.cpp", "ipc.cpp", "kernels.cpp", "memory.cpp")
+_DEVICE = ("device.cpp", "graphs/graph.cpp", "guard.cpp", "ipc.cpp", "kernels.cpp", "memory.cpp")
 _NCCL = ("nccl/backend.cpp", "nccl/order.cpp")
 _LIBRARIES = ("-lc10", "-ltorch_cpu")
 _FLAGS = ("-std=c++20", "-O1", "-fPIC")

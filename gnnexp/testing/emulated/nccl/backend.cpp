@@ -1,6 +1,6 @@
 // `torch.distributed`'s NCCL for the emulated GPUs: what NCCL refuses is refused, operations are on streams, and the
 // host does not wait for them. Gloo moves the bytes when an operation is launched. A Python module, see __init__.py.
-#include "../graph.h"
+#include "../graphs/graph.h"
 #include "order.h"
 
 #include <ATen/ops/from_blob.h>

@@ -3,7 +3,7 @@
 // A replay runs the same kernels on the same memory, and writes results to the memory of the captured results. So what
 // the host computed during the capture (a number, an address, a size) is the same in every replay, as on a real GPU.
 #pragma once
-#include "device.h"
+#include "../device.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -11,7 +11,7 @@
 
 namespace emulated {
 
-bool is_capturing();                      // whether a graph is captured by any thread
+bool is_capturing();                      // whether a graph is being captured, by any thread
 bool is_captured(c10::Stream stream);     // whether what is launched on the stream belongs to the graph
 bool is_captured_here();                  // the same of the calling thread's current stream
 void refuse_in_capture(const char* call); // throws during a capture: the graph is then invalid, as CUDA has it
