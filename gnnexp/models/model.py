@@ -252,7 +252,7 @@ class Model(nn.Module, ABC):
 
     def reads_stored(self, index: int = 0) -> bool:
         """Whether layer `index` takes `StoredRows`, and these kernels read them where they are stored."""
-        layer, kept = self.layers[index], ("run_layer", "drop_input", "preactivated", "passed_on")
+        layer, kept = self.layers[index], ("forward", "run_layer", "drop_input", "preactivated", "passed_on")
         assert isinstance(layer, Layer | BlockLayer)
         ours = all(getattr(type(self), name) is getattr(Model, name) for name in kept)
         return ours and self.backend.reads_stored and sums_stored_rows(layer)

@@ -13,8 +13,8 @@ import torch
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.sparse import StoredRows
 from gnnexp.models.model import Model
-from gnnexp.models.sage import SAGELayer
-from gnnexp.ops.backends import has_triton, is_interpreted
+from gnnexp.models.sage import SAGE, SAGELayer
+from gnnexp.ops.backends import has_triton, is_interpreted, make_backend
 from gnnexp.paradigms.data_parallel import DataParallel
 from gnnexp.testing.graphs import nasty_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
@@ -155,6 +155,22 @@ def test_a_layer_that_projects_first_reads_a_matrix(ranks):
     assert graph.num_features == 13
 
 
+class Doubled(SAGE):
+    """Computes with the features before the first layer does."""
+
+    def forward(self, batch, features, *rest):
+        return super().forward(batch, features * 2, *rest)
+
+
+@pytest.mark.parametrize(("model", "stored"), [(SAGE, True), (Doubled, False)])
+def test_a_model_that_computes_with_features_gets_a_matrix(model, stored):
+    made = model(hidden=4, layers=1)
+    made.layers.append(SAGELayer(3, 4, activation="relu", residual=False, norm=False))
+    for kernel in ("triton", "torch"):
+        made.backend = make_backend(kernel, torch.device("cuda"))
+        assert made.reads_stored() == (stored and kernel == "triton")
+
+
 def test_a_layer_with_its_own_sums_gets_a_matrix() -> None:
     from gnnexp.models.local import sums_stored_rows
 
@@ -167,7 +183,6 @@ def test_a_layer_with_its_own_sums_gets_a_matrix() -> None:
 
 
 def test_trained_values_are_refused() -> None:
-    from gnnexp.ops.backends import make_backend
     from gnnexp.testing.blocks import make_block
 
     device = torch.device("cuda")

@@ -24,7 +24,10 @@ def missing() -> str:
     """Why PyG's loader does not run here; empty if it does."""
     if importlib.util.find_spec("torch_geometric") is None:
         return "torch_geometric is missing"
-    found = importlib.import_module("torch_geometric.typing")  # it tries to import both
+    try:
+        found = importlib.import_module("torch_geometric.typing")  # it tries to import both
+    except (ImportError, OSError, RuntimeError) as error:  # the emulated device cannot tell a version of CUDA
+        return f"torch_geometric does not import: {str(error).splitlines()[0][:100]}"
     if found.WITH_PYG_LIB or found.WITH_TORCH_SPARSE:
         return ""
     return "NeighborLoader needs pyg-lib or torch-sparse, and both are missing"
