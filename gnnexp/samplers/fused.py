@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
+import psutil
 import torch
 from torch import Tensor
 
@@ -132,7 +133,23 @@ class FusedSampler(LayerSampler):
             return "cpu"
         if tier == "uva" and (problems := self._reads_no_host_memory(experiment)):
             return problems[0].allowed
-        return self._lacks_memory(experiment, shard, device, tier)
+        lacking = self._lacks_memory(experiment, shard, device, tier)
+        return lacking or (self._lacks_host_memory(experiment, shard) if tier == "uva" else "")
+
+    def _lacks_host_memory(self, experiment: Experiment, shard: Shard) -> str:
+        """What the pinned edges of a machine need and what is there, if that is too little; else empty.
+
+        With `auto`, half of the memory remains.
+        """
+        graph = self.topology_of(shard)
+        needed = graph.topology_bytes - graph.indptr.nbytes + (
+            4 * graph.num_edges if experiment.model.options.needs.edge_identity else 0)
+        if self.topology == "partitioned":
+            needed *= experiment.hardware.workers
+        available = int(psutil.virtual_memory().available)
+        if needed <= (available // 2 if self.tier == "auto" else available):
+            return ""
+        return f"edges in host memory need {needed} bytes, {available} bytes are available"
 
     def _lacks_memory(self, experiment: Experiment, shard: Shard, device: torch.device, tier: str) -> str:
         """What is needed and what is free on the GPU, if that is too little; else empty.

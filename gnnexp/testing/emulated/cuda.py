@@ -18,7 +18,6 @@ from gnnexp.testing.emulated.ipc import can_access
 
 TOTAL_BYTES = 80 << 30
 _FROM_FILE = 2 | 8  # cudaHostRegisterMapped and cudaHostRegisterReadOnly
-_REGISTERED: dict[int, int] = {}  # bytes of registered memory by address
 _ERRORS = {1: "invalid argument", 712: "part or all of the requested memory range is already mapped",
            713: "pointer does not correspond to a registered memory region", 801: "operation not supported"}
 NAME = "emulated CUDA device (gnnexp.testing.emulated)"
@@ -51,20 +50,22 @@ def _runtime(library: ctypes.CDLL) -> SimpleNamespace:
     """The functions of CUDA's runtime that register host memory; they return 0, which means success, or an error."""
     import torch
 
+    registered: dict[int, int] = {}  # bytes by address
+
     def host_register(address: int, num_bytes: int, flags: int) -> int:
         assert flags in (0, _FROM_FILE), "no other flags are emulated"
         if address % mmap.PAGESIZE or not _may_register(address, num_bytes, flags):
             return 1
         end = address + num_bytes
-        if any(address < start + length and start < end for start, length in _REGISTERED.items()):
+        if any(address < start + length and start < end for start, length in registered.items()):
             return 712
         torch.empty(1, pin_memory=True)  # torch asks no device about memory before its first use of pinned memory
         library.emulated_register(ctypes.c_void_p(address), ctypes.c_size_t(num_bytes))
-        _REGISTERED[address] = num_bytes
+        registered[address] = num_bytes
         return 0
 
     def host_unregister(address: int) -> int:
-        if _REGISTERED.pop(address, None) is None:
+        if registered.pop(address, None) is None:
             return 713
         library.emulated_unregister(ctypes.c_void_p(address))
         return 0
@@ -90,7 +91,7 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     """Replacements of functions and classes of `torch.cuda`, by name."""
     import torch
 
-    accelerator = torch.accelerator
+    accelerator, runtime = torch.accelerator, _runtime(library)
 
     def _device(device: Any = None) -> torch.device:  # noqa: ANN401
         """A device with its index; the thread's current device if no index is given."""
@@ -133,7 +134,7 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
 
     return {
         **graph_functions(library),
-        "cudart": lambda: _runtime(library),
+        "cudart": lambda: runtime,
         "_lazy_init": lambda: None, "is_initialized": lambda: True, "is_available": lambda: True,
         "device_count": lambda: int(library.emulated_num_devices()), "current_device": accelerator.current_device_index,
         "set_device": lambda device: accelerator.set_device_index(_device(device)),

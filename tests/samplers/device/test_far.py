@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from device_blocks import check, check_remote, check_split, random_case
@@ -21,6 +23,7 @@ from gnnexp.samplers.device.expansion import DeviceExpansion
 from gnnexp.samplers.device.hops import DeviceHops
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.testing.emulated import counting, is_wanted
+from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 from gnnexp.testing.steps import MODELS, small_config
 
@@ -124,6 +127,29 @@ def test_the_memory_of_the_gpu_decides_where_edges_are(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (bounds - 1, bounds))
     with pytest.raises(RunError, match=rf"needs {bounds} bytes, {bounds - 1} bytes are free; set sampler\.device=cpu"):
         FusedSampler([4, 3], tier="uva", device="cuda").place(experiment_of(config_of()), shard, GPU, alone())
+
+
+@pytest.mark.usefixtures("triton")
+@pytest.mark.parametrize(("tier", "topology", "factor"), [
+    ("auto", "replicated", 2), ("uva", "replicated", 1), ("auto", "partitioned", 2 * 3)])
+def test_pinned_edges_must_fit_into_the_memory_of_the_host(
+    monkeypatch: pytest.MonkeyPatch, tier: str, topology: str, factor: int
+) -> None:
+    monkeypatch.setattr(FusedSampler, "_lacks_memory", lambda *arguments: "no room" * (arguments[-1] == "device"))
+    graph = nasty_graph()
+    config = config_of(tier=tier, topology=topology)
+    config["hardware"]["workers"] = 3
+    shard = Shard(graph, 0, 3, partition=parts(graph, 3), part=0)
+    edges = (graph if topology == "replicated" else shard.owned_topology).indices.nbytes
+    experiment = experiment_of(config)
+    for available, found in ((factor * edges, "cuda:0, which reads edges in host memory"),
+                             (factor * edges - 1, "cpu: no room" if tier == "auto" else "")):
+        monkeypatch.setattr(psutil, "virtual_memory", lambda available=available: SimpleNamespace(available=available))
+        if found:
+            assert experiment.sampler.make().place(experiment, shard, GPU, alone()).startswith(found)
+        else:
+            with pytest.raises(RunError, match=f"edges in host memory need {edges} bytes, {edges - 1} bytes are"):
+                experiment.sampler.make().place(experiment, shard, GPU, alone())
 
 
 # --- blocks, and what is read -----------------------------------------------------------------------------------------
