@@ -131,7 +131,9 @@ class TritonBackend(Backend):
         return applied(ReluDropout, x, ids, drop, num_columns, first_column, x.dtype)
 
     def relu_dropout_rounded(self, x: Tensor, ids: Tensor, drop: Drop) -> Tensor:
-        """One pass. The backward pass reads the mask from the rounded output, which is all that is kept."""
+        """One pass for float32. The backward pass reads the mask from the rounded output, which is all that is kept."""
+        if x.dtype != torch.float32:
+            return super().relu_dropout_rounded(x, ids, drop)
         return applied(ReluDropout, x, ids, drop, x.shape[1], 0, torch.bfloat16)
 
     def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:

@@ -66,7 +66,7 @@ def variants(kind: str) -> Iterator[Variant]:
         if name in ("sum", "weighted_sum") or name.endswith("of_stored_rows"):
             fewer = {} if kind == "fp32" else {"UNROLL": aggregate.UNROLL_TO_FLOAT64}
             yield Variant(f"{name}_in_bf16", aggregate.edge_pass_kernel, {**constants, **fewer}, narrow=("x",))
-    yield from _dropout()
+    yield from _dropout(kind)
     yield from _attention()
     for heads in (4, 8):
         tile = {"HEADS": heads, "COLS": outer.columns_of_tile(heads, 1024, size)}
@@ -75,13 +75,14 @@ def variants(kind: str) -> Iterator[Variant]:
     yield Variant("inner", outer.inner_kernel, {"HEADS": 4, "COLS": outer.columns_of_tile(1, 1024, size)})
 
 
-def _dropout() -> Iterator[Variant]:
+def _dropout(kind: str) -> Iterator[Variant]:
     tile = {"SCALE": 2.0, "RELU": True, "ROWS": 8, "COLS": 128}
     yield Variant("drop_rows", dropout.drop_rows_kernel, {"places": None, **tile}, 4)
     for narrow in ((), ("x",)):
         name = "drop_stored_rows_in_bf16" if narrow else "drop_stored_rows"
         yield Variant(name, dropout.drop_rows_kernel, {**tile, "RELU": False}, 4, narrow)
-    yield Variant("drop_rows_to_bf16", dropout.drop_rows_kernel, {"places": None, **tile}, 4, ("out",))
+    if kind == "fp32":
+        yield Variant("drop_rows_to_bf16", dropout.drop_rows_kernel, {"places": None, **tile}, 4, ("out",))
     for name, narrow in (("keep_positive", ()), ("keep_positive_in_bf16", ("output", "gradient"))):
         yield Variant(name, dropout.keep_positive_kernel, {"SCALE": 2.0, "TILE": 1024}, 4, narrow)
     yield Variant("drop_sparse", dropout.drop_sparse_kernel, {"SCALE": 2.0, "TILE": 64})

@@ -160,6 +160,9 @@ def test_rounding_to_bfloat16_is_that_of_torch() -> None:
     x = torch.cat((bits.view(torch.float32), normal(torch.float32, 500).exp())).unsqueeze(0)
     numba, triton = (k.relu_dropout_rounded(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1)) for k in both())
     assert torch.equal(triton.isnan(), numba.isnan()) and torch.equal(triton.nan_to_num(7), numba.nan_to_num(7))
+    wide = normal(torch.float64, 3, 4)
+    numba, triton = (k.relu_dropout_rounded(wide, torch.arange(3), DROP) for k in both())
+    assert torch.equal(triton, numba) and triton.dtype == torch.bfloat16
 
 
 def test_either_result_of_stored_rows_may_be_unused() -> None:
