@@ -114,7 +114,7 @@ class Clock:
         self._out += spent
         return result
 
-    # --- in place of `Marks` -------------------------------------------------------------------------------------
+    # --- in place of `Marks`
     def mark(self) -> float:
         self.marks += 1
         return self()
@@ -146,8 +146,8 @@ def without_triton(clock: Clock) -> list[int]:
 
         return step
 
-    names = ("count_edges", "draw_edges", "relabel")
-    steps = SimpleNamespace(**{name: instead(getattr(sample, name), getattr(hop, name)) for name in names})
+    steps = SimpleNamespace(**{name: instead(getattr(sample, name), getattr(hop, name))
+                               for name in ("count_edges", "draw_edges", "relabel")})
     InterpretedFunction.run = run
     setattr(fused, "kernels_for", lambda *_: steps)  # noqa: B010  it is imported there, not exported
     return launches
@@ -167,10 +167,8 @@ def config_of(case: Case) -> dict[str, Any]:
 
 def endless(trainer: Any) -> Iterator[Any]:  # noqa: ANN401
     """Batches of epoch after epoch."""
-    epoch = 0
-    while True:
+    for epoch in itertools.count():
         yield from trainer.batches(epoch)
-        epoch += 1
 
 
 class Steps(NamedTuple):
@@ -225,8 +223,7 @@ def steps_of_gnnexp(case: Case, folder: str) -> Steps:
         if case.on_gpu:
             by_triton = (triton[0] - launches) / steps
             found |= {"marks (number)": (clock.marks - marks) / steps, "launches of triton (number)": by_triton,
-                      "launches of torch (number)": launches_of(step, by_triton > 0),
-                      "add_ by torch": dispatched(clock)}
+                      "launches of torch (number)": launches_of(step, by_triton > 0), "add_ by torch": _add_us(clock)}
         return found
 
     return Steps(turn, step, clock)
@@ -243,7 +240,7 @@ def launches_of(step: Callable[[], None], by_triton: bool) -> int:
                if name == "launches" and not place.startswith(places))
 
 
-def dispatched(clock: Clock, calls: int = 1000) -> float:
+def _add_us(clock: Clock, calls: int = 1000) -> float:
     """Microseconds of the smallest operation without its kernel: a rate of launches (`launch_s`) includes them."""
     import torch
 
@@ -257,16 +254,15 @@ def dispatched(clock: Clock, calls: int = 1000) -> float:
 def steps_of_torch() -> Steps:
     """Three layers of GraphSAGE by hand: forward, backward, and the optimizer."""
     import torch
-    from torch import nn
+    from torch.nn import Linear
     from torch.nn import functional as F
 
     torch.autograd.set_multithreading_enabled(False)
     sizes, widths = (8, 31, 110, 300), (16, 16, 16, 8)
-    layers = [(nn.Linear(a, b), nn.Linear(a, b, bias=False)) for a, b in itertools.pairwise(widths)]
+    layers = [(Linear(a, b), Linear(a, b, bias=False)) for a, b in itertools.pairwise(widths)]
     blocks: list[tuple[torch.Tensor, torch.Tensor, int]] = []
     for dst, src in itertools.pairwise(sizes):
-        indptr = 3 * torch.arange(dst + 1)
-        blocks.insert(0, (indptr, torch.randint(src, (3 * dst,)), dst))
+        blocks.insert(0, (3 * torch.arange(dst + 1), torch.randint(src, (3 * dst,)), dst))
     features, labels = torch.randn(sizes[-1], 16), torch.randint(8, (8,))
     optimizer = torch.optim.Adam([p for pair in layers for one in pair for p in one.parameters()], fused=True)
 
@@ -313,9 +309,9 @@ def profile(steps: Steps, number: int = 300, most: int = 25) -> dict[str, float]
         steps.step()
     found.disable()
     stats: Any = pstats.Stats(found)
-    rows = sorted(stats.stats.items(), key=lambda row: -row[1][2])[:most]
+    rows = sorted(stats.stats.items(), key=lambda row: -row[1][2])
     return {f"{'/'.join(Path(file).parts[-3:])}:{line} {name} ({calls / number:g} calls)": own / stats.total_tt
-            for (file, line, name), (_, calls, own, _, _) in rows}
+            for (file, line, name), (_, calls, own, _, _) in rows[:most]}
 
 
 class Running:
@@ -391,8 +387,8 @@ def main() -> None:
     if chosen.worker:
         worker(chosen.worker)
         return
+    found = {}
     with checked_out(chosen.base) as trees:
-        found = {}
         for name in chosen.cases:
             found[name] = measured(name, trees, chosen.pairs, chosen.steps)
             print(name, {side: of for side, of in found[name].items() if side != "shares here"}, flush=True)

@@ -22,7 +22,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {name:28} {1e3 * seconds:8.2f} ms a step"
     for row in found["after"]:
         yield (f"after, kernel={row['kernel']}, matmul={row['matmul']}: {row['epoch_s']:.2f} s, "
-               f"with the rest of the host {row['epoch_with_rest_s']:.2f} s; GPU alone {row['gpu_s']:.2f} s")
+               f"with the rest of the host {row['epoch_with_rest_s']:.2f} s, or {row['epoch_with_own_s']:.2f} s with "
+               f"{1e3 * row['own_s']:.2f} ms a step of another CPU; GPU alone {row['gpu_s']:.2f} s")
         for name, part in row["parts"].items():
             yield (f"  {name:8} {part['launches']:5.0f} launches  host {1e3 * part['host_s']:6.2f} ms  GPU "
                    f"{1e3 * part['gpu_s']:6.2f} ms (bytes {1e3 * part['streamed_s']:.2f}, gathers "

@@ -2,6 +2,7 @@
 
 - A kernel takes `bytes / stream + gathered bytes / gather + operations / flops`, and at least `shortest_s`.
 - The host takes `launch_s` for each launch. `rest_s` is all other time of the host in a step: Python, autograd, copies.
+- `own_s` is the same from `benchmarks/host_step.py`, measured on another CPU.
 - The host waits once, for the sizes of the batch. It launches the next batch while the GPU works on a step. So a step
   takes `max(host, max(host of the rest, GPU of the rest) + GPU of sampling) + wait_s`.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[2] / "results" / "gpu" / "h200"
+HOST_STEP = RESULTS.parents[1] / "host_step.json"
 _BLOCK_COPIES = 10  # copies of arrays of blocks and labels from pageable memory, for each batch
 _BEFORE_ROW_BYTES = 400
 PARTS = {"sample": "sample", "load": "load", "between": "load"}  # all other phases compute
@@ -36,6 +38,7 @@ class Constants:
         triton_launch_s: from one launch of Triton to the next.
         shortest_s: the shortest kernel.
         wait_s: until the host goes on after a wait.
+        mark_s: a mark on the GPU's timeline.
         host_gather: bytes of rows that one core gathers (the comment in `kernels/rows/gather.py`).
         host_copy: bytes that one core copies into pinned memory.
         copy_s: fixed time of a copy from pageable memory.
@@ -52,6 +55,7 @@ class Constants:
     triton_launch_s: float = 15e-6
     shortest_s: float = 2e-6
     wait_s: float = 10e-6
+    mark_s: float = 5e-6
     host_gather: float = 5e9
     host_copy: float = 1e10
     copy_s: float = 15e-6
@@ -132,6 +136,16 @@ def rest_s(calibrated: Mapping[str, Any], constants: Constants) -> float:
     return max(0.0, constants.step_s - float(calibrated["totals"]["launches"]) * constants.launch_s)
 
 
+def own_s(kernel: str, constants: Constants, file: Path = HOST_STEP) -> float:
+    """Time of the host in a step outside of launches, on the CPU that ran `host_step.py`: the least of its turns.
+
+    A rate of launches includes what torch does for a launch before its kernel. This is taken out.
+    """
+    row = json.loads(file.read_text(encoding="utf-8"))["cases"][f"sage, gpu {kernel}"]["here"]
+    within = row["launches of torch (number)"] * row["add_ by torch"]
+    return float(row["least"] - within) / 1e6 + float(row["marks (number)"]) * constants.mark_s
+
+
 def before(counted: Mapping[str, Any], constants: Constants) -> dict[str, float]:
     """Seconds of a step at commit ff491f9 by part: one thread prepares batches, and hides the work of the GPU."""
     layers = counted["layers"]
@@ -152,6 +166,7 @@ def estimate(counts: Mapping[str, Any], constants: Constants, tf32: float) -> di
     rest = rest_s(counts["calibrated step"], constants)
     after = []
     for kernel in ("torch", "triton"):
+        own = own_s(kernel, constants)
         for matmul, flops in (("float32", constants.flops), ("tf32", tf32)):
             chosen = replace(constants, flops=flops)
             parts = parts_of(counts[kernel]["work"], chosen)
@@ -159,7 +174,7 @@ def estimate(counts: Mapping[str, Any], constants: Constants, tf32: float) -> di
             after.append({
                 "kernel": kernel, "matmul": matmul, "epoch_s": steps * step_s(parts, 0.0, chosen),
                 "epoch_with_rest_s": steps * step_s(parts, rest, chosen), "gpu_s": steps * whole.gpu_s,
-                "host_s": steps * whole.host_s,
+                "own_s": own, "epoch_with_own_s": steps * step_s(parts, own, chosen), "host_s": steps * whole.host_s,
                 "parts": {name: {**asdict(part), "bound": part.bound} for name, part in parts.items()}})
     return {"label": "estimate: nothing here was measured on a GPU, except the constants",
             "constants": {**asdict(constants), "flops_tf32": tf32, "triton_gather": TRITON_GATHER, "rest_s": rest},
