@@ -18,7 +18,7 @@ from gnnexp.ops.masks import DropKeys
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.exactness import parts
-from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.graphs import half_without_in_edges, nasty_graph, weighted_graph
 from gnnexp.testing.ranks import RankError
 from gnnexp.testing.steps import optimizer
 from gnnexp.testing.ways import TENSOR, VERTEX
@@ -58,6 +58,14 @@ def test_one_rank(model, way):
     ((plain, captured),) = pair(None, 1, model, way)
     assert captured.waits == plain.waits == 0
     assert captured.launches < plain.launches / 8, "only the optimizer launches by itself"
+
+
+@emulated
+@pytest.mark.parametrize("make", [weighted_graph, half_without_in_edges])
+@pytest.mark.parametrize("way", ["communicate", "coupled"])
+def test_weights_of_edges_and_vertices_without_edges(way, make):
+    """Weights are computed once, before the capture."""
+    assert_same(*(trained(captured_config("gcn", WAYS[way], captured=on), make=make) for on in (False, True)))
 
 
 @emulated

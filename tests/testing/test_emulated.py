@@ -199,6 +199,16 @@ def test_memory_is_counted() -> None:
     assert torch.cuda.memory_allocated() == before and torch.cuda.max_memory_allocated() == before + 8000
 
 
+def test_a_boolean_index_waits_and_a_boolean_table_does_not() -> None:
+    table, ids = torch.tensor([True, False, True], device=GPU), torch.tensor([2, 0], device=GPU)
+    with counting() as counts:
+        table[ids]
+    assert counts.totals["waits"] == 0
+    with counting() as counts:
+        ids[table[:2]]
+    assert counts.totals["waits"] > 0
+
+
 def test_launches_waits_and_bytes_are_counted() -> None:
     pageable, pinned = torch.ones(10), torch.ones(10).pin_memory()
     with counting() as counts:

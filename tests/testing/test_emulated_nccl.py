@@ -227,3 +227,31 @@ def _unlike() -> str:
 def test_ranks_whose_operations_are_not_the_same_are_told(pair) -> None:
     for told in pair(_unlike):
         assert "is not the same on all ranks" in told and "all_reduce of Float [1]" in told and "broadcast" in told
+
+
+# --- captured graphs --------------------------------------------------------------------------------------------------
+
+
+def _captured_sum() -> tuple[list[list[float]], str]:
+    """Sums of three replays, and the error if the group is destroyed while the graph is there."""
+    group, rank = dist.new_group(list(range(SIZE)), timeout=timedelta(seconds=60)), dist.get_rank()
+    total, graph, stream = _here(0, 0), torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    dist.all_reduce(total, group=group)
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        work = dist.all_reduce(total, group=group, async_op=True)
+        work.wait()
+        del work
+    found = []
+    for step in range(3):
+        total.fill_(rank + step)
+        graph.replay()
+        found.append(total.tolist())
+    told = _told(lambda: dist.destroy_process_group(group))
+    del graph
+    return found, told
+
+
+def test_a_captured_operation_exchanges_again_and_its_group_must_outlive_the_graph(pair) -> None:
+    for found, told in pair(_captured_sum):
+        assert found == [[1, 1], [3, 3], [5, 5]]
+        assert "a captured graph uses this group" in told

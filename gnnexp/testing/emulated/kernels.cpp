@@ -56,8 +56,10 @@ class Call {
     }
     if (value.isOptionalTensorList()) {
       c10::List<std::optional<Tensor>> hosts;
-      for (const std::optional<Tensor>& one : value.toOptionalTensorList())
+      for (const std::optional<Tensor>& one : value.toOptionalTensorList()) {
+        boolean_index_ |= one.has_value() && one->defined() && one->scalar_type() == at::kBool;
         hosts.push_back(one.has_value() ? std::optional<Tensor>(host_of(*one, written)) : one);
+      }
       return hosts;
     }
     if (value.isDevice() && value.toDevice().is_cuda()) {
@@ -114,7 +116,6 @@ class Call {
   Tensor host_of(const Tensor& tensor, bool written) {
     if (!tensor.defined()) return tensor;
     if (!tensor.is_cuda()) {
-      if (indexing_) boolean_index_ |= tensor.scalar_type() == at::kBool;
       if (name_ == "aten::index") return tensor;  // torch has copied it to the device, in what precedes the kernel
       if (indexing_ && used_) {
         count(H2D_COPIES, 1, name_.c_str());
@@ -128,7 +129,6 @@ class Call {
       return tensor;
     }
     use(tensor.device());
-    if (indexing_) boolean_index_ |= tensor.scalar_type() == at::kBool;
     const Tensor host = alias(tensor, written);
     if (written) written_.emplace_back(tensor, host);
     return host;

@@ -238,10 +238,11 @@ class Nccl final : public c10d::Backend {
 
   // A replay launches the operation on its own stream.
   void note_operation(const Operation& operation, bool everybody, const std::function<void()>& exchange) {
-    for (const auto* tensors : {&operation.reads, &operation.writes})
-      for (const auto& tensor : *tensors) frozen(tensor);
-    keep_bytes(memories(operation.writes));
-    const Operation again{operation.name, operation.type, operation.reads, operation.writes, false};
+    Tensors reads, writes;
+    for (const auto& tensor : operation.reads) reads.push_back(frozen(tensor));
+    for (const auto& tensor : operation.writes) writes.push_back(frozen(tensor));
+    keep_bytes(memories(writes));
+    const Operation again{operation.name, operation.type, reads, writes, false};
     emulated::note([self = c10::intrusive_ptr<Nccl>::reclaim_copy(this), used = graphs_, again, everybody, exchange] {
       self->enqueue(again, everybody, exchange);
     });
