@@ -94,3 +94,12 @@ def test_other_kernels_stay_in_registers(tmp_path: Path, kernel: str, capability
     if kernel == "take_kernel":
         constants["MISSING"] = -1
     assert_fits(resources(tmp_path / "cubin", kernel, OTHERS[kernel], capability, **constants))
+
+
+@pytest.mark.parametrize(("kind", "missing"), [("*i64", -1), ("*fp32", 1)])
+@pytest.mark.parametrize("capability", [80, 90])
+def test_data_of_edges_of_any_type_is_taken_in_registers(
+    tmp_path: Path, kind: str, missing: int, capability: int
+) -> None:
+    types = {**OTHERS["take_kernel"], "values": kind, "taken": kind}
+    assert_fits(resources(tmp_path / "cubin", "take_kernel", types, capability, EDGES=512, MISSING=missing))
