@@ -46,7 +46,7 @@ class Workload:
             caches, count as sent.
         gathered_bytes: bytes of rows that aggregation reads, forward and backward.
         flops: operations of dense products, forward and backward.
-        sent_bytes: bytes sent to other ranks, by tag.
+        sent_bytes: bytes sent to other ranks, by tag. Rows that kernels read from other GPUs count as sent features.
         rounds: number of payload exchanges, by tag.
         crossing_bytes: bytes copied between the host tier and the device tier, without features: blocks, chunks.
         device_bytes: the most bytes that the device tier held at once.
@@ -136,12 +136,15 @@ def work_of(run: Run) -> Workload:
     loaded = {origin: _busiest(run, f"features_loaded_{origin}", ranks) * row_bytes
               for origin in ("host", "disk")}
     crossing = (_known(run, "tier/h2d_bytes") + _known(run, "tier/d2h_bytes")) / ranks
+    sent = {tag: _sent(run, tag, ranks) for tag in tags}
+    if read := _known(run, "tier/peer_bytes") / ranks:  # by kernels: no rounds
+        sent["features"] = sent.get("features", 0.0) + read
     steps, chunks, parameters = num_steps(run), num_chunks(run), _parameters(run, dims)
     held, update = _device_bytes(run), _UPDATES * ITEMSIZE * parameters * steps
     return Workload(
         ranks=ranks, sampled_edges=_busiest(run, "edges_sampled", ranks), loaded_bytes=loaded,
         gathered_bytes=_gathered(run, dims, ranks), flops=_flops(run, dims, ranks),
-        sent_bytes={tag: _sent(run, tag, ranks) for tag in tags},
+        sent_bytes=sent,
         rounds={tag: _known(run, f"comm/rounds_{tag}") for tag in tags},
         crossing_bytes=max(0.0, crossing - loaded["host"]), device_bytes=held,
         elementwise_bytes=_elementwise(run, dims, ranks) + update, update_bytes=update,

@@ -134,7 +134,8 @@ def _refused(fault: str, where: int) -> list[str]:
 @pytest.mark.parametrize(("fault", "words"), [
     ("peers", "the GPU of rank 1 of the clique has no peer access to the GPU of rank 0"),
     ("triton", "the package triton is not installed"), ("reduce_tensor", "out of handles"),
-    ("rebuild_cuda_tensor", "out of handles"), ("wrong bytes", "rank 1 of the clique reads wrong values from the other"),
+    ("rebuild_cuda_tensor", "out of handles"),
+    ("wrong bytes", "rank 1 of the clique reads wrong values"),
 ])
 def test_all_ranks_hear_of_the_fault_of_one(ranks, fault: str, words: str) -> None:
     if fault == "peers" and torch.cuda.device_count() == 1:

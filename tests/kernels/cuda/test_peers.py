@@ -11,18 +11,19 @@ from gnnexp.ops.backends import has_triton, is_interpreted
 
 compiler = pytest.mark.skipif(not has_triton() or is_interpreted(), reason="needs Triton's compiler")
 interpreter = pytest.mark.skipif(not (has_triton() and is_interpreted()), reason="run by tests/kernels/test_triton.py")
-KINDS = (torch.float32, torch.float64, torch.int16)
+KINDS, IDS = (torch.float32, torch.float64, torch.int16), (torch.int32, torch.int64)
 
 
 @interpreter
 @settings(max_examples=25, deadline=None)
 @given(
-    num_nodes=st.integers(1, 60), members=st.integers(1, 5), cached=st.integers(0, 60), width=st.sampled_from((0, 1, 13, 100, 515)),
-    kind=st.sampled_from(KINDS), ids_of=st.sampled_from((torch.int32, torch.int64)), place_of=st.sampled_from((torch.int32, torch.int64)),
-    number=st.sampled_from((0, 1, 17, 77)), past=st.booleans(), seed=st.integers(0, 99),
+    num_nodes=st.integers(1, 60), members=st.integers(1, 5), cached=st.integers(0, 60),
+    width=st.sampled_from((0, 1, 13, 100, 515)), kind=st.sampled_from(KINDS), ids_of=st.sampled_from(IDS),
+    place_of=st.sampled_from(IDS), number=st.sampled_from((0, 1, 17, 77)), past=st.booleans(), seed=st.integers(0, 99),
 )
-def test_rows_come_from_the_member_that_has_them(num_nodes, members, cached, width, kind, ids_of, place_of, number, past,
-                                                 seed) -> None:
+def test_rows_come_from_the_member_that_has_them(
+    num_nodes, members, cached, width, kind, ids_of, place_of, number, past, seed
+) -> None:
     from gnnexp.kernels.cuda.peers import fetch_from_peers
 
     generator = torch.Generator().manual_seed(seed)
