@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 
-from gnnexp.datasets.base import Dataset, check_memory, data_folder
+from gnnexp.datasets.base import Dataset, data_folder
+from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
-from gnnexp.datasets.tables.edges import EdgeColumns, numbered, read_integers, read_texts
-from gnnexp.datasets.tables.engine import Engine, Table, TextForm, engine
-from gnnexp.datasets.tables.files import TableFiles, find_files
-from gnnexp.datasets.tables.ids import Ids, are_integers, ids_of_rows, named_integers, named_texts
-from gnnexp.datasets.tables.roles import AUTO, column, ends, require
-from gnnexp.datasets.tables.spool import Spool
-from gnnexp.datasets.tables.vertices import (
-    Labels,
-    VertexColumns,
-    numeric,
-    read_features,
-    read_labels,
-    read_splits,
+from gnnexp.datasets.tables.engine import Engine, TextForm, engine
+from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.datasets.tables.layout import (
+    Asked,
+    EdgeTable,
+    Layout,
+    check_tables,
+    edge_tables,
+    find_layout,
+    vertex_tables,
 )
-from gnnexp.errors import ConfigError, DataError, Findings, Problem
-from gnnexp.graph.build import build_graph
+from gnnexp.datasets.tables.roles import AUTO
+from gnnexp.datasets.tables.vertices import Labels, read_splits
+from gnnexp.datasets.tables.write import Numbered, Rules, labels_of, no_splits, number, write_edges, write_features
+from gnnexp.errors import ConfigError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.graph.storage.external import EdgeRules, write_csc
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS
-
-_VERTEX = "vertex"
+from gnnexp.graph.storage.writer import write_json
 
 
 @dataclass(kw_only=True, eq=False)
@@ -47,13 +45,16 @@ class Tables(Dataset):
     Attributes:
         name: name of the graph.
         path: folder of the tables; null = `$GNNEXP_DATA/tables`.
-        edges: table of edges.
-        nodes: table with a row for each vertex; null = vertices are those that edges name.
+        edges: table of edges, or a table for each type of edges: `{TYPE: {table: FILE, from: TYPE, to: TYPE}}`, where
+            `from` and `to` are types of vertices; `source`, `destination` and `weight` may name its columns.
+        nodes: table with a row for each vertex, or a table for each type of vertices: `{TYPE: FILE}`. Vertices of a
+            type without a table are those that edges name.
         id: column of ids in `nodes`.
         source: column of sources' ids in `edges`.
         destination: column of destinations' ids.
         weight: column of edge weights.
         label: column of classes in `nodes`: names or whole numbers.
+        target: type of the vertices with labels; null = the only one.
         features: columns of numbers in `nodes`; `auto` = all without another role.
         split: `random` shares of the labelled vertices, or the words of a column of `nodes` (`split=column`).
         split_column: this column.
@@ -65,7 +66,10 @@ class Tables(Dataset):
         delimiter: separator of columns in text; null = found.
         header: whether text begins with a line of names; null = found.
         encoding: encoding of text.
+        sparse: whether features of several types are stored as sparse rows (true), dense (false), or by size (auto).
         symmetrize: add the reverse of each edge.
+        inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
+            vertices.
         self_loops: `keep` or `remove`.
         duplicates: `merge` or `keep` parallel edges.
         buffer_bytes: memory for a part of the edges at a time.
@@ -75,13 +79,14 @@ class Tables(Dataset):
 
     name: str = "tables"
     path: str | None = None
-    edges: str = "edges.csv"
-    nodes: str | None = None
+    edges: str | Mapping[str, Any] = "edges.csv"
+    nodes: str | Mapping[str, str] | None = None
     id: str = AUTO
     source: str = AUTO
     destination: str = AUTO
     weight: str | None = AUTO
     label: str | None = AUTO
+    target: str | None = None
     features: list[str] | Literal["auto"] | None = "auto"
     split: Literal["random", "column"] = "random"
     split_column: str = AUTO
@@ -93,7 +98,9 @@ class Tables(Dataset):
     delimiter: str | None = None
     header: bool | None = None
     encoding: Literal["utf-8", "utf-16", "latin-1"] = "utf-8"
+    sparse: Sparse = "auto"
     symmetrize: bool = True
+    inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
     duplicates: Literal["merge", "keep"] = "merge"
     buffer_bytes: int = 1 << 29
@@ -107,8 +114,9 @@ class Tables(Dataset):
              "set dataset.delimiter=null"),
             ("buffer_bytes", self.buffer_bytes >= 1 << 26, "64 MiB or more", "set dataset.buffer_bytes=536870912"),
         )
-        ConfigError.raise_all([Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
-                               for name, holds, allowed, fix in rules if not holds])
+        problems = [Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
+                    for name, holds, allowed, fix in rules if not holds]
+        ConfigError.raise_all(problems + check_tables(self.nodes, self.edges))
 
     @property
     def at_hand(self) -> bool:
@@ -117,15 +125,21 @@ class Tables(Dataset):
 
     def sources(self) -> list[Path]:
         """All files of all tables."""
-        return [path for files in self._files().values() for path in files.paths]
+        vertices, edges = self._files()
+        return [path for files in (*vertices.values(), *(one.files for one in edges)) for path in files.paths]
 
-    def _files(self) -> dict[str, TableFiles]:
-        folder = data_folder(self.path, "tables")
-        findings = Findings()
-        named = {"dataset.edges": self.edges} | ({} if self.nodes is None else {"dataset.nodes": self.nodes})
-        found = {key: findings.attempt(find_files, key, folder, text) for key, text in named.items()}
+    def _files(self) -> tuple[dict[str, TableFiles], list[EdgeTable]]:
+        folder, findings = data_folder(self.path, "tables"), Findings()
+        vertices = findings.attempt(vertex_tables, folder, self.nodes)
+        edges = findings.attempt(edge_tables, folder, self.edges, self._asked())
         findings.raise_all()
-        return {key: files for key, files in found.items() if files is not None}
+        assert vertices is not None and edges is not None
+        return vertices, edges
+
+    def _asked(self) -> Asked:
+        split = self.split_column if self.split == "column" else None
+        return Asked(self.id, self.source, self.destination, self.weight, self.label, self.target, self.features,
+                     split, self.as_text)
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -134,118 +148,48 @@ class Tables(Dataset):
             return open_graph(Path(folder) / "graph", mmap=False)
 
     def generate(self, folder: Path) -> Graph:
-        """Write the graph, and the ids of its vertices next to it (`ids_vertex.parquet`), in bounded memory."""
-        files = self._files()
+        """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
+        vertices, edges = self._files()
         folder.parent.mkdir(parents=True, exist_ok=True)
+        form = TextForm(self.delimiter, self.header, self.encoding)
         with tempfile.TemporaryDirectory(dir=folder.parent) as place, \
-                engine(Path(place), self.buffer_bytes, 2) as reader:
-            edges, nodes = self._columns(reader, files)
-            self._write(reader, edges, nodes, Path(place), folder)
+                engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader:
+            layout = find_layout(reader, vertices, edges, form, self._asked())
+            self._write(reader, layout, Path(place), folder)
         return open_graph(folder)
 
-    def _columns(self, reader: Engine, files: Mapping[str, TableFiles]) -> tuple[EdgeColumns, VertexColumns | None]:
-        """What each column means.
-
-        Raises:
-            DataError: a column is missing or ambiguous. Names all problems.
-        """
-        findings = Findings()
-        edges = findings.attempt(self._edge_columns, reader, files["dataset.edges"])
-        nodes = None
-        if "dataset.nodes" in files:
-            nodes = findings.attempt(self._vertex_columns, reader, files["dataset.nodes"])
-        findings.raise_all()
-        assert edges is not None
-        return edges, nodes
-
-    def _table(self, reader: Engine, files: TableFiles) -> Table:
-        form = TextForm(self.delimiter, self.header, self.encoding)
-        table = reader.table(files, form)
-        forced = [name for name in self.as_text if name in table.types]
-        return reader.table(files, form, as_text=forced) if forced else table
-
-    def _edge_columns(self, reader: Engine, files: TableFiles) -> EdgeColumns:
-        table = self._table(reader, files)
-        source, destination = ends(table, self.source, self.destination)
-        weight = column(table, "weight", self.weight, needed=False, taken=(source, destination))
-        return EdgeColumns("edges", table, source, destination, (_VERTEX, _VERTEX), weight)
-
-    def _vertex_columns(self, reader: Engine, files: TableFiles) -> VertexColumns:
-        table = self._table(reader, files)
-        identity = column(table, "id", self.id, needed=True)
-        assert identity is not None
-        split = None
-        if self.split == "column":
-            split = column(table, "split", self.split_column, needed=True, taken=(identity,))
-        taken = [identity] if split is None else [identity, split]
-        label = column(table, "label", self.label, needed=False, taken=taken)
-        taken += [] if label is None else [label]
-        if self.features == AUTO:
-            features = numeric(table, [name for name in table.types if name not in taken])
-        else:
-            features = list(self.features or ())
-            require(table, "features", features)
-        return VertexColumns(_VERTEX, table, identity, label, split, tuple(features))
-
-    def _write(
-        self, reader: Engine, edges: EdgeColumns, nodes: VertexColumns | None, place: Path, folder: Path
-    ) -> None:
-        spool, ids, dropped = self._numbered(reader, edges, nodes, place)
-        notes = [f"{dropped} edges to unknown vertices were dropped"] if dropped else []
-        labels = None if nodes is None or nodes.label is None else read_labels(reader, nodes)
-        splits = self._splits(reader, nodes, ids.count, labels)
-        notes += [f"split drawn by gnnexp, seed {self.seed}"] if labels is not None and self.split == "random" else []
+    def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> None:
+        inverse = len(layout.types) > 1 if self.inverse_relations is None else self.inverse_relations
+        rules = Rules(self.symmetrize, inverse, self.self_loops, self.duplicates, self.on_unknown == "drop",
+                      self.buffer_bytes)
+        graph = number(reader, layout, rules, place)
+        labels = labels_of(reader, layout, graph)
+        splits = self._splits(reader, layout, graph, labels)
+        drawn = labels is not None and self.split == "random"
         with GraphWriter(folder) as writer:
-            self._write_edges(spool, ids.count, writer)
-            if nodes is not None and nodes.features:
-                read_features(reader, nodes, writer.array("features", (ids.count, len(nodes.features)), np.float32))
+            write_edges(graph, rules, writer)
+            width = write_features(reader, layout, graph, self.sparse, writer)
             if labels is not None:
                 writer.put("labels", labels.values)
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
-            ids.save(writer.extra(f"ids_{_VERTEX}.parquet"))
-            writer.finish_graph(name=self.name, num_classes=0 if labels is None else len(labels.classes), notes=notes)
+            for kind, ids in graph.ids.items():
+                ids.save(writer.extra(f"ids_{kind}.parquet"))
+            names = {"types": list(graph.ids), "classes": [] if labels is None else labels.classes,
+                     "relations": [one.name for one in layout.edges]}
+            write_json(writer.extra("names.json"), names)
+            writer.finish_graph(
+                name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
+                notes=[*layout.described(), *graph.notes, *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])
 
-    def _numbered(self, reader: Engine, edges: EdgeColumns, nodes: VertexColumns | None, place: Path
-                  ) -> tuple[Spool, Ids, int]:
-        """Edges between numbers of vertices, the ids of the vertices, and how many edges were dropped."""
-        named = [(edges.table, edges.source), (edges.table, edges.destination)]
-        text = not all(are_integers(*one) for one in [*named, *([] if nodes is None else [(nodes.table, nodes.id)])])
-        ids: Ids | None = None if nodes is None else ids_of_rows(reader, nodes.table, nodes.id, text=text)
-        raw = read_texts(reader, edges) if text else read_integers(reader, edges, place)
-        if ids is None and raw.spool is None:
-            ids = named_texts(reader, [(edges.table, raw.rows, end) for end in ("source", "destination")])
-        elif ids is None:
-            assert raw.spool is not None
-            low, high = (pick(one[side] for one in raw.span) for side, pick in ((0, min), (1, max)))
-            ids = named_integers(raw.spool.chunks(("source", "destination")), low, high, 2 * raw.spool.num_rows)
-        check_memory(24 * ids.count, f"{ids.count} vertices")
-        spool, dropped = numbered(reader, raw, {_VERTEX: ids}, place, drop=self.on_unknown == "drop")
-        return spool, ids, dropped
-
-    def _write_edges(self, spool: Spool, num_nodes: int, writer: GraphWriter) -> None:
-        if not spool.num_rows:
-            raise DataError(Problem("dataset.edges", self.edges, "has no edges", "give at least one row"))
-        if "weight" in spool.names:
-            arrays = build_graph(spool.column("source"), spool.column("destination"), num_nodes,
-                                 symmetrize=self.symmetrize, self_loops=self.self_loops, duplicates=self.duplicates,
-                                 weights=spool.column("weight"), key="dataset.edges")
-            assert arrays.weights is not None
-            for name, values in (("indptr", arrays.indptr), ("indices", arrays.indices),
-                                 ("edge_weights", arrays.weights)):
-                writer.put(name, values)
-            return
-        rules = EdgeRules(self.symmetrize, self.self_loops == "remove", self.duplicates == "merge")
-
-        def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            return ((source, destination) for source, destination in spool.chunks(("source", "destination")))
-
-        write_csc(chunks, num_nodes, rules, self.buffer_bytes, writer)
-
-    def _splits(self, reader: Engine, nodes: VertexColumns | None, num_nodes: int, labels: Labels | None) -> Splits:
-        if nodes is not None and nodes.split is not None:
-            found = read_splits(reader, nodes)
-            return given_split(found["train"], found["val"], found["test"])
+    def _splits(self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels | None) -> Splits:
+        given = [(kind, nodes) for kind, nodes in layout.vertices.items() if nodes.split is not None]
+        if given:
+            parts: dict[str, list[np.ndarray]] = {name: [np.empty(0, np.int64)] for name in SPLITS}
+            for kind, nodes in given:
+                for name, found in read_splits(reader, nodes).items():
+                    parts[name].append(found + graph.starts[kind])
+            return given_split(*(np.concatenate(parts[name]) for name in SPLITS))
         if labels is None:
-            return Splits(*(torch.empty(0, dtype=torch.int64),) * 3)
-        return random_split(num_nodes, self.train, self.val, seed=self.seed, among=labels.values >= 0)
+            return Splits(*no_splits())
+        return random_split(graph.num_nodes, self.train, self.val, seed=self.seed, among=labels.values >= 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
-from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, Lookup, TextIds, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
 
 _ENDS = ("source", "destination")
@@ -105,13 +105,16 @@ def read_texts(engine: Engine, columns: EdgeColumns) -> RawEdges:
     return RawEdges(columns, None, rows, ((0, -1), (0, -1)))
 
 
-def numbered(engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], folder: Path, *, drop: bool) -> tuple[Spool, int]:
+def numbered(
+    engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], starts: Mapping[str, int], folder: Path, *, drop: bool,
+) -> tuple[Spool, int]:
     """Edges between numbers of vertices, and how many edges were dropped.
 
     Args:
         engine: what reads the tables.
         edges: the edges.
         ids: ids of the vertices by type.
+        starts: number of the first vertex of each type.
         folder: folder of the spool.
         drop: whether edges to unknown vertices are left out.
 
@@ -119,52 +122,68 @@ def numbered(engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], folder: Pa
         DataError: an edge leads to an unknown vertex. Names rows.
     """
     columns = edges.columns
-    width = np.dtype(np.int32 if all(one.count < 2**31 for one in ids.values()) else np.int64)
+    width = np.dtype(np.int32 if sum(one.count for one in ids.values()) < 2**31 else np.int64)
+    shifts = [starts[kind] for kind in columns.types]
     dtypes: dict[str, np.dtype] = {"source": width, "destination": width}
     dtypes |= {} if columns.weight is None else {"weight": np.dtype(np.float32)}
-    unknown: list[tuple[int, int]] = []  # the first rows, each with the end that is unknown
-    row = dropped = 0
+    dropped = 0
     with Spool(folder, f"numbered_{columns.name}", dtypes) as spool:
         for chunk in _numbers(engine, edges, [ids[kind] for kind in columns.types]):
             known = (chunk[0] >= 0) & (chunk[1] >= 0)
-            if known.all():
-                spool.append(*chunk)
-            else:
-                dropped += known.size - int(known.sum())
-                for end in (0, 1):
-                    unknown += [(row + int(one), end) for one in np.flatnonzero(chunk[end] < 0)[:MOST_SHOWN]]
-                spool.append(*(one[known] for one in chunk))
-            row += known.size
-    if unknown and not drop:
-        shown = sorted(unknown)[:MOST_SHOWN]
-        names = columns.source, columns.destination
-        refuse_rows(columns.table, [(one, names[end], _value(engine, edges, one, end), "is no vertex of type "
-                                     f"{columns.types[end]}") for one, end in shown], dropped, _FIX)
+            dropped += known.size - int(known.sum())
+            rows = chunk if known.all() else [one[known] for one in chunk]
+            spool.append(*(one + shift for one, shift in zip(rows, shifts, strict=False)), *rows[2:])
+    if dropped and not drop:
+        refuse_rows(columns.table, _unknown(engine, edges, [ids[kind] for kind in columns.types]), dropped, _FIX)
     return spool, dropped
-
-
-def _value(engine: Engine, edges: RawEdges, row: int, end: int) -> object:
-    """The id at an end of the edge in a row."""
-    if edges.spool is not None:
-        return int(edges.spool.column(_ENDS[end])[row])
-    return engine.rows(f"SELECT {_ENDS[end]} FROM {edges.rows} WHERE number = {row}", edges.columns.table)[0][0]
 
 
 def _numbers(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> Iterator[list[np.ndarray]]:
     """Chunks: numbers of both ends (-1 for unknown ids), and weights if there are any."""
-    source, destination = ids
     if edges.spool is not None:
-        assert isinstance(source, IntegerIds) and isinstance(destination, IntegerIds)
-        lookups = [source.lookup()]
-        lookups.append(lookups[0] if destination is source else destination.lookup())
+        lookups = _lookups(ids)
         for chunk in edges.spool.chunks():
             yield [*(lookup.numbers(one) for lookup, one in zip(lookups, chunk, strict=False)), *chunk[2:]]
         return
-    assert isinstance(source, TextIds) and isinstance(destination, TextIds)
-    weight = "" if edges.columns.weight is None else ", e.weight"
-    joined = (f"SELECT coalesce(a.number, -1), coalesce(b.number, -1){weight} FROM {edges.rows} e "
-              f"LEFT JOIN {source.table} a ON e.source = a.id LEFT JOIN {destination.table} b ON e.destination = b.id "
-              "ORDER BY e.number")
+    # Without weights, the order of edges does not matter, and is not kept: a sort would take most of the time.
+    weight, order = ("", "") if edges.columns.weight is None else (", e.weight", " ORDER BY e.number")
+    joined = f"SELECT coalesce(a.number, -1), coalesce(b.number, -1){weight} FROM {_joined(edges, ids)}{order}"
     for batch in engine.batches(joined, edges.columns.table):
         yield [values.to_numpy(zero_copy_only=False) for values in batch.columns]
 
+
+def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[tuple[int, str, object, str]]:
+    """The first ends that are no vertex: row, column, id, and what is wrong."""
+    columns, found = edges.columns, list[tuple[int, int, object]]()
+    if edges.spool is None:
+        rows = engine.rows("SELECT e.number, a.number IS NULL, e.source, b.number IS NULL, e.destination FROM "
+                           f"{_joined(edges, ids)} WHERE a.number IS NULL OR b.number IS NULL "
+                           f"ORDER BY e.number LIMIT {MOST_SHOWN}", columns.table)
+        found = [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
+    else:
+        lookups, row = _lookups(ids), 0
+        for chunk in edges.spool.chunks(_ENDS):
+            for end, (lookup, values) in enumerate(zip(lookups, chunk, strict=True)):
+                places = np.flatnonzero(lookup.numbers(values) < 0)[:MOST_SHOWN]
+                found += [(row + int(place), end, int(values[place])) for place in places]
+            row += chunk[0].size
+            if len(found) >= MOST_SHOWN:
+                break
+    names = columns.source, columns.destination
+    return [(row, names[end], value, f"is no vertex of type {columns.types[end]}")
+            for row, end, value in sorted(found, key=itemgetter(0, 1))[:MOST_SHOWN]]
+
+
+def _lookups(ids: Sequence[Ids]) -> list[Lookup]:
+    source, destination = ids
+    assert isinstance(source, IntegerIds) and isinstance(destination, IntegerIds)
+    first = source.lookup()
+    return [first, first if destination is source else destination.lookup()]
+
+
+def _joined(edges: RawEdges, ids: Sequence[Ids]) -> str:
+    """The rows `e` with the numbers `a` of their sources and `b` of their destinations, in SQL."""
+    source, destination = ids
+    assert isinstance(source, TextIds) and isinstance(destination, TextIds)
+    return (f"{edges.rows} e LEFT JOIN {source.table} a ON e.source = a.id "
+            f"LEFT JOIN {destination.table} b ON e.destination = b.id")

@@ -198,7 +198,7 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str]) -> str:
     if files.format == "parquet":
         return f"read_parquet({paths}, union_by_name=false)"
     if files.format == "json":
-        return f"read_json({paths}, sample_size={_SAMPLE_ROWS}, maximum_object_size={1 << 28})"
+        return f"read_json({paths}, sample_size={_SAMPLE_ROWS})"
     options = [f"store_rejects=true, rejects_limit={_MOST_REJECTS}, sample_size={_SAMPLE_ROWS}",
                f"encoding={literal(form.encoding)}"]
     if form.delimiter is not None:

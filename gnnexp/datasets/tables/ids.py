@@ -200,9 +200,9 @@ def named_texts(engine: Engine, columns: Iterable[tuple[Table, str, str]]) -> Te
         columns: for each column of ids the table of edges, the name in SQL of its rows, and the column.
     """
     columns = list(columns)
-    every = " UNION ".join(f"SELECT {quoted(column)}::VARCHAR AS id FROM {rows}" for _, rows, column in columns)
+    every = " UNION ALL ".join(f"SELECT {quoted(column)} AS id FROM {rows}" for _, rows, column in columns)
     kept = engine.keep("SELECT id, row_number() OVER (ORDER BY id) - 1 AS number "
-                       f"FROM ({every}) WHERE id IS NOT NULL", columns[0][0])
+                       f"FROM (SELECT id FROM ({every}) GROUP BY id)", columns[0][0])
     return TextIds(engine, kept, engine.count(kept))
 
 

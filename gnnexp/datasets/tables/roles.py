@@ -30,7 +30,9 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def column(table: Table, role: str, given: str | None, *, needed: bool, taken: Iterable[str] = ()) -> str | None:
+def column(
+    table: Table, role: str, given: str | None, *, needed: bool, taken: Iterable[str] = (), usual: Sequence[str] = (),
+) -> str | None:
     """The column of a role.
 
     Args:
@@ -39,6 +41,7 @@ def column(table: Table, role: str, given: str | None, *, needed: bool, taken: I
         given: a column's name, `auto` (guessed), or None (no column).
         needed: whether the table must have the column.
         taken: columns that have other roles.
+        usual: further names of this role, which come before those of `NAMES`.
 
     Raises:
         DataError: the column is missing, or more than one may be meant.
@@ -49,9 +52,9 @@ def column(table: Table, role: str, given: str | None, *, needed: bool, taken: I
         require(table, role, [given])
         return given
     left = [name for name in table.types if name not in set(taken)]
-    found = [name for name in left if plain(name) in NAMES[role]]
-    # "id" is meant before "name" where a table has both: the first of the usual names wins only if it is alone.
-    best = [name for name in found if plain(name) == NAMES[role][0]]
+    first = {*map(plain, usual), NAMES[role][0]}
+    found = [name for name in left if plain(name) in {*NAMES[role], *first}]
+    best = [name for name in found if plain(name) in first]  # a table with "id" and "name" has the ids in "id"
     found = best if len(best) == 1 else found
     if len(found) == 1:
         return found[0]
@@ -61,19 +64,21 @@ def column(table: Table, role: str, given: str | None, *, needed: bool, taken: I
     raise DataError(Problem(table.files.shown, list(table.types), said, f"set dataset.{role}=COLUMN"))
 
 
-def ends(table: Table, source: str | None, destination: str | None) -> tuple[str, str]:
-    """The columns of both ends of an edge.
+def ends(table: Table, source: str, destination: str, types: tuple[str, str]) -> tuple[str, str]:
+    """The columns of both ends of an edge between vertices of two `types`.
 
     Raises:
         DataError: they are missing, or more than one pair may be meant.
     """
-    if source not in (None, AUTO) and destination not in (None, AUTO):
-        assert source is not None and destination is not None
-        require(table, "source", [source])
-        require(table, "destination", [destination])
+    for key, given in (("source", source), ("destination", destination)):
+        require(table, key, [given] if given != AUTO else [])
+    if AUTO not in (source, destination):
         return source, destination
     by_name = {plain(name): name for name in table.types}
-    found = [(by_name[first], by_name[second]) for first, second in PAIRS if {first, second} <= set(by_name)]
+    typed = [] if types[0] == types[1] else [types, (f"{types[0]}_id", f"{types[1]}_id")]
+    pairs = [*((plain(first), plain(second)) for first, second in typed), *PAIRS]
+    found = [(by_name[first], by_name[second]) for first, second in pairs if {first, second} <= set(by_name)]
+    found = [pair for pair in found if source in (AUTO, pair[0]) and destination in (AUTO, pair[1])]
     if len(found) == 1:
         return found[0]
     columns = list(table.types)

@@ -28,7 +28,6 @@ class VertexColumns:
         label: column of classes, or None.
         split: column with words such as `train`, or None.
         features: columns of numbers, or of lists of numbers.
-        categories: columns of which each value becomes a feature.
     """
 
     name: str
@@ -37,7 +36,10 @@ class VertexColumns:
     label: str | None
     split: str | None
     features: tuple[str, ...]
-    categories: tuple[str, ...] = ()
+    @property
+    def used(self) -> set[str]:
+        """Columns that have a meaning."""
+        return {name for name in (self.id, self.label, self.split, *self.features) if name is not None}
 
 
 class Labels(NamedTuple):

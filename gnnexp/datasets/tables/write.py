@@ -1,0 +1,197 @@
+"""Writes the graph of tables in gnnexp's format, in bounded memory: first vertices, then edges, then their data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
+from gnnexp.datasets.tables.edges import RawEdges, numbered, read_integers, read_texts
+from gnnexp.datasets.tables.engine import Engine
+from gnnexp.datasets.tables.ids import Ids, ids_of_rows, named_integers, named_texts
+from gnnexp.datasets.tables.layout import Layout
+from gnnexp.datasets.tables.spool import Spool
+from gnnexp.datasets.tables.vertices import Labels, read_features, read_labels
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.build import Duplicates, SelfLoops, build_graph
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.external import EdgeRules, write_csc
+from gnnexp.graph.storage.format import GraphWriter
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What happens to edges, and how much memory a part of them may take; see `Tables`."""
+
+    symmetrize: bool
+    inverse_relations: bool
+    self_loops: SelfLoops
+    duplicates: Duplicates
+    drop: bool
+    buffer_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """Vertices and edges with numbers.
+
+    Attributes:
+        ids: ids of the vertices by type.
+        starts: number of the first vertex of each type.
+        spools: edges of each table.
+        notes: what was left out.
+    """
+
+    ids: Mapping[str, Ids]
+    starts: Mapping[str, int]
+    spools: Sequence[Spool]
+    notes: Sequence[str]
+
+    @property
+    def num_nodes(self) -> int:
+        """V, of all types."""
+        return sum(one.count for one in self.ids.values())
+
+
+def number(reader: Engine, layout: Layout, rules: Rules, place: Path) -> Numbered:
+    """Number all vertices, and read all edges. Files go to the folder `place`.
+
+    Raises:
+        DataError: ids are missing, repeated or unknown, or a type has no vertices. Names rows.
+    """
+    ids = {kind: ids_of_rows(reader, nodes.table, nodes.id, text=layout.text)
+           for kind, nodes in layout.vertices.items()}
+    raw = [read_texts(reader, one) if layout.text else read_integers(reader, one, place) for one in layout.edges]
+    for kind in layout.types:
+        if kind not in ids:
+            ids[kind] = _named(reader, kind, raw)
+    ids = {kind: ids[kind] for kind in layout.types}
+    empty = [kind for kind, one in ids.items() if not one.count]
+    DataError.raise_all([Problem("dataset.nodes", kind, "this type has no vertices", "give its table a row")
+                         for kind in empty])
+    starts = dict(zip(ids, accumulate((one.count for one in ids.values()), initial=0), strict=False))
+    check_memory(24 * sum(one.count for one in ids.values()), "vertices")
+    spools, notes = [], []
+    for one in raw:
+        spool, dropped = numbered(reader, one, ids, starts, place, drop=rules.drop)
+        spools.append(spool)
+        notes += [f"{dropped} edges of {one.columns.name} to unknown vertices were dropped"] if dropped else []
+        if one.spool is not None:
+            one.spool.remove()
+    return Numbered(ids, starts, spools, notes)
+
+
+def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
+    """The ids of a type without a table."""
+    named = [(one, end) for one in raw for end in (0, 1) if one.columns.types[end] == kind]
+    names = "source", "destination"
+    spools = [(one.spool, end) for one, end in named if one.spool is not None]
+    if not spools:
+        return named_texts(reader, [(one.columns.table, one.rows, names[end]) for one, end in named])
+    spans = [one.span[end] for one, end in named if one.span[end][0] <= one.span[end][1]]
+    low, high = (min(span[0] for span in spans), max(span[1] for span in spans)) if spans else (0, -1)
+
+    def chunks() -> Iterator[tuple[np.ndarray, ...]]:
+        for spool, end in spools:
+            yield from spool.chunks((names[end],))
+
+    return named_integers(chunks(), low, high, sum(spool.num_rows for spool, _ in spools))
+
+
+def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
+    """Write the topology, with types if there are several tables of edges, and with weights if tables have them.
+
+    Without types and weights, edges are never all in memory.
+
+    Raises:
+        DataError: there are no edges.
+    """
+    spools = graph.spools
+    if not any(spool.num_rows for spool in spools):
+        raise DataError(Problem("dataset.edges", "0 rows", "there are no edges", "give at least one"))
+    weighted = any("weight" in spool.names for spool in spools)
+    if weighted or len(spools) > 1:
+        _write_in_memory(graph, rules, writer, weighted=weighted)
+        return
+
+    def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return ((source, destination) for source, destination in spools[0].chunks())
+
+    plain = EdgeRules(rules.symmetrize, rules.self_loops == "remove", rules.duplicates == "merge")
+    write_csc(chunks, graph.num_nodes, plain, rules.buffer_bytes, writer)
+
+
+def _write_in_memory(graph: Numbered, rules: Rules, writer: GraphWriter, *, weighted: bool) -> None:
+    spools, total = graph.spools, sum(spool.num_rows for spool in graph.spools)
+    check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges with types or weights")
+    joined = {name: np.concatenate([spool.column(name) for spool in spools]) for name in ("source", "destination")}
+    types = np.repeat(np.arange(len(spools), dtype=np.int32), [spool.num_rows for spool in spools])
+    weights = np.concatenate([spool.column("weight") if "weight" in spool.names else
+                              np.ones(spool.num_rows, np.float32) for spool in spools]) if weighted else None
+    arrays = build_graph(
+        joined["source"], joined["destination"], graph.num_nodes, types=types if len(spools) > 1 else None,
+        symmetrize=rules.symmetrize, self_loops=rules.self_loops, duplicates=rules.duplicates, weights=weights,
+        num_relations=len(spools) if len(spools) > 1 and rules.inverse_relations and rules.symmetrize else None,
+        key="dataset.edges")
+    for name, values in (("indptr", arrays.indptr), ("indices", arrays.indices), ("edge_types", arrays.types),
+                         ("edge_weights", arrays.weights)):
+        if values is not None:
+            writer.put(name, values)
+
+
+def labels_of(reader: Engine, layout: Layout, graph: Numbered) -> Labels | None:
+    """`[V]` classes of all vertices, -1 for types without labels; None if no table has labels."""
+    for kind, nodes in layout.vertices.items():
+        if nodes.label is not None:
+            found = read_labels(reader, nodes)
+            values = np.full(graph.num_nodes, -1, np.int64)
+            values[graph.starts[kind] : graph.starts[kind] + found.values.size] = found.values
+            return Labels(values, found.classes)
+    return None
+
+
+def write_features(reader: Engine, layout: Layout, graph: Numbered, sparse: Sparse, writer: GraphWriter) -> int | None:
+    """Write the features, and return D if they are sparse.
+
+    With one type of vertices, rows are the columns of the table. With several types, each type has columns of its own,
+    after a one-hot code of the type.
+    """
+    vertices, kinds = layout.vertices, list(graph.ids)
+    if len(kinds) == 1:
+        nodes = vertices.get(kinds[0])
+        if nodes is not None and nodes.features:
+            out = writer.array("features", (graph.num_nodes, len(nodes.features)), np.float32)
+            read_features(reader, nodes, out)
+        return None
+    types = np.repeat(np.arange(len(kinds), dtype=np.int32), [graph.ids[kind].count for kind in kinds])
+    writer.put("node_types", types)
+    blocks = []
+    for kind in kinds:
+        nodes, count = vertices.get(kind), graph.ids[kind].count
+        width = 0 if nodes is None else len(nodes.features)
+        block = np.empty((count, width), np.float32)
+        if nodes is not None and width:
+            read_features(reader, nodes, block)
+        blocks.append(scipy.sparse.csr_array(block))
+    rows = feature_rows(scipy.sparse.csr_array(scipy.sparse.hstack(
+        [one_hot_columns(types[:, None]), scipy.sparse.block_diag(blocks, format="csr")], format="csr")),
+        sparse, normalize=False)
+    if isinstance(rows, SparseRows):
+        for name in ("indptr", "columns", "values"):
+            writer.put(f"features_{name}", getattr(rows, name))
+        return rows.num_columns
+    writer.put("features", rows)
+    return None
+
+
+def no_splits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Empty splits."""
+    empty = torch.empty(0, dtype=torch.int64)
+    return empty, empty, empty
