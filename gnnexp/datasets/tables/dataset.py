@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import Dataset, data_folder
+from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine
+from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
     Asked,
@@ -27,7 +28,16 @@ from gnnexp.datasets.tables.layout import (
 )
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.vertices import Labels, read_splits
-from gnnexp.datasets.tables.write import Numbered, Rules, labels_of, no_splits, number, write_edges, write_features
+from gnnexp.datasets.tables.write import (
+    Numbered,
+    Rules,
+    features_of,
+    labels_of,
+    no_splits,
+    number,
+    write_edges,
+    write_rows,
+)
 from gnnexp.errors import ConfigError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.storage.format import GraphWriter, open_graph
@@ -55,7 +65,11 @@ class Tables(Dataset):
         weight: column of edge weights.
         label: column of classes in `nodes`: names or whole numbers.
         target: type of the vertices with labels; null = the only one.
-        features: columns of numbers in `nodes`; `auto` = all without another role.
+        features: columns of numbers, or of lists of numbers, in `nodes`; `auto` = all without another role. Or a file
+            next to the tables: `.npy`, `.npz`, or `.json` with `{id: [number, ...]}`.
+        categories: columns of `nodes` of which each value becomes a feature (one-hot).
+        empty: what replaces missing numbers: `error` refuses them, `mean` of their column, `zero`.
+        standardize: give each column of numbers the mean 0 and the standard deviation 1, over all vertices.
         split: `random` shares of the labelled vertices, or the words of a column of `nodes` (`split=column`).
         split_column: this column.
         train: share of training vertices (`split=random`).
@@ -87,7 +101,10 @@ class Tables(Dataset):
     weight: str | None = AUTO
     label: str | None = AUTO
     target: str | None = None
-    features: list[str] | Literal["auto"] | None = "auto"
+    features: list[str] | str | None = AUTO
+    categories: list[str] = field(default_factory=list)
+    empty: Empty = "error"
+    standardize: bool = False
     split: Literal["random", "column"] = "random"
     split_column: str = AUTO
     train: float = 0.6
@@ -110,6 +127,9 @@ class Tables(Dataset):
         rules = (
             ("split", self.split == "random" or self.nodes is not None, "needs a table of vertices",
              "set dataset.nodes=TABLE, or dataset.split=random"),
+            ("features", not isinstance(self.features, str) or self.features == AUTO
+             or Path(self.features).suffix in FILES, f"auto, null, [COLUMN, ...], or a file ({', '.join(FILES)})",
+             "set dataset.features=auto"),
             ("delimiter", self.delimiter is None or len(self.delimiter) == 1, "one character, or null",
              "set dataset.delimiter=null"),
             ("buffer_bytes", self.buffer_bytes >= 1 << 26, "64 MiB or more", "set dataset.buffer_bytes=536870912"),
@@ -126,7 +146,9 @@ class Tables(Dataset):
     def sources(self) -> list[Path]:
         """All files of all tables."""
         vertices, edges = self._files()
-        return [path for files in (*vertices.values(), *(one.files for one in edges)) for path in files.paths]
+        tables = [path for files in (*vertices.values(), *(one.files for one in edges)) for path in files.paths]
+        rows = self._feature_file()
+        return tables if rows is None else [*tables, rows]
 
     def _files(self) -> tuple[dict[str, TableFiles], list[EdgeTable]]:
         folder, findings = data_folder(self.path, "tables"), Findings()
@@ -139,7 +161,7 @@ class Tables(Dataset):
     def _asked(self) -> Asked:
         split = self.split_column if self.split == "column" else None
         return Asked(self.id, self.source, self.destination, self.weight, self.label, self.target, self.features,
-                     split, self.as_text)
+                     split, self.as_text, self.categories)
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -159,28 +181,37 @@ class Tables(Dataset):
         return open_graph(folder)
 
     def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> None:
+        file = self._feature_file()
         inverse = len(layout.types) > 1 if self.inverse_relations is None else self.inverse_relations
         rules = Rules(self.symmetrize, inverse, self.self_loops, self.duplicates, self.on_unknown == "drop",
                       self.buffer_bytes)
-        graph = number(reader, layout, rules, place)
+        graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
+        form = FeatureForm(self.categories, self.empty, self.standardize)
+        features, columns = features_of(reader, layout, graph, form, file, self.sparse)
         labels = labels_of(reader, layout, graph)
         splits = self._splits(reader, layout, graph, labels)
         drawn = labels is not None and self.split == "random"
+        names = {"types": list(graph.ids), "classes": [] if labels is None else labels.classes,
+                 "relations": [one.name for one in layout.edges], "columns": columns}
         with GraphWriter(folder) as writer:
             write_edges(graph, rules, writer)
-            width = write_features(reader, layout, graph, self.sparse, writer)
-            if labels is not None:
-                writer.put("labels", labels.values)
+            width = write_rows(graph, features, labels, writer)
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
             for kind, ids in graph.ids.items():
                 ids.save(writer.extra(f"ids_{kind}.parquet"))
-            names = {"types": list(graph.ids), "classes": [] if labels is None else labels.classes,
-                     "relations": [one.name for one in layout.edges]}
             write_json(writer.extra("names.json"), names)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
                 notes=[*layout.described(), *graph.notes, *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])
+
+    def _feature_file(self) -> Path | None:
+        """The file of `dataset.features`, if that is a file and no list of columns."""
+        if not isinstance(self.features, str) or self.features == AUTO:
+            return None
+        path = data_folder(self.path, "tables") / self.features
+        require([path], "correct dataset.features: auto, null, [COLUMN, ...], or a file next to the tables")
+        return path
 
     def _splits(self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels | None) -> Splits:
         given = [(kind, nodes) for kind, nodes in layout.vertices.items() if nodes.split is not None]

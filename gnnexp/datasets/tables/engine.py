@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError, Problem
 
@@ -131,6 +133,16 @@ class Engine:
         name, self._tables = f"table_{self._tables}", self._tables + 1
         self.rows(f"CREATE TEMP TABLE {name} AS {sql}", table)
         return name
+
+    def positions(self, names: Sequence[str], table: str) -> np.ndarray:
+        """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
+        import pyarrow as pa
+
+        self._connection.register("asked", pa.table({"id": names, "place": np.arange(len(names))}))
+        found = self._connection.sql(f"SELECT coalesce(t.number, -1) FROM asked a LEFT JOIN {table} t USING (id) "
+                                     "ORDER BY a.place").to_arrow_table()
+        self._connection.unregister("asked")
+        return np.asarray(found.column(0).to_numpy(), np.int64)
 
     def copy(self, sql: str, path: Path) -> None:
         """Write a result to a Parquet file."""

@@ -33,6 +33,7 @@ class Asked:
     features: Sequence[str] | str | None
     split_column: str | None
     as_text: Sequence[str]
+    categories: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Layout:
             parts = [f"id={nodes.id}"]
             parts += [f"{role}={found}" for role, found in (("label", nodes.label), ("split", nodes.split)) if found]
             parts += [f"features={', '.join(nodes.features)}"] if nodes.features else []
+            parts += [f"categories={', '.join(nodes.categories)}"] if nodes.categories else []
             left = [name for name in nodes.table.types if name not in nodes.used]
             parts += [f"not used: {', '.join(left)}"] if left else []
             lines.append(f"{nodes.table.files.paths[0].name}: {'; '.join(parts)}")
@@ -184,6 +186,7 @@ def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
     """Problems of columns that the configuration names and no table of vertices has."""
     named = [("label", asked.label), ("split_column", asked.split_column)]
     named += [("features", name) for name in asked.features or () if not isinstance(asked.features, str)]
+    named += [("categories", name) for name in asked.categories]
     columns = [name for table in tables.values() for name in table.types]
     return [Problem(f"dataset.{key}", name, f"no table of vertices has this column; columns are {', '.join(columns)}",
                     f"set dataset.{key} to one of them")
@@ -203,10 +206,12 @@ def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
         label = column(table, "label", here(asked.label), needed=False, taken=taken)
     taken += [] if label is None else [label]
     if asked.features == AUTO:
+        taken += asked.categories
         features = numeric(table, [name for name in table.types if name not in taken])
     else:
         features = [name for name in asked.features or () if name in table.types]
-    return VertexColumns(kind, table, identity, label, split, tuple(features))
+    categories = tuple(name for name in asked.categories if name in table.types)
+    return VertexColumns(kind, table, identity, label, split, tuple(features), categories)
 
 
 def _with_one_target(vertices: Mapping[str, VertexColumns], asked: Asked) -> Mapping[str, VertexColumns]:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
-from gnnexp.datasets.tables.ids import refuse_rows
 from gnnexp.errors import DataError, Problem
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN")
@@ -28,6 +27,7 @@ class VertexColumns:
         label: column of classes, or None.
         split: column with words such as `train`, or None.
         features: columns of numbers, or of lists of numbers.
+        categories: columns of which each value becomes a feature.
     """
 
     name: str
@@ -36,10 +36,12 @@ class VertexColumns:
     label: str | None
     split: str | None
     features: tuple[str, ...]
+    categories: tuple[str, ...]
     @property
     def used(self) -> set[str]:
         """Columns that have a meaning."""
-        return {name for name in (self.id, self.label, self.split, *self.features) if name is not None}
+        alone = {name for name in (self.id, self.label, self.split) if name is not None}
+        return alone | {*self.features, *self.categories}
 
 
 class Labels(NamedTuple):
@@ -87,29 +89,6 @@ def read_labels(engine: Engine, columns: VertexColumns) -> Labels:
                              "ORDER BY m.row", table)
     values = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
     return Labels(values, [str(one) for one in found])
-
-
-def read_features(engine: Engine, columns: VertexColumns, out: np.ndarray) -> None:
-    """Write `[V, D]` float32 features to `out`.
-
-    Raises:
-        DataError: a value is missing, or not finite. Names rows.
-    """
-    table, row = columns.table, 0
-    asked = ", ".join(f"{quoted(name)}::FLOAT" for name in columns.features)
-    wrong: list[tuple[int, str, object, str]] = []
-    count = 0
-    for batch in engine.batches(f"SELECT {asked} FROM {table.name}", table):
-        rows = out[row : row + batch.num_rows]
-        for place, (name, values) in enumerate(zip(columns.features, batch.columns, strict=True)):
-            rows[:, place] = values.to_numpy(zero_copy_only=False)  # a missing value is NaN
-            bad = np.flatnonzero(~np.isfinite(rows[:, place]))
-            count += bad.size
-            wrong += [(row + int(one), name, None if np.isnan(rows[one, place]) else float(rows[one, place]),
-                       "is no finite number") for one in bad[:MOST_SHOWN]]
-        row += batch.num_rows
-    refuse_rows(table, sorted(wrong)[:MOST_SHOWN], count,
-                "give the value, set dataset.missing=mean or zero, or leave the column out of dataset.features")
 
 
 def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]:

@@ -6,19 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
+from torch import Tensor
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.tables.edges import RawEdges, numbered, read_integers, read_texts
 from gnnexp.datasets.tables.engine import Engine
-from gnnexp.datasets.tables.ids import Ids, ids_of_rows, named_integers, named_texts
+from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows, named_integers, named_texts
 from gnnexp.datasets.tables.layout import Layout
 from gnnexp.datasets.tables.spool import Spool
-from gnnexp.datasets.tables.vertices import Labels, read_features, read_labels
+from gnnexp.datasets.tables.vertices import Labels, read_labels
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import Duplicates, SelfLoops, build_graph
 from gnnexp.graph.sparse import SparseRows
@@ -60,8 +63,10 @@ class Numbered:
         return sum(one.count for one in self.ids.values())
 
 
-def number(reader: Engine, layout: Layout, rules: Rules, place: Path) -> Numbered:
+def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int | None = None) -> Numbered:
     """Number all vertices, and read all edges. Files go to the folder `place`.
+
+    With `rows`, and without a table of vertices, ids are numbers from 0 to `rows` - 1: the rows of a file of features.
 
     Raises:
         DataError: ids are missing, repeated or unknown, or a type has no vertices. Names rows.
@@ -71,7 +76,8 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path) -> Numbere
     raw = [read_texts(reader, one) if layout.text else read_integers(reader, one, place) for one in layout.edges]
     for kind in layout.types:
         if kind not in ids:
-            ids[kind] = _named(reader, kind, raw)
+            counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
+            ids[kind] = counted or _named(reader, kind, raw)
     ids = {kind: ids[kind] for kind in layout.types}
     empty = [kind for kind, one in ids.items() if not one.count]
     DataError.raise_all([Problem("dataset.nodes", kind, "this type has no vertices", "give its table a row")
@@ -157,37 +163,49 @@ def labels_of(reader: Engine, layout: Layout, graph: Numbered) -> Labels | None:
     return None
 
 
-def write_features(reader: Engine, layout: Layout, graph: Numbered, sparse: Sparse, writer: GraphWriter) -> int | None:
-    """Write the features, and return D if they are sparse.
+def features_of(
+    reader: Engine, layout: Layout, graph: Numbered, form: FeatureForm, file: Path | None, sparse: Sparse,
+) -> tuple[Tensor | SparseRows | None, dict[str, list[Any]]]:
+    """`[V, D]` features, and what the columns of each type are.
 
-    With one type of vertices, rows are the columns of the table. With several types, each type has columns of its own,
-    after a one-hot code of the type.
+    With one type of vertices, rows are the columns of its table, or a file. With several types, each type has columns
+    of its own, after a one-hot code of the type.
     """
-    vertices, kinds = layout.vertices, list(graph.ids)
-    if len(kinds) == 1:
-        nodes = vertices.get(kinds[0])
-        if nodes is not None and nodes.features:
-            out = writer.array("features", (graph.num_nodes, len(nodes.features)), np.float32)
-            read_features(reader, nodes, out)
-        return None
-    types = np.repeat(np.arange(len(kinds), dtype=np.int32), [graph.ids[kind].count for kind in kinds])
-    writer.put("node_types", types)
-    blocks = []
-    for kind in kinds:
-        nodes, count = vertices.get(kind), graph.ids[kind].count
-        width = 0 if nodes is None else len(nodes.features)
-        block = np.empty((count, width), np.float32)
-        if nodes is not None and width:
-            read_features(reader, nodes, block)
-        blocks.append(scipy.sparse.csr_array(block))
-    rows = feature_rows(scipy.sparse.csr_array(scipy.sparse.hstack(
-        [one_hot_columns(types[:, None]), scipy.sparse.block_diag(blocks, format="csr")], format="csr")),
-        sparse, normalize=False)
-    if isinstance(rows, SparseRows):
+    names: dict[str, list[Any]] = {kind: [] for kind in graph.ids}
+    found = {kind: read_features(reader, nodes, graph.ids[kind].count, form, names[kind])
+             for kind, nodes in layout.vertices.items()}
+    if len(graph.ids) == 1:
+        [(kind, ids)] = graph.ids.items()
+        rows = found.get(kind) if file is None else read_feature_file(reader, file, ids)
+        return (None if rows is None else _rows(rows, sparse)), names
+    counts = [one.count for one in graph.ids.values()]
+    types = np.repeat(np.arange(len(counts)), counts)
+    blocks = [found.get(kind) for kind in graph.ids]
+    widened = scipy.sparse.block_diag([scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
+                                       for count, block in zip(counts, blocks, strict=True)], format="csr")
+    return _rows(scipy.sparse.hstack([one_hot_columns(types[:, None]), widened], format="csr"), sparse), names
+
+
+def _rows(rows: Matrix, sparse: Sparse) -> Tensor | SparseRows:
+    if isinstance(rows, np.ndarray):
+        return torch.from_numpy(rows)
+    return feature_rows(scipy.sparse.csr_array(rows), sparse, normalize=False)
+
+
+def write_rows(graph: Numbered, features: Tensor | SparseRows | None, labels: Labels | None, writer: GraphWriter
+               ) -> int | None:
+    """Write features, labels and types of vertices. Returns D if features are sparse."""
+    if len(graph.ids) > 1:
+        counts = [one.count for one in graph.ids.values()]
+        writer.put("node_types", np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+    if labels is not None:
+        writer.put("labels", labels.values)
+    if isinstance(features, SparseRows):
         for name in ("indptr", "columns", "values"):
-            writer.put(f"features_{name}", getattr(rows, name))
-        return rows.num_columns
-    writer.put("features", rows)
+            writer.put(f"features_{name}", getattr(features, name))
+        return features.num_columns
+    if features is not None:
+        writer.put("features", features)
     return None
 
 
