@@ -80,6 +80,7 @@ class Tables(Dataset):
         delimiter: separator of columns in text; null = found.
         header: whether text begins with a line of names; null = found.
         encoding: encoding of text.
+        nulls: words in text that mean an empty cell.
         sparse: whether features of several types are stored as sparse rows (true), dense (false), or by size (auto).
         symmetrize: add the reverse of each edge.
         inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
@@ -116,6 +117,7 @@ class Tables(Dataset):
     header: bool | None = None
     encoding: Literal["utf-8", "utf-16", "latin-1"] = "utf-8"
     sparse: Sparse = "auto"
+    nulls: list[str] = field(default_factory=lambda: [""])
     symmetrize: bool = True
     inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
@@ -173,7 +175,7 @@ class Tables(Dataset):
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
         vertices, edges = self._files()
         folder.parent.mkdir(parents=True, exist_ok=True)
-        form = TextForm(self.delimiter, self.header, self.encoding)
+        form = TextForm(self.delimiter, self.header, self.encoding, self.nulls)
         with tempfile.TemporaryDirectory(dir=folder.parent) as place, \
                 engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader:
             layout = find_layout(reader, vertices, edges, form, self._asked())

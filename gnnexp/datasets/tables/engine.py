@@ -42,11 +42,13 @@ class TextForm:
         delimiter: separator of columns.
         header: whether the first line has the names of the columns.
         encoding: `utf-8`, `utf-16` or `latin-1`.
+        nulls: words that mean an empty cell.
     """
 
     delimiter: str | None = None
     header: bool | None = None
     encoding: str = "utf-8"
+    nulls: Sequence[str] = ("",)
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str]) -> str:
     if files.format == "json":
         return f"read_json({paths}, sample_size={_SAMPLE_ROWS})"
     options = [f"store_rejects=true, rejects_limit={_MOST_REJECTS}, sample_size={_SAMPLE_ROWS}",
-               f"encoding={literal(form.encoding)}"]
+               f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
     if form.delimiter is not None:
         options.append(f"delim={literal(form.delimiter)}")
     if form.header is not None:

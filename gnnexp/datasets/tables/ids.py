@@ -18,13 +18,19 @@ from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
 from gnnexp.errors import DataError, Problem
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
 # An array over all ids between the smallest and the largest is used if it has at most this many entries per vertex.
 _MOST_GAPS, _ALWAYS = 8, 1 << 20
 
 
-def are_integers(table: Table, column: str) -> bool:
-    """Whether DuckDB reads the ids of a column as integers of at most 64 bits."""
-    return table.types[column] in _INTEGERS
+def are_integers(engine: Engine, table: Table, column: str) -> bool:
+    """Whether the ids of a column are integers that fit in int64."""
+    kind = table.types[column]
+    if kind not in _WIDE:
+        return kind in _INTEGERS
+    name = quoted(column)  # JSON's integers are read so if some are negative
+    least, most = engine.rows(f"SELECT min({name}), max({name}) FROM {table.name}", table)[0]
+    return least is None or -(2**63) <= least <= most < 2**63
 
 
 class Ids(ABC):

@@ -179,7 +179,7 @@ def find_layout(
     types = dict.fromkeys([*known, *(kind for one in read for kind in one.types)])
     ids = [(one.table, one.id) for one in known.values()]
     ids += [(one.table, end) for one in read for end in (one.source, one.destination)]
-    return Layout(_with_one_target(known, asked), read, list(types), not all(are_integers(*one) for one in ids))
+    return Layout(_with_one_target(known, asked), read, list(types), not all(are_integers(reader, *one) for one in ids))
 
 
 def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
@@ -210,6 +210,11 @@ def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
         features = numeric(table, [name for name in table.types if name not in taken])
     else:
         features = [name for name in asked.features or () if name in table.types]
+        texts = [name for name in features if name not in numeric(table, features)]
+        DataError.raise_all([Problem(
+            f"{table.files.shown}, column {name}", table.types[name], "is no column of numbers", f"set dataset."
+            f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
+            "of texts") for name in texts])
     categories = tuple(name for name in asked.categories if name in table.types)
     return VertexColumns(kind, table, identity, label, split, tuple(features), categories)
 

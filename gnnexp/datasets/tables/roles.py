@@ -54,8 +54,8 @@ def column(
     left = [name for name in table.types if name not in set(taken)]
     first = {*map(plain, usual), NAMES[role][0]}
     found = [name for name in left if plain(name) in {*NAMES[role], *first}]
-    best = [name for name in found if plain(name) in first]  # a table with "id" and "name" has the ids in "id"
-    found = best if len(best) == 1 else found
+    best = [name for name in found if plain(name) in first]
+    found = best if role == "id" and len(best) == 1 else found  # a table with "id" and "name" has its ids in "id"
     if len(found) == 1:
         return found[0]
     if not found and not needed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +11,8 @@ import numpy as np
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
 from gnnexp.errors import DataError, Problem
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN")
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN", "HUGEINT",
+          "UBIGINT")
 _REAL = ("FLOAT", "DOUBLE")
 SPLIT_WORDS = {"train": "train", "training": "train", "tr": "train", "val": "val", "valid": "val",
                "validation": "val", "dev": "val", "test": "test", "testing": "test", "te": "test"}
@@ -58,7 +60,8 @@ class Labels(NamedTuple):
 
 def numeric(table: Table, names: list[str]) -> list[str]:
     """The columns that have numbers, or lists of numbers."""
-    return [name for name in names if table.types[name].removesuffix("[]") in (*_WHOLE, *_REAL)]
+    kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.types[name]) for name in names}
+    return [name for name, kind in kinds.items() if kind in (*_WHOLE, *_REAL, "DECIMAL")]
 
 
 def read_labels(engine: Engine, columns: VertexColumns) -> Labels:
