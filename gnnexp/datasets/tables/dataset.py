@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, rows_of_f
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
     Asked,
+    EdgeEntries,
     EdgeTable,
     Layout,
     check_tables,
@@ -94,7 +95,7 @@ class Tables(Dataset):
 
     name: str = "tables"
     path: str | None = None
-    edges: str | Mapping[str, Any] = "edges.csv"
+    edges: EdgeEntries = "edges.csv"
     nodes: str | Mapping[str, str] | None = None
     id: str = AUTO
     source: str = AUTO

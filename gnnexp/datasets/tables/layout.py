@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gnnexp.datasets.tables.edges import EdgeColumns
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm
@@ -18,6 +17,8 @@ from gnnexp.errors import DataError, Findings, Problem
 VERTEX = "vertex"  # the type of vertices of a graph with one type
 EDGE = "edges"
 _EDGE_KEYS = ("table", "from", "to", "source", "destination", "weight")
+# A table, or by type of edges a table, or its keys `_EDGE_KEYS`.
+EdgeEntries = str | Mapping[str, str | Mapping[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -104,28 +105,28 @@ def vertex_tables(folder: Path, nodes: str | Mapping[str, str] | None) -> dict[s
     return {kind: files for kind, files in found.items() if files is not None}
 
 
-def edge_tables(folder: Path, edges: str | Mapping[str, Any], asked: Asked) -> list[EdgeTable]:
+def edge_tables(folder: Path, edges: EdgeEntries, asked: Asked) -> list[EdgeTable]:
     """The files of `dataset.edges`, in order.
 
     Raises:
         DataError: files are missing. Names all of them.
     """
-    named: Mapping[str, Any] = {EDGE: {"table": edges}} if isinstance(edges, str) else edges
+    named = {EDGE: edges} if isinstance(edges, str) else edges
     findings = Findings()
     tables = []
     for name, given in named.items():
-        entry = {"table": given} if isinstance(given, str) else given
+        entry: Mapping[str, str | None] = {"table": given} if isinstance(given, str) else given
         key = "dataset.edges" if isinstance(edges, str) else f"dataset.edges.{name}"
-        files = findings.attempt(find_files, key, folder, entry["table"])
+        files = findings.attempt(find_files, key, folder, entry["table"] or "")
         if files is not None:
-            tables.append(EdgeTable(name, files, (entry.get("from", VERTEX), entry.get("to", VERTEX)),
-                                    entry.get("source", asked.source), entry.get("destination", asked.destination),
+            tables.append(EdgeTable(name, files, (entry.get("from") or VERTEX, entry.get("to") or VERTEX),
+                                    entry.get("source") or asked.source, entry.get("destination") or asked.destination,
                                     entry.get("weight", asked.weight)))
     findings.raise_all()
     return tables
 
 
-def check_tables(nodes: str | Mapping[str, str] | None, edges: str | Mapping[str, Any]) -> list[Problem]:
+def check_tables(nodes: str | Mapping[str, str] | None, edges: EdgeEntries) -> list[Problem]:
     """Problems of `dataset.nodes` and `dataset.edges` that are visible without files."""
     problems = []
     fix = "set dataset.edges=TABLE, or dataset.edges.TYPE={table: FILE, from: TYPE, to: TYPE}"
