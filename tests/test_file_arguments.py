@@ -100,6 +100,7 @@ FOUND = {
 # Keys of the configuration that name files: a command line with PATH, and the suffix.
 EDGES = ["partition", "dataset=edge_list", "dataset.path=edges.tsv"]
 SPLIT = [*EDGES, "dataset.labels=labels.txt", "dataset.split=files"]
+TABLES = ["partition", "dataset=tables", "dataset.path=.", "dataset.edges=edges.tsv"]
 KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.aminer.path": (["partition", "dataset=aminer", "dataset.path=PATH"], ""),
     "dataset.edge_list.path": (["partition", "dataset=edge_list", "dataset.path=PATH"], ".npy"),
@@ -118,6 +119,10 @@ KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.heterophilous_npz.path": (["partition", "dataset=heterophilous_npz", "dataset.path=PATH"], ".npz"),
     "dataset.ogb.path": (["partition", "dataset=ogb", "dataset.path=PATH"], ""),
     "dataset.planetoid.path": (["partition", "dataset=planetoid", "dataset.path=PATH"], ""),
+    "dataset.tables.path": (["partition", "dataset=tables", "dataset.path=PATH"], ""),
+    "dataset.tables.edges": (["partition", "dataset=tables", "dataset.path=.", "dataset.edges=PATH"], ".csv"),
+    "dataset.tables.nodes": ([*TABLES, "dataset.nodes=PATH"], ".parquet"),
+    "dataset.tables.features": ([*TABLES, "dataset.features=PATH"], ".npy"),
     "dataset.triples.path": (["partition", "dataset=triples", "dataset.path=PATH"], ".tar.gz"),
     "partitioner.stored.path": (["partition", *EDGES[1:], "partitioner=stored", "partitioner.path=PATH"], ""),
     "hydra.run.dir": (["run", "train.epochs=0", "hydra.run.dir=PATH"], ""),
@@ -129,6 +134,7 @@ NO_FILE = {
     "dataset.edge_list.features_by_type": "a switch", "dataset.ogb.features_by_type": "a switch",
     "dataset.ogb.scheme": "a name inside of the dataset's folder", "dataset.ogb.download": "a switch",
     "dataset.ogb.edge_features": "a switch",
+    "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
     "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
     "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",
     "dataset.dcsbm.ids": "a word", "dataset.aminer.labelled_per_class": "a number",

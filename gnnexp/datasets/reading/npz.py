@@ -67,6 +67,17 @@ class NpzFile:
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
+    def only(self) -> str:
+        """The name of the only member.
+
+        Raises:
+            DataError: there are several, or none.
+        """
+        if len(self._members) != 1:
+            names = ", ".join(sorted(self._members))[:200]
+            raise DataError(Problem(str(self.path), names, "must have one array", "write one array, or a .npy file"))
+        return next(iter(self._members))
+
     def array(self, name: str) -> np.ndarray:
         """A numeric member.
 

@@ -103,6 +103,11 @@ class ArrayWriter:
         for start in range(0, source.shape[0], rows):
             target[start : start + rows] = source[start : start + rows]
 
+    def extra(self, name: str) -> Path:
+        """The path of a further file of the folder, which the caller writes before `finish`."""
+        assert self._staging is not None, "an ArrayWriter is used inside its `with`, before `finish`"
+        return self._staging / name
+
     def finish(self, meta: Mapping[str, Any]) -> None:
         """Flush all arrays, write `meta.json`, and move the folder into place. Do not write to arrays afterwards."""
         assert self._staging is not None, "an ArrayWriter is used inside its `with`, and finished once"

@@ -1,0 +1,189 @@
+"""Edges of one type: ends become numbers of vertices, in the order of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, Lookup, TextIds, refuse_rows
+from gnnexp.datasets.tables.spool import Spool
+
+_ENDS = ("source", "destination")
+_TWO_ENDS = "give each edge two ends"
+_FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknown=drop"
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """A table of edges and the meaning of its columns.
+
+    Attributes:
+        name: name of the edge type.
+        table: the table.
+        source: column of the sources' ids.
+        destination: column of the destinations' ids.
+        types: types of the vertices at both ends.
+        weight: column of weights, or None.
+        relation: column of relations, or None.
+    """
+
+    name: str
+    table: Table
+    source: str
+    destination: str
+    types: tuple[str, str]
+    weight: str | None = None
+    relation: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RawEdges:
+    """Edges as the table has them, read once.
+
+    Attributes:
+        columns: the table.
+        spool: columns `source` and `destination` as int64, if ids are integers, and `weight`; or None.
+        rows: name in SQL of the rows, if ids are texts.
+        span: smallest and largest id of each end, if ids are integers.
+    """
+
+    columns: EdgeColumns
+    spool: Spool | None
+    rows: str
+    span: tuple[tuple[int, int], tuple[int, int]]
+
+
+def read_integers(engine: Engine, columns: EdgeColumns, folder: Path) -> RawEdges:
+    """Edges whose ids are integers, in one pass over the table.
+
+    Raises:
+        DataError: the table is damaged, or an id is missing. Names rows.
+    """
+    table = columns.table
+    asked = ", ".join(f"{quoted(name)}::BIGINT" for name in (columns.source, columns.destination))
+    asked += "" if columns.weight is None else f", {quoted(columns.weight)}::FLOAT"
+    dtypes: dict[str, np.dtype] = {"source": np.dtype(np.int64), "destination": np.dtype(np.int64)}
+    dtypes |= {} if columns.weight is None else {"weight": np.dtype(np.float32)}
+    wrong: list[tuple[int, str, object, str]] = []
+    spans, count = [], 0
+    with Spool(folder, columns.name, dtypes) as spool:
+        for batch in engine.batches(f"SELECT {asked} FROM {table.name}", table):
+            for name, values in zip((columns.source, columns.destination), batch.columns, strict=False):
+                rows = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
+                count += len(rows)
+                wrong += [(spool.num_rows + int(row), name, None, "is missing") for row in rows[:MOST_SHOWN]]
+            arrays = [values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns]
+            spool.append(*arrays)
+            if batch.num_rows:
+                spans.append([(int(ids.min()), int(ids.max())) for ids in arrays[:2]])
+    refuse_rows(table, sorted(wrong, key=itemgetter(0))[:MOST_SHOWN], count, _TWO_ENDS)
+    lows, highs = (np.array(spans, np.int64).reshape(-1, 2, 2)[:, :, side] for side in (0, 1))
+    span = tuple((int(lows[:, end].min()), int(highs[:, end].max())) if spans else (0, -1) for end in (0, 1))
+    return RawEdges(columns, spool, "", (span[0], span[1]))
+
+
+def read_texts(engine: Engine, columns: EdgeColumns) -> RawEdges:
+    """Edges of which an end has texts as ids: the table's columns are kept by the engine.
+
+    Raises:
+        DataError: as `read_integers`.
+    """
+    table = columns.table
+    asked = [f"{quoted(columns.source)}::VARCHAR AS source", f"{quoted(columns.destination)}::VARCHAR AS destination"]
+    asked += [] if columns.weight is None else [f"{quoted(columns.weight)}::FLOAT AS weight"]
+    rows = engine.keep(f"SELECT {', '.join(asked)}, row_number() OVER () - 1 AS number FROM {table.name}", table)
+    missing = "source IS NULL OR destination IS NULL"
+    wrong = engine.rows(f"SELECT number, source IS NULL FROM {rows} WHERE {missing} ORDER BY number LIMIT {MOST_SHOWN}",
+                        table)
+    refuse_rows(table, [(row, columns.source if first else columns.destination, None, "is missing")
+                        for row, first in wrong], engine.count(rows, missing), _TWO_ENDS)
+    return RawEdges(columns, None, rows, ((0, -1), (0, -1)))
+
+
+def numbered(
+    engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], starts: Mapping[str, int], folder: Path, *, drop: bool,
+) -> tuple[Spool, int]:
+    """Edges between numbers of vertices, and how many edges were dropped.
+
+    Args:
+        engine: what reads the tables.
+        edges: the edges.
+        ids: ids of the vertices by type.
+        starts: number of the first vertex of each type.
+        folder: folder of the spool.
+        drop: whether edges to unknown vertices are left out.
+
+    Raises:
+        DataError: an edge leads to an unknown vertex. Names rows.
+    """
+    columns = edges.columns
+    width = np.dtype(np.int32 if sum(one.count for one in ids.values()) < 2**31 else np.int64)
+    shifts = [starts[kind] for kind in columns.types]
+    dtypes: dict[str, np.dtype] = {"source": width, "destination": width}
+    dtypes |= {} if columns.weight is None else {"weight": np.dtype(np.float32)}
+    dropped = 0
+    with Spool(folder, f"numbered_{columns.name}", dtypes) as spool:
+        for chunk in _numbers(engine, edges, [ids[kind] for kind in columns.types]):
+            known = (chunk[0] >= 0) & (chunk[1] >= 0)
+            dropped += known.size - int(known.sum())
+            rows = chunk if known.all() else [one[known] for one in chunk]
+            spool.append(*(one + shift for one, shift in zip(rows, shifts, strict=False)), *rows[2:])
+    if dropped and not drop:
+        refuse_rows(columns.table, _unknown(engine, edges, [ids[kind] for kind in columns.types]), dropped, _FIX)
+    return spool, dropped
+
+
+def _numbers(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> Iterator[list[np.ndarray]]:
+    """Chunks: numbers of both ends (-1 for unknown ids), and weights if there are any."""
+    if edges.spool is not None:
+        lookups = _lookups(ids)
+        for chunk in edges.spool.chunks():
+            yield [*(lookup.numbers(one) for lookup, one in zip(lookups, chunk, strict=False)), *chunk[2:]]
+        return
+    # Without weights, the order of edges does not matter, and is not kept: a sort would take most of the time.
+    weight, order = ("", "") if edges.columns.weight is None else (", e.weight", " ORDER BY e.number")
+    joined = f"SELECT coalesce(a.number, -1), coalesce(b.number, -1){weight} FROM {_joined(edges, ids)}{order}"
+    for batch in engine.batches(joined, edges.columns.table):
+        yield [values.to_numpy(zero_copy_only=False) for values in batch.columns]
+
+
+def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[tuple[int, str, object, str]]:
+    """The first ends that are no vertex: row, column, id, and what is wrong."""
+    columns, found = edges.columns, list[tuple[int, int, object]]()
+    if edges.spool is None:
+        rows = engine.rows("SELECT e.number, a.number IS NULL, e.source, b.number IS NULL, e.destination FROM "
+                           f"{_joined(edges, ids)} WHERE a.number IS NULL OR b.number IS NULL "
+                           f"ORDER BY e.number LIMIT {MOST_SHOWN}", columns.table)
+        found = [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
+    else:
+        lookups, row = _lookups(ids), 0
+        for chunk in edges.spool.chunks(_ENDS):
+            for end, (lookup, values) in enumerate(zip(lookups, chunk, strict=True)):
+                places = np.flatnonzero(lookup.numbers(values) < 0)[:MOST_SHOWN]
+                found += [(row + int(place), end, int(values[place])) for place in places]
+            row += chunk[0].size
+            if len(found) >= MOST_SHOWN:
+                break
+    names = columns.source, columns.destination
+    return [(row, names[end], value, f"is no vertex of type {columns.types[end]}")
+            for row, end, value in sorted(found, key=itemgetter(0, 1))[:MOST_SHOWN]]
+
+
+def _lookups(ids: Sequence[Ids]) -> list[Lookup]:
+    source, destination = ids
+    assert isinstance(source, IntegerIds) and isinstance(destination, IntegerIds)
+    first = source.lookup()
+    return [first, first if destination is source else destination.lookup()]
+
+
+def _joined(edges: RawEdges, ids: Sequence[Ids]) -> str:
+    """The rows `e` with the numbers `a` of their sources and `b` of their destinations, in SQL."""
+    source, destination = ids
+    assert isinstance(source, TextIds) and isinstance(destination, TextIds)
+    return (f"{edges.rows} e LEFT JOIN {source.table} a ON e.source = a.id "
+            f"LEFT JOIN {destination.table} b ON e.destination = b.id")

@@ -1,0 +1,246 @@
+"""Reads tables with DuckDB, within a limit of memory: text, JSON, Parquet and Arrow, typed by a sample of rows.
+
+DuckDB finds all rows of a text that do not fit the types of their columns, with their line numbers, in one pass. It
+sorts and joins tables that do not fit in memory. pyarrow stops at the first wrong row, and has no such join. DuckDB
+loads no extension here, so it reads no address of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.errors import DataError, Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+MOST_SHOWN = 20
+BATCH_ROWS = 1 << 20
+# Rows that types are found by: a few milliseconds. A row that does not fit its type later is an error with its line.
+_SAMPLE_ROWS = 1 << 17
+_MOST_REJECTS = 1_000_000
+_MOST_TEXT = 60
+_FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
+          "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
+_FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
+_OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """How text is read; None = found in the file.
+
+    Attributes:
+        delimiter: separator of columns.
+        header: whether the first line has the names of the columns.
+        encoding: `utf-8`, `utf-16` or `latin-1`.
+        nulls: words that mean an empty cell.
+    """
+
+    delimiter: str | None = None
+    header: bool | None = None
+    encoding: str = "utf-8"
+    nulls: Sequence[str] = ("",)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that queries can name.
+
+    Attributes:
+        files: where it is read.
+        name: its name in SQL, quoted.
+        types: type of each column in DuckDB's words, by name, in the order of the file.
+    """
+
+    files: TableFiles
+    name: str
+    types: dict[str, str]
+
+
+class Engine:
+    """Tables of one data set. `engine` makes it.
+
+    Args:
+        connection: DuckDB, in memory.
+    """
+
+    def __init__(self, connection: DuckDBPyConnection) -> None:
+        self._connection, self._tables = connection, 0
+
+    def table(self, files: TableFiles, form: TextForm | None = None, *, as_text: Sequence[str] = ()) -> Table:
+        """The table in `files`.
+
+        Args:
+            files: at least one file.
+            form: how text is read.
+            as_text: columns that are read as text, whatever the sample says.
+
+        Raises:
+            DataError: the files are damaged, empty, or have different columns.
+        """
+        name, self._tables = f"table_{self._tables}", self._tables + 1
+        try:
+            if files.format == "arrow":
+                import pyarrow.dataset as arrow
+
+                self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
+            else:
+                scan = _scan(files, form or TextForm(), as_text)
+                self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan}")
+            columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
+        except _errors() as error:
+            raise DataError(_unreadable(files, error)) from None
+        return Table(files, name, {column[0]: column[1] for column in columns})
+
+    def rows(self, sql: str, table: Table) -> list[tuple[Any, ...]]:
+        """All rows of a small result.
+
+        Raises:
+            DataError: the files of the table are damaged, or have wrong rows.
+        """
+        try:
+            found: list[tuple[Any, ...]] = self._connection.execute(sql).fetchall()
+        except _errors() as error:
+            raise DataError(_unreadable(table.files, error)) from None
+        self._refuse_rejects(table.files)
+        return found
+
+    def batches(self, sql: str, table: Table) -> Iterator[pa.RecordBatch]:
+        """A result of any size in record batches, in the order of the files.
+
+        Raises:
+            DataError: as `rows`; wrong rows at the end, all together.
+        """
+        try:
+            yield from self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+        except _errors() as error:
+            raise DataError(_unreadable(table.files, error)) from None
+        self._refuse_rejects(table.files)
+
+    def keep(self, sql: str, table: Table) -> str:
+        """The result of a query as a table of its own, in memory or in the engine's folder: its name in SQL.
+
+        Raises:
+            DataError: as `rows`.
+        """
+        name, self._tables = f"table_{self._tables}", self._tables + 1
+        self.rows(f"CREATE TEMP TABLE {name} AS {sql}", table)
+        return name
+
+    def positions(self, names: Sequence[str], table: str) -> np.ndarray:
+        """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
+        import pyarrow as pa
+
+        self._connection.register("asked", pa.table({"id": names, "place": np.arange(len(names))}))
+        found = self._connection.sql(f"SELECT coalesce(t.number, -1) FROM asked a LEFT JOIN {table} t USING (id) "
+                                     "ORDER BY a.place").to_arrow_table()
+        self._connection.unregister("asked")
+        return np.asarray(found.column(0).to_numpy(), np.int64)
+
+    def copy(self, sql: str, path: Path) -> None:
+        """Write a result to a Parquet file."""
+        self._connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet)")
+
+    def count(self, name: str, where: str = "true") -> int:
+        """Number of rows of a table that `keep` made, for which `where` holds."""
+        return int(self._connection.execute(f"SELECT count(*) FROM {name} WHERE {where}").fetchall()[0][0])
+
+    def _refuse_rejects(self, files: TableFiles) -> None:
+        """Raise the wrong rows that the last queries found.
+
+        Raises:
+            DataError: there are some. Names at most `MOST_SHOWN` of them, and counts the others.
+        """
+        if files.format != "text":
+            return
+        names = self._connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'reject_errors'").fetchall()
+        if not names:
+            return
+        rejects = "FROM reject_errors e JOIN reject_scans s USING (scan_id, file_id)"
+        found = self._connection.execute(
+            "SELECT DISTINCT s.file_path, e.line, e.column_name, e.error_type, e.csv_line, e.error_message, "
+            f"e.column_idx {rejects} ORDER BY s.file_path, e.line, e.column_idx LIMIT {MOST_SHOWN}").fetchall()
+        if not found:
+            return
+        count = self._connection.execute(f"SELECT count(DISTINCT (s.file_path, e.line)) {rejects}").fetchall()[0][0]
+        problems = [_rejected(*row[:6]) for row in found]
+        if count > MOST_SHOWN:
+            least = "at least " if count >= _MOST_REJECTS else ""
+            problems.append(Problem(files.shown, f"{least}{count} wrong rows", f"{MOST_SHOWN} of them are shown",
+                                    "correct the file, or what wrote it"))
+        raise DataError(problems)
+
+
+@contextmanager
+def engine(folder: Path, memory_bytes: int, threads: int) -> Iterator[Engine]:
+    """DuckDB with bounded memory.
+
+    Args:
+        folder: where DuckDB writes what does not fit in memory.
+        memory_bytes: most bytes of its buffers.
+        threads: number of its threads.
+    """
+    import duckdb
+
+    with duckdb.connect(config={**_OPTIONS, "threads": threads, "temp_directory": str(folder),
+                                "memory_limit": f"{max(1, memory_bytes >> 20)}MiB"}) as connection:
+        yield Engine(connection)
+
+
+def quoted(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str]) -> str:
+    """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked."""
+    paths = "[" + ", ".join(literal(_masked(str(path))) for path in files.paths) + "]"
+    if files.format == "parquet":
+        return f"read_parquet({paths}, union_by_name=false)"
+    if files.format == "json":
+        return f"read_json({paths}, sample_size={_SAMPLE_ROWS})"
+    options = [f"store_rejects=true, rejects_limit={_MOST_REJECTS}, sample_size={_SAMPLE_ROWS}",
+               f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
+    if form.delimiter is not None:
+        options.append(f"delim={literal(form.delimiter)}")
+    if form.header is not None:
+        options.append(f"header={str(form.header).lower()}")
+    if as_text:
+        options.append("types={" + ", ".join(f"{literal(name)}: 'VARCHAR'" for name in as_text) + "}")
+    return f"read_csv({paths}, {', '.join(options)})"
+
+
+def _masked(path: str) -> str:
+    return "".join(f"[{one}]" if one in "*?[" else one for one in path)
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    import duckdb
+    import pyarrow as pa
+
+    return duckdb.Error, pa.ArrowException, OSError
+
+
+def _unreadable(files: TableFiles, error: Exception) -> Problem:
+    said = " ".join(str(error).split())
+    return Problem(files.shown, said[:300], "this table cannot be read", "correct the file, or write it again")
+
+
+def _rejected(path: str, line: int, column: str | None, kind: str, text: str | None, message: str) -> Problem:
+    """One wrong row of a text."""
+    where = f"{path}, line {line}" + (f", column {column}" if column and kind != "TOO MANY COLUMNS" else "")
+    return Problem(where, (text or "")[:_MOST_TEXT], message.split(". ", maxsplit=1)[0][:160], _FIXES.get(kind, _FIX))

@@ -1,0 +1,252 @@
+"""Features of the vertices of one type: columns of numbers, lists and categories, or a file next to the tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.reading.npz import NpzFile, open_npy
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
+from gnnexp.datasets.tables.vertices import VertexColumns
+from gnnexp.errors import DataError, Problem
+
+Empty = Literal["error", "mean", "zero"]
+Matrix = np.ndarray | scipy.sparse.csr_array
+FILES = (".npy", ".npz", ".json")
+_MISSING = "give the value, set dataset.empty=mean or zero, or leave the column out of dataset.features"
+
+
+@dataclass(frozen=True)
+class FeatureForm:
+    """How columns become features.
+
+    Attributes:
+        categories: columns of which each value becomes a feature (one-hot).
+        empty: what replaces missing numbers: nothing, the mean of the column, or 0.
+        standardize: whether columns of numbers get mean 0 and standard deviation 1.
+    """
+
+    categories: Sequence[str]
+    empty: Empty
+    standardize: bool
+
+
+def read_features(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]
+                  ) -> Matrix | None:
+    """`[V, D]` features of a type, sparse if it has categories; None without features.
+
+    Args:
+        reader: what reads the table.
+        columns: the table.
+        count: V of the type.
+        form: how columns become features.
+        names: receives `{column, width}` for each column of numbers, and `{column, values}` for each of categories.
+
+    Raises:
+        DataError: a value is missing or not finite, or lists have different lengths. Names rows.
+    """
+    blocks: list[Matrix] = []
+    if columns.features:
+        blocks.append(_numbers(reader, columns, count, form, names))
+    for name in columns.categories:
+        blocks.append(_one_hot(reader, columns.table, name, form, names))
+    if len(blocks) == 1:
+        return blocks[0]
+    return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr")
+                                  ) if blocks else None
+
+
+def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]) -> np.ndarray:
+    table = columns.table
+    widths = [_width(reader, table, name) for name in columns.features]
+    names += [{"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)]
+    check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
+    out, row, found = np.empty((count, sum(widths)), np.float32), 0, 0
+    asked = ", ".join(f"{quoted(name)}::{'FLOAT[]' if _is_list(table, name) else 'FLOAT'}" for name in columns.features)
+    wrong: list[tuple[int, str, object, str]] = []
+    for batch in reader.batches(f"SELECT {asked} FROM {table.name}", table):
+        start = 0
+        for name, width, values in zip(columns.features, widths, batch.columns, strict=True):
+            part = out[row : row + batch.num_rows, start : start + width]
+            flat = values.flatten() if _is_list(table, name) else values
+            part[:] = flat.to_numpy(zero_copy_only=False).reshape(batch.num_rows, width)  # a missing number is NaN
+            bad = ~np.isfinite(part) if form.empty == "error" else np.isinf(part)
+            rows = np.flatnonzero(bad.any(1)) if bad.any() else ()
+            found += len(rows)
+            wrong += [(row + int(one), name, _shown(part[one][bad[one]][0]), "is no finite number")
+                      for one in rows[:MOST_SHOWN]]
+            start += width
+        row += batch.num_rows
+    refuse_rows(table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
+    _fill_and_scale(out, form)
+    return out
+
+
+def _fill_and_scale(out: np.ndarray, form: FeatureForm) -> None:
+    """Replace missing numbers, and standardize, in place; column by column, with sums in float64."""
+    if form.empty == "error" and not form.standardize:
+        return
+    for column in out.T:
+        known = column[~np.isnan(column)].astype(np.float64)
+        mean = float(known.mean()) if known.size else 0.0
+        column[np.isnan(column)] = mean if form.empty == "mean" else 0.0
+        if form.standardize:
+            values = column.astype(np.float64)
+            spread = values.std()
+            column[:] = (values - values.mean()) / (spread if spread > 0 else 1.0)
+
+
+def _one_hot(reader: Engine, table: Table, name: str, form: FeatureForm, names: list[Any]) -> scipy.sparse.csr_array:
+    """`[V, number of values]`: values in ascending order; a missing value is a row of zeros."""
+    column = f"{quoted(name)}::VARCHAR"
+    kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
+    if form.empty == "error":
+        rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
+        refuse_rows(table, [(row, name, None, "is missing") for row, in rows], reader.count(kept, "value IS NULL"),
+                    "give the value, or set dataset.empty=zero")
+    values = [row[0] for row in reader.rows(
+        f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)]
+    names.append({"column": name, "values": values})
+    ranked = reader.keep("SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM "
+                         f"(SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL)", table)
+    batches = [batch.column(0).to_numpy() for batch in reader.batches(
+        f"SELECT coalesce(r.code, -1) FROM {kept} k LEFT JOIN {ranked} r USING (value) ORDER BY k.number", table)]
+    codes = np.concatenate([np.empty(0, np.int64), *batches])
+    known = codes >= 0
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(known)])
+    return scipy.sparse.csr_array((np.ones(int(known.sum()), np.float32), codes[known], indptr),
+                                  shape=(codes.size, len(values)))
+
+
+def _is_list(table: Table, name: str) -> bool:
+    return table.types[name].endswith("]")
+
+
+def _width(reader: Engine, table: Table, name: str) -> int:
+    """Columns of a feature: 1, or the length of its lists.
+
+    Raises:
+        DataError: lists have different lengths, or are missing.
+    """
+    if not _is_list(table, name):
+        return 1
+    length = f"len({quoted(name)})"
+    least, most, missing = reader.rows(f"SELECT min({length}), max({length}), count(*) - count({quoted(name)}) "
+                                       f"FROM {table.name}", table)[0]
+    if missing or least != most:
+        raise DataError(Problem(f"{table.files.shown}, column {name}", f"lengths {least} to {most}, {missing} missing",
+                                "all lists must have one length", "if lists are words of a vertex, give them in a "
+                                "JSON file: {id: [word, ...]}, with dataset.features=FILE.json"))
+    return int(most)
+
+
+def _shown(value: np.float32) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def rows_of_file(path: Path) -> int | None:
+    """Rows of a feature file that has one row for each vertex; None for a file that names vertices."""
+    if path.suffix == ".npy":
+        return int(open_npy(path).shape[0])
+    return int(_matrix(path).shape[0]) if path.suffix == ".npz" else None
+
+
+def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
+    """`[V, D]` features of a file.
+
+    - `.npy`: `[V, D]` numbers, in the order of the vertices.
+    - `.npz`: a matrix that `scipy.sparse.save_npz` wrote, or one array.
+    - `.json`: `{id: [number, ...]}`: words of each vertex (bag of words), or D values of each vertex if all lists have
+      the same length and fractions occur.
+
+    Raises:
+        DataError: rows do not fit the vertices, or an id is unknown.
+    """
+    matrix = _bag(reader, path, ids) if path.suffix == ".json" else _matrix(path)
+    if matrix.shape[0] != ids.count:
+        raise DataError(Problem(str(path), f"{matrix.shape[0]} rows", f"there are {ids.count} vertices",
+                                "give one row for each vertex, in the order of dataset.nodes"))
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    broken = int((~np.isfinite(values)).sum())
+    if broken:
+        raise DataError(Problem(str(path), f"{broken} values", "must be finite numbers", "replace them"))
+    return matrix.astype(np.float32)
+
+
+def _matrix(path: Path) -> Matrix:
+    if path.suffix == ".npy":
+        array = open_npy(path)
+        check_memory(4 * array.size, str(path))
+        return array[:, None] if array.ndim == 1 else array
+    file = NpzFile(path)
+    if "indptr" not in file:
+        array = file.array(file.only())
+        return array[:, None] if array.ndim == 1 else array
+    file.require("data", "indices", "indptr", "shape")
+    parts = (file.array("data"), file.array("indices"), file.array("indptr"))
+    try:
+        found = scipy.sparse.csr_array(parts, shape=tuple(file.array("shape").tolist()))
+        found.check_format(full_check=True)
+    except ValueError as error:
+        fix = "write it with scipy.sparse.save_npz"
+        raise DataError(Problem(str(path), str(error)[:200], "must be a CSR matrix", fix)) from None
+    found.sum_duplicates()
+    return found
+
+
+def _bag(reader: Engine, path: Path, ids: Ids) -> Matrix:
+    try:
+        check_memory(12 * path.stat().st_size, str(path))
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(Problem(str(path), str(error)[:200], "must be JSON", "correct the file")) from None
+    if not isinstance(content, dict) or not all(isinstance(one, list) for one in content.values()):
+        raise DataError(Problem(str(path), type(content).__name__, "must be {id: [number, ...]}", "correct the file"))
+    lengths = np.array([len(one) for one in content.values()], np.int64)
+    try:
+        flat = np.array([value for one in content.values() for value in one], np.float64)
+    except (TypeError, ValueError):
+        raise DataError(Problem(str(path), "a value that is no number", "lists must have numbers",
+                                "number the words from 0 on")) from None
+    rows = np.repeat(_numbers_of(reader, path, list(content), ids), lengths)
+    words = flat.astype(np.int64)
+    if (words != flat).any() or (words < 0).any():
+        if lengths.size and (lengths == lengths[0]).all():
+            dense = np.zeros((ids.count, int(lengths[0])), np.float32)
+            dense[rows, np.tile(np.arange(lengths[0]), lengths.size)] = flat
+            return dense
+        raise DataError(Problem(str(path), "fractions or negative numbers", "words must be whole numbers from 0 on, "
+                                "or all lists must have one length", "correct the file"))
+    width = int(words.max(initial=-1)) + 1
+    found = scipy.sparse.csr_array((np.ones(words.size, np.float32), (rows, words)), shape=(ids.count, width))
+    found.data[:] = 1  # a word that is there twice counts once
+    return found
+
+
+def _numbers_of(reader: Engine, path: Path, names: list[str], ids: Ids) -> np.ndarray:
+    """`[n]` number of the vertex of each name.
+
+    Raises:
+        DataError: a name is no vertex.
+    """
+    if isinstance(ids, IntegerIds):
+        whole = [name.removeprefix("-").isdecimal() and len(name) < 19 for name in names]
+        values = np.array([int(name) if fits else 0 for name, fits in zip(names, whole, strict=True)], np.int64)
+        numbers = np.where(whole, ids.lookup().numbers(values), -1)
+    else:
+        assert isinstance(ids, TextIds)
+        numbers = reader.positions(names, ids.table)
+    unknown = np.flatnonzero(numbers < 0)
+    if unknown.size:
+        shown = [names[int(one)] for one in unknown[:MOST_SHOWN]]
+        raise DataError(Problem(str(path), shown, f"{unknown.size} ids are no vertices", "correct the file, or "
+                                "dataset.nodes"))
+    return numbers.astype(np.int64)

@@ -1,0 +1,231 @@
+"""Numbers the vertices of one type: ids of any integers or texts, with gaps, become 0..V-1.
+
+With a table of vertices, the number is the row. Without one, vertices are those that edges name, in ascending order of
+their ids. Integers are looked up in arrays, O(V). Texts are joined by DuckDB, which may use the disk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.errors import DataError, Problem
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
+_WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
+# An array over all ids between the smallest and the largest is used if it has at most this many entries per vertex.
+_MOST_GAPS, _ALWAYS = 8, 1 << 20
+
+
+def are_integers(engine: Engine, table: Table, column: str) -> bool:
+    """Whether the ids of a column are integers that fit in int64."""
+    kind = table.types[column]
+    if kind not in _WIDE:
+        return kind in _INTEGERS
+    name = quoted(column)  # JSON's integers are read so if some are negative
+    least, most = engine.rows(f"SELECT min({name}), max({name}) FROM {table.name}", table)[0]
+    return least is None or -(2**63) <= least <= most < 2**63
+
+
+class Ids(ABC):
+    """The ids of the vertices of one type.
+
+    Attributes:
+        is_text: whether ids are texts, which are looked up by a join.
+    """
+
+    is_text: ClassVar[bool]
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """V."""
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write a Parquet file with the columns `id` and, in ascending order, `vertex`."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerIds(Ids):
+    """Ids that are integers.
+
+    Attributes:
+        values: `[V]` int64 id of each vertex; all ids are different.
+    """
+
+    is_text = False
+    values: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """V."""
+        return int(self.values.size)
+
+    def lookup(self) -> Lookup:
+        """What finds the numbers of many ids."""
+        return Lookup.of(self.values)
+
+    def save(self, path: Path) -> None:
+        """Write `id` int64 and `vertex` int64."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        table = pa.table({"id": self.values, "vertex": np.arange(self.count)})
+        parquet.write_table(table, path)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Finds the number of each id, in an array from the smallest id to the largest, or by bisection.
+
+    Attributes:
+        low: smallest id.
+        table: `[largest - low + 1]` number of each id, -1 for ids without a vertex; or None.
+        ordered, order: `[V]` ids in ascending order, and their numbers; or None.
+    """
+
+    low: int
+    table: np.ndarray | None
+    ordered: np.ndarray | None
+    order: np.ndarray | None
+
+    @staticmethod
+    def of(values: np.ndarray) -> Lookup:
+        """The lookup of different ids `[V]` int64."""
+        low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+        dtype = np.int32 if values.size < 2**31 else np.int64
+        if high - low + 1 <= _MOST_GAPS * values.size + _ALWAYS:
+            table = np.full(high - low + 1, -1, dtype)
+            table[values - low] = np.arange(values.size, dtype=dtype)
+            return Lookup(low, table, None, None)
+        order = np.argsort(values, kind="stable")
+        return Lookup(low, None, values[order], order.astype(dtype))
+
+    def numbers(self, ids: np.ndarray) -> np.ndarray:
+        """`[n]` numbers of `ids` `[n]` int64, -1 for unknown ids."""
+        if self.table is not None:
+            # The difference of two int64 may wrap around. As an unsigned number it is then too large, as it should be.
+            offsets = (ids - np.int64(self.low)).view(np.uint64)
+            inside = offsets < np.uint64(self.table.size)
+            if inside.all():
+                return self.table[offsets]
+            return np.where(inside, self.table[np.where(inside, offsets, np.uint64(0))], self.table.dtype.type(-1))
+        assert self.ordered is not None and self.order is not None
+        places = np.searchsorted(self.ordered, ids)
+        places[places == self.ordered.size] = 0
+        return np.where(self.ordered[places] == ids, self.order[places], self.order.dtype.type(-1))
+
+
+@dataclass(frozen=True, eq=False)
+class TextIds(Ids):
+    """Ids that are texts, in a table of DuckDB.
+
+    Attributes:
+        engine: what holds the table.
+        table: name of the table in SQL, with the columns `id` and `number`.
+        size: V.
+    """
+
+    is_text = True
+    engine: Engine
+    table: str
+    size: int
+
+    @property
+    def count(self) -> int:
+        """V."""
+        return self.size
+
+    def save(self, path: Path) -> None:
+        """Write `id` text and `vertex` int64."""
+        self.engine.copy(f"SELECT id, number AS vertex FROM {self.table} ORDER BY number", path)
+
+
+def ids_of_rows(engine: Engine, table: Table, column: str, *, text: bool) -> Ids:
+    """The ids of a table with a row for each vertex.
+
+    Args:
+        engine: what reads the table.
+        table: the table.
+        column: its column of ids.
+        text: whether ids are taken as texts.
+
+    Raises:
+        DataError: ids are missing or repeated. Names rows.
+    """
+    name, row = quoted(column), "row_number() OVER () - 1"
+    kind = "VARCHAR" if text else "BIGINT"
+    kept = engine.keep(f"SELECT {name}::{kind} AS id, {row} AS number FROM {table.name}", table)
+    fix = "give each vertex one row with an id of its own"
+    missing = engine.rows(f"SELECT number FROM {kept} WHERE id IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
+    refuse_rows(table, [(row, column, None, "is missing") for row, in missing], engine.count(kept, "id IS NULL"), fix)
+    earlier = "row_number() OVER (PARTITION BY id ORDER BY number) > 1"
+    again = engine.keep(f"SELECT number, id FROM {kept} QUALIFY {earlier}", table)
+    repeated = engine.rows(f"SELECT number, id FROM {again} ORDER BY number LIMIT {MOST_SHOWN}", table)
+    refuse_rows(table, [(row, column, value, "is the id of an earlier row") for row, value in repeated],
+                engine.count(again), fix)
+    if text:
+        return TextIds(engine, kept, engine.count(kept))
+    batches = [batch.column(0).to_numpy() for batch in engine.batches(f"SELECT id FROM {kept} ORDER BY number", table)]
+    return IntegerIds(np.concatenate(batches) if batches else np.empty(0, np.int64))
+
+
+def named_integers(chunks: Iterable[tuple[np.ndarray, ...]], low: int, high: int, most: int) -> IntegerIds:
+    """The ids that edges name, ascending.
+
+    Args:
+        chunks: arrays of ids.
+        low: smallest id.
+        high: largest id.
+        most: upper bound for the number of different ids.
+    """
+    if high - low + 1 <= _MOST_GAPS * most + _ALWAYS:
+        present = np.zeros(high - low + 1, np.bool_)
+        for chunk in chunks:
+            for ids in chunk:
+                present[ids - low] = True
+        return IntegerIds(np.flatnonzero(present) + low)
+    found = np.empty(0, np.int64)
+    for chunk in chunks:
+        found = np.union1d(found, np.concatenate(chunk))
+    return IntegerIds(found)
+
+
+def named_texts(engine: Engine, columns: Iterable[tuple[Table, str, str]]) -> TextIds:
+    """The ids that edges name, ascending.
+
+    Args:
+        engine: what reads the tables.
+        columns: for each column of ids the table of edges, the name in SQL of its rows, and the column.
+    """
+    columns = list(columns)
+    every = " UNION ALL ".join(f"SELECT {quoted(column)} AS id FROM {rows}" for _, rows, column in columns)
+    kept = engine.keep("SELECT id, row_number() OVER (ORDER BY id) - 1 AS number "
+                       f"FROM (SELECT id FROM ({every}) GROUP BY id)", columns[0][0])
+    return TextIds(engine, kept, engine.count(kept))
+
+
+def refuse_rows(table: Table, first: Sequence[tuple[int, str, object, str]], count: int, fix: str) -> None:
+    """Refuse a table with wrong rows.
+
+    Args:
+        table: the table.
+        first: for the first wrong rows, at most `MOST_SHOWN`: row from 0 on, column, value, and what is wrong.
+        count: number of wrong rows.
+        fix: the fix of all of them.
+
+    Raises:
+        DataError: there are some.
+    """
+    problems = [Problem(f"{table.files.shown}, row {row + 1}, column {column}", value, said, fix)
+                for row, column, value, said in first]
+    if count > len(first):
+        problems.append(Problem(table.files.shown, f"{count} wrong rows", f"{len(first)} of them are shown", fix))
+    DataError.raise_all(problems)

@@ -1,0 +1,236 @@
+"""What the tables of a data set hold: types of vertices and edges, and the meaning of each column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnexp.datasets.tables.edges import EdgeColumns
+from gnnexp.datasets.tables.engine import Engine, Table, TextForm
+from gnnexp.datasets.tables.files import TableFiles, find_files
+from gnnexp.datasets.tables.ids import are_integers
+from gnnexp.datasets.tables.roles import AUTO, column, ends
+from gnnexp.datasets.tables.vertices import VertexColumns, numeric
+from gnnexp.errors import DataError, Findings, Problem
+
+VERTEX = "vertex"  # the type of vertices of a graph with one type
+EDGE = "edges"
+_EDGE_KEYS = ("table", "from", "to", "source", "destination", "weight")
+# A table, or by type of edges a table, or its keys `_EDGE_KEYS`.
+EdgeEntries = str | Mapping[str, str | Mapping[str, str | None]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The configuration's words on columns; see `Tables`."""
+
+    id: str
+    source: str
+    destination: str
+    weight: str | None
+    label: str | None
+    target: str | None
+    features: Sequence[str] | str | None
+    split_column: str | None
+    as_text: Sequence[str]
+    categories: Sequence[str]
+
+
+@dataclass(frozen=True)
+class EdgeTable:
+    """A table of edges in the configuration.
+
+    Attributes:
+        name: type of the edges.
+        files: files of the table.
+        types: types of the vertices at both ends.
+        source, destination, weight: columns, as in the configuration.
+    """
+
+    name: str
+    files: TableFiles
+    types: tuple[str, str]
+    source: str
+    destination: str
+    weight: str | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All tables and the meaning of their columns.
+
+    Attributes:
+        vertices: tables of vertices by type; types without a table are not there.
+        edges: tables of edges.
+        types: all types of vertices: those with tables first, then in the order in which edges name them.
+        text: whether ids are taken as texts, because some are no integers.
+    """
+
+    vertices: Mapping[str, VertexColumns]
+    edges: Sequence[EdgeColumns]
+    types: Sequence[str]
+    text: bool
+
+    def described(self) -> list[str]:
+        """One line for each table: which column means what."""
+        lines = []
+        for nodes in self.vertices.values():
+            parts = [f"id={nodes.id}"]
+            parts += [f"{role}={found}" for role, found in (("label", nodes.label), ("split", nodes.split)) if found]
+            parts += [f"features={', '.join(nodes.features)}"] if nodes.features else []
+            parts += [f"categories={', '.join(nodes.categories)}"] if nodes.categories else []
+            left = [name for name in nodes.table.types if name not in nodes.used]
+            parts += [f"not used: {', '.join(left)}"] if left else []
+            lines.append(f"{nodes.table.files.paths[0].name}: {'; '.join(parts)}")
+        for edges in self.edges:
+            parts = [f"source={edges.source}", f"destination={edges.destination}"]
+            parts += [f"weight={edges.weight}"] if edges.weight else []
+            lines.append(f"{edges.table.files.paths[0].name}: {'; '.join(parts)}")
+        return lines
+
+
+def vertex_tables(folder: Path, nodes: str | Mapping[str, str] | None) -> dict[str, TableFiles]:
+    """The files of `dataset.nodes`, by type.
+
+    Raises:
+        DataError: files are missing. Names all of them.
+    """
+    named = {} if nodes is None else {VERTEX: nodes} if isinstance(nodes, str) else dict(nodes)
+    findings = Findings()
+    one = isinstance(nodes, str)
+    found = {kind: findings.attempt(find_files, "dataset.nodes" if one else f"dataset.nodes.{kind}", folder, text)
+             for kind, text in named.items()}
+    findings.raise_all()
+    return {kind: files for kind, files in found.items() if files is not None}
+
+
+def edge_tables(folder: Path, edges: EdgeEntries, asked: Asked) -> list[EdgeTable]:
+    """The files of `dataset.edges`, in order.
+
+    Raises:
+        DataError: files are missing. Names all of them.
+    """
+    named = {EDGE: edges} if isinstance(edges, str) else edges
+    findings = Findings()
+    tables = []
+    for name, given in named.items():
+        entry: Mapping[str, str | None] = {"table": given} if isinstance(given, str) else given
+        key = "dataset.edges" if isinstance(edges, str) else f"dataset.edges.{name}"
+        files = findings.attempt(find_files, key, folder, entry["table"] or "")
+        if files is not None:
+            tables.append(EdgeTable(name, files, (entry.get("from") or VERTEX, entry.get("to") or VERTEX),
+                                    entry.get("source") or asked.source, entry.get("destination") or asked.destination,
+                                    entry.get("weight", asked.weight)))
+    findings.raise_all()
+    return tables
+
+
+def check_tables(nodes: str | Mapping[str, str] | None, edges: EdgeEntries) -> list[Problem]:
+    """Problems of `dataset.nodes` and `dataset.edges` that are visible without files."""
+    problems = []
+    fix = "set dataset.edges=TABLE, or dataset.edges.TYPE={table: FILE, from: TYPE, to: TYPE}"
+    for name, entry in () if isinstance(edges, str) else edges.items():
+        if isinstance(entry, str):
+            continue
+        if not isinstance(entry, Mapping) or "table" not in entry:
+            problems.append(Problem(f"dataset.edges.{name}", entry, "needs the key table", fix))
+        else:
+            problems += [Problem(f"dataset.edges.{name}.{key}", value, f"keys are {', '.join(_EDGE_KEYS)}, with texts",
+                                 fix) for key, value in entry.items() if key not in _EDGE_KEYS or
+                         not (isinstance(value, str) or (key == "weight" and value is None))]
+    if not edges:
+        problems.append(Problem("dataset.edges", edges, "needs one table or more", fix))
+    if nodes is not None and not nodes:
+        problems.append(Problem("dataset.nodes", nodes, "must be a table, a table for each type, or null",
+                                "set dataset.nodes=null"))
+    return problems
+
+
+def find_layout(
+    reader: Engine, vertices: Mapping[str, TableFiles], edges: Sequence[EdgeTable], form: TextForm, asked: Asked
+) -> Layout:
+    """What each column means.
+
+    Raises:
+        DataError: columns are missing or ambiguous. Names all problems.
+    """
+    findings = Findings()
+
+    def table(files: TableFiles) -> Table:
+        found = reader.table(files, form)
+        forced = [name for name in asked.as_text if name in found.types]
+        return reader.table(files, form, as_text=forced) if forced else found
+
+    def of_edges(entry: EdgeTable) -> EdgeColumns:
+        found = table(entry.files)
+        source, destination = ends(found, entry.source, entry.destination, entry.types)
+        weight = column(found, "weight", entry.weight, needed=False, taken=(source, destination))
+        return EdgeColumns(entry.name, found, source, destination, entry.types, weight)
+
+    tables = {kind: findings.attempt(table, files) for kind, files in vertices.items()}
+    read_tables = {kind: one for kind, one in tables.items() if one is not None}
+    if len(read_tables) == len(vertices):
+        findings.problems += _named_nowhere(read_tables, asked)
+    nodes = {kind: findings.attempt(_vertex_columns, one, kind, asked) for kind, one in read_tables.items()}
+    links = [findings.attempt(of_edges, entry) for entry in edges]
+    findings.raise_all()
+    known = {kind: one for kind, one in nodes.items() if one is not None}
+    read = [one for one in links if one is not None]
+    types = dict.fromkeys([*known, *(kind for one in read for kind in one.types)])
+    ids = [(one.table, one.id) for one in known.values()]
+    ids += [(one.table, end) for one in read for end in (one.source, one.destination)]
+    return Layout(_with_one_target(known, asked), read, list(types), not all(are_integers(reader, *one) for one in ids))
+
+
+def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
+    """Problems of columns that the configuration names and no table of vertices has."""
+    named = [("label", asked.label), ("split_column", asked.split_column)]
+    named += [("features", name) for name in asked.features or () if not isinstance(asked.features, str)]
+    named += [("categories", name) for name in asked.categories]
+    columns = [name for table in tables.values() for name in table.types]
+    return [Problem(f"dataset.{key}", name, f"no table of vertices has this column; columns are {', '.join(columns)}",
+                    f"set dataset.{key} to one of them")
+            for key, name in named if name not in (None, AUTO, *columns) and tables]
+
+
+def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
+    def here(name: str | None) -> str | None:  # with several types, a column may be in the table of another type
+        return name if name == AUTO or name in table.types else None
+
+    identity = column(table, "id", asked.id, needed=True, usual=() if kind == VERTEX else (kind, f"{kind}_id"))
+    assert identity is not None
+    split = column(table, "split", here(asked.split_column), needed=False, taken=(identity,))
+    taken = [identity] if split is None else [identity, split]
+    label = None
+    if asked.target in (None, kind):
+        label = column(table, "label", here(asked.label), needed=False, taken=taken)
+    taken += [] if label is None else [label]
+    if asked.features == AUTO:
+        taken += asked.categories
+        features = numeric(table, [name for name in table.types if name not in taken])
+    else:
+        features = [name for name in asked.features or () if name in table.types]
+        texts = [name for name in features if name not in numeric(table, features)]
+        DataError.raise_all([Problem(
+            f"{table.files.shown}, column {name}", table.types[name], "is no column of numbers", f"set dataset."
+            f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
+            "of texts") for name in texts])
+    categories = tuple(name for name in asked.categories if name in table.types)
+    return VertexColumns(kind, table, identity, label, split, tuple(features), categories)
+
+
+def _with_one_target(vertices: Mapping[str, VertexColumns], asked: Asked) -> Mapping[str, VertexColumns]:
+    """The same tables.
+
+    Raises:
+        DataError: labels are in the tables of several types, or not in the table of `dataset.target`.
+    """
+    labelled = [kind for kind, one in vertices.items() if one.label is not None]
+    if len(labelled) > 1:
+        raise DataError(Problem("dataset.target", None, f"the tables of {', '.join(labelled)} have labels",
+                                f"set dataset.target={labelled[0]}, the type of which classes are predicted"))
+    if asked.target is not None and asked.target not in labelled:
+        raise DataError(Problem("dataset.target", asked.target, f"its table has no column of labels; types with tables "
+                                f"are {', '.join(vertices)}", "set dataset.label=COLUMN, or another dataset.target"))
+    return vertices

@@ -1,0 +1,101 @@
+"""Which column means what. A meaning is guessed from a column's name, if only one column has such a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from gnnexp.datasets.tables.engine import Table
+from gnnexp.errors import DataError, Problem
+
+AUTO = "auto"
+PAIRS = (
+    ("src", "dst"), ("source", "target"), ("source", "destination"), ("source", "dest"), ("from", "to"),
+    ("head", "tail"), ("u", "v"), ("id_1", "id_2"), ("id1", "id2"), ("node1", "node2"), ("node_1", "node_2"),
+    ("start", "end"), ("subject", "object"), ("src_id", "dst_id"), ("source_id", "target_id"),
+    ("source_id", "destination_id"), ("from_id", "to_id"), ("fromnodeid", "tonodeid"), ("from_node", "to_node"),
+    ("start_id", "end_id"), ("source_node", "target_node"), ("i", "j"), ("citing", "cited"),
+)
+NAMES = {
+    "id": ("id", "node_id", "node", "vertex", "vertex_id", "nodeid", "nid", "key", "name"),
+    "label": ("label", "labels", "class", "y", "target", "category", "subject"),
+    "weight": ("weight", "edge_weight", "weights", "w"),
+    "split": ("split", "fold", "subset", "set", "partition"),
+    "relation": ("relation", "rel", "edge_type", "predicate", "rel_type", "etype"),
+}
+
+
+def plain(name: str) -> str:
+    """A column's name in lower case, with single underscores for all other signs."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def column(
+    table: Table, role: str, given: str | None, *, needed: bool, taken: Iterable[str] = (), usual: Sequence[str] = (),
+) -> str | None:
+    """The column of a role.
+
+    Args:
+        table: the table.
+        role: a key of `NAMES`; the configuration has it as `dataset.<role>`.
+        given: a column's name, `auto` (guessed), or None (no column).
+        needed: whether the table must have the column.
+        taken: columns that have other roles.
+        usual: further names of this role, which come before those of `NAMES`.
+
+    Raises:
+        DataError: the column is missing, or more than one may be meant.
+    """
+    if given is None:
+        return None
+    if given != AUTO:
+        require(table, role, [given])
+        return given
+    left = [name for name in table.types if name not in set(taken)]
+    first = {*map(plain, usual), NAMES[role][0]}
+    found = [name for name in left if plain(name) in {*NAMES[role], *first}]
+    best = [name for name in found if plain(name) in first]
+    found = best if role == "id" and len(best) == 1 else found  # a table with "id" and "name" has its ids in "id"
+    if len(found) == 1:
+        return found[0]
+    if not found and not needed:
+        return None
+    said = f"{len(found)} columns may be the {role}: {found}" if found else f"no column has a usual name of the {role}"
+    raise DataError(Problem(table.files.shown, list(table.types), said, f"set dataset.{role}=COLUMN"))
+
+
+def ends(table: Table, source: str, destination: str, types: tuple[str, str]) -> tuple[str, str]:
+    """The columns of both ends of an edge between vertices of two `types`.
+
+    Raises:
+        DataError: they are missing, or more than one pair may be meant.
+    """
+    for key, given in (("source", source), ("destination", destination)):
+        require(table, key, [given] if given != AUTO else [])
+    if AUTO not in (source, destination):
+        return source, destination
+    by_name = {plain(name): name for name in table.types}
+    typed = [] if types[0] == types[1] else [types, (f"{types[0]}_id", f"{types[1]}_id")]
+    pairs = [*((plain(first), plain(second)) for first, second in typed), *PAIRS]
+    found = [(by_name[first], by_name[second]) for first, second in pairs if {first, second} <= set(by_name)]
+    found = [pair for pair in found if source in (AUTO, pair[0]) and destination in (AUTO, pair[1])]
+    if len(found) == 1:
+        return found[0]
+    columns = list(table.types)
+    if not found and len(columns) == 2:
+        return columns[0], columns[1]
+    said = f"{len(found)} pairs of columns may be the ends" if found else "no two columns have usual names of ends"
+    raise DataError(Problem(table.files.shown, columns, said,
+                            "set dataset.source=COLUMN dataset.destination=COLUMN"))
+
+
+def require(table: Table, key: str, names: Sequence[str]) -> None:
+    """Check that a table has all columns.
+
+    Raises:
+        DataError: it has not. Names all missing columns.
+    """
+    missing = [name for name in names if name not in table.types]
+    if missing:
+        raise DataError([Problem(f"dataset.{key}", name, f"{table.files.shown} has no such column; it has "
+                                 f"{', '.join(table.types)}", f"set dataset.{key} to one of them") for name in missing])

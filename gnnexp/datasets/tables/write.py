@@ -1,0 +1,215 @@
+"""Writes the graph of tables in gnnexp's format, in bounded memory: first vertices, then edges, then their data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
+from gnnexp.datasets.tables.edges import RawEdges, numbered, read_integers, read_texts
+from gnnexp.datasets.tables.engine import Engine
+from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows, named_integers, named_texts
+from gnnexp.datasets.tables.layout import Layout
+from gnnexp.datasets.tables.spool import Spool
+from gnnexp.datasets.tables.vertices import Labels, read_labels
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.build import Duplicates, SelfLoops, build_graph
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.external import EdgeRules, write_csc
+from gnnexp.graph.storage.format import GraphWriter
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What happens to edges, and how much memory a part of them may take; see `Tables`."""
+
+    symmetrize: bool
+    inverse_relations: bool
+    self_loops: SelfLoops
+    duplicates: Duplicates
+    drop: bool
+    buffer_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered:
+    """Vertices and edges with numbers.
+
+    Attributes:
+        ids: ids of the vertices by type.
+        starts: number of the first vertex of each type.
+        spools: edges of each table.
+        notes: what was left out.
+    """
+
+    ids: Mapping[str, Ids]
+    starts: Mapping[str, int]
+    spools: Sequence[Spool]
+    notes: Sequence[str]
+
+    @property
+    def num_nodes(self) -> int:
+        """V, of all types."""
+        return sum(one.count for one in self.ids.values())
+
+
+def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int | None = None) -> Numbered:
+    """Number all vertices, and read all edges. Files go to the folder `place`.
+
+    With `rows`, and without a table of vertices, ids are numbers from 0 to `rows` - 1: the rows of a file of features.
+
+    Raises:
+        DataError: ids are missing, repeated or unknown, or a type has no vertices. Names rows.
+    """
+    ids = {kind: ids_of_rows(reader, nodes.table, nodes.id, text=layout.text)
+           for kind, nodes in layout.vertices.items()}
+    raw = [read_texts(reader, one) if layout.text else read_integers(reader, one, place) for one in layout.edges]
+    for kind in layout.types:
+        if kind not in ids:
+            counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
+            ids[kind] = counted or _named(reader, kind, raw)
+    ids = {kind: ids[kind] for kind in layout.types}
+    empty = [kind for kind, one in ids.items() if not one.count]
+    DataError.raise_all([Problem("dataset.nodes", kind, "this type has no vertices", "give its table a row")
+                         for kind in empty])
+    starts = dict(zip(ids, accumulate((one.count for one in ids.values()), initial=0), strict=False))
+    check_memory(24 * sum(one.count for one in ids.values()), "vertices")
+    spools, notes = [], []
+    for one in raw:
+        spool, dropped = numbered(reader, one, ids, starts, place, drop=rules.drop)
+        spools.append(spool)
+        notes += [f"{dropped} edges of {one.columns.name} to unknown vertices were dropped"] if dropped else []
+        if one.spool is not None:
+            one.spool.remove()
+    return Numbered(ids, starts, spools, notes)
+
+
+def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
+    """The ids of a type without a table."""
+    named = [(one, end) for one in raw for end in (0, 1) if one.columns.types[end] == kind]
+    names = "source", "destination"
+    spools = [(one.spool, end) for one, end in named if one.spool is not None]
+    if not spools:
+        return named_texts(reader, [(one.columns.table, one.rows, names[end]) for one, end in named])
+    spans = [one.span[end] for one, end in named if one.span[end][0] <= one.span[end][1]]
+    low, high = (min(span[0] for span in spans), max(span[1] for span in spans)) if spans else (0, -1)
+
+    def chunks() -> Iterator[tuple[np.ndarray, ...]]:
+        for spool, end in spools:
+            yield from spool.chunks((names[end],))
+
+    return named_integers(chunks(), low, high, sum(spool.num_rows for spool, _ in spools))
+
+
+def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
+    """Write the topology, with types if there are several tables of edges, and with weights if tables have them.
+
+    Without types and weights, edges are never all in memory.
+
+    Raises:
+        DataError: there are no edges.
+    """
+    spools = graph.spools
+    if not any(spool.num_rows for spool in spools):
+        raise DataError(Problem("dataset.edges", "0 rows", "there are no edges", "give at least one"))
+    weighted = any("weight" in spool.names for spool in spools)
+    if weighted or len(spools) > 1:
+        _write_in_memory(graph, rules, writer, weighted=weighted)
+        return
+
+    def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return ((source, destination) for source, destination in spools[0].chunks())
+
+    plain = EdgeRules(rules.symmetrize, rules.self_loops == "remove", rules.duplicates == "merge")
+    write_csc(chunks, graph.num_nodes, plain, rules.buffer_bytes, writer)
+
+
+def _write_in_memory(graph: Numbered, rules: Rules, writer: GraphWriter, *, weighted: bool) -> None:
+    spools, total = graph.spools, sum(spool.num_rows for spool in graph.spools)
+    check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges with types or weights")
+    joined = {name: np.concatenate([spool.column(name) for spool in spools]) for name in ("source", "destination")}
+    types = np.repeat(np.arange(len(spools), dtype=np.int32), [spool.num_rows for spool in spools])
+    weights = np.concatenate([spool.column("weight") if "weight" in spool.names else
+                              np.ones(spool.num_rows, np.float32) for spool in spools]) if weighted else None
+    arrays = build_graph(
+        joined["source"], joined["destination"], graph.num_nodes, types=types if len(spools) > 1 else None,
+        symmetrize=rules.symmetrize, self_loops=rules.self_loops, duplicates=rules.duplicates, weights=weights,
+        num_relations=len(spools) if len(spools) > 1 and rules.inverse_relations and rules.symmetrize else None,
+        key="dataset.edges")
+    for name, values in (("indptr", arrays.indptr), ("indices", arrays.indices), ("edge_types", arrays.types),
+                         ("edge_weights", arrays.weights)):
+        if values is not None:
+            writer.put(name, values)
+
+
+def labels_of(reader: Engine, layout: Layout, graph: Numbered) -> Labels | None:
+    """`[V]` classes of all vertices, -1 for types without labels; None if no table has labels."""
+    for kind, nodes in layout.vertices.items():
+        if nodes.label is not None:
+            found = read_labels(reader, nodes)
+            values = np.full(graph.num_nodes, -1, np.int64)
+            values[graph.starts[kind] : graph.starts[kind] + found.values.size] = found.values
+            return Labels(values, found.classes)
+    return None
+
+
+def features_of(
+    reader: Engine, layout: Layout, graph: Numbered, form: FeatureForm, file: Path | None, sparse: Sparse,
+) -> tuple[Tensor | SparseRows | None, dict[str, list[Any]]]:
+    """`[V, D]` features, and what the columns of each type are.
+
+    With one type of vertices, rows are the columns of its table, or a file. With several types, each type has columns
+    of its own, after a one-hot code of the type.
+    """
+    names: dict[str, list[Any]] = {kind: [] for kind in graph.ids}
+    found = {kind: read_features(reader, nodes, graph.ids[kind].count, form, names[kind])
+             for kind, nodes in layout.vertices.items()}
+    if len(graph.ids) == 1:
+        [(kind, ids)] = graph.ids.items()
+        rows = found.get(kind) if file is None else read_feature_file(reader, file, ids)
+        return (None if rows is None else _rows(rows, sparse)), names
+    counts = [one.count for one in graph.ids.values()]
+    types = np.repeat(np.arange(len(counts)), counts)
+    blocks = [found.get(kind) for kind in graph.ids]
+    widened = scipy.sparse.block_diag([scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
+                                       for count, block in zip(counts, blocks, strict=True)], format="csr")
+    return _rows(scipy.sparse.hstack([one_hot_columns(types[:, None]), widened], format="csr"), sparse), names
+
+
+def _rows(rows: Matrix, sparse: Sparse) -> Tensor | SparseRows:
+    if isinstance(rows, np.ndarray):
+        return torch.from_numpy(rows)
+    return feature_rows(scipy.sparse.csr_array(rows), sparse, normalize=False)
+
+
+def write_rows(graph: Numbered, features: Tensor | SparseRows | None, labels: Labels | None, writer: GraphWriter
+               ) -> int | None:
+    """Write features, labels and types of vertices. Returns D if features are sparse."""
+    if len(graph.ids) > 1:
+        counts = [one.count for one in graph.ids.values()]
+        writer.put("node_types", np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+    if labels is not None:
+        writer.put("labels", labels.values)
+    if isinstance(features, SparseRows):
+        for name in ("indptr", "columns", "values"):
+            writer.put(f"features_{name}", getattr(features, name))
+        return features.num_columns
+    if features is not None:
+        writer.put("features", features)
+    return None
+
+
+def no_splits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Empty splits."""
+    empty = torch.empty(0, dtype=torch.int64)
+    return empty, empty, empty
