@@ -272,8 +272,7 @@ class PhaseTimer:
     def repeat(self, tape: Tape) -> None:
         """Note the phases and exchanges of a step that was replayed, once in an epoch: a replay moves all marks."""
         self._pieces += tape.pieces
-        if self._runs:
-            self._exchanges += tape.exchanges
+        self._exchanges += tape.exchanges if self._runs else []
 
     def begin_exchange(self) -> object:
         """A mark before an exchange; None if the host has to time the exchange: the caller then waits for its end."""
