@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import tempfile
@@ -43,10 +44,12 @@ def tracing(device: torch.device, file: Path | None) -> Iterator[dict[str, float
         return
     emulated = getattr(torch.cuda, EMULATED, None) if device.type == "cuda" else None
     activities = sorted(torch.profiler.supported_activities(), key=str)  # type: ignore[no-untyped-call]
-    with (torch.profiler.profile(activities=activities) as profiler,
-          nullcontext() if emulated is None else emulated() as counts):
+    profiler = torch.profiler.profile(activities=activities)
+    with profiler, nullcontext() if emulated is None else emulated() as counts:
         yield found
     events = _events_of(profiler)
+    del profiler
+    gc.collect()  # the profiler refers to itself, and torch has crashed where it was freed at the end of the process
     found["events"] = len(events)
     if counts is not None:
         found.update({name: counts.totals[name] for name in ("launches", "waits", "h2d_bytes", "d2h_bytes")})
