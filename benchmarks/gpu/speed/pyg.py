@@ -50,7 +50,7 @@ def epochs_s(graph: Graph, device: torch.device, steps: int, count: int, *, quic
         for batch in itertools.islice(loader, steps):
             ids, seeds = batch.n_id.to(device), batch.batch_size
             out = model(features[ids], batch.edge_index.to(device), batch)[:seeds]
-            F.cross_entropy(out, labels[ids[:seeds]]).backward()
+            F.cross_entropy(out, labels[ids[:seeds]]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             optimizer.zero_grad()
         if device.type == "cuda":
