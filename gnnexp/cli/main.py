@@ -31,7 +31,8 @@ _EPILOG = """examples:
 Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
 
 # Commands that call compiled kernels, and commands that take overrides.
-_COMPUTING = ("run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere")
+_COMPUTING = (
+    "run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere", "looking.command")
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -193,6 +194,14 @@ _TRUST = _flag("--trust", help="accept also a run of another user: its files dec
 COMPOSING = ("run", "prepare", "sweep", "tune", "partition", "calibrate")
 # The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
 COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
+    "data": ("what a file or a folder of your own data holds, and the command that trains on it", "looking.command",
+             "main", (
+        _option("path", metavar="PATH", help="a table of edges, or a folder of tables or of a published dataset"),
+        _option("--label", metavar="COLUMN", help="the column of classes, if its name does not tell"),
+        _option("--save", metavar="FILE.yaml", help="keep the dataset as a choice: DIR/dataset/NAME.yaml for "
+                "--config-dir DIR"),
+        _option("--picture", metavar="FILE", help="draw the numbers of edges and the sizes of classes (.png, .svg)"),
+        _JSON, _option("overrides", nargs="*", default=[], metavar="key=value", help="dataset.* keys"))),
     "run": ("one training run", "run", "main", (
         *_OVERRIDES, *_HYDRA, _JSON,
         _option("--from", dest="origin", metavar="RUN_DIR", help="the overrides of that run, before the others: the "

@@ -88,6 +88,7 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
         indices=graph.indices[kept],
         edge_types=None if graph.edge_types is None else graph.edge_types[kept],
         edge_features=None if graph.edge_features is None else graph.edge_features[kept],
+        edge_weights=None if graph.edge_weights is None else graph.edge_weights[kept],
         links=links,
         notes=(*graph.notes, f"links held out by gnnexp, seed {seed}: {ends[0]} valid, {ends[1] - ends[0]} test"),
     )

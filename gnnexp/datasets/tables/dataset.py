@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy as np
 
 from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
+from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine
 from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, rows_of_file
@@ -42,8 +44,11 @@ from gnnexp.datasets.tables.write import (
 from gnnexp.errors import ConfigError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.storage.format import GraphWriter, open_graph
-from gnnexp.graph.storage.layout import SPLITS
+from gnnexp.graph.storage.layout import SPLITS, arrays_of
 from gnnexp.graph.storage.writer import write_json
+
+NAMES = "names.json"  # next to the arrays of a graph: names of types, classes, relations and columns
+_IDS = "ids_"  # and the ids of the vertices of each type, in a Parquet file
 
 
 @dataclass(kw_only=True, eq=False)
@@ -88,6 +93,7 @@ class Tables(Dataset):
             vertices.
         self_loops: `keep` or `remove`.
         duplicates: `merge` or `keep` parallel edges.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
         buffer_bytes: memory for a part of the edges at a time.
     """
 
@@ -123,10 +129,12 @@ class Tables(Dataset):
     inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
     duplicates: Literal["merge", "keep"] = "merge"
+    link_split: LinkSplit = None
     buffer_bytes: int = 1 << 29
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
+        check_link_split(self.link_split)
         rules = (
             ("split", self.split == "random" or self.nodes is not None, "needs a table of vertices",
              "set dataset.nodes=TABLE, or dataset.split=random"),
@@ -180,14 +188,35 @@ class Tables(Dataset):
         with tempfile.TemporaryDirectory(dir=folder.parent) as place, \
                 engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader:
             layout = find_layout(reader, vertices, edges, form, self._asked())
-            self._write(reader, layout, Path(place), folder)
+            if self.link_split is None:
+                self._write(reader, layout, Path(place), folder)
+            else:
+                whole = Path(place) / "whole"
+                self._write(reader, layout, Path(place), whole)
+                self._hold_out(layout, whole, folder)
         return open_graph(folder)
+
+    def _hold_out(self, layout: Layout, whole: Path, folder: Path) -> None:
+        """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""
+        reverses = (NO_REVERSES if not self.symmetrize else
+                    len(layout.edges) if len(layout.edges) > 1 and self._inverse(layout) else SAME_TYPE)
+        graph = hold_out(open_graph(whole), self.link_split, seed=self.seed, reverses=reverses)
+        with GraphWriter(folder) as writer:
+            for name, values in arrays_of(graph).items():
+                writer.put(name, values)
+            for path in whole.iterdir():
+                if path.name.startswith(_IDS) or path.name == NAMES:
+                    shutil.copyfile(path, writer.extra(path.name))
+            writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
+                                num_features=graph.num_features)
+
+    def _inverse(self, layout: Layout) -> bool:
+        return len(layout.types) > 1 if self.inverse_relations is None else self.inverse_relations
 
     def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> None:
         file = self._feature_file()
-        inverse = len(layout.types) > 1 if self.inverse_relations is None else self.inverse_relations
-        rules = Rules(self.symmetrize, inverse, self.self_loops, self.duplicates, self.on_unknown == "drop",
-                      self.buffer_bytes)
+        rules = Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates,
+                      self.on_unknown == "drop", self.buffer_bytes)
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize)
         features, columns = features_of(reader, layout, graph, form, file, self.sparse)
@@ -202,8 +231,8 @@ class Tables(Dataset):
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
             for kind, ids in graph.ids.items():
-                ids.save(writer.extra(f"ids_{kind}.parquet"))
-            write_json(writer.extra("names.json"), names)
+                ids.save(writer.extra(f"{_IDS}{kind}.parquet"))
+            write_json(writer.extra(NAMES), names)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
                 notes=[*layout.described(), *graph.notes, *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])

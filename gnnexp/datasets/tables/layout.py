@@ -10,7 +10,7 @@ from gnnexp.datasets.tables.edges import EdgeColumns
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.ids import are_integers
-from gnnexp.datasets.tables.roles import AUTO, column, ends
+from gnnexp.datasets.tables.roles import AUTO, column, ends, words_of
 from gnnexp.datasets.tables.vertices import VertexColumns, numeric
 from gnnexp.errors import DataError, Findings, Problem
 
@@ -198,7 +198,7 @@ def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
     def here(name: str | None) -> str | None:  # with several types, a column may be in the table of another type
         return name if name == AUTO or name in table.types else None
 
-    identity = column(table, "id", asked.id, needed=True, usual=() if kind == VERTEX else (kind, f"{kind}_id"))
+    identity = column(table, "id", asked.id, needed=True, usual=() if kind == VERTEX else words_of(kind))
     assert identity is not None
     split = column(table, "split", here(asked.split_column), needed=False, taken=(identity,))
     taken = [identity] if split is None else [identity, split]

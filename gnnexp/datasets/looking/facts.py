@@ -1,0 +1,99 @@
+"""What a graph is like: sizes, degrees, components, classes, and what may surprise in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.sparse import SparseRows
+
+_TOP = 0.01
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts of a graph as its tables have it: no reverse added, no duplicate merged, no self loop removed.
+
+    Attributes:
+        vertices, edges: numbers.
+        types: number of vertices of each type, by number of the type; empty for one type.
+        relations: R.
+        features: D.
+        sparse_features: whether features are sparse rows.
+        classes: number of labelled vertices of each class.
+        unlabelled: vertices without a label.
+        splits: sizes of the splits.
+        duplicates: edges that are there again, with the same ends and type.
+        self_loops: edges from a vertex to itself.
+        reciprocal: share of the edges (without self loops) whose reverse is there, too.
+        isolated: vertices without edges.
+        degree: smallest, median, mean and largest number of edges of a vertex.
+        skew: share of all ends that the 1 % of vertices with most edges have.
+        components: number of weakly connected components.
+        largest_component: its share of the vertices.
+    """
+
+    vertices: int
+    edges: int
+    types: list[int]
+    relations: int
+    features: int
+    sparse_features: bool
+    classes: list[int]
+    unlabelled: int
+    splits: Mapping[str, int]
+    duplicates: int
+    self_loops: int
+    reciprocal: float
+    isolated: int
+    degree: Mapping[str, float]
+    skew: float
+    components: int
+    largest_component: float
+
+
+def facts_of_graph(graph: Graph) -> Facts:
+    """The facts of a graph in memory; takes about 20 bytes for each edge."""
+    indptr, sources = graph.indptr.numpy(), graph.indices.numpy()
+    destinations = graph.destinations().numpy()
+    degree = graph.in_degree.numpy() + graph.out_degree.numpy()
+    loops = int((sources == destinations).sum())
+    pattern = scipy.sparse.csr_array((np.ones(sources.size, np.bool_), sources, indptr),
+                                     shape=(graph.num_nodes, graph.num_nodes))
+    count, of_vertex = scipy.sparse.csgraph.connected_components(pattern, directed=True, connection="weak")
+    labels = None if graph.labels is None or graph.multilabel else graph.labels
+    parts = graph.splits
+    return Facts(
+        vertices=graph.num_nodes, edges=graph.num_edges,
+        types=[] if graph.node_types is None else torch.bincount(graph.node_types).tolist(),
+        relations=graph.num_relations, features=graph.num_features,
+        sparse_features=isinstance(graph.features, SparseRows),
+        classes=[] if labels is None else torch.bincount(labels[labels >= 0], minlength=graph.num_classes).tolist(),
+        unlabelled=graph.num_nodes if labels is None else int((labels < 0).sum()),
+        splits={"train": parts.train.numel(), "val": parts.val.numel(), "test": parts.test.numel()},
+        duplicates=0 if graph.occurrence is None else int((graph.occurrence > 0).sum()), self_loops=loops,
+        reciprocal=_reciprocal(sources, destinations, graph.num_nodes), isolated=int((degree == 0).sum()),
+        degree={"min": float(degree.min()), "median": float(np.median(degree)), "mean": float(degree.mean()),
+                "max": float(degree.max())},
+        skew=_skew(degree), components=int(count),
+        largest_component=float(np.bincount(of_vertex).max() / graph.num_nodes),
+    )
+
+
+def _skew(degree: np.ndarray) -> float:
+    top = max(1, round(_TOP * degree.size))
+    total = int(degree.sum())
+    return float(np.partition(degree, degree.size - top)[-top:].sum() / total) if total else 0.0
+
+
+def _reciprocal(sources: np.ndarray, destinations: np.ndarray, num_nodes: int) -> float:
+    """Share of the different edges between two vertices whose reverse is there."""
+    between = sources != destinations
+    forward = np.unique(sources[between].astype(np.int64) * num_nodes + destinations[between])
+    backward = np.unique(destinations[between].astype(np.int64) * num_nodes + sources[between])
+    return float(np.isin(forward, backward, assume_unique=True).mean()) if forward.size else 0.0
