@@ -32,7 +32,8 @@ Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the config
 
 # Commands that call compiled kernels, and commands that take overrides.
 _COMPUTING = (
-    "run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere", "looking.command")
+    "run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere", "looking.command",
+    "looking.predict")
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -221,6 +222,12 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _flag("--job-ended", help="you know that its SLURM job has ended, and SLURM cannot be asked any more"),
         _option("overrides", nargs="*", default=[], metavar="key=value",
                 help="hardware.*, tracker.* and similar keys; nothing that changes the experiment"))),
+    "predict": ("the class of every vertex, by the model of a run, with your own ids", "looking.predict", "main", (
+        _RUN_DIR, _option("overrides", nargs="*", default=[], metavar="dataset.key=value",
+                          help="another graph of the same columns: dataset.path=FOLDER"),
+        _option("--out", metavar="FILE", default="predictions.csv", help="the table: .csv or .parquet (default: "
+                "predictions.csv)"),
+        _flag("--probabilities", help="a column with the probability of each class"), _TRUST, _JSON)),
     "list": ("names to choose from: systems, datasets, models, hardware, sweeps, runs, …", "listing.command", "main", (
         _option("kind", nargs="?", metavar="KIND", help="runs, sweeps, or a group of the configuration; none = kinds"),
         _ALL, _JSON, _option("--config-dir", metavar="DIR", help="folder with your own <group>/<choice>.yaml"))),

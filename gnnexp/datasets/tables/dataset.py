@@ -48,7 +48,7 @@ from gnnexp.graph.storage.layout import SPLITS, arrays_of
 from gnnexp.graph.storage.writer import write_json
 
 NAMES = "names.json"  # next to the arrays of a graph: names of types, classes, relations and columns
-_IDS = "ids_"  # and the ids of the vertices of each type, in a Parquet file
+IDS = "ids_"  # and the ids of the vertices of each type, in a Parquet file
 
 
 @dataclass(kw_only=True, eq=False)
@@ -205,7 +205,7 @@ class Tables(Dataset):
             for name, values in arrays_of(graph).items():
                 writer.put(name, values)
             for path in whole.iterdir():
-                if path.name.startswith(_IDS) or path.name == NAMES:
+                if path.name.startswith(IDS) or path.name == NAMES:
                     shutil.copyfile(path, writer.extra(path.name))
             writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
                                 num_features=graph.num_features)
@@ -231,7 +231,7 @@ class Tables(Dataset):
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
             for kind, ids in graph.ids.items():
-                ids.save(writer.extra(f"{_IDS}{kind}.parquet"))
+                ids.save(writer.extra(f"{IDS}{kind}.parquet"))
             write_json(writer.extra(NAMES), names)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
