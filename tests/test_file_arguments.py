@@ -38,6 +38,11 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "p3_8xlarge", "--config-dir", "PATH"], ""),
     ("calibrate", "config_dir"): (READS_FOLDER, ["calibrate", "--quick", "--config-dir", "PATH"], ""),
     ("partition", "config_dir"): (READS_FOLDER, ["partition", "--config-dir", "PATH"], ""),
+    ("data", "path"): (READS_FOLDER, ["data", "PATH"], ""),
+    ("data", "save"): (MAKES_FILE, ["data", "edges.tsv", "--save", "PATH"], ".yaml"),
+    ("data", "picture"): (MAKES_FILE, ["data", "edges.tsv", "--picture", "PATH"], ".png"),
+    ("predict", "run"): (READS_FOLDER, ["predict", "PATH"], ""),
+    ("predict", "out"): (MAKES_FILE, ["predict", "good", "--out", "PATH"], ".csv"),
     ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
     ("tune", "name"): (READS_FILE, ["tune", "PATH", "--dry-run"], ".yaml"),
     ("tune", "out"): (MAKES_FOLDER, ["tune", "tuning", "--dry-run", "--out", "PATH"], ""),
@@ -63,7 +68,8 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
     *((command, "overrides")  # see KEYS
-      for command in ("run", "prepare", "sweep", "tune", "resume", "calibrate", "partition")),
+      for command in ("data", "run", "predict", "prepare", "sweep", "tune", "resume", "calibrate", "partition")),
+    ("data", "label"), ("predict", "probabilities"), ("predict", "trust"),
     *((command, name) for command in ("run", "sweep", "tune")
       for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
     ("run", "print_script"), ("sweep", "print_script"), ("tune", "trials"),
@@ -77,7 +83,7 @@ NO_PATH = {
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
     ("ui", "port"), ("ui", "host"), ("ui", "experiment"),
     ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
-    *((command, "json") for command in ("run", "prepare", "finalize", "resume", "list", "status", "sweep", "tune",
+    *((command, "json") for command in ("data", "predict", "run", "prepare", "finalize", "resume", "list", "status", "sweep", "tune",
                                         "report", "plan", "claims", "partition", "calibrate", "info")),
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.

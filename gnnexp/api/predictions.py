@@ -95,7 +95,8 @@ def _ids(folder: Path, names: Names, num_nodes: int) -> Iterator[dict[str, Any]]
     whole = pa.concat_tables([_as_text(table) if text else table for table in tables])
     for start in range(0, num_nodes, _ROWS):
         piece = whole.slice(start, _ROWS)
-        yield {name: piece.column(name).combine_chunks() for name in (("id", "type") if len(names.types) > 1 else ("id",))}
+        wanted = ("id", "type") if len(names.types) > 1 else ("id",)
+        yield {name: piece.column(name).combine_chunks() for name in wanted}
 
 
 def _as_text(table: pa.Table) -> pa.Table:

@@ -12,11 +12,13 @@ from typing import Any
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
+from gnnexp.cli.running.prepare import check_new_file
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.facts import Facts, facts_of_graph
 from gnnexp.datasets.looking.guess import Guess, recognised
 from gnnexp.datasets.tables.dataset import NAMES
+from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
@@ -27,6 +29,8 @@ _WIDE_SCALE = 10.0
 
 def main(options: argparse.Namespace) -> Answer:
     """Look at a place; the exit code is 0 if it can be read."""
+    ConfigError.raise_all([problem for key, name in (("--save", options.save), ("--picture", options.picture)) if name
+                           for problem in check_new_file(key, Path(name))])
     guess = recognised(Path(options.path))
     chosen = [*guess.overrides, *([f"dataset.label={options.label}"] if options.label else []), *options.overrides]
     with tempfile.TemporaryDirectory() as folder:

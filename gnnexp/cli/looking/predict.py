@@ -14,6 +14,7 @@ from gnnexp.api.trained import TrainedModel, load
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.origin import with_origin
+from gnnexp.cli.running.prepare import check_new_file
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -31,8 +32,10 @@ _ENDINGS = (".parquet", ".csv")
 def main(options: argparse.Namespace) -> Answer:
     """Write a table with a row for each vertex."""
     out = Path(options.out)
+    problems = check_new_file("--out", out)
     if out.suffix not in _ENDINGS:
-        raise ConfigError(Problem("--out", options.out, f"must end in {' or '.join(_ENDINGS)}", "--out FILE.csv"))
+        problems.append(Problem("--out", options.out, f"must end in {' or '.join(_ENDINGS)}", "--out FILE.csv"))
+    ConfigError.raise_all(problems)
     model = load(named_run(options.run), trust=options.trust)
     if model.graph.labels is None:
         raise ConfigError(Problem("RUN", options.run, "was not trained on labels, and predict writes classes",

@@ -1,0 +1,78 @@
+"""The first three commands for one's own graph: data, run, predict."""
+
+import csv
+import json
+import random
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from gnnexp.cli.main import run_command
+
+
+def folder_of_tables(folder: Path) -> Path:
+    """Edges, classes and words of 60 pages whose class follows from their words."""
+    draw = random.Random(0)
+    kinds = {f"page {number}": ("tv", "gov")[number % 2] for number in range(60)}
+    names = list(kinds)
+    edges = [f'"{draw.choice(names)}","{draw.choice(names)}"' for _ in range(200)]
+    (folder / "links.csv").write_text("\n".join(["source,target", *edges]) + "\n")
+    (folder / "pages.csv").write_text("\n".join(["name,class", *(f"{name},{kinds[name]}" for name in names)]) + "\n")
+    words = {name: [5 * (kinds[name] == "tv") + draw.randrange(5) for _ in range(3)] for name in names}
+    (folder / "words.json").write_text(json.dumps(words))
+    return folder
+
+
+def said(capsys: Any, *words: str) -> tuple[int, str, str]:
+    code = run_command(words)
+    return code, *capsys.readouterr()
+
+
+def test_data_prints_a_command_that_runs(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    code, out, err = said(capsys, "data", str(folder_of_tables(tmp_path / "own")), "--json", "--picture", "p.png",
+                          "--save", "mine/dataset/pages.yaml")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["vertices"], found["edges"], found["features"]) == (60, 200, 10)
+    assert found["classes"] == [30, 30] and found["names"]["classes"] == ["gov", "tv"]
+    assert found["command"] == " ".join(["gnnexp", "run", *map(shlex.quote, found["run"])])
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    small = ["train.epochs=20", "tracker=none", "train.batch_size=16", "model.hidden=16", "optimizer.lr=0.01"]
+    assert said(capsys, "run", *found["run"], *small)[0] == 0
+    code, _, err = said(capsys, "predict", "latest", "--probabilities")
+    assert code == 0, err
+    with Path("predictions.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == [f"page {number}" for number in range(60)]
+    right = [row["class"] == ("tv", "gov")[number % 2] for number, row in enumerate(rows)]
+    assert sum(right) > 50
+    assert all(abs(float(row["p_gov"]) + float(row["p_tv"]) - 1) < 1e-9 for row in rows)
+    assert said(capsys, "predict", "latest", "--out", "p.parquet", f"dataset.path={tmp_path / 'own'}")[0] == 0
+    assert pq.read_table("p.parquet").column("class").to_pylist() == [row["class"] for row in rows]
+    assert said(capsys, "run", "dataset=pages", "--config-dir", "mine", "--dry-run")[0] == 0
+    refused(capsys, tmp_path)
+
+
+def refused(capsys: Any, folder: Path) -> None:
+    """Mistakes of predict, with the run of the test above."""
+    for words, text in ((["--out", "p.txt"], "--out='p.txt'"), (["model=gat"], "only keys of the dataset can change")):
+        code, _, err = said(capsys, "predict", "latest", *words)
+        assert code == 2 and text in err
+    (folder / "other").mkdir()
+    folder_of_tables(folder / "other")
+    (folder / "other" / "words.json").write_text(json.dumps({"page 0": [77]}))
+    code, _, err = said(capsys, "predict", "latest", f"dataset.path={folder / 'other'}")
+    assert code == 2 and "features" in err
+
+
+@pytest.mark.parametrize(("words", "text"), [(["data", "nowhere"], "there is no such file or folder"),
+                                             (["predict", "nowhere"], "nowhere")])
+def test_missing_places_are_named(words: list[str], text: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = said(capsys, *words)
+    assert code == 2 and text in err
