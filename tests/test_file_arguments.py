@@ -140,6 +140,8 @@ NO_FILE = {
     "dataset.edge_list.features_by_type": "a switch", "dataset.ogb.features_by_type": "a switch",
     "dataset.ogb.scheme": "a name inside of the dataset's folder", "dataset.ogb.download": "a switch",
     "dataset.ogb.edge_features": "a switch",
+    "feature_store.cached.tier": "a word", "feature_store.cached_owned.tier": "a word",
+    "feature_store.sharded.tier": "a word",
     "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
     "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
     "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",
