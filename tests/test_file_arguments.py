@@ -83,8 +83,9 @@ NO_PATH = {
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
     ("ui", "port"), ("ui", "host"), ("ui", "experiment"),
     ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
-    *((command, "json") for command in ("data", "predict", "run", "prepare", "finalize", "resume", "list", "status", "sweep", "tune",
-                                        "report", "plan", "claims", "partition", "calibrate", "info")),
+    *((command, "json") for command in ("data", "predict", "run", "prepare", "finalize", "resume", "list", "status",
+                                        "sweep", "tune", "report", "plan", "claims", "partition", "calibrate",
+                                        "info")),
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {
