@@ -8,8 +8,9 @@ import pytest
 from howto_pages import PAGES, ROOT, files_of, filled
 
 EXAMPLES = ROOT / "examples"
+GRAPHS = ("my_graph", "my_tables")  # data that a script makes
 CODE = sorted(path for kind in ("*.py", "*.yaml") for path in EXAMPLES.rglob(kind)
-              if path.stat().st_size and "my_graph" not in path.parts)
+              if path.stat().st_size and not {*GRAPHS} & {*path.parts})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -31,16 +32,17 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     assert filled(text.replace("import torch", "import torch as t", 1)) == text
 
 
-def test_the_edge_list_is_what_its_script_makes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_graph_is_what_its_script_makes(name: str, tmp_path: Path) -> None:
     from importlib.util import module_from_spec, spec_from_file_location
 
-    spec = spec_from_file_location("make_my_graph", EXAMPLES / "my_graph" / "make.py")
+    spec = spec_from_file_location(f"make_{name}", EXAMPLES / name / "make.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     module.write(tmp_path)
     for made in tmp_path.iterdir():
-        assert made.read_text() == (EXAMPLES / "my_graph" / made.name).read_text(), made.name
+        assert made.read_text() == (EXAMPLES / name / made.name).read_text(), made.name
 
 
 def test_every_example_has_tests_that_run_with_all_others() -> None:
@@ -49,4 +51,4 @@ def test_every_example_has_tests_that_run_with_all_others() -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "examples" in options["testpaths"]
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))}
-    assert {path.parent.parent.name for path in EXAMPLES.glob("*/tests/test_*.py")} == folders - {"my_graph"}
+    assert {path.parent.parent.name for path in EXAMPLES.glob("*/tests/test_*.py")} == folders - {*GRAPHS}
