@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> Answer:
         run = [*chosen, *_advised(graph, facts)]
     command = " ".join(["gnnexp run", *map(_typed, run)])
     document = {"format": guess.format, **asdict(facts), "names": names, "notes": list(notes),
-                "surprises": surprises(facts), "run": run, "command": command}
+                "surprises": surprises(facts), "may_be_classes": dict(guess.classes), "run": run, "command": command}
     if options.picture:
         from gnnexp.cli.looking.picture import draw
 
@@ -154,5 +154,8 @@ def _show(guess: Guess, document: Mapping[str, Any]) -> None:
         say(f"  {note}")
     for surprise in facts["surprises"]:
         say(f"  note: {surprise}")
+    if not facts["classes"] and facts["may_be_classes"]:
+        columns = ", ".join(f"{name} ({count} values)" for name, count in facts["may_be_classes"].items())
+        say(f"no labels: a column may have the classes: {columns}; name it with --label")
     say("train on it:")
     print(f"  {facts['command']}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gnnexp.datasets.looking.tables import guess_tables
@@ -20,10 +20,12 @@ class Guess:
     Attributes:
         format: what the place is, in a few words.
         overrides: overrides that load it.
+        classes: columns that may be classes, with the number of their values.
     """
 
     format: str
     overrides: Sequence[str]
+    classes: Mapping[str, int] = field(default_factory=dict)
 
 
 def recognised(path: Path) -> Guess:
@@ -68,8 +70,8 @@ def _triples(place: Path) -> Guess | None:
 
 
 def _tables(place: Path) -> Guess | None:
-    overrides = guess_tables(place)
-    return None if overrides is None else Guess("tables", overrides)
+    found = guess_tables(place)
+    return None if found is None else Guess("tables", *found)
 
 
 _FORMATS: tuple[Callable[[Path], Guess | None], ...] = (_gnnexp_format, _planetoid, _triples, _tables)

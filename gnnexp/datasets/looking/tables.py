@@ -19,6 +19,7 @@ from gnnexp.files.regular import is_file
 
 _MEMORY = 1 << 29
 _FIRST = 1000
+_ROWS, _MOST_CLASSES = 100_000, 200
 _MOST_JSON = 1 << 30
 
 
@@ -31,8 +32,10 @@ class _Found:
     rows: Sequence[Path]
 
 
-def guess_tables(place: Path) -> list[str] | None:
+def guess_tables(place: Path) -> tuple[list[str], dict[str, int]] | None:
     """Overrides of `dataset=tables` for a table or a folder of tables; None if there is none.
+
+    Also columns that may be classes, with the number of their values in the first rows.
 
     Raises:
         DataError: a table cannot be read, or it is not clear which tables have edges.
@@ -48,13 +51,28 @@ def guess_tables(place: Path) -> list[str] | None:
                                     f"({', '.join('/'.join(pair) for pair in PAIRS[:4])}, …)",
                                     "name them: gnnexp run dataset=tables dataset.edges=FILE dataset.source=COLUMN "
                                     "dataset.destination=COLUMN"))
-        return ["dataset=tables", f"dataset.path={quoted(str(folder))}", *_overrides(reader, found)]
+        overrides = ["dataset=tables", f"dataset.path={quoted(str(folder))}", *_overrides(reader, found)]
+        return overrides, _classes(reader, found.nodes)
 
 
 def quoted(text: str) -> str:
     """A text as a value of an override."""
     plain_signs = all(one.isalnum() or one in "._-/+@" for one in text)
     return text if plain_signs and text else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _classes(reader: Engine, nodes: Mapping[str, Table]) -> dict[str, int]:
+    """Columns of texts or whole numbers with few values, and how many."""
+    found = {}
+    for table in nodes.values():
+        for name, kind in table.types.items():
+            if kind not in ("VARCHAR", "BOOLEAN", "BIGINT", "INTEGER") or plain(name) in NAMES["id"]:
+                continue
+            first = f"(SELECT {in_sql(name)} AS value FROM {table.name} LIMIT {_ROWS})"
+            values, rows = reader.rows(f"SELECT count(DISTINCT value), count(value) FROM {first}", table)[0]
+            if 2 <= values <= min(_MOST_CLASSES, rows // 2):
+                found[name] = values
+    return found
 
 
 def _sorted(reader: Engine, files: Sequence[Path]) -> _Found:
@@ -137,7 +155,7 @@ def _typed(found: _Found) -> bool:
 def _entry(reader: Engine, table: Table, nodes: Mapping[str, Table]) -> list[str]:
     """The keys of a table of edges between types of vertices.
 
-    The types are told by the names of the columns, or by their first ids, which are all of one type.
+    The types follow from the names of the columns, or from their first ids, which are all of one type.
     """
     keys = [f"table: {quoted(table.files.paths[0].name)}"]
     by_name = [(name, kind) for name in table.types for kind in nodes if plain(name) in words_of(kind)]
