@@ -30,6 +30,12 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
+def words_of(kind: str) -> tuple[str, ...]:
+    """Names of a column that has ids of a type of vertices: for `papers`, also `paper` and `paper_id`."""
+    stems = dict.fromkeys((plain(kind), plain(kind).removesuffix("s")))
+    return (*stems, *(f"{stem}_id" for stem in stems))
+
+
 def column(
     table: Table, role: str, given: str | None, *, needed: bool, taken: Iterable[str] = (), usual: Sequence[str] = (),
 ) -> str | None:
@@ -75,8 +81,9 @@ def ends(table: Table, source: str, destination: str, types: tuple[str, str]) ->
     if AUTO not in (source, destination):
         return source, destination
     by_name = {plain(name): name for name in table.types}
-    typed = [] if types[0] == types[1] else [types, (f"{types[0]}_id", f"{types[1]}_id")]
-    pairs = [*((plain(first), plain(second)) for first, second in typed), *PAIRS]
+    typed = [] if types[0] == types[1] else [
+        (first, second) for first in words_of(types[0]) for second in words_of(types[1])]
+    pairs = [*typed, *PAIRS]
     found = [(by_name[first], by_name[second]) for first, second in pairs if {first, second} <= set(by_name)]
     found = [pair for pair in found if source in (AUTO, pair[0]) and destination in (AUTO, pair[1])]
     if len(found) == 1:
@@ -87,6 +94,22 @@ def ends(table: Table, source: str, destination: str, types: tuple[str, str]) ->
     said = f"{len(found)} pairs of columns may be the ends" if found else "no two columns have usual names of ends"
     raise DataError(Problem(table.files.shown, columns, said,
                             "set dataset.source=COLUMN dataset.destination=COLUMN"))
+
+
+def check_header(table: Table, kinds: Sequence[str] = ()) -> None:
+    """Check that the first line of a text has names of columns, where `dataset.header` does not say so.
+
+    If all columns are texts, DuckDB takes the first line as names. It may be data. Columns may also be named after the
+    types of vertices `kinds`.
+
+    Raises:
+        DataError: no column has a usual name.
+    """
+    usual = {name for names in (*NAMES.values(), *PAIRS, *map(words_of, kinds)) for name in names}
+    texts = table.files.format == "text" and set(table.types.values()) == {"VARCHAR"}
+    if texts and not any(plain(name) in usual or plain(name).endswith("_id") for name in table.types):
+        raise DataError(Problem(table.files.shown, list(table.types), "it is not clear whether the first line has the "
+                                "names of columns, or data", "set dataset.header=true or false"))
 
 
 def require(table: Table, key: str, names: Sequence[str]) -> None:
