@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,14 @@ class Engine:
         Raises:
             DataError: the files are damaged, empty, or have different columns.
         """
+        form = form or TextForm()
+        types = self._view(files, form, as_text)
+        if files.format == "text" and form.delimiter is None and len(types[1]) == 1 and " " in next(iter(types[1])):
+            types = self._view(files, replace(form, delimiter=" "), as_text)  # not among the signs that DuckDB tries
+        return Table(files, *types)
+
+    def _view(self, files: TableFiles, form: TextForm, as_text: Sequence[str]) -> tuple[str, dict[str, str]]:
+        """A view of the files: its name in SQL, and the type of each column."""
         name, self._tables = f"table_{self._tables}", self._tables + 1
         try:
             if files.format == "arrow":
@@ -94,12 +102,12 @@ class Engine:
 
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
-                scan = _scan(files, form or TextForm(), as_text)
+                scan = _scan(files, form, as_text)
                 self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
             raise DataError(_unreadable(files, error)) from None
-        return Table(files, name, {column[0]: column[1] for column in columns})
+        return name, {column[0]: column[1] for column in columns}
 
     def rows(self, sql: str, table: Table) -> list[tuple[Any, ...]]:
         """All rows of a small result.
@@ -215,6 +223,8 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str]) -> str:
         return f"read_json({paths}, sample_size={_SAMPLE_ROWS})"
     options = [f"store_rejects=true, rejects_limit={_MOST_REJECTS}, sample_size={_SAMPLE_ROWS}",
                f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
+    if sign := _comment(files):
+        options.append(f"comment={literal(sign)}")
     if form.delimiter is not None:
         options.append(f"delim={literal(form.delimiter)}")
     if form.header is not None:
@@ -222,6 +232,13 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str]) -> str:
     if as_text:
         options.append("types={" + ", ".join(f"{literal(name)}: 'VARCHAR'" for name in as_text) + "}")
     return f"read_csv({paths}, {', '.join(options)})"
+
+
+def _comment(files: TableFiles) -> str:
+    """The sign with which the first line begins, if that is a comment: lists of SNAP and KONECT have such lines."""
+    with files.paths[0].open("rb") as file:
+        start = file.read(1).decode("latin-1")
+    return start if start in ("#", "%") else ""
 
 
 def _masked(path: str) -> str:

@@ -10,7 +10,7 @@ from gnnexp.datasets.tables.edges import EdgeColumns
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.ids import are_integers
-from gnnexp.datasets.tables.roles import AUTO, column, ends, words_of
+from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, words_of
 from gnnexp.datasets.tables.vertices import VertexColumns, numeric
 from gnnexp.errors import DataError, Findings, Problem
 
@@ -157,18 +157,20 @@ def find_layout(
     """
     findings = Findings()
 
-    def table(files: TableFiles) -> Table:
+    def table(files: TableFiles, *kinds: str) -> Table:
         found = reader.table(files, form)
+        if form.header is None:
+            check_header(found, kinds)
         forced = [name for name in asked.as_text if name in found.types]
         return reader.table(files, form, as_text=forced) if forced else found
 
     def of_edges(entry: EdgeTable) -> EdgeColumns:
-        found = table(entry.files)
+        found = table(entry.files, *entry.types)
         source, destination = ends(found, entry.source, entry.destination, entry.types)
         weight = column(found, "weight", entry.weight, needed=False, taken=(source, destination))
         return EdgeColumns(entry.name, found, source, destination, entry.types, weight)
 
-    tables = {kind: findings.attempt(table, files) for kind, files in vertices.items()}
+    tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
     read_tables = {kind: one for kind, one in tables.items() if one is not None}
     if len(read_tables) == len(vertices):
         findings.problems += _named_nowhere(read_tables, asked)

@@ -295,6 +295,23 @@ def test_a_wrong_encoding_is_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_a_first_line_of_data_is_never_taken_as_names(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "ann,bob", "bob,zoë")
+    with pytest.raises(DataError, match="not clear whether the first line has the names"):
+        load(tmp_path)
+    assert load(tmp_path, header=False).num_edges == 4 and load(tmp_path, header=True).num_edges == 2
+    text(tmp_path / "edges.csv", "5,6", "6,7")
+    assert load(tmp_path).num_edges == 4
+
+
+@pytest.mark.parametrize("lines", [
+    ("# Nodes: 3", "# from to", "1\t2", "2\t3"), ("1 2", "2 3"), ("% asym", "1 2", "2 3")])
+def test_lists_with_spaces_and_comments(lines: tuple[str, ...], tmp_path: Path) -> None:
+    text(tmp_path / "edges.txt", *lines)
+    _, folder = made(tmp_path, edges="edges.txt")
+    assert ids_of(folder) == [1, 2, 3]
+
+
 def test_leading_zeros_and_large_numbers_are_kept_as_text(tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,dst", "007,7", f"{2**64},7")
     _, folder = made(tmp_path)
