@@ -190,8 +190,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             found.append(row)
             print(measure, model, block, *(f"{side} {ratio:.2f}x" for side, ratio in row["ratio"].items()),
                   row["median_s"], {side: best(tried) for side, tried in row["tried"].items()}, flush=True)
-    print(keep(chosen.name, {"settings": common, "device": chosen.device, "versions": versions(pythons),
-                             "rows": found}))
+            kept = keep(chosen.name, {"settings": common, "device": chosen.device, "versions": versions(pythons),
+                                      "rows": found})  # after every row, so a run that is stopped loses one row
+    print(kept)
 
 
 def versions(pythons: Mapping[str, Path]) -> dict[str, dict[str, str]]:

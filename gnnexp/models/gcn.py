@@ -133,10 +133,11 @@ class GCN(Model):
         if facts.least_weight is not None and facts.least_weight < 0:
             problems.append(Problem("dataset", facts.name, "the in-edge weights of some vertex have a sum below 0 "
                                     f"({facts.least_weight:g}), of which gcn takes the square root",
-                                    "set dataset.weights=false, or choose model=sage or gin"))
+                                    "set dataset.weights=false (tables: dataset.weight=null), or choose model=sage or "
+                                    "gin"))
         if facts.weighted and self.degrees_of == "block":
             problems.append(Problem("model.degrees", "block", "weighted degrees are those of the graph",
-                                    "set model.degrees=graph, or dataset.weights=false"))
+                                    "set model.degrees=graph, or dataset.weights=false (tables: dataset.weight=null)"))
         return problems
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:

@@ -361,4 +361,4 @@ class Model(nn.Module, ABC):
 
 def _unweighable(model: str) -> Problem:
     return Problem("model", model, "its layers have no formula for edge weights, and the graph has some",
-                   "set dataset.weights=false, or choose model=gcn, sage or gin")
+                   "set dataset.weights=false (tables: dataset.weight=null), or choose model=gcn, sage or gin")

@@ -162,7 +162,7 @@ def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
     if not facts.weighted:
         return []
     return [Problem("dataset", facts.name, f"has edge weights, which {paradigm} does not pass to DGL",
-                    "set dataset.weights=false, or choose another paradigm")]
+                    "set dataset.weights=false (tables: dataset.weight=null), or choose another paradigm")]
 
 
 def block_degrees(experiment: Experiment, paradigm: str) -> list[Problem]:

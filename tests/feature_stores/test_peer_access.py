@@ -181,7 +181,7 @@ def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[Read]:
             assert rows.cpu().view(torch.uint8).equal(whole[ids.long().cpu()].view(torch.uint8))
         rounds = sum(traffic.rounds for traffic in comm.ledger.take().values())
         found.append((store.take_counts(), totals, rounds, store.collective))
-        assert set(store.take_counts().values()) == {0}, "counts start afresh"
+        assert set(store.take_counts().values()) == {0}, "counts begin at 0 again"
         store.finish()
     comm.barrier()
     comm.release()

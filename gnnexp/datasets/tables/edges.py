@@ -65,6 +65,7 @@ def read_integers(engine: Engine, columns: EdgeColumns, folder: Path) -> RawEdge
         DataError: the table is damaged, or an id is missing. Names rows.
     """
     table = columns.table
+    _refuse_weights(engine, columns)
     asked = ", ".join(f"{quoted(name)}::BIGINT" for name in (columns.source, columns.destination))
     asked += "" if columns.weight is None else f", {quoted(columns.weight)}::FLOAT"
     dtypes: dict[str, np.dtype] = {"source": np.dtype(np.int64), "destination": np.dtype(np.int64)}
@@ -94,6 +95,7 @@ def read_texts(engine: Engine, columns: EdgeColumns) -> RawEdges:
         DataError: as `read_integers`.
     """
     table = columns.table
+    _refuse_weights(engine, columns)
     asked = [f"{quoted(columns.source)}::VARCHAR AS source", f"{quoted(columns.destination)}::VARCHAR AS destination"]
     asked += [] if columns.weight is None else [f"{quoted(columns.weight)}::FLOAT AS weight"]
     rows = engine.keep(f"SELECT {', '.join(asked)}, row_number() OVER () - 1 AS number FROM {table.name}", table)
@@ -103,6 +105,22 @@ def read_texts(engine: Engine, columns: EdgeColumns) -> RawEdges:
     refuse_rows(table, [(row, columns.source if first else columns.destination, None, "is missing")
                         for row, first in wrong], engine.count(rows, missing), _TWO_ENDS)
     return RawEdges(columns, None, rows, ((0, -1), (0, -1)))
+
+
+def _refuse_weights(engine: Engine, columns: EdgeColumns) -> None:
+    """Refuse weights that are missing or not finite.
+
+    Raises:
+        DataError: there are some. Names rows.
+    """
+    if columns.weight is None:
+        return
+    weights = (f"(SELECT {quoted(columns.weight)}::FLOAT AS weight, row_number() OVER () - 1 AS number "
+               f"FROM {columns.table.name}) WHERE weight IS NULL OR NOT isfinite(weight)")
+    count = engine.rows(f"SELECT count(*) FROM {weights}", columns.table)[0][0]
+    found = engine.rows(f"SELECT number, weight FROM {weights} ORDER BY number LIMIT {MOST_SHOWN}", columns.table)
+    refuse_rows(columns.table, [(row, str(columns.weight), weight, "is no finite number") for row, weight in found],
+                count, "give each edge a weight, or set dataset.weight=null")
 
 
 def numbered(

@@ -72,7 +72,7 @@ def find_files(key: str, folder: Path, text: str) -> TableFiles:
 
 
 def format_of(path: Path) -> Format | None:
-    """The format that the name of a file tells, or None."""
+    """The format that follows from the name of a file, or None."""
     suffixes = [one.lower() for one in path.suffixes]
     packed = bool(suffixes) and suffixes[-1] in _PACKED
     found = FORMATS.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1]) if suffixes else None

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,13 +109,8 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
         event = torch.Event(torch.device("cuda"), enable_timing=enable_timing, blocking=blocking)
         return ExternalEvent(library, event) if external else event
 
-    @contextmanager
-    def stream(chosen: torch.Stream | None) -> Iterator[None]:
-        if chosen is None:
-            yield
-            return
-        with chosen:
-            yield
+    def stream(chosen: torch.Stream | None) -> AbstractContextManager[Any]:
+        return nullcontext() if chosen is None else chosen
 
     def exchange_device(index: int) -> int:
         before = accelerator.current_device_index()

@@ -331,6 +331,15 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str)
         Tables(**options)
 
 
+@pytest.mark.parametrize("ids", ["1,2", "a,b"])
+@pytest.mark.parametrize("weight", ["", "inf", "nan"])
+def test_weights_that_are_no_finite_numbers_are_refused(ids: str, weight: str, tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst,w", f"{ids},0.5", f"{ids},{weight}")
+    with pytest.raises(DataError, match=r"row 2, column w=.*is no finite number"):
+        load(tmp_path)
+    assert load(tmp_path, weight=None).edge_weights is None
+
+
 def test_words_can_mean_an_empty_cell(tmp_path: Path) -> None:
     people(tmp_path)
     text(tmp_path / "people.csv", "name,age,class", "zoë,NA,good", "ann,20,NA", "bob,40,bad")
