@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,37 +10,13 @@ import numpy as np
 import torch
 
 from gnnexp.api.trained import TrainedModel
-from gnnexp.datasets.tables.dataset import IDS, NAMES
+from gnnexp.datasets.reading.names import Names, ids_file, names_of
 from gnnexp.graph.graph import Graph
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS = 1 << 18
-
-
-@dataclass(frozen=True)
-class Names:
-    """Names of what a prepared graph has.
-
-    Attributes:
-        types: types of vertices, in the order of their numbers; empty for a graph without ids of its own.
-        classes: names of the classes; empty: classes are numbers.
-        columns: what the columns of features are, by type of vertices.
-    """
-
-    types: Sequence[str]
-    classes: Sequence[str]
-    columns: dict[str, list[Any]]
-
-
-def names_of(folder: Path) -> Names:
-    """The names that stand next to a prepared graph. A dataset without tables has none."""
-    path = folder / NAMES
-    if not path.is_file():
-        return Names((), (), {})
-    found = json.loads(path.read_text("utf-8"))
-    return Names(found["types"], found["classes"], found["columns"])
 
 
 def predicted(model: TrainedModel, graph: Graph | None, folder: Path, *, probabilities: bool
@@ -88,7 +62,7 @@ def _ids(folder: Path, names: Names, num_nodes: int) -> Iterator[dict[str, Any]]
         return
     tables = []
     for kind in names.types:
-        found = parquet.read_table(folder / f"{IDS}{kind}.parquet", columns=["id"])
+        found = parquet.read_table(folder / ids_file(kind), columns=["id"])
         kinds = pa.array([kind]).dictionary_encode().take(pa.array(np.zeros(found.num_rows, np.int32)))
         tables.append(found.append_column("type", kinds.cast(pa.string())))
     text = len({table.schema.field("id").type for table in tables}) > 1

@@ -70,6 +70,19 @@ def published(group: str, folders: ConfigFolders) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def classes_of(group: str, folders: ConfigFolders) -> dict[str, type]:
+    """gnnexp's own classes in a group, by choice. Of choices with one class, the one named as its module counts."""
+    found: dict[str, type] = {}
+    for choice in sorted(folders.choices(group)):
+        made = _component(_content(group, choice, folders))
+        if isinstance(made, type):
+            known = next((other for other, kind in found.items() if kind is made), None)
+            if known is None or made.__module__.endswith(f".{choice}"):
+                found.pop(known or "", None)
+                found[choice] = made
+    return found
+
+
 def _names(content: Mapping[str, Any], option: str) -> Iterator[str]:
     own = content.get(option) if "_target_" in content else None  # `name` in an experiment file is the name of its runs
     if isinstance(own, str) and own != "???":

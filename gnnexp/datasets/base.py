@@ -103,6 +103,15 @@ class Dataset(ABC):
         DataError.raise_all(unreadable)
         return digest.hexdigest()
 
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """Further overrides with which this class reads the file or folder `place`; None if it does not know it.
+
+        `gnnexp data` asks all datasets. It adds the choice, and `dataset.path` if it is not among the overrides. The
+        answer must be quick: look at names and the first bytes of files, and import no library of the format.
+        """
+        return None
+
     @property
     def at_hand(self) -> bool:
         """Whether the dataset is read from existing files. Its problems are then reported with the configuration's."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.datasets.base import Dataset, checked
+from gnnexp.files.regular import is_file
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.storage.format import open_graph
+from gnnexp.graph.storage.arrays import META
+from gnnexp.graph.storage.format import KIND, open_graph
 
 
 class GnnexpFormat(Dataset):
@@ -22,6 +25,13 @@ class GnnexpFormat(Dataset):
     def __init__(self, *, path: str, name: str | None = None, weights: bool = True) -> None:
         self.path, self.weights = path, weights
         self.name = Path(path).name if name is None else name
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A folder whose `meta.json` says that it is a graph."""
+        meta = place / META
+        known = is_file(meta) and json.loads(meta.read_text("utf-8")).get("kind") == KIND
+        return [] if known else None
 
     def sources(self) -> list[Path]:
         """`meta.json`, which has a checksum of every array."""

@@ -57,6 +57,15 @@ class Planetoid(VertexDataset):
     verify: bool = True
     seed: int = 0
 
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A folder with one file `ind.<name>.graph`."""
+        found = sorted(place.glob("ind.*.graph")) if place.is_dir() else []
+        if len(found) != 1:
+            return None
+        name = found[0].name.removeprefix("ind.").removesuffix(".graph")
+        return [f"dataset.name={name.removesuffix('.0.001')}"]
+
     def sources(self) -> list[Path]:
         """The existing files of the dataset. Only files that may be missing are left out."""
         return list(self._files().values())

@@ -46,6 +46,14 @@ class Triples(Dataset):
     symmetrize: bool = True
     inverse_relations: bool = True
 
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A folder with the three files, whose first line has three columns."""
+        if not place.is_dir() or not all(is_file(place / name) for name in _FILES.values()):
+            return None
+        with (place / _FILES["train"]).open(encoding="utf-8", errors="replace") as file:
+            return [] if len(file.readline().split()) == 3 else None
+
     def sources(self) -> list[Path]:
         """The archive, or the three files."""
         place = data_folder(self.path, self.name)

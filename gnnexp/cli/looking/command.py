@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,10 +13,12 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_new_file
 from gnnexp.config.compose import compose
+from gnnexp.config.folders import own_folders
+from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.facts import Facts, facts_of_graph
 from gnnexp.datasets.looking.guess import Guess, recognised
-from gnnexp.datasets.tables.dataset import NAMES
+from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
@@ -31,33 +32,32 @@ def main(options: argparse.Namespace) -> Answer:
     """Look at a place; the exit code is 0 if it can be read."""
     ConfigError.raise_all([problem for key, name in (("--save", options.save), ("--picture", options.picture)) if name
                            for problem in check_new_file(key, Path(name))])
-    guess = recognised(Path(options.path))
+    guess = recognised(Path(options.path), classes_of("dataset", own_folders()))
     chosen = [*guess.overrides, *([f"dataset.label={options.label}"] if options.label else []), *options.overrides]
     with tempfile.TemporaryDirectory() as folder:
         graph, names = _loaded(chosen, Path(folder))
         facts, notes = facts_of_graph(graph), graph.notes
         run = [*chosen, *_advised(graph, facts)]
     command = " ".join(["gnnexp run", *map(_typed, run)])
-    document = {"format": guess.format, **asdict(facts), "names": names, "notes": list(notes),
+    document = {"format": guess.format, **asdict(facts), "names": asdict(names), "notes": list(notes),
                 "surprises": surprises(facts), "may_be_classes": dict(guess.classes), "run": run, "command": command}
     if options.picture:
         from gnnexp.cli.looking.picture import draw
 
-        draw(graph, facts, names.get("classes", []), Path(options.picture))
+        draw(graph, facts, names.classes, Path(options.picture))
     if options.save:
         _save(Path(options.save), chosen)
     _show(guess, document)
     return Answer(document)
 
 
-def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, dict[str, Any]]:
+def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, Names]:
     """The graph as its files have it, and its names."""
     config = compose([*overrides, *_as_it_is(overrides)]).config
     dataset = build(config["dataset"], Dataset)
     target = folder / "graph"
     graph = dataset.generate(target) or dataset.load()
-    names = json.loads((target / NAMES).read_text("utf-8")) if (target / NAMES).exists() else {}
-    return (open_graph(target, mmap=False) if target.exists() else graph), names
+    return (open_graph(target, mmap=False) if target.exists() else graph), names_of(target)
 
 
 def _as_it_is(overrides: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gnnexp.api.predictions import names_of, predicted
+from gnnexp.api.predictions import predicted
 from gnnexp.api.trained import TrainedModel, load
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
@@ -17,6 +17,7 @@ from gnnexp.cli.running.origin import with_origin
 from gnnexp.cli.running.prepare import check_new_file
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.reading.names import names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import build
 from gnnexp.files.disk import shortened

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gnnexp.datasets.looking.tables import guess_tables
+from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.looking.tables import guess_tables, quoted
 from gnnexp.errors import DataError, Problem
-from gnnexp.files.regular import is_file
-from gnnexp.graph.storage.arrays import META
 
 
 @dataclass(frozen=True)
@@ -28,50 +26,33 @@ class Guess:
     classes: Mapping[str, int] = field(default_factory=dict)
 
 
-def recognised(path: Path) -> Guess:
+def recognised(path: Path, datasets: Mapping[str, type[Dataset]]) -> Guess:
     """The format of a file or a folder.
 
+    Args:
+        path: the place.
+        datasets: classes of the choices of `dataset`, by choice. Each says whether it knows the place
+            (`Dataset.recognised`).
+
     Raises:
-        DataError: nothing is there, or no format fits.
+        DataError: nothing is there, no format fits, or several do.
     """
     place = path.expanduser().absolute()
     if not place.exists():
         raise DataError(Problem("PATH", str(path), "there is no such file or folder", "correct the path"))
-    for look in _FORMATS:
-        if found := look(place):
-            return found
+    found = {choice: lines for choice, kind in datasets.items() if (lines := kind.recognised(place)) is not None}
+    if len(found) > 1:
+        raise DataError(Problem("PATH", str(path), f"may be any of {', '.join(found)}",
+                                f"choose: gnnexp run dataset={next(iter(found))} dataset.path={path}"))
+    for choice, lines in found.items():
+        read = [f"dataset={choice}", *lines]
+        return Guess(choice, [*read, f"dataset.path={quoted(str(place))}"] if not _with_path(lines) else read)
+    tables = guess_tables(place)
+    if tables is not None:
+        return Guess("tables", *tables)
     raise DataError(Problem("PATH", str(path), "no known format fits this place", "give a folder of tables (CSV, "
                             "Parquet, …), or one of gnnexp list dataset; docs/howto/dataset.md"))
 
 
-def _gnnexp_format(place: Path) -> Guess | None:
-    meta = place / META
-    if not is_file(meta) or json.loads(meta.read_text("utf-8")).get("kind") != "graph":
-        return None
-    return Guess("a graph in gnnexp's format", ["dataset=gnnexp_format", f"dataset.path={place}"])
-
-
-def _planetoid(place: Path) -> Guess | None:
-    found = sorted(place.glob("ind.*.graph")) if place.is_dir() else []
-    if len(found) != 1:
-        return None
-    name = found[0].name.removeprefix("ind.").removesuffix(".graph")
-    return Guess(f"Planetoid files of {name}", ["dataset=planetoid", f"dataset.name={name}", f"dataset.path={place}"])
-
-
-def _triples(place: Path) -> Guess | None:
-    names = ("train.txt", "valid.txt", "test.txt")
-    if not place.is_dir() or not all(is_file(place / name) for name in names):
-        return None
-    with (place / names[0]).open(encoding="utf-8") as file:
-        if len(file.readline().split()) != 3:
-            return None
-    return Guess("triples of a knowledge graph", ["dataset=triples", f"dataset.path={place}"])
-
-
-def _tables(place: Path) -> Guess | None:
-    found = guess_tables(place)
-    return None if found is None else Guess("tables", *found)
-
-
-_FORMATS: tuple[Callable[[Path], Guess | None], ...] = (_gnnexp_format, _planetoid, _triples, _tables)
+def _with_path(lines: Sequence[str]) -> bool:
+    return any(line.startswith("dataset.path=") for line in lines)

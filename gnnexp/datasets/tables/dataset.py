@@ -14,6 +14,7 @@ import numpy as np
 
 from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
+from gnnexp.datasets.reading.names import Names, ids_file, is_of_names
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine
@@ -45,10 +46,6 @@ from gnnexp.errors import ConfigError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS, arrays_of
-from gnnexp.graph.storage.writer import write_json
-
-NAMES = "names.json"  # next to the arrays of a graph: names of types, classes, relations and columns
-IDS = "ids_"  # and the ids of the vertices of each type, in a Parquet file
 
 
 @dataclass(kw_only=True, eq=False)
@@ -205,7 +202,7 @@ class Tables(Dataset):
             for name, values in arrays_of(graph).items():
                 writer.put(name, values)
             for path in whole.iterdir():
-                if path.name.startswith(IDS) or path.name == NAMES:
+                if is_of_names(path):
                     shutil.copyfile(path, writer.extra(path.name))
             writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
                                 num_features=graph.num_features)
@@ -223,16 +220,16 @@ class Tables(Dataset):
         labels = labels_of(reader, layout, graph)
         splits = self._splits(reader, layout, graph, labels)
         drawn = labels is not None and self.split == "random"
-        names = {"types": list(graph.ids), "classes": [] if labels is None else labels.classes,
-                 "relations": [one.name for one in layout.edges], "columns": columns}
+        names = Names(list(graph.ids), [] if labels is None else labels.classes,
+                      [one.name for one in layout.edges], columns)
         with GraphWriter(folder) as writer:
             write_edges(graph, rules, writer)
             width = write_rows(graph, features, labels, writer)
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
             for kind, ids in graph.ids.items():
-                ids.save(writer.extra(f"{IDS}{kind}.parquet"))
-            write_json(writer.extra(NAMES), names)
+                ids.save(writer.extra(ids_file(kind)))
+            names.write(writer)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
                 notes=[*layout.described(), *graph.notes, *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])

@@ -5,11 +5,15 @@ import numpy as np
 import pytest
 
 from gnnexp.config.compose import compose
+from gnnexp.config.folders import own_folders
+from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import DataError
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
+
+CLASSES = classes_of("dataset", own_folders())
 
 
 def text(path: Path, *lines: str) -> None:
@@ -18,7 +22,7 @@ def text(path: Path, *lines: str) -> None:
 
 def loaded(place: Path, *more: str) -> Graph:
     """The graph that the guessed overrides load."""
-    config = compose([*recognised(place).overrides, *more]).config["dataset"]
+    config = compose([*recognised(place, CLASSES).overrides, *more]).config["dataset"]
     return build(config, Dataset).load()
 
 

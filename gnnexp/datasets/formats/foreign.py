@@ -1,0 +1,257 @@
+"""A graph as another library has it, in arrays by type of vertices and edges; and the `Graph` that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from gnnexp.datasets.base import check_memory, checked
+from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
+from gnnexp.datasets.reading.names import Names
+from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, hold_out
+from gnnexp.datasets.splits.split import given_split, random_split
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.build import CscArrays, Duplicates, SelfLoops, build_graph
+from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.layout import SPLITS
+
+VERTEX = "vertex"  # the type of vertices of a graph with one type
+EDGE = "edges"
+Matrix = np.ndarray | scipy.sparse.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Vertices:
+    """The vertices of one type.
+
+    Attributes:
+        count: n, their number.
+        features: `[n, D]`, or None.
+        labels: `[n]` int64 classes (negative = no label), or `[n, C]` of 0 and 1 (NaN = no label), or None.
+        splits: `train`, `val` and `test`, each as ids or as a mask `[n]` bool; empty if the file has no split.
+        classes: names of the classes; empty: classes are numbers.
+        ids: `[n]` the user's ids, integers or texts; None: 0 to n - 1.
+    """
+
+    count: int
+    features: Matrix | None = None
+    labels: np.ndarray | None = None
+    splits: Mapping[str, np.ndarray] = field(default_factory=dict)
+    classes: Sequence[str] = ()
+    ids: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The edges of one type.
+
+    Attributes:
+        source: `[E]` number of each source among the vertices of its type.
+        destination: `[E]` number of each destination.
+        name: name of the type.
+        types: types of the vertices at both ends.
+        weight: `[E]` weights, or None.
+    """
+
+    source: np.ndarray
+    destination: np.ndarray
+    name: str = EDGE
+    types: tuple[str, str] = (VERTEX, VERTEX)
+    weight: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Foreign:
+    """All vertices and edges.
+
+    Attributes:
+        vertices: by type, in order.
+        edges: types of edges, in order.
+        notes: what a user must know, such as what is left out.
+    """
+
+    vertices: Mapping[str, Vertices]
+    edges: Sequence[Edges]
+    notes: Sequence[str] = ()
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """Number of the first vertex of each type in the graph."""
+        return dict(zip(self.vertices, accumulate((one.count for one in self.vertices.values()), initial=0),
+                        strict=False))
+
+    @property
+    def num_nodes(self) -> int:
+        """V, of all types."""
+        return sum(one.count for one in self.vertices.values())
+
+    def target(self, asked: str | None) -> str | None:
+        """The type whose vertices have the labels; None without labels.
+
+        Raises:
+            DataError: several types have labels and `asked` is None, or the type `asked` has none.
+        """
+        labelled = [kind for kind, one in self.vertices.items() if one.labels is not None]
+        if asked is None and len(labelled) <= 1:
+            return labelled[0] if labelled else None
+        if asked not in labelled:
+            raise DataError(Problem("dataset.target", asked, f"types with labels are {', '.join(labelled) or 'none'}",
+                                    f"set dataset.target={labelled[0] if labelled else 'null'}"))
+        return asked
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What happens to edges, splits and features; see `ForeignDataset`."""
+
+    symmetrize: bool
+    inverse_relations: bool | None
+    self_loops: SelfLoops
+    duplicates: Duplicates
+    split: str
+    train: float
+    val: float
+    seed: int
+    target: str | None
+    sparse: Sparse
+    link_split: LinkSplit
+
+
+def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
+    """The checked graph, and its names. Vertices are numbered type by type.
+
+    Raises:
+        DataError: arrays do not fit together, or a rule of `Graph` is broken.
+    """
+    target = found.target(rules.target)
+    labels = _labels(found, target)
+    splits, drawn = _splits(found, rules, target, labels)
+    arrays = _edges(found, rules)
+    counts = [one.count for one in found.vertices.values()]
+    types = torch.repeat_interleave(torch.tensor(counts)).int() if len(counts) > 1 else None
+    num_classes = 0 if labels is None else _num_classes(labels)
+    notes = (*found.notes, *([f"split drawn by gnnexp, seed {rules.seed}"] * drawn))
+    graph = Graph(arrays.indptr, arrays.indices, _features(found, rules.sparse),
+                  None if labels is None else torch.from_numpy(labels), num_classes, splits, edge_types=arrays.types,
+                  node_types=types, edge_weights=arrays.weights, name=name, notes=notes)
+    if rules.link_split is not None:
+        reverses = (NO_REVERSES if not rules.symmetrize else len(found.edges) if _inverse(found, rules) else SAME_TYPE)
+        graph = hold_out(graph, rules.link_split, seed=rules.seed, reverses=reverses)
+    classes = found.vertices[target].classes if target is not None else ()
+    return checked(graph, trainable=False), Names(list(found.vertices), list(classes),
+                                                  [one.name for one in found.edges])
+
+
+def _inverse(found: Foreign, rules: Rules) -> bool:
+    """Whether reverses of edges have types of their own."""
+    wanted = len(found.vertices) > 1 if rules.inverse_relations is None else rules.inverse_relations
+    return wanted and rules.symmetrize and len(found.edges) > 1
+
+
+def _edges(found: Foreign, rules: Rules) -> CscArrays:
+    starts, edges = found.starts, found.edges
+    total, several = sum(one.source.size for one in edges), len(edges) > 1
+    if not total:
+        raise DataError(Problem("dataset.path", "0 edges", "there are no edges", "give at least one"))
+    check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges")
+    DataError.raise_all([problem for one in edges for problem in _outside(found, one)])
+    source, destination = (
+        np.concatenate([ends.astype(np.int64, copy=False) + starts[kind] for ends, kind in pairs])
+        for pairs in ([(one.source, one.types[0]) for one in edges], [(one.destination, one.types[1]) for one in edges])
+    )
+    weighted = any(one.weight is not None for one in edges)
+    weights = np.concatenate([np.ones(one.source.size, np.float32) if one.weight is None else
+                              one.weight.astype(np.float32, copy=False) for one in edges]) if weighted else None
+    types = np.repeat(np.arange(len(edges), dtype=np.int32), [one.source.size for one in edges]) if several else None
+    return build_graph(source, destination, found.num_nodes, types=types, symmetrize=rules.symmetrize,
+                       num_relations=len(edges) if _inverse(found, rules) else None, self_loops=rules.self_loops,
+                       duplicates=rules.duplicates, weights=weights)
+
+
+def _outside(found: Foreign, edges: Edges) -> list[Problem]:
+    """Problems of ends that are no vertices of their type. The offsets of types would hide them."""
+    problems = []
+    for role, ends, kind in (("source", edges.source, edges.types[0]),
+                             ("destination", edges.destination, edges.types[1])):
+        count = found.vertices[kind].count
+        wrong = np.flatnonzero((ends < 0) | (ends >= count))
+        if wrong.size:
+            problems.append(Problem(f"edges {edges.name}, edge {wrong[0]}, {role}", int(ends[wrong[0]]),
+                                    f"{kind} has the vertices 0 to {count - 1}; {wrong.size} edges are wrong",
+                                    "correct the file"))
+    return problems
+
+
+def _labels(found: Foreign, target: str | None) -> np.ndarray | None:
+    """`[V]` classes, or `[V, C]`: -1 or NaN for the vertices of other types."""
+    if target is None:
+        return None
+    own = found.vertices[target].labels
+    assert own is not None
+    real = own.dtype.kind == "f"
+    whole = np.full((found.num_nodes, *own.shape[1:]), np.nan if real else -1, np.float32 if real else np.int64)
+    whole[found.starts[target] :][: own.shape[0]] = own
+    return whole
+
+
+def _num_classes(labels: np.ndarray) -> int:
+    return int(labels.shape[1]) if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
+
+
+def _splits(found: Foreign, rules: Rules, target: str | None, labels: np.ndarray | None) -> tuple[Splits, bool]:
+    """The split, and whether gnnexp has drawn it.
+
+    Raises:
+        DataError: `dataset.split=given`, and there is no split.
+    """
+    given = [kind for kind, one in found.vertices.items() if one.splits and target in (None, kind)]
+    if rules.split == "given" and not given:
+        raise DataError(Problem("dataset.split", "given", "the file has no split of the labelled vertices",
+                                "set dataset.split=random"))
+    if rules.split != "random" and given:
+        starts = found.starts
+        parts = {name: [_numbers(found.vertices[kind].splits.get(name)) + starts[kind] for kind in given]
+                 for name in SPLITS}
+        return given_split(*(np.concatenate(parts[name]) for name in SPLITS)), False
+    if labels is None:
+        return given_split(*(np.empty(0, np.int64),) * 3), False
+    return random_split(found.num_nodes, rules.train, rules.val, seed=rules.seed, among=_labelled(labels)), True
+
+
+def _labelled(labels: np.ndarray) -> np.ndarray:
+    """`[V]` bool: which vertices have a label."""
+    if labels.dtype.kind != "f":
+        return labels >= 0
+    rows: np.ndarray = ~np.isnan(labels.reshape(labels.shape[0], -1)).any(1)
+    return rows
+
+
+def _numbers(part: np.ndarray | None) -> np.ndarray:
+    if part is None:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(part) if part.dtype == bool else part.astype(np.int64)
+
+
+def _features(found: Foreign, sparse: Sparse) -> Tensor | SparseRows | None:
+    """`[V, D]`: with several types, the one-hot code of the type, then columns for each type."""
+    blocks = [one.features for one in found.vertices.values()]
+    if len(blocks) == 1:
+        [rows] = blocks
+        if rows is None:
+            return None
+        if isinstance(rows, np.ndarray):
+            return torch.from_numpy(np.ascontiguousarray(rows, np.float32))
+        return feature_rows(scipy.sparse.csr_array(rows), sparse, normalize=False)
+    counts = [one.count for one in found.vertices.values()]
+    codes = one_hot_columns(np.repeat(np.arange(len(counts)), counts)[:, None])
+    widened = scipy.sparse.block_diag([scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
+                                       for count, block in zip(counts, blocks, strict=True)], format="csr")
+    return feature_rows(scipy.sparse.csr_array(scipy.sparse.hstack([codes, widened], format="csr")), sparse,
+                        normalize=False)
