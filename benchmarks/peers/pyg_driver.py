@@ -101,6 +101,9 @@ def _convolution(request: Request, index: int) -> nn.Module:
     out_dim = int(request.array("labels").max()) + 1 if last else model["hidden"]
     if request.model == "sage":
         made: nn.Module = SAGEConv(in_dim, out_dim)
+        for part in (made.lin_l, made.lin_r):  # as DGL and gnnexp: PyG's own start learns faster on this graph
+            assert isinstance(part, nn.Module) and isinstance(part.weight, Tensor)
+            nn.init.xavier_uniform_(part.weight, gain=nn.init.calculate_gain("relu"))
     else:
         heads = 1 if last else model["heads"]
         made = GATConv(in_dim, out_dim // heads, heads, add_self_loops=False)
