@@ -126,6 +126,7 @@ KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.heterophilous_npz.path": (["partition", "dataset=heterophilous_npz", "dataset.path=PATH"], ".npz"),
     "dataset.ogb.path": (["partition", "dataset=ogb", "dataset.path=PATH"], ""),
     "dataset.planetoid.path": (["partition", "dataset=planetoid", "dataset.path=PATH"], ""),
+    "dataset.pyg.path": (["partition", "dataset=pyg", "dataset.path=PATH"], ".pt"),
     "dataset.tables.path": (["partition", "dataset=tables", "dataset.path=PATH"], ""),
     "dataset.tables.edges": (["partition", "dataset=tables", "dataset.path=.", "dataset.edges=PATH"], ".csv"),
     "dataset.tables.nodes": ([*TABLES, "dataset.nodes=PATH"], ".parquet"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 import signal
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from gnnexp.api.graphs import GivenGraph
 from gnnexp.api.record import Run
 from gnnexp.cli.console import make_console
 from gnnexp.cli.kernels import place_kernels
@@ -20,8 +22,11 @@ from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.parent import import_from_here
 
+_DATASET = ("dataset", "dataset.path", "dataset.name")
 
-def run(*overrides: str, config_dir: str | Path | None = None, progress: bool = False) -> Run:
+
+def run(*overrides: str, dataset: GivenGraph | None = None, config_dir: str | Path | None = None,
+        progress: bool = False) -> Run:
     """Run one configuration to its end, as `gnnexp run` does.
 
     The ranks are processes of their own. They do not import the calling script or notebook, so no
@@ -32,6 +37,7 @@ def run(*overrides: str, config_dir: str | Path | None = None, progress: bool = 
 
     Args:
         overrides: `group=choice`, `group.key=value`, in the grammar of `gnnexp run`.
+        dataset: a graph of your Python (`gnnexp.from_pyg`, `from_dgl`, `from_networkx`); None: that of the overrides.
         config_dir: folder with your own YAML files.
         progress: whether to print the lines that `gnnexp run` prints.
 
@@ -45,6 +51,8 @@ def run(*overrides: str, config_dir: str | Path | None = None, progress: bool = 
     if wrong := [one for one in overrides if not isinstance(one, str)]:
         raise ConfigError(Problem("overrides", wrong[0], "each must be a text key=value",
                                   'gnnexp.run("system=gsplit", "train.epochs=5")'))
+    if dataset is not None:
+        overrides = (*_with(overrides, dataset), *overrides)
     check_commands()
     check_here()
     place_kernels(tell=progress)
@@ -54,6 +62,21 @@ def run(*overrides: str, config_dir: str | Path | None = None, progress: bool = 
         outcome = execute(composed, make_console(quiet=not progress), stack.enter_context(Launchers()))
     raise_failure(composed.run_dir, outcome)
     return Run(composed.run_dir)
+
+
+def _with(overrides: Sequence[str], dataset: object) -> list[str]:
+    """The overrides that choose a graph in memory.
+
+    Raises:
+        ConfigError: it is no such graph, or the other overrides choose a dataset, too.
+    """
+    if not isinstance(dataset, GivenGraph):
+        raise ConfigError(Problem("dataset", type(dataset).__name__, "must be what gnnexp.from_pyg, from_dgl or "
+                                  "from_networkx gave", 'for a choice, write gnnexp.run("dataset=cora")'))
+    ConfigError.raise_all([
+        Problem(one.partition("=")[0], one.partition("=")[2], "the argument dataset chooses the dataset",
+                "give one of both") for one in overrides if one.partition("=")[0] in _DATASET])
+    return dataset.overrides
 
 
 def raise_failure(run_dir: Path, outcome: Outcome) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.datasets.base import Dataset, checked
-from gnnexp.files.regular import is_file
+from gnnexp.datasets.reading.names import is_of_names
+from gnnexp.files.regular import is_file, is_folder, open_regular
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.arrays import META
-from gnnexp.graph.storage.format import KIND, open_graph
+from gnnexp.graph.storage.format import KIND, GraphWriter, open_graph
+from gnnexp.graph.storage.layout import arrays_of
 
 
 class GnnexpFormat(Dataset):
@@ -34,14 +37,35 @@ class GnnexpFormat(Dataset):
         return [] if known else None
 
     def sources(self) -> list[Path]:
-        """`meta.json`, which has a checksum of every array."""
+        """`meta.json`, which has a checksum of every array, and the files of names and ids next to it."""
         open_graph(Path(self.path))
-        return [Path(self.path) / "meta.json"]
+        return [Path(self.path) / META, *self._names()]
 
     def load(self) -> Graph:
         """The graph. Its arrays stay on disk."""
         graph = open_graph(Path(self.path), verify="checksums")
         return checked(replace(graph, name=self.name, edge_weights=graph.edge_weights if self.weights else None))
+
+    def generate(self, folder: Path) -> Graph | None:
+        """If there are names or ids next to the graph, write both to `folder`; else None."""
+        files = self._names()
+        if not files:
+            return None
+        graph = self.load()
+        with GraphWriter(folder) as writer:
+            for name, values in arrays_of(graph).items():
+                writer.put(name, values)
+            for path in files:
+                with open_regular(path) as source, writer.extra(path.name).open("wb") as target:
+                    shutil.copyfileobj(source, target)
+            writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
+                                num_features=graph.num_features)
+        return open_graph(folder)
+
+    def _names(self) -> list[Path]:
+        folder = Path(self.path)
+        return sorted(path for path in folder.iterdir() if is_of_names(path) and is_file(path)) if is_folder(
+            folder) else []
 
     def options(self) -> dict[str, object]:
         """Without `weights` where they are kept: keys are those that came before the option."""

@@ -58,6 +58,8 @@ class Edges:
         name: name of the type.
         types: types of the vertices at both ends.
         weight: `[E]` weights, or None.
+        reverse: name of the type that has the reverses of these edges in the file, and is left out: `symmetrize` gives
+            the reverses a relation of their own, also if there is one type of edges only. None: there is none.
     """
 
     source: np.ndarray
@@ -65,6 +67,7 @@ class Edges:
     name: str = EDGE
     types: tuple[str, str] = (VERTEX, VERTEX)
     weight: np.ndarray | None = None
+    reverse: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +154,14 @@ def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
 
 def _inverse(found: Foreign, rules: Rules) -> bool:
     """Whether reverses of edges have types of their own."""
-    wanted = len(found.vertices) > 1 if rules.inverse_relations is None else rules.inverse_relations
-    return wanted and rules.symmetrize and len(found.edges) > 1
+    named = any(one.reverse is not None for one in found.edges)
+    wanted = named or len(found.vertices) > 1 if rules.inverse_relations is None else rules.inverse_relations
+    return wanted and rules.symmetrize and (named or len(found.edges) > 1)
 
 
 def _edges(found: Foreign, rules: Rules) -> CscArrays:
     starts, edges = found.starts, found.edges
-    total, several = sum(one.source.size for one in edges), len(edges) > 1
+    total, several = sum(one.source.size for one in edges), len(edges) > 1 or _inverse(found, rules)
     if not total:
         raise DataError(Problem("dataset.path", "0 edges", "there are no edges", "give at least one"))
     check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges")

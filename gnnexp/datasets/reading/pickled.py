@@ -8,11 +8,11 @@ Nothing is imported, called or hashed because a file asks for it. The result is 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, ClassVar, Self
 
 
-class _Inert:
+class Inert:
     """A harmless replacement of a class. Only subclasses that override `take` accept a state."""
 
     __slots__: ClassVar[tuple[str, ...]] = ()
@@ -26,7 +26,7 @@ class _Inert:
         raise pickle.UnpicklingError(f"{type(self).__name__} takes no state")
 
 
-class PickledDict(_Inert):
+class PickledDict(Inert):
     """A dictionary as a list of its pairs, in their order.
 
     Keys are not hashed, because the author of a file can choose keys that collide: a Python dictionary of 40,000 such
@@ -50,7 +50,7 @@ class PickledDict(_Inert):
         return {key: value for key, value in self.pairs if isinstance(key, str)}
 
 
-class PickledDtype(_Inert):
+class PickledDtype(Inert):
     """The state of `numpy.dtype(text)`: type name and byte order."""
 
     __slots__ = ("order", "text")
@@ -71,7 +71,7 @@ class PickledDtype(_Inert):
             self.order = state[1]
 
 
-class PickledArray(_Inert):
+class PickledArray(Inert):
     """The state of a `numpy.ndarray`, as it is in the pickle."""
 
     __slots__ = ("data", "dtype", "fortran", "shape")
@@ -95,7 +95,7 @@ class PickledArray(_Inert):
         self.shape, self.dtype, self.fortran, self.data = shape, dtype, bool(fortran), data
 
 
-class PickledCsr(_Inert):
+class PickledCsr(Inert):
     """The attributes of a `scipy.sparse.csr_matrix`, as they are in the pickle."""
 
     __slots__ = ("state",)
@@ -121,14 +121,14 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin-1")
 
 
-class _List(_Inert):
+class _List(Inert):
     """`list`, which a pickle names as the factory of a defaultdict. It cannot be called."""
 
     def __new__(cls, *_: object) -> Self:
         raise pickle.UnpicklingError("it calls list")
 
 
-_GLOBALS: dict[tuple[str, str], Callable[..., object]] = {
+GLOBALS: Mapping[tuple[str, str], object] = {
     ("numpy", "ndarray"): PickledArray,
     ("numpy", "dtype"): PickledDtype,
     ("numpy.core.multiarray", "_reconstruct"): PickledArray,
@@ -178,8 +178,12 @@ class Unpickler(pickle._Unpickler):
     Args:
         stream: the pickle.
         size: its bytes.
+
+    Attributes:
+        known: what stands for the globals that a pickle may name.
     """
 
+    known: ClassVar[Mapping[tuple[str, str], Any]] = GLOBALS
     stack: list[Any]
     append: Callable[[object], None]
     pop_mark: Callable[[], list[object]]
@@ -192,19 +196,19 @@ class Unpickler(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
         """What is called in place of a global that a pickle names."""
-        if (module, name) not in _GLOBALS:
+        if (module, name) not in self.known:
             raise pickle.UnpicklingError(f"it refers to {module[:80]}.{name[:80]}")
-        return _GLOBALS[module, name]
+        return self.known[module, name]
 
     def _reduce(self) -> None:
         arguments, called = self.stack.pop(), self.stack.pop()
-        if called not in _GLOBALS.values() or not isinstance(arguments, tuple):
+        if called not in self.known.values() or not isinstance(arguments, tuple):
             raise pickle.UnpicklingError(f"it calls {type(called).__name__}")
         self.append(called(*arguments))
 
     def _build(self) -> None:
         state = self.stack.pop()
-        if not isinstance(self.stack[-1], _Inert):
+        if not isinstance(self.stack[-1], Inert):
             raise pickle.UnpicklingError(f"{type(self.stack[-1]).__name__} takes no state")
         self.stack[-1].take(state)
 

@@ -1,0 +1,106 @@
+"""A graph that PyTorch Geometric saved: `Data`, `HeteroData`, their dictionaries, or a data set of one graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnexp.datasets.base import data_folder
+from gnnexp.datasets.formats.dataset import ForeignDataset
+from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.datasets.formats.pyg.content import Content, content_of_file
+from gnnexp.datasets.formats.pyg.graph import AUTO, Chosen, foreign_of_pyg
+from gnnexp.datasets.formats.pyg.reverses import without_reverses
+from gnnexp.datasets.formats.pyg.torch_file import TorchFile
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.regular import is_file, is_folder
+
+_ENDINGS = (".pt", ".pth")
+_FOLDER = "processed"  # of the data sets of PyG
+_MARKS = (b"edge_index", b"adj_t")
+
+
+@dataclass(kw_only=True, eq=False)
+class Pyg(ForeignDataset):
+    """A file of `torch.save`, which is read without torch_geometric. No code in it runs.
+
+    Attributes:
+        name: name of the graph.
+        path: the file, or the folder of a data set of PyG; null = `$GNNEXP_DATA/pyg`.
+        features: attribute with the features of vertices; null: none.
+        label: attribute with the labels of vertices; null: none.
+        weight: attribute with the weights of edges; `auto` = `edge_weight`, or `edge_attr` of one column; null: none.
+        ids: attribute with the ids of vertices; `auto` = `n_id` or `node_id`; null: 0 to n - 1.
+        mask: which of several splits, if masks have several columns.
+        target: type of the vertices with labels; null = the only one.
+        split: `auto` takes the masks, or draws a split if there are none; `given` takes the masks; `random` draws
+            shares of the labelled vertices.
+        train: share of training vertices, if the split is drawn.
+        val: share of validation vertices, if the split is drawn; the rest is test.
+        seed: seed of the split.
+        sparse: features as sparse rows (true), dense (false), or by their size (auto).
+        symmetrize: add the reverse of each edge that has none. Reverses that are there are not added again.
+        inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
+            vertices, or types of reverses.
+        self_loops: `keep` or `remove`.
+        duplicates: `merge` or `keep` parallel edges.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
+    """
+
+    name: str = "pyg"
+    features: str | None = "x"
+    label: str | None = "y"
+    weight: str | None = AUTO
+    ids: str | None = AUTO
+    mask: int = 0
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A `.pt` file with an attribute `edge_index` or `adj_t`, or a folder with one such file."""
+        try:
+            files = _files(place) if is_folder(place) else [place] * (place.suffix in _ENDINGS and is_file(place))
+            return [] if len(files) == 1 and _has_edges(files[0]) else None
+        except DataError:
+            return None
+
+    def sources(self) -> list[Path]:
+        """The file."""
+        place = data_folder(self.path, "pyg")
+        if not place.is_dir():
+            return [place]
+        files = _files(place)
+        if len(files) != 1:
+            found = ", ".join(str(one.relative_to(place)) for one in files)[:200] or "no .pt file"
+            raise DataError(Problem("dataset.path", str(place), f"must have one graph; has {found}",
+                                    "name the file: dataset.path=FOLDER/FILE.pt"))
+        return files
+
+    def read(self) -> Foreign:
+        """The graph. Reverses are left out if `symmetrize` adds them."""
+        return foreign_with(content_of_file(self.sources()[0]), self.chosen(), symmetrize=self.symmetrize,
+                            keeps_duplicates=self.duplicates == "keep")
+
+    def chosen(self) -> Chosen:
+        """The names of attributes."""
+        return Chosen(self.features, self.label, self.weight, self.ids, self.mask)
+
+
+def foreign_with(content: Content, chosen: Chosen, *, symmetrize: bool, keeps_duplicates: bool) -> Foreign:
+    """The graph of a content; with `symmetrize`, without the reverses that it has already."""
+    found = foreign_of_pyg(content, chosen)
+    return without_reverses(found, keeps_duplicates=keeps_duplicates) if symmetrize else found
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of graphs in a folder, or else in its folder `processed`. PyG's notes of transforms are none."""
+    for place in (folder, folder / _FOLDER):
+        files = [one for one in sorted(place.iterdir()) if one.suffix in _ENDINGS and is_file(one)
+                 and not one.name.startswith("pre_")] if is_folder(place) else []
+        if files:
+            return files
+    return []
+
+
+def _has_edges(path: Path) -> bool:
+    raw = TorchFile(path).start()
+    return any(mark in raw for mark in _MARKS)

@@ -1,0 +1,80 @@
+"""Reverse edges that a graph has already: gnnexp must not add them a second time."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+
+from gnnexp.datasets.formats.foreign import Edges, Foreign
+
+_PREFIX = "rev_"  # the names that PyG's ToUndirected gives
+
+
+def without_reverses(found: Foreign, *, keeps_duplicates: bool) -> Foreign:
+    """The graph without the edges that `symmetrize` makes again.
+
+    If the edges of one type are exactly the reverses of those of another, such as `rev_writes` of `writes`, the type is
+    left out, and `Edges.reverse` has its name. `symmetrize` then gives these edges the relation of the reverses. Both
+    directions of a link thus stay one link, which is held out as a whole.
+
+    A graph with one type of edges may have both directions of each. Then one of them is left out if parallel edges are
+    kept, because there would be two of each.
+
+    Args:
+        found: the graph as PyG has it.
+        keeps_duplicates: whether parallel edges are kept.
+    """
+    symmetric = {position for position, one in enumerate(found.edges) if _symmetric(one)}
+    pairs = _pairs(found, symmetric)
+    left_out = set(pairs.values())
+    kept = [replace(one, reverse=found.edges[pairs[position]].name) if position in pairs else one
+            for position, one in enumerate(found.edges) if position not in left_out]
+    notes = [f"{found.edges[other].name} has the reverses of {found.edges[one].name}: dataset.symmetrize adds them"
+             for one, other in pairs.items()]
+    if len(kept) > 1:
+        notes += [f"{found.edges[one].name} has both directions of each edge: if dataset.symmetrize gives reverses a "
+                  "relation of their own, it repeats them" for one in sorted(symmetric)]
+    elif symmetric and keeps_duplicates:
+        kept = [_half(one) for one in kept]
+    return replace(found, edges=kept, notes=(*found.notes, *notes))
+
+
+def _pairs(found: Foreign, symmetric: set[int]) -> dict[int, int]:
+    """Positions of types of edges, and of those that have exactly their reverses, with the same weights."""
+    by_digest: dict[tuple[str, str, str], int] = {}
+    pairs: dict[int, int] = {}
+    for position, one in enumerate(found.edges):
+        if position in symmetric:
+            continue
+        other = by_digest.pop((*one.types[::-1], _digest(one.destination, one.source, one.weight)), None)
+        if other is None:
+            by_digest[(*one.types, _digest(one.source, one.destination, one.weight))] = position
+        elif found.edges[other].name.startswith(_PREFIX):
+            pairs[position] = other
+        else:
+            pairs[other] = position
+    return pairs
+
+
+def _symmetric(one: Edges) -> bool:
+    """Whether the edges between vertices of one type have both directions each."""
+    return one.types[0] == one.types[1] and (_digest(one.source, one.destination, one.weight)
+                                             == _digest(one.destination, one.source, one.weight))
+
+
+def _half(one: Edges) -> Edges:
+    rows = one.source <= one.destination
+    return replace(one, source=one.source[rows], destination=one.destination[rows],
+                   weight=None if one.weight is None else one.weight[rows])
+
+
+def _digest(source: np.ndarray, destination: np.ndarray, weight: np.ndarray | None) -> str:
+    """SHA-256 of the edges in the order of source, destination and weight."""
+    columns = [source, destination] if weight is None else [source, destination, weight]
+    order = np.lexsort(columns[::-1])
+    digest = hashlib.sha256()
+    for column in columns:
+        digest.update(column[order].tobytes())
+    return digest.hexdigest()
