@@ -13,7 +13,7 @@ from gnnexp.datasets.base import data_folder
 from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, Asked, DglArrays, arrays_of, foreign_of_arrays
 from gnnexp.datasets.formats.dgl.partitions import config_in
-from gnnexp.datasets.formats.dgl.reader import num_graphs, read_graph
+from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.regular import is_file
@@ -104,33 +104,33 @@ class DglGraph(DglDataset):
     def read(self) -> Foreign:
         """The graph that DGL reads, in a process of its own."""
         [path] = self.sources()
-        arrays = read_graph(path, self.graph)
-        arrays, notes = _with_labels_beside(arrays, self.label)
-        if arrays.graphs > 1:
-            notes.append(f"graph {self.graph} of {arrays.graphs} in the file")
+        arrays, graphs = read_graph(path, self.graph)
+        notes = []
+        if arrays.beside:
+            arrays, note = _with_labels_beside(arrays, self.label if graphs == 1 else None)
+            notes.append(note)
+        if graphs is not None and graphs > 1:
+            notes.append(f"graph {self.graph} of {graphs} in the file")
         found = foreign_of_arrays(arrays, self.asked(), str(path))
         return replace(found, notes=[*found.notes, *notes])
 
 
 def _files(place: Path) -> list[Path]:
     candidates = sorted(one for one in place.iterdir() if is_file(one)) if place.is_dir() else [place]
-    return [one for one in candidates if num_graphs(one) is not None]
+    return [one for one in candidates if is_graph_file(one)]
 
 
-def _with_labels_beside(arrays: DglArrays, label: str | None) -> tuple[DglArrays, list[str]]:
-    """The arrays with the labels of vertices that are kept beside the graph, if it has none; and notes.
+def _with_labels_beside(arrays: DglArrays, label: str | None) -> tuple[DglArrays, str]:
+    """The arrays with the labels of vertices that are kept beside the graph, if it has none; and a note.
 
-    These are labels of vertices if there is one for each vertex of the only type, in a file with one graph.
+    These are labels of vertices if there is one for each vertex of the only type. `label` is None in a file with
+    several graphs.
     """
     beside, [kind, *others] = arrays.beside, list(arrays.counts)
+    own, count = arrays.nodes.get(kind, {}), arrays.counts[kind]
     names = USUAL["label"] if label == AUTO else (label,)
-    found = [name for name in names if name in beside]
-    count = arrays.counts[kind]
-    fits = (len(found) == 1 and not others and arrays.graphs == 1 and count != 1
-            and beside[str(found[0])].shape[:1] == (count,))
-    if not fits or any(name in arrays.nodes.get(kind, {}) for name in names):
-        left = f"what is kept beside the graphs is not used: {', '.join(beside)}"
-        return arrays, [left] if beside else []
-    own: dict[str, np.ndarray] = {**arrays.nodes.get(kind, {}), str(found[0]): beside[str(found[0])]}
-    note = f"labels of vertices are {found[0]}, which is kept beside the graph"
-    return replace(arrays, nodes={**arrays.nodes, kind: own}), [note]
+    found = [name for name in names if name is not None and name in beside]
+    if others or len(found) != 1 or count == 1 or beside[found[0]].shape[:1] != (count,) or set(names) & set(own):
+        return arrays, f"what is kept beside the graphs is not used: {', '.join(beside)}"
+    nodes: dict[str, dict[str, np.ndarray]] = {kind: {**own, found[0]: beside[found[0]]}}
+    return replace(arrays, nodes=nodes), f"labels of vertices are {found[0]}, which is kept beside the graph"

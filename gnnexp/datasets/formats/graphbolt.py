@@ -30,7 +30,8 @@ class GraphBolt(ForeignDataset):
     Attributes:
         name: name of the graph.
         path: the folder, or its `metadata.yaml`; null = `$GNNEXP_DATA/graphbolt`.
-        task: name of the task whose sets are taken; null takes one with labels and one with links, if there is one each.
+        task: name of the task whose sets are taken; null takes one with labels and one with links, if there is no
+            other.
         features: name of the features of vertices in `feature_data`; `auto` finds it (`feat`, …); null = none.
         weight: name of the features of edges that are weights; `auto` finds it (`weight`, …); null = none.
     """
@@ -142,7 +143,7 @@ def _with_links(found: Foreign, metadata: Metadata, task: _Task) -> Foreign:
             pairs = one.seeds.reshape(-1, 2).astype(np.int64)
             _check_ids(pairs[:, 0], found.vertices[source].count, key)
             _check_ids(pairs[:, 1], found.vertices[destination].count, key)
-            ends = pairs + (found.starts[source], found.starts[destination])
+            ends = np.add(pairs, [found.starts[source], found.starts[destination]])
             links = np.insert(ends, 1, place, axis=1) if len(kinds) > 1 else ends
             positive = _positive(one, key)
             own = own or any(name in one.data for name in _OWN_NEGATIVES)

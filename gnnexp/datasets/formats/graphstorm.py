@@ -124,10 +124,13 @@ class GraphStorm(Dataset):
                                     "set dataset.label=COLUMN and dataset.target=TYPE"))
         return found[0] if found else None
 
-    def _tables(self, config: Gconstruct, chosen: tuple[str, Label] | None, place: Path) -> tuple[Tables, dict[str, str]]:
+    def _tables(self, config: Gconstruct, chosen: tuple[str, Label] | None, place: Path
+                ) -> tuple[Tables, dict[str, str]]:
         """The tables with the columns that `Tables` expects, in the folder `place`; and whose tables they are."""
         findings, notes, shown = Findings(), [note for one in (*config.nodes, *config.edges) for note in one.notes], {}
-        nodes, categories, by_files = {}, [], False
+        nodes: dict[str, str] = {}
+        categories: list[str] = []
+        by_files = False
         edges: dict[str, Mapping[str, str | None]] = {}
         relations = Counter(one.kind[1] for one in config.edges)
         with engine(place, self.buffer_bytes, os.cpu_count() or 1) as reader:
@@ -157,8 +160,8 @@ class GraphStorm(Dataset):
             name=self.name, path=str(place), nodes=nodes or None, edges=edges, id="id", source="source",
             destination="destination", label="label" if chosen is not None else None,
             target=None if chosen is None else chosen[0], categories=categories, empty=self.empty,
-            split="column" if by_files else "random", split_column="split" if by_files else "auto", train=train, val=val,
-            seed=self.seed, on_unknown=self.on_unknown, sparse=self.sparse, symmetrize=self.symmetrize,
+            split="column" if by_files else "random", split_column="split" if by_files else "auto", train=train,
+            val=val, seed=self.seed, on_unknown=self.on_unknown, sparse=self.sparse, symmetrize=self.symmetrize,
             inverse_relations=self.inverse_relations, self_loops=self.self_loops, duplicates=self.duplicates,
             link_split=self.link_split, buffer_bytes=self.buffer_bytes)
         tables.said = notes

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from dgl_here import read_here
 
 from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
@@ -23,7 +24,14 @@ from gnnexp.graph.graph import Graph
 
 os.environ.setdefault("DGLBACKEND", "pytorch")
 dgl = pytest.importorskip("dgl")
+ALONE = "in_a_process_of_its_own"
 AS_IT_IS: dict[str, Any] = {"symmetrize": False, "self_loops": "keep", "duplicates": "keep"}
+
+
+@pytest.fixture(autouse=True)
+def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ALONE not in request.node.name:
+        read_here(monkeypatch)
 
 
 def load(path: Path, **options: Any) -> Graph:
@@ -41,7 +49,7 @@ def small(vertices: int = 6) -> Any:
     graph.ndata["feat"] = torch.arange(vertices * 2).reshape(vertices, 2).double()
     graph.ndata["label"] = torch.tensor([0, 1, 2, 0, -1, 1][:vertices])
     for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
-        graph.ndata[name] = torch.arange(vertices) % 3 == number
+        graph.ndata[name] = (torch.arange(vertices) % 3 == number) & (graph.ndata["label"] >= 0)
     return graph
 
 
@@ -66,7 +74,7 @@ def test_a_graph_keeps_edges_features_labels_and_masks(index: torch.dtype, tmp_p
     assert torch.equal(graph.features, small().ndata["feat"].float())  # type: ignore[arg-type]
     assert graph.labels is not None and graph.labels.tolist() == [0, 1, 2, 0, -1, 1] and graph.num_classes == 3
     assert [part.tolist() for part in (graph.splits.train, graph.splits.val, graph.splits.test)] == [
-        [0, 3], [1, 4], [2, 5]]
+        [0, 3], [1], [2, 5]]
     assert graph.edge_types is None and graph.node_types is None and not graph.notes
 
 
@@ -91,7 +99,7 @@ def test_a_graph_in_memory_is_the_graph_in_the_file(tmp_path: Path) -> None:
     assert list(found.vertices) == ["author", "paper"] and found.num_nodes == 5
     weights = {one.name: None if one.weight is None else one.weight.tolist() for one in found.edges}
     assert weights == {"author:cites:author": None, "writes": [0.5, 1.5, 2.5], "paper:cites:paper": None}
-    with pytest.raises(DataError, match="dataset.label='kind'"):
+    with pytest.raises(DataError, match=r"dataset\.label='kind'"):
         foreign_of_dgl(typed(), label="kind")
 
 
@@ -112,8 +120,10 @@ def test_labels_beside_the_only_graph_are_those_of_its_vertices(tmp_path: Path) 
     dgl.save_graphs(str(tmp_path / "g.bin"), [made], {"labels": torch.tensor([0, 1, 0, 1, 0, 1])})
     graph = load(tmp_path / "g.bin")
     assert graph.labels is not None and graph.labels.tolist() == [0, 1, 0, 1, 0, 1]
+    for name in ("train_mask", "val_mask", "test_mask"):
+        del made.ndata[name]
     dgl.save_graphs(str(tmp_path / "g.bin"), [made], {"labels": torch.tensor([1])})
-    assert load(tmp_path / "g.bin", split="given").labels is None
+    assert load(tmp_path / "g.bin").labels is None
 
 
 @pytest.mark.parametrize(("values", "labels", "classes"), [
@@ -145,7 +155,8 @@ def test_features_of_all_dtypes_and_shapes(dtype: torch.dtype, tmp_path: Path) -
 
 def test_names_may_be_others_and_what_is_not_used_is_said(tmp_path: Path) -> None:
     made = small()
-    for name, other in (("feat", "h0"), ("label", "kind"), ("train_mask", "tr"), ("val_mask", "va"), ("test_mask", "te")):
+    for name, other in (("feat", "h0"), ("label", "kind"), ("train_mask", "tr"), ("val_mask", "va"),
+                        ("test_mask", "te")):
         made.ndata[other] = made.ndata.pop(name)
     made.ndata["masks"] = torch.eye(6)
     made.edata["time"] = torch.arange(5)
@@ -156,7 +167,7 @@ def test_names_may_be_others_and_what_is_not_used_is_said(tmp_path: Path) -> Non
     assert graph.num_features == 2 and graph.splits.train.tolist() == [0, 3]
     assert graph.notes == ("data of the vertices _N that are not used: masks",
                            "data of the edges _N:_E:_N that are not used: time")
-    with pytest.raises(DataError, match="features='nothing'.*\n.*\n.*label='none'.*"):
+    with pytest.raises(DataError, match=r"features='nothing'.*\n.*\n.*label='none'"):
         load(tmp_path / "g.bin", features="nothing", label="none")
 
 
@@ -164,7 +175,7 @@ def test_two_names_that_may_be_meant_are_an_error(tmp_path: Path) -> None:
     made = small()
     made.ndata["y"], made.ndata["labels"] = made.ndata["label"], made.ndata.pop("label")
     dgl.save_graphs(str(tmp_path / "g.bin"), [made])
-    with pytest.raises(DataError, match="labels, y.*may be the label"):
+    with pytest.raises(DataError, match=r"labels, y.*may be the label"):
         load(tmp_path / "g.bin")
     assert load(tmp_path / "g.bin", label="y").num_classes == 3
 
@@ -172,10 +183,10 @@ def test_two_names_that_may_be_meant_are_an_error(tmp_path: Path) -> None:
 def test_a_mask_of_several_columns(tmp_path: Path) -> None:
     made = small()
     for name in ("train_mask", "val_mask", "test_mask"):
-        made.ndata[name] = torch.stack([made.ndata[name], made.ndata[name].roll(1)], 1)
+        made.ndata[name] = torch.stack([made.ndata[name], made.ndata[name].roll(1) & (torch.arange(6) != 4)], 1)
     dgl.save_graphs(str(tmp_path / "g.bin"), [made])
-    assert load(tmp_path / "g.bin", mask=1).splits.train.tolist() == [1, 4]
-    with pytest.raises(DataError, match="dataset.mask=2"):
+    assert load(tmp_path / "g.bin", mask=1).splits.train.tolist() == [1]
+    with pytest.raises(DataError, match=r"dataset\.mask=2"):
         load(tmp_path / "g.bin", mask=2)
 
 
@@ -204,7 +215,7 @@ def test_the_smallest_graphs(tmp_path: Path) -> None:
 
 
 def test_wrong_options_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="dataset.masks"):
+    with pytest.raises(ConfigError, match=r"dataset\.masks"):
         DglGraph(masks={"training": "x"})
     with pytest.raises(DataError, match="there must be one"):
         load(tmp_path)
@@ -222,24 +233,29 @@ def damaged(content: bytes, kind: str) -> bytes:
         return content[:4104] + b"\xff" * (len(content) - 4104)
     sizes = np.frombuffer(content[4104 : 4104 + (len(content) - 4104) // 8 * 8], "<u8").copy()
     sizes[(sizes > 0) & (sizes < 100)] = 1 << 40  # counts and lengths become huge
-    return content[:4104] + sizes.tobytes()
+    return content[:4104] + sizes.tobytes() + content[4104 + sizes.nbytes :]
 
 
-@pytest.mark.parametrize("kind", ["cut 0.99", "cut 0.9", "zeros", "ones", "huge"])
-def test_a_damaged_file_is_an_error_and_ends_no_process(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [
+    "cut 0.9", "huge", *(pytest.param(one, marks=pytest.mark.slow) for one in ("cut 0.99", "zeros", "ones"))])
+def test_a_damaged_file_is_an_error_in_a_process_of_its_own(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "g.bin"
     dgl.save_graphs(str(path), [small()])
     path.write_bytes(damaged(path.read_bytes(), kind))
-    with pytest.raises(DataError, match=r"g\.bin.*"):
+    with pytest.raises(DataError, match=r"g\.bin.*DGL cannot read this file"):
         load(path)
 
 
-def test_a_false_number_of_graphs_is_an_error(tmp_path: Path) -> None:
+def test_a_graph_is_read_in_a_process_of_its_own(tmp_path: Path) -> None:
+    dgl.save_graphs(str(tmp_path / "g.bin"), [small()])
+    assert load(tmp_path / "g.bin").num_classes == 3
+
+
+@pytest.mark.parametrize("count", [0, 1 << 40])
+def test_a_false_number_of_graphs_is_an_error_in_a_process_of_its_own(count: int, tmp_path: Path) -> None:
     path = tmp_path / "g.bin"
     dgl.save_graphs(str(path), [small()])
-    content = bytearray(path.read_bytes())
-    content[4096:4104] = struct.pack("<Q", 1 << 60)
-    path.write_bytes(content)
+    path.write_bytes(path.read_bytes()[:-24] + struct.pack("<3Q", count, 4112, 16))
     with pytest.raises(DataError, match=r"g\.bin"):
         load(path, graph=7)
 

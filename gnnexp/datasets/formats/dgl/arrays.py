@@ -51,14 +51,12 @@ class DglArrays:
         nodes: data of the vertices by type and name; the first dimension is the count.
         edges: types of edges, in DGL's order.
         beside: the dictionary that `dgl.save_graphs` keeps beside all graphs of a file (`labels`).
-        graphs: number of graphs in the file.
     """
 
     counts: Mapping[str, int]
     nodes: Mapping[str, Mapping[str, np.ndarray]]
     edges: Sequence[DglEdges]
     beside: Mapping[str, np.ndarray] = field(default_factory=dict)
-    graphs: int = 1
 
 
 @dataclass(frozen=True)
@@ -260,8 +258,9 @@ def _mask(values: np.ndarray, column: int, key: str) -> np.ndarray:
 
 def _ids(values: np.ndarray | None, count: int) -> np.ndarray | None:
     """Ids in the graph that this one is a part of, if each is there once."""
-    fits = values is not None and values.shape == (count,) and values.dtype.kind in "iu"
-    return values if fits and np.unique(values).size == count else None
+    if values is None or values.shape != (count,) or values.dtype.kind not in "iu":
+        return None
+    return values if np.unique(values).size == count else None
 
 
 def _weights(values: np.ndarray, count: int, key: str) -> np.ndarray:

@@ -200,7 +200,7 @@ def _paths(folder: Path, key: str, given: str | Sequence[str]) -> list[Path]:
         if here is not None:
             found.append(here)
         elif folders:
-            found += [one for one in sorted(folders[0].iterdir()) if is_file(one) and not one.name.startswith((".", "_"))]
+            found += [one for one in folders[0].iterdir() if is_file(one) and not one.name.startswith((".", "_"))]
         else:
             matches = [sorted(glob.glob(str(one))) for one in places] if "*" in text else []  # noqa: PTH207
             found += [Path(one) for one in next((names for names in matches if names), [])]

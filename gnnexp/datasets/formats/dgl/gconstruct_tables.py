@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, literal, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.vertices import numeric
 from gnnexp.errors import DataError, Findings, Problem
@@ -170,11 +170,11 @@ def _between(reader: Engine, table: Table, column: str, options: Mapping[str, ob
     """The column between 0 and 1, as GraphStorm's `max_min_norm`."""
     least, most = reader.rows(f"SELECT min({column})::DOUBLE, max({column})::DOUBLE FROM {table.name}", table)[0]
 
-    def bound(value: float | None, name: str, given: str, choose: object) -> float:
+    def bound(value: float | None, name: str, given: str, choose: Callable[[float, float], float]) -> float:
         if options.get(given) is not None:
             return float(str(options[given]))
         found = 0.0 if value is None else value
-        return choose(found, float(str(options[name]))) if name in options else found  # type: ignore[operator,no-any-return]
+        return choose(found, float(str(options[name]))) if name in options else found
 
     low, high = bound(least, "min_bound", "min_val", max), bound(most, "max_bound", "max_val", min)
     spread = high - low if high > low else 1.0

@@ -100,7 +100,7 @@ def read_config(place: Path) -> PartConfig:
     """
     path = config_in(place)
     if path is None:
-        said = what_is(place) if not place.is_dir() else "no JSON file with num_parts, node_map and edge_map, or several"
+        said = "no JSON file with num_parts and node_map, or several" if place.is_dir() else what_is(place)
         raise DataError(Problem(str(place), said or "lacks num_parts, node_map, edge_map or part-0",
                                 "must be a folder of dgl.distributed.partition_graph", "set dataset.path to its JSON "
                                 "file"))

@@ -23,8 +23,7 @@ from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.files.regular import is_file, open_regular, what_is
 
 _MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
-# Where the number of graphs is: DGL reserves 4 KiB for its header.
-_COUNT_AT = 4096
+_LEAST_BYTES = 4096  # DGL's header
 # Memory of the process beyond that of DGL itself: a multiple of the files, and some more.
 _BYTES_PER_BYTE, _MORE_BYTES = 4, 2 << 30
 _REQUEST = "request.json"
@@ -37,37 +36,52 @@ class Job(NamedTuple):
     graph: int | None = None
 
 
-def num_graphs(path: Path) -> int | None:
-    """The number of graphs in a file of `dgl.save_graphs`; None if it is another file, or cannot be read."""
+def is_graph_file(path: Path) -> bool:
+    """Whether a file begins as those of `dgl.save_graphs`."""
     if not is_file(path):
-        return None
+        return False
     try:
         with open_regular(path) as file:
-            start = file.read(len(_MAGIC))
-            file.seek(_COUNT_AT)
-            count = file.read(8)
+            return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
-        return None
-    return int.from_bytes(count, "little") if start == _MAGIC and len(count) == 8 else None
+        return False
 
 
-def read_graph(path: Path, number: int) -> DglArrays:
-    """One graph of a file.
+def num_graphs(path: Path) -> int | None:
+    """The number of graphs in a file of `dgl.save_graphs`; None for an older form, or a damaged file.
+
+    The end of the file is the number of graphs, the place of each of them, and the size of all this in bytes.
+    """
+    with open_regular(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size < _LEAST_BYTES:
+            return None
+        file.seek(size - 8)
+        index = int.from_bytes(file.read(8), "little")
+        if not 8 <= index <= size - 8:
+            return None
+        file.seek(size - 8 - index)
+        count = int.from_bytes(file.read(8), "little")
+    return count if index == 8 + 8 * count else None
+
+
+def read_graph(path: Path, number: int) -> tuple[DglArrays, int | None]:
+    """One graph of a file, and the number of its graphs if that is known.
 
     Raises:
         ConfigError: DGL is not installed.
         DataError: the file has no such graph, or DGL cannot read it.
     """
-    count = num_graphs(path)
-    if count is None:
+    if not is_graph_file(path):
         said = what_is(path) or "it begins with other bytes"
         raise DataError(Problem(str(path), said, "must be a file of dgl.save_graphs", "correct dataset.path"))
-    if not 0 <= number < count:
-        raise DataError(Problem("dataset.graph", number, f"{path} has the graphs 0 to {count - 1}",
-                                "set dataset.graph=0"))
+    count = num_graphs(path)
+    if number < 0 or (count is not None and number >= count):
+        last = "…" if count is None else str(count - 1)
+        raise DataError(Problem("dataset.graph", number, f"{path} has the graphs 0 to {last}", "set dataset.graph=0"))
     [found] = read_files([Job(path, number)])
     assert isinstance(found, DglArrays)
-    return found
+    return found, count
 
 
 def read_files(jobs: Sequence[Job]) -> list[Any]:
@@ -82,14 +96,19 @@ def read_files(jobs: Sequence[Job]) -> list[Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / _REQUEST).write_text(json.dumps([[str(one.path.absolute()), one.graph] for one in jobs]))
-        command = [sys.executable, "-m", "gnnexp.datasets.formats.dgl.reader", place]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace",
-                              env={**os.environ, "DGLBACKEND": "pytorch"})
+        done = run(folder)
         answers = [_answer(folder, number) for number in range(len(jobs))]
         if done.returncode != 0:
             number = next((place for place, one in enumerate(answers) if not one.is_file()), 0)
             raise DataError(_unreadable(jobs[number], done))
         return [_read_back(folder, json.loads(one.read_text("utf-8"))) for one in answers]
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the process that reads, in the folder of its request."""
+    command = [sys.executable, "-m", "gnnexp.datasets.formats.dgl.reader", str(folder)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, errors="replace",
+                          env={**os.environ, "DGLBACKEND": "pytorch"})
 
 
 def _unreadable(job: Job, done: subprocess.CompletedProcess[str]) -> Problem:
@@ -104,16 +123,16 @@ def _answer(folder: Path, number: int) -> Path:
     return folder / f"{number}.json"
 
 
-def _read_back(folder: Path, answer: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _read_back(folder: Path, found: Mapping[str, Any]) -> Any:  # noqa: ANN401
     def arrays(names: Mapping[str, str]) -> dict[str, np.ndarray]:
         return {name: np.load(folder / file) for name, file in names.items()}
 
-    if "tensors" in answer:
-        return arrays(answer["tensors"])
+    if "tensors" in found:
+        return arrays(found["tensors"])
     edges = [DglEdges(tuple(one["types"]), np.load(folder / one["source"]), np.load(folder / one["destination"]),
-                      arrays(one["data"])) for one in answer["edges"]]
-    return DglArrays(answer["counts"], {kind: arrays(own) for kind, own in answer["nodes"].items()}, edges,
-                     arrays(answer["beside"]), answer["graphs"])
+                      arrays(one["data"])) for one in found["edges"]]
+    return DglArrays(found["counts"], {kind: arrays(own) for kind, own in found["nodes"].items()}, edges,
+                     arrays(found["beside"]))
 
 
 # --- the process that reads --------------------------------------------------------------------------------------
@@ -133,22 +152,23 @@ class _Writer:
         return {name: self.array(values) for name, values in data.items()}
 
 
-def _main(folder: Path) -> None:
+def answer(folder: Path, *, limited: bool) -> None:
+    """Read what the request in a folder asks for; `limited` bounds the memory of this process."""
     import dgl.data.utils
 
     jobs = [Job(Path(path), graph) for path, graph in json.loads((folder / _REQUEST).read_text("utf-8"))]
-    _limit_memory(jobs)
+    if limited:
+        _limit_memory(jobs)
     writer = _Writer(folder)
     for number, (path, graph) in enumerate(jobs):
         if graph is None:
             tensors = dgl.data.utils.load_tensors(str(path))
-            answer: dict[str, Any] = {"tensors": {name: writer.array(array_of(one)) for name, one in tensors.items()}}
+            found: dict[str, Any] = {"tensors": {name: writer.array(array_of(one)) for name, one in tensors.items()}}
         else:
-            [found], beside = dgl.load_graphs(str(path), [graph])
-            answer = _saved(writer, arrays_of(found))
-            answer |= {"beside": {name: writer.array(array_of(one)) for name, one in beside.items()},
-                       "graphs": num_graphs(path)}
-        _answer(folder, number).write_text(json.dumps(answer), "utf-8")
+            [one], beside = dgl.load_graphs(str(path), [graph])
+            found = _saved(writer, arrays_of(one))
+            found["beside"] = {name: writer.array(array_of(one)) for name, one in beside.items()}
+        _answer(folder, number).write_text(json.dumps(found), "utf-8")
 
 
 def _saved(writer: _Writer, found: DglArrays) -> dict[str, Any]:
@@ -167,4 +187,4 @@ def _limit_memory(jobs: Sequence[Job]) -> None:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]))
+    answer(Path(sys.argv[1]), limited=True)

@@ -212,8 +212,9 @@ def _edges(config: PartConfig, parts: Sequence[_Part], nodes: _Numbering, edges:
             column = np.empty(order.size, np.int64)
             column[order] = _typed(config, nodes, end[places], kind, name)
             columns.append(column)
+        first, second = columns
         data = edges.joined(name, [one.edge_data for one in parts])
-        found.append(DglEdges((source, relation, destination), *columns, data))
+        found.append(DglEdges((source, relation, destination), first, second, data))
     return found
 
 
@@ -226,4 +227,4 @@ def _typed(config: PartConfig, nodes: _Numbering, ids: np.ndarray, kind: str, na
     if not within.all():
         raise DataError(Problem(f"{config.path}: edges {name}", f"{int((~within).sum())} ends",
                                 f"must be vertices of the type {kind}", FIX))
-    return nodes.numbers[ids]
+    return np.asarray(nodes.numbers[ids])
