@@ -110,6 +110,8 @@ SPLIT = [*EDGES, "dataset.labels=labels.txt", "dataset.split=files"]
 TABLES = ["partition", "dataset=tables", "dataset.path=.", "dataset.edges=edges.tsv"]
 KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.aminer.path": (["partition", "dataset=aminer", "dataset.path=PATH"], ""),
+    "dataset.dgl_graph.path": (["partition", "dataset=dgl_graph", "dataset.path=PATH"], ".bin"),
+    "dataset.dgl_partitions.path": (["partition", "dataset=dgl_partitions", "dataset.path=PATH"], ".json"),
     "dataset.edge_list.path": (["partition", "dataset=edge_list", "dataset.path=PATH"], ".npy"),
     "dataset.edge_list.features": ([*EDGES, "dataset.features=PATH"], ".npy"),
     "dataset.edge_list.node_types": ([*EDGES, "dataset.node_types=PATH"], ".npy"),
@@ -123,6 +125,8 @@ KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.fb100.path": (["partition", "dataset=fb100", "dataset.path=PATH"], ".mat"),
     "dataset.gnnexp_format.path": (["partition", "dataset=gnnexp_format", "dataset.path=PATH"], ""),
     "dataset.graphdata_npz.path": (["partition", "dataset=graphdata_npz", "dataset.path=PATH"], ".npz"),
+    "dataset.graphbolt.path": (["partition", "dataset=graphbolt", "dataset.path=PATH"], ""),
+    "dataset.graphstorm.path": (["partition", "dataset=graphstorm", "dataset.path=PATH"], ".json"),
     "dataset.heterophilous_npz.path": (["partition", "dataset=heterophilous_npz", "dataset.path=PATH"], ".npz"),
     "dataset.ogb.path": (["partition", "dataset=ogb", "dataset.path=PATH"], ""),
     "dataset.planetoid.path": (["partition", "dataset=planetoid", "dataset.path=PATH"], ""),
@@ -145,6 +149,9 @@ NO_FILE = {
     "feature_store.cached.tier": "a word", "feature_store.cached_owned.tier": "a word",
     "feature_store.sharded.tier": "a word",
     "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
+    "dataset.dgl_graph.features": "a name", "dataset.dgl_graph.label": "a name", "dataset.dgl_graph.graph": "a number",
+    "dataset.dgl_partitions.features": "a name", "dataset.dgl_partitions.label": "a name",
+    "dataset.graphbolt.features": "a name", "dataset.graphstorm.label": "a column",
     "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
     "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",
     "dataset.dcsbm.ids": "a word", "dataset.aminer.labelled_per_class": "a number",

@@ -78,11 +78,14 @@ class Foreign:
         vertices: by type, in order.
         edges: types of edges, in order.
         notes: what a user must know, such as what is left out.
+        links: pairs `[n, 2]` of link prediction, or `[n, 3]` with the number of a type of edges, by name
+            (`Graph.links`); vertices of all types are numbered through.
     """
 
     vertices: Mapping[str, Vertices]
     edges: Sequence[Edges]
     notes: Sequence[str] = ()
+    links: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def starts(self) -> dict[str, int]:
@@ -143,7 +146,11 @@ def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
     notes = (*found.notes, *([f"split drawn by gnnexp, seed {rules.seed}"] * drawn))
     graph = Graph(arrays.indptr, arrays.indices, _features(found, rules.sparse),
                   None if labels is None else torch.from_numpy(labels), num_classes, splits, edge_types=arrays.types,
-                  node_types=types, edge_weights=arrays.weights, name=name, notes=notes)
+                  node_types=types, edge_weights=arrays.weights, name=name, notes=notes,
+                  links={one: torch.from_numpy(pairs) for one, pairs in found.links.items()})
+    if rules.link_split is not None and found.links:
+        raise DataError(Problem("dataset.link_split", dict(rules.link_split), "the file has links of its own",
+                                "set dataset.link_split=null"))
     if rules.link_split is not None:
         reverses = (NO_REVERSES if not rules.symmetrize else len(found.edges) if _inverse(found, rules) else SAME_TYPE)
         graph = hold_out(graph, rules.link_split, seed=rules.seed, reverses=reverses)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -151,6 +151,10 @@ class Tables(Dataset):
         """False: tables may be large, so the configuration is checked first."""
         return False
 
+    def first_notes(self) -> Sequence[str]:
+        """Notes of what made the tables, before those of the tables themselves."""
+        return ()
+
     def sources(self) -> list[Path]:
         """All files of all tables."""
         vertices, edges = self._files()
@@ -232,7 +236,8 @@ class Tables(Dataset):
             names.write(writer)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
-                notes=[*layout.described(), *graph.notes, *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])
+                notes=[*self.first_notes(), *layout.described(), *graph.notes,
+                       *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])
 
     def _feature_file(self) -> Path | None:
         """The file of `dataset.features`, if that is a file and no list of columns."""

@@ -1,0 +1,290 @@
+"""A DGL graph in numpy arrays, and the `Foreign` that it becomes. Nothing here imports DGL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Vertices
+from gnnexp.errors import DataError, Findings, Problem
+
+if TYPE_CHECKING:
+    import dgl
+
+AUTO = "auto"
+# Usual names in DGL's data sets and examples; the first one is DGL's own.
+USUAL = {
+    "features": ("feat", "features", "feature", "feats", "x", "h", "attr"),
+    "label": ("label", "labels", "y"),
+    "weight": ("w", "weight", "weights", "edge_weight", "edge_weights"),
+}
+MASKS = {
+    "train": ("train_mask", "train_masks"), "val": ("val_mask", "valid_mask", "validation_mask", "val_masks"),
+    "test": ("test_mask", "test_masks"),
+}
+# Names that DGL gives by itself: ids and types in the graph that this one was made of.
+ID, TYPE = "_ID", "_TYPE"
+_ONE_TYPE, _ONE_RELATION = "_N", "_E"
+
+
+@dataclass(frozen=True, eq=False)
+class DglEdges:
+    """The edges of one type: `[E]` ends as numbers among the vertices of their types, and data by name."""
+
+    types: tuple[str, str, str]
+    source: np.ndarray
+    destination: np.ndarray
+    data: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class DglArrays:
+    """All of a DGL graph.
+
+    Attributes:
+        counts: number of vertices of each type, in DGL's order.
+        nodes: data of the vertices by type and name; the first dimension is the count.
+        edges: types of edges, in DGL's order.
+        beside: the dictionary that `dgl.save_graphs` keeps beside all graphs of a file (`labels`).
+    """
+
+    counts: Mapping[str, int]
+    nodes: Mapping[str, Mapping[str, np.ndarray]]
+    edges: Sequence[DglEdges]
+    beside: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which data mean what: a name, `auto` (found by its name), or None.
+
+    Attributes:
+        label, features: names among the data of vertices.
+        weight: name among the data of edges.
+        masks: names of the masks `train`, `val` and `test`; None: found by their names.
+        mask: which column of masks with several columns is the split.
+    """
+
+    label: str | None = AUTO
+    features: str | None = AUTO
+    weight: str | None = AUTO
+    masks: Mapping[str, str] | None = None
+    mask: int = 0
+
+
+def arrays_of(graph: dgl.DGLGraph) -> DglArrays:
+    """The arrays of a graph in memory. Edges are in the order of their ids."""
+    edges = []
+    for types in graph.canonical_etypes:
+        source, destination = graph.edges(order="eid", etype=types)
+        edges.append(DglEdges(tuple(types), array_of(source), array_of(destination),
+                              {name: array_of(values) for name, values in graph.edges[types].data.items()}))
+    nodes = {kind: {name: array_of(values) for name, values in graph.nodes[kind].data.items()}
+             for kind in graph.ntypes}
+    return DglArrays({kind: graph.num_nodes(kind) for kind in graph.ntypes}, nodes, edges)
+
+
+def array_of(values: torch.Tensor) -> np.ndarray:
+    """A tensor as an array; numpy has no bfloat16."""
+    found = values.detach().cpu()
+    array: np.ndarray = (found.float() if found.dtype == torch.bfloat16 else found).numpy()
+    return array
+
+
+def foreign_of_arrays(arrays: DglArrays, asked: Asked, key: str) -> Foreign:
+    """The graph with features, labels, splits and weights.
+
+    Args:
+        arrays: the graph.
+        asked: which data mean what.
+        key: file or object, for messages.
+
+    Raises:
+        DataError: data are missing, ambiguous, or have a wrong shape. Names all problems.
+    """
+    findings = Findings()
+    nodes, kinds = arrays.nodes, _plain_types(arrays)
+    features = findings.attempt(_chosen, "features", asked.features, nodes, key) or {}
+    labels = findings.attempt(_chosen, "label", asked.label, nodes, key) or {}
+    masks = findings.attempt(_masks, asked, nodes, key) or {}
+    data = {_shown(one.types): one.data for one in arrays.edges}
+    weights = findings.attempt(_chosen, "weight", asked.weight, data, key) or {}
+    vertices, used = {}, {name: set[str]() for name in (*nodes, *data)}
+    for kind, count in arrays.counts.items():
+        own = nodes.get(kind, {})
+        used[kind] |= {one for one in (features.get(kind), labels.get(kind), *masks.get(kind, {}).values()) if one}
+        made = findings.attempt(_vertices, count, own, features.get(kind), labels.get(kind), masks.get(kind, {}),
+                                asked.mask, f"{key}, vertices {kind}")
+        vertices[kinds[kind]] = made or Vertices(count)
+        if vertices[kinds[kind]].ids is not None:
+            used[kind].add(ID)
+    names = _edge_names([one.types for one in arrays.edges])
+    edges = []
+    for one in arrays.edges:
+        weight = weights.get(_shown(one.types))
+        used[_shown(one.types)] |= {weight, ID} - {None} if weight else {ID}  # ids of edges have no use
+        values = None if weight is None else findings.attempt(
+            _weights, one.data[weight], one.source.size, f"{key}, edges {_shown(one.types)}, {weight}")
+        edges.append(Edges(one.source, one.destination, names[one.types],
+                           (kinds[one.types[0]], kinds[one.types[2]]), values))
+    findings.raise_all()
+    notes = [*_left_out(nodes, used, "vertices"), *_left_out(data, used, "edges"), *_reverses(arrays.edges)]
+    return Foreign(vertices, edges, notes)
+
+
+def _plain_types(arrays: DglArrays) -> dict[str, str]:
+    """gnnexp's name of each type of vertices."""
+    return {kind: VERTEX if kind == _ONE_TYPE and len(arrays.counts) == 1 else kind for kind in arrays.counts}
+
+
+def _shown(types: tuple[str, str, str]) -> str:
+    return ":".join(types)
+
+
+def _edge_names(types: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
+    """The relation of each type of edges, with the types of its ends where several have this relation."""
+    seen = Counter(relation for _, relation, _ in types)
+    return {one: EDGE if one[1] == _ONE_RELATION and len(types) == 1 else one[1] if seen[one[1]] == 1 else _shown(one)
+            for one in types}
+
+
+def _chosen(role: str, asked: str | None, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, str]:
+    """The name of a role's data for each type that has them.
+
+    Raises:
+        DataError: `asked` is nowhere, or several usual names are there.
+    """
+    if asked is None:
+        return {}
+    if asked != AUTO:
+        found = {kind: asked for kind, own in data.items() if asked in own}
+        if not found:
+            names = ", ".join(sorted({name for own in data.values() for name in own})) or "nothing"
+            raise DataError(Problem(f"dataset.{role}", asked, f"{key} has {names}", f"set dataset.{role} to one of "
+                                    "them, or to null"))
+        return found
+    return {kind: name for kind, own in data.items() if (name := _usual(role, USUAL[role], own, f"{key}, {kind}"))}
+
+
+def _usual(role: str, names: Sequence[str], own: Iterable[str], key: str) -> str | None:
+    """DGL's own name of a role, or the only other usual one.
+
+    Raises:
+        DataError: several usual names are there, and DGL's own name is not.
+    """
+    found = [name for name in names if name in own]
+    if len(found) > 1 and found[0] != names[0]:
+        raise DataError(Problem(key, ", ".join(found), f"{len(found)} data may be the {role}",
+                                f"set dataset.{role}={found[0]}"))
+    return found[0] if found else None
+
+
+def _masks(asked: Asked, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, dict[str, str]]:
+    """The names of the masks by type and split."""
+    if asked.masks is None:
+        return {kind: {split: name for split, names in MASKS.items()
+                       if (name := _usual("masks", names, own, f"{key}, {kind}"))} for kind, own in data.items()}
+    known = {name for own in data.values() for name in own}
+    problems = [Problem(f"dataset.masks.{split}", name, f"{key} has {', '.join(sorted(known)) or 'nothing'}",
+                        "set dataset.masks={train: NAME, val: NAME, test: NAME}")
+                for split, name in asked.masks.items() if name not in known]
+    DataError.raise_all(problems)
+    return {kind: {split: name for split, name in asked.masks.items() if name in own} for kind, own in data.items()}
+
+
+def _vertices(count: int, own: Mapping[str, np.ndarray], features: str | None, label: str | None,
+              masks: Mapping[str, str], column: int, key: str) -> Vertices:
+    used = [name for name in (features, label, *masks.values()) if name]
+    DataError.raise_all([Problem(f"{key}, {name}", list(own[name].shape), f"must have {count} rows", "save the graph "
+                                 "again") for name in used if own[name].shape[:1] != (count,)])
+    splits = {split: _mask(own[name], column, f"{key}, {name}") for split, name in masks.items()}
+    return Vertices(count, None if features is None else rows_of(own[features], f"{key}, {features}"),
+                    None if label is None else classes_of(own[label], f"{key}, {label}"), splits,
+                    ids=_ids(own.get(ID), count))
+
+
+def rows_of(values: np.ndarray, key: str) -> np.ndarray:
+    """`[n, D]` float32 features of values `[n, ...]`.
+
+    Raises:
+        DataError: they are no real numbers.
+    """
+    if values.dtype.kind not in "biuf":
+        raise DataError(Problem(key, str(values.dtype), "features must be real numbers", "choose dataset.features"))
+    return values.reshape(values.shape[0], int(np.prod(values.shape[1:]))).astype(np.float32, copy=False)
+
+
+def classes_of(values: np.ndarray, key: str) -> np.ndarray:
+    """`[n]` int64 classes (-1 = no label), `[n, C]` float32 zeros and ones, or `[n]` float32 real targets.
+
+    Raises:
+        DataError: labels have another shape, or are no real numbers.
+    """
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim not in (1, 2) or values.dtype.kind not in "biuf":
+        raise DataError(Problem(key, f"{values.dtype} {list(values.shape)}", "labels must be classes [n], or zeros and "
+                                "ones [n, C]", "choose dataset.label"))
+    if values.ndim == 2:
+        return values.astype(np.float32)
+    if values.dtype.kind == "f":
+        known = values[~np.isnan(values)]
+        if not (np.isfinite(known).all() and (known == np.floor(known)).all() and (np.abs(known) < 2**53).all()):
+            return values.astype(np.float32)
+        values = np.where(np.isnan(values), -1, values)
+    elif values.dtype.kind == "u":
+        values = np.minimum(values, np.uint64(2**62))  # no class is as large; `class_count` says so
+    found: np.ndarray = np.maximum(values.astype(np.int64), -1)
+    return found
+
+
+def _mask(values: np.ndarray, column: int, key: str) -> np.ndarray:
+    """`[n]` bool."""
+    if values.ndim == 2:
+        if not 0 <= column < values.shape[1]:
+            raise DataError(Problem("dataset.mask", column, f"{key} has the columns 0 to {values.shape[1] - 1}",
+                                    "set dataset.mask=0"))
+        values = values[:, column]
+    if values.ndim != 1 or not np.isin(values, (0, 1)).all():
+        raise DataError(Problem(key, f"{values.dtype} {list(values.shape)}", "a mask has a 0 or 1 for each vertex",
+                                "correct dataset.masks, or set dataset.split=random"))
+    return values.astype(bool)
+
+
+def _ids(values: np.ndarray | None, count: int) -> np.ndarray | None:
+    """Ids in the graph that this one is a part of, if each is there once."""
+    if values is None or values.shape != (count,) or values.dtype.kind not in "iu":
+        return None
+    return values if np.unique(values).size == count else None
+
+
+def _weights(values: np.ndarray, count: int, key: str) -> np.ndarray:
+    if values.size != count or values.dtype.kind not in "biuf":
+        raise DataError(Problem(key, f"{values.dtype} {list(values.shape)}", f"must be {count} numbers",
+                                "set dataset.weight=null, or to other data"))
+    return values.reshape(count).astype(np.float32)
+
+
+def _left_out(data: Mapping[str, Mapping[str, object]], used: Mapping[str, set[str]], what: str) -> list[str]:
+    """A note for each type with data that gnnexp does not use."""
+    return [f"data of the {what} {kind} that are not used: {', '.join(left)}" for kind, own in data.items()
+            if (left := [name for name in own if name not in used[kind]])]
+
+
+def _reverses(edges: Sequence[DglEdges]) -> list[str]:
+    """A note if each type of edges between different types or names has its reverse in the file.
+
+    gnnexp would add the reverses again, with types of their own.
+    """
+    pairs = [(one, other) for place, one in enumerate(edges) for other in edges[place + 1 :]
+             if one.types[0] == other.types[2] and one.types[2] == other.types[0]
+             and np.array_equal(one.source, other.destination) and np.array_equal(one.destination, other.source)]
+    if not pairs:
+        return []
+    said = ", ".join(f"{other.types[1]} of {one.types[1]}" for one, other in pairs)
+    return [f"the file has reverse edges already: {said}; set dataset.symmetrize=false, or gnnexp adds them again"]

@@ -1,0 +1,209 @@
+"""GraphStorm's JSON file for `gconstruct.construct_graph`: which tables have vertices and edges.
+
+The format: https://graphstorm.readthedocs.io/en/latest/cli/graph-construction/single-machine-gconstruct.html
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnexp.datasets.tables.files import Format, TableFiles
+from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.files.regular import is_file, read_json, what_is
+
+FORMAT_FIX = ("see https://graphstorm.readthedocs.io/en/latest/cli/graph-construction/"
+              "single-machine-gconstruct.html")
+_FORMATS: Mapping[str, Format | None] = {"csv": "text", "parquet": "parquet", "json": "json", "hdf5": None}
+_SPLITS = {"train": "train", "valid": "val", "test": "test"}
+# What GraphStorm takes for labels without shares.
+_SHARES = (0.8, 0.1, 0.1)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature: its column, and what becomes of it (`transform` with its `name`; empty: nothing)."""
+
+    column: str
+    transform: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Name of the transform."""
+        return str(self.transform.get("name") or "noop")
+
+
+@dataclass(frozen=True)
+class Label:
+    """Labels of vertices.
+
+    Attributes:
+        column: the column.
+        shares: shares for training, validation and test.
+        files: files with the ids of `train`, `val` and `test`; empty if the split is by shares.
+        id_column: column of the ids in Parquet files.
+    """
+
+    column: str
+    shares: Sequence[float]
+    files: Mapping[str, Sequence[Path]]
+    id_column: str | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table of vertices or edges.
+
+    Attributes:
+        kind: type of the vertices, or `source`, relation and `destination` of the edges.
+        files: its files.
+        is_hdf5: whether the files are HDF5.
+        separator: separator of columns in text.
+        columns: column of ids (vertices; None: numbers of rows), or of both ends (edges).
+        features: features.
+        labels: labels of vertices.
+        notes: what gnnexp leaves out.
+    """
+
+    kind: tuple[str, ...]
+    files: TableFiles
+    is_hdf5: bool
+    separator: str | None
+    columns: tuple[str | None, ...]
+    features: Sequence[Feature]
+    labels: Sequence[Label]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Gconstruct:
+    """The tables that a JSON file describes."""
+
+    path: Path
+    nodes: Sequence[Entry]
+    edges: Sequence[Entry]
+
+    def files(self) -> list[Path]:
+        """All files, each once."""
+        found = [path for one in (*self.nodes, *self.edges) for path in one.files.paths]
+        found += [path for one in self.nodes for label in one.labels for paths in label.files.values()
+                  for path in paths]
+        return list(dict.fromkeys(found))
+
+
+def config_in(place: Path) -> Path | None:
+    """GraphStorm's JSON file: `place`, or the only one in this folder; None if there is none."""
+    candidates = [place] if place.suffix == ".json" else sorted(place.glob("*.json")) if place.is_dir() else []
+    found = [one for one in candidates if is_file(one) and _is_config(_json(one))]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_config(content: object) -> bool:
+    if not isinstance(content, dict) or not all(isinstance(content.get(key), list) for key in ("nodes", "edges")):
+        return False
+    entries = [*content["nodes"], *content["edges"]]
+    return bool(content["edges"]) and all(isinstance(one, dict) and "files" in one and ("node_type" in one or
+                                                                                        "relation" in one)
+                                          for one in entries)
+
+
+def _json(path: Path) -> object:
+    try:
+        return read_json(path)
+    except (OSError, ValueError):
+        return None
+
+
+def read_config(place: Path) -> Gconstruct:
+    """The tables of a JSON file, or of the only one in a folder.
+
+    Raises:
+        DataError: there is no such file, it does not fit the format, or tables are missing. Names all problems.
+    """
+    path = config_in(place)
+    if path is None:
+        said = what_is(place) if not place.is_dir() else "no JSON file with nodes and edges, or several"
+        raise DataError(Problem(str(place), said or "lacks nodes or edges", "must be a JSON file of GraphStorm's "
+                                "gconstruct", FORMAT_FIX))
+    content: Any = _json(path)
+    findings = Findings()
+    nodes = [findings.attempt(_entry, path, f"nodes[{number}]", one) for number, one in enumerate(content["nodes"])]
+    edges = [findings.attempt(_entry, path, f"edges[{number}]", one) for number, one in enumerate(content["edges"])]
+    findings.raise_all()
+    found = Gconstruct(path, [one for one in nodes if one], [one for one in edges if one])
+    kinds = [one.kind for one in (*found.nodes, *found.edges)]
+    DataError.raise_all([Problem(str(path), ":".join(kind), "is there more than once: gnnexp needs all columns of a "
+                                 "type in one set of files", "join the tables") for kind in dict.fromkeys(kinds)
+                         if kinds.count(kind) > 1])
+    return found
+
+
+def _entry(path: Path, name: str, entry: Mapping[str, Any]) -> Entry:
+    key = f"{path}: {name}"
+    try:
+        return _parsed(path.parent, key, entry)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(Problem(key, f"{type(error).__name__}: {error}"[:200], "must have GraphStorm's keys",
+                                FORMAT_FIX)) from None
+
+
+def _parsed(folder: Path, key: str, entry: Mapping[str, Any]) -> Entry:
+    form = entry.get("format") or {}
+    paths = _paths(folder, key, entry["files"])
+    name = str(form.get("name") or {".h5": "hdf5"}.get(paths[0].suffix, paths[0].suffix[1:])).lower()
+    if name not in _FORMATS:
+        raise ValueError(f"format {name}")
+    files = TableFiles(key, tuple(paths), _FORMATS[name] or "parquet")
+    is_node = "node_type" in entry
+    kind = (str(entry["node_type"]),) if is_node else tuple(str(one) for one in entry["relation"])
+    columns = (entry.get("node_id_col"),) if is_node else (entry["source_id_col"], entry["dest_id_col"])
+    if len(kind) not in (1, 3):
+        raise ValueError(f"relation {list(kind)}")
+    features = [Feature(str(column), one.get("transform") or {}) for one in entry.get("features") or ()
+                for column in ([one["feature_col"]] if isinstance(one["feature_col"], str) else one["feature_col"])]
+    labels, notes = [], []
+    for one in entry.get("labels") or ():
+        task = str(one.get("task_type"))
+        if is_node and task in ("classification", "regression"):
+            labels.append(_label(folder, key, one))
+        else:
+            shares = f", shares {one['split_pct']}" if "split_pct" in one else ""
+            notes.append(f"{':'.join(kind)}: the task {task}{shares} of the file is not used"
+                         + ("; dataset.link_split holds out links" if task == "link_prediction" else ""))
+    return Entry(kind, files, name == "hdf5", form.get("separator"), columns, features, labels, notes)
+
+
+def _label(folder: Path, key: str, entry: Mapping[str, Any]) -> Label:
+    shares = tuple(float(one) for one in entry.get("split_pct") or _SHARES)
+    if len(shares) != 3 or min(shares) < 0 or sum(shares) > 1 + 1e-9:
+        raise ValueError(f"split_pct {list(shares)}")
+    given = entry.get("custom_split_filenames") or {}
+    column = given.get("column")
+    files = {name: _paths(folder, key, given[other]) for other, name in _SPLITS.items() if given.get(other)}
+    return Label(str(entry["label_col"]), shares, files, column[0] if isinstance(column, list) else column)
+
+
+def _paths(folder: Path, key: str, given: str | Sequence[str]) -> list[Path]:
+    """The files: relative names belong to the folder of the JSON file or, as in GraphStorm, to the current one.
+
+    Raises:
+        DataError: there are none.
+    """
+    found: list[Path] = []
+    for text in [given] if isinstance(given, str) else given:
+        places = [folder / text, Path(text)]
+        here = next((one for one in places if is_file(one)), None)
+        folders = [one for one in places if one.is_dir()]
+        if here is not None:
+            found.append(here)
+        elif folders:
+            found += [one for one in folders[0].iterdir() if is_file(one) and not one.name.startswith((".", "_"))]
+        else:
+            matches = [sorted(glob.glob(str(one))) for one in places] if "*" in text else []  # noqa: PTH207
+            found += [Path(one) for one in next((names for names in matches if names), [])]
+        if not found:
+            raise DataError(Problem(key, text, f"no such file: {places[0]}", "correct `files`, or put the file there"))
+    return sorted(dict.fromkeys(found))

@@ -1,0 +1,233 @@
+"""Tables of GraphStorm with the columns that `Tables` expects: `id`, `label`, `split` and features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
+from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.datasets.tables.vertices import numeric
+from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.experiment.packages import is_installed
+from gnnexp.files.regular import what_is
+
+_RESERVED, _ROW = ("id", "label", "split"), '"gnnexp row"'
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """What is taken of a table.
+
+    Attributes:
+        table: the table.
+        asked: expressions in SQL, with their names.
+        categories: names of the features of which each value becomes a column.
+        notes: what is left out.
+        has_split: whether there is a column `split`.
+        rows: what is read, in SQL; empty: the table.
+    """
+
+    table: Table
+    asked: Sequence[str]
+    categories: Sequence[str]
+    notes: Sequence[str]
+    has_split: bool
+    rows: str = field(default="")
+
+
+def rewritten(reader: Engine, columns: Columns, path: Path) -> str:
+    """Write the columns to a Parquet file, in the order of the rows: its path.
+
+    Raises:
+        DataError: the table is damaged, or has wrong rows.
+    """
+    kept = reader.keep(f"SELECT {', '.join(columns.asked)} FROM {columns.rows or columns.table.name}", columns.table)
+    reader.copy(f"SELECT * FROM {kept}", path)
+    return str(path)
+
+
+def opened(reader: Engine, entry: Entry, place: Path) -> Table:
+    """The table of an entry.
+
+    Raises:
+        DataError: a file is damaged, or is HDF5 and h5py is missing.
+    """
+    files = _without_hdf5(entry, place) if entry.is_hdf5 else entry.files
+    form = TextForm(entry.separator or ",", header=True) if files.format == "text" else None
+    return reader.table(files, form)
+
+
+def _without_hdf5(entry: Entry, place: Path) -> TableFiles:
+    """HDF5 files, written again as Parquet: DuckDB does not read HDF5."""
+    if not is_installed("h5py"):
+        raise DataError(Problem(entry.files.key, "hdf5", "needs the package h5py, which is not installed",
+                                "pip install h5py, or write the tables as Parquet"))
+    import h5py
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    paths = []
+    for number, path in enumerate(entry.files.paths):
+        try:
+            check_memory(path.stat().st_size, str(path))
+            with h5py.File(path, "r") as file:
+                arrays = {name: np.asarray(one[()]) for name, one in file.items() if isinstance(one, h5py.Dataset)}
+            columns = {name: pa.array([text.decode() for text in one]) if one.dtype.kind in "SO" else
+                       pa.array(one if one.ndim == 1 else list(one)) for name, one in arrays.items()}
+            paths.append(place / f"hdf5_{'_'.join(entry.kind).encode().hex()}_{number}.parquet")
+            parquet.write_table(pa.table(columns), paths[-1])
+        except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise DataError(Problem(str(path), str(error)[:200], "must be HDF5 with a data set for each column, all of "
+                                    "one length", "write it again")) from None
+    return TableFiles(entry.files.key, tuple(paths), "parquet")
+
+
+def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Mapping[str, Sequence[Path]], place: Path,
+                   *, skip: bool) -> Columns:
+    """What is taken of a table of vertices.
+
+    Args:
+        reader: what reads tables.
+        entry: the table.
+        label: labels to predict, if this type has them.
+        files: files with the ids of each split; empty: no column `split`.
+        place: folder for tables that are made.
+        skip: leave out features whose transform gnnexp does not have. Otherwise they are an error.
+
+    Raises:
+        DataError: columns are missing, or a transform is unknown. Names all problems.
+    """
+    table, findings = opened(reader, entry, place), Findings()
+    [identity] = entry.columns
+    needed = [*([identity] if identity else []), *([label.column] if label else []),
+              *(one.column for one in entry.features)]
+    findings.problems += [Problem(f"{entry.files.key}: {name}", "missing", f"columns of {entry.files.shown} are "
+                                  f"{', '.join(table.types)}", "correct the JSON file")
+                          for name in dict.fromkeys(needed) if name not in table.types]
+    findings.raise_all()
+    rows, asked = table.name, [f"{quoted(identity)} AS id" if identity else "row_number() OVER () - 1 AS id"]
+    if label is not None:
+        asked.append(f"{quoted(label.column)} AS label")
+    if files:
+        rows = findings.attempt(_with_split, reader, table, identity, label, place) or rows
+        asked.append('"gnnexp split" AS split')
+    categories, notes = [], []
+    for number, one in enumerate(entry.features):
+        name = _name(one, number, entry)
+        try:
+            asked.append(f"{_expression(reader, table, one, entry)} AS {quoted(name)}")
+        except DataError as error:
+            if not skip:
+                findings.problems += error.problems
+            notes.append(f"{entry.kind[0]}: the feature {one.column} (transform {one.kind}) is not used")
+            continue
+        categories += [name] if one.kind == "to_categorical" else []
+    findings.raise_all()
+    left = [other.column for other in entry.labels if other is not label]
+    notes += [f"{entry.kind[0]}: labels that are not used: {', '.join(left)}"] if left else []
+    if files and not identity:
+        raise DataError(Problem(entry.files.key, "no node_id_col", "files of splits name ids", "add node_id_col"))
+    return Columns(table, asked, categories, notes, bool(files), rows)
+
+
+def _name(one: Feature, number: int, entry: Entry) -> str:
+    """A name that no other feature has; categories have the type before it, since `Tables` names them for all types."""
+    before = [other for other in entry.features[:number] if other.column == one.column]
+    name = f"{entry.kind[0]}.{one.column}" if one.kind == "to_categorical" else one.column
+    return f"{name}_{number}" if before or name in _RESERVED else name
+
+
+def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str:
+    """A feature in SQL.
+
+    Raises:
+        DataError: gnnexp does not have the transform, or the column does not fit it.
+    """
+    column = quoted(one.column)
+    is_number = bool(numeric(table, [one.column]))
+    is_list = table.types[one.column].endswith("]")
+    if one.kind == "to_categorical" and not one.transform.get("separator") and not is_list:
+        return f"{column}::VARCHAR"
+    if one.kind == "noop" and is_number:
+        width = one.transform.get("truncate_dim")
+        return f"list_slice({column}, 1, {int(width)})" if width and is_list else column
+    if one.kind == "max_min_norm" and is_number and not is_list:
+        return _between(reader, table, column, one.transform)
+    shown = f"{one.kind} of {table.types[one.column]}"
+    raise DataError(Problem(
+        f"{entry.files.key}: {one.column}", shown, "gnnexp has noop and max_min_norm of numbers, and to_categorical",
+        "set dataset.transforms=skip to leave such features out, or make rows of numbers of the column"))
+
+
+def _between(reader: Engine, table: Table, column: str, options: Mapping[str, object]) -> str:
+    """The column between 0 and 1, as GraphStorm's `max_min_norm`."""
+    least, most = reader.rows(f"SELECT min({column})::DOUBLE, max({column})::DOUBLE FROM {table.name}", table)[0]
+
+    def bound(value: float | None, name: str, given: str, choose: Callable[[float, float], float]) -> float:
+        if options.get(given) is not None:
+            return float(str(options[given]))
+        found = 0.0 if value is None else value
+        return choose(found, float(str(options[name]))) if name in options else found
+
+    low, high = bound(least, "min_bound", "min_val", max), bound(most, "max_bound", "max_val", min)
+    spread = high - low if high > low else 1.0
+    return f"(least(greatest({column}::DOUBLE, {low!r}::DOUBLE), {high!r}::DOUBLE) - {low!r}::DOUBLE) / {spread!r}"
+
+
+def _with_split(reader: Engine, table: Table, identity: str | None, label: Label | None, place: Path) -> str:
+    """The rows of a table with the split of each, in SQL.
+
+    Raises:
+        DataError: a file of ids is damaged, names unknown ids, or has ids of another split.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if identity is None or label is None:
+        return table.name
+    ids = {split: [text for path in paths for text in _ids(path, label.id_column)]
+           for split, paths in label.files.items()}
+    file = place / "splits.parquet"
+    words = [split for split, found in ids.items() for _ in found]
+    parquet.write_table(pa.table({"id": pa.array([text for found in ids.values() for text in found], pa.string()),
+                                  "split": pa.array(words, pa.string())}), file)
+    split = reader.table(TableFiles("splits", (file,), "parquet"))
+    shown = ", ".join(str(paths[0]) for paths in label.files.values())
+    own = f"SELECT {quoted(identity)}::VARCHAR FROM {table.name}"
+    for sql, said in ((f"SELECT id FROM {split.name} WHERE id NOT IN ({own})", "are no vertices"),
+                      (f"SELECT id FROM {split.name} GROUP BY id HAVING count(*) > 1", "are there more than once")):
+        wrong = [row[0] for row in reader.rows(f"{sql} LIMIT {MOST_SHOWN}", split)]
+        if wrong:
+            raise DataError(Problem(shown, wrong, f"these ids {said}", "correct custom_split_filenames"))
+    kept = reader.keep(f"SELECT *, row_number() OVER () AS {_ROW} FROM {table.name}", table)
+    return (f"(SELECT n.*, s.split AS \"gnnexp split\" FROM {kept} n LEFT JOIN {split.name} s ON "
+            f"n.{quoted(identity)}::VARCHAR = s.id ORDER BY n.{_ROW})")
+
+
+def _ids(path: Path, column: str | None) -> list[str]:
+    """Ids of a split: a JSON value in each line, or a column of a Parquet file."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if said := what_is(path):
+        raise DataError(Problem(str(path), said, "this file of ids is needed", FORMAT_FIX))
+    check_memory(8 * path.stat().st_size, str(path))
+    try:
+        if path.suffix == ".parquet":
+            table = parquet.read_table(path)
+            values = table.column(column if column is not None else 0).to_pylist()
+        else:
+            values = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError, KeyError, RecursionError, pa.ArrowException) as error:
+        raise DataError(Problem(str(path), str(error)[:200], "must have an id in each line, or be Parquet",
+                                FORMAT_FIX)) from None
+    if not all(isinstance(one, str | int) for one in values):
+        raise DataError(Problem(str(path), "other values", "ids must be whole numbers or texts", FORMAT_FIX))
+    return [str(one) for one in values]

@@ -1,0 +1,253 @@
+"""`metadata.yaml` of GraphBolt, and the files that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.formats.dgl.arrays import array_of
+from gnnexp.datasets.reading.npz import open_npy
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.regular import is_file, read_limited, what_is
+
+FORMAT_FIX = "see https://www.dgl.ai/dgl_docs/stochastic_training/ondisk-dataset-specification.html"
+_NAME, _MOST_BYTES = "metadata.yaml", 16 << 20
+_PREPARED = Path("preprocessed") / _NAME
+_SETS = ("train_set", "validation_set", "test_set")
+_SEEDS = ("seeds", "seed_nodes", "node_pairs")
+_ONE_TYPE, _ONE_RELATION = "_N", "_N:_E:_N"
+
+
+@dataclass(frozen=True)
+class EdgeType:
+    """A type of edges, and the file of its edges."""
+
+    types: tuple[str, str, str]
+    format: str
+    path: Path
+
+
+@dataclass(frozen=True, eq=False)
+class SetOfTask:
+    """A set of a task for one type.
+
+    Attributes:
+        type: type of the vertices or edges; None: the only one.
+        seeds: `[n]` vertices, or `[n, 2]` pairs.
+        data: all data by name.
+    """
+
+    type: str | None
+    seeds: np.ndarray
+    data: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Metadata:
+    """The content of `metadata.yaml`.
+
+    Attributes:
+        path: the file.
+        folder: where the paths in it begin.
+        counts: number of vertices of each type.
+        edge_types: types of edges.
+        content: everything.
+        notes: what a user must know.
+    """
+
+    path: Path
+    folder: Path
+    counts: Mapping[str, int]
+    edge_types: Sequence[EdgeType]
+    content: Mapping[str, Any]
+    notes: Sequence[str] = field(default=())
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks; a task without a name has its number."""
+        return [str(one.get("name", number)) for number, one in enumerate(self.content.get("tasks") or ())]
+
+    def files(self) -> list[Path]:
+        """All files that `metadata.yaml` names, each once."""
+        entries = [*(self.content.get("feature_data") or ()), *(self.content["graph"].get("feature_data") or ())]
+        entries += [data for task in self.content.get("tasks") or () for name in _SETS for one in task.get(name) or ()
+                    for data in one["data"]]
+        paths = [one.path for one in self.edge_types] + [self.folder / str(one["path"]) for one in entries]
+        return list(dict.fromkeys(paths))
+
+    def edges(self, one: EdgeType) -> tuple[np.ndarray, np.ndarray]:
+        """Sources and destinations of a type of edges.
+
+        Raises:
+            DataError: the file is missing or damaged, or has another shape.
+        """
+        if one.format == "csv":
+            return _read_csv(one.path)
+        values = _array(one.path, one.format)
+        if values.ndim != 2 or values.shape[0] != 2 or values.dtype.kind not in "iu":
+            raise DataError(Problem(str(one.path), f"{values.dtype} {list(values.shape)}",
+                                    "edges must be whole numbers [2, E]", FORMAT_FIX))
+        return values[0], values[1]
+
+    def features(self, domain: str) -> dict[str, dict[str, np.ndarray]]:
+        """Data of `node` or `edge` by type and name; those of `.npy` files stay on the disk.
+
+        Raises:
+            DataError: a file is missing or damaged.
+        """
+        only = _ONE_TYPE if domain == "node" else _ONE_RELATION
+        known = list(self.counts) if domain == "node" else [":".join(one.types) for one in self.edge_types]
+        found: dict[str, dict[str, np.ndarray]] = {}
+        for one in (*(self.content.get("feature_data") or ()), *(self.content["graph"].get("feature_data") or ())):
+            if one["domain"] != domain:
+                continue
+            kind = str(one.get("type") or only)
+            if kind not in known:
+                raise DataError(Problem(f"{self.path}: feature_data {one['name']}", kind,
+                                        f"types are {', '.join(known)}", FORMAT_FIX))
+            found.setdefault(kind, {})[str(one["name"])] = _array(self.folder / one["path"], one["format"])
+        return found
+
+    def sets(self, task: str) -> dict[str, list[SetOfTask]]:
+        """The sets of a task.
+
+        Raises:
+            DataError: a file is missing or damaged, or a set has no items.
+        """
+        entry = self.content["tasks"][self.tasks.index(task)]
+        return {name: [self._set(one, f"{self.path}: {task}, {name}") for one in entry.get(name) or ()]
+                for name in _SETS}
+
+    def _set(self, entry: Mapping[str, Any], key: str) -> SetOfTask:
+        data = {}
+        for place, one in enumerate(entry["data"]):
+            name = str(one.get("name") or ("seeds", "labels")[min(place, 1)])
+            data[name] = _array(self.folder / one["path"], one["format"])
+        seeds = next((data[name] for name in _SEEDS if name in data), None)
+        whole = seeds is not None and seeds.dtype.kind in "iu" and (seeds.ndim == 1 or seeds.shape[1:] == (2,))
+        if seeds is None or not whole:
+            said = f"has {', '.join(data)}" if seeds is None else f"{seeds.dtype} {list(seeds.shape)}"
+            raise DataError(Problem(key, said, "needs seeds: vertices [n], or pairs [n, 2]", FORMAT_FIX))
+        return SetOfTask(entry.get("type"), np.asarray(seeds), data)
+
+    def place_of(self, kind: str | None, key: str) -> int:
+        """The number of a type of edges.
+
+        Raises:
+            DataError: there is no such type.
+        """
+        names = [":".join(one.types) for one in self.edge_types]
+        if kind is None and len(names) == 1:
+            return 0
+        if kind not in names:
+            raise DataError(Problem(key, kind, f"types of edges are {', '.join(names)}", FORMAT_FIX))
+        return names.index(kind)
+
+
+def metadata_in(place: Path) -> Path | None:
+    """GraphBolt's `metadata.yaml` of a folder: the raw one, or that of the prepared form; None if there is none."""
+    candidates = [place / _NAME, place / _PREPARED] if place.is_dir() else [place] if place.name == _NAME else []
+    for one in candidates:
+        content = _content(one)
+        if isinstance(content, dict) and ({"graph", "graph_topology"} & set(content)):
+            return one
+    return None
+
+
+def read_metadata(place: Path) -> Metadata:
+    """The metadata of a folder, or of a `metadata.yaml`.
+
+    Raises:
+        DataError: it is missing or damaged, or only GraphBolt's prepared form is there.
+    """
+    path = metadata_in(place)
+    if path is None:
+        raise DataError(Problem(str(place), what_is(place) if not place.is_dir() else "no metadata.yaml with a graph",
+                                "must be a folder of GraphBolt's OnDiskDataset", FORMAT_FIX))
+    content = _content(path)
+    assert isinstance(content, dict)
+    if "graph" not in content:
+        raise DataError(Problem(str(path), "graph_topology", "the prepared graph is a pickled object of GraphBolt, "
+                                "which gnnexp does not load", "keep the raw form (metadata.yaml with `graph`) in the "
+                                "folder, or save the edges: np.save('edges.npy', …) with format: numpy"))
+    try:
+        return _metadata(path, content)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must have GraphBolt's keys",
+                                FORMAT_FIX)) from None
+
+
+def _content(path: Path) -> object:
+    try:
+        return yaml.safe_load(read_limited(path, _MOST_BYTES)) if is_file(path) else None
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return None
+
+
+def _metadata(path: Path, content: Mapping[str, Any]) -> Metadata:
+    graph = content["graph"]
+    counts = {str(one.get("type") or _ONE_TYPE): int(one["num"]) for one in graph["nodes"]}
+    edges = []
+    for one in graph["edges"]:
+        source, relation, destination = str(one.get("type") or _ONE_RELATION).split(":")
+        if source not in counts or destination not in counts or one["format"] not in ("csv", "numpy"):
+            raise ValueError(f"edges {one}")
+        edges.append(EdgeType((source, relation, destination), one["format"], path.parent / str(one["path"])))
+    if len(counts) != len(graph["nodes"]) or min(counts.values()) < 0:
+        raise ValueError(f"nodes {graph['nodes']}")
+    found = Metadata(path, path.parent, counts, edges, content)
+    found.files()  # all entries have their keys
+    left = {str(one.get("domain")) for one in content.get("feature_data") or ()} - {"node", "edge"}
+    notes = [f"features of the domain {', '.join(sorted(left))} are not used"] if left else []
+    return Metadata(path, path.parent, counts, edges, content, notes)
+
+
+def _array(path: Path, kind: object) -> np.ndarray:
+    """The array in a `.npy` file, or the tensor in a file of `torch.save`.
+
+    Raises:
+        DataError: the file is missing or damaged, or has something else.
+    """
+    if kind == "numpy":
+        return open_npy(path)
+    if kind != "torch":
+        raise DataError(Problem(str(path), kind, "formats are numpy and torch", FORMAT_FIX))
+    if said := what_is(path):
+        raise DataError(Problem(str(path), said, "this file is needed", FORMAT_FIX))
+    check_memory(path.stat().st_size, str(path))
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for damaged files, and for pickles that it refuses
+        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must be one tensor",
+                                "save it again with torch.save(tensor, path)")) from None
+    if not isinstance(found, torch.Tensor) or found.layout != torch.strided:
+        raise DataError(Problem(str(path), type(found).__name__, "must be one dense tensor",
+                                "save it again with torch.save(tensor, path)"))
+    return array_of(found)
+
+
+def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The two columns of a text without a header."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if said := what_is(path):
+        raise DataError(Problem(str(path), said, "this file is needed", FORMAT_FIX))
+    check_memory(path.stat().st_size, str(path))
+    if not path.stat().st_size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    names = ["source", "destination"]
+    try:
+        table = csv.read_csv(path, read_options=csv.ReadOptions(column_names=names), convert_options=csv.ConvertOptions(
+            column_types={name: pa.int64() for name in names}, null_values=[]))
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(Problem(str(path), str(error)[:200], "must be two columns of whole numbers without a header",
+                                "correct the file")) from None
+    return table.column(0).to_numpy(), table.column(1).to_numpy()

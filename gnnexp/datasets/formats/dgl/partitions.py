@@ -1,0 +1,161 @@
+"""The JSON file of a folder that `dgl.distributed.partition_graph` wrote: where parts are, and which ids they have.
+
+DistDGL renumbers vertices and edges so that each part has one range of ids for each type.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.regular import is_file, read_json, what_is
+
+_KEYS = {"num_parts", "node_map", "edge_map", "part-0"}
+_ONE_TYPE, _ONE_RELATION = "_N", "_N:_E:_N"
+FIX = "make the partition again with dgl.distributed.partition_graph"
+
+
+class PartFiles(NamedTuple):
+    """Files of a part. The last two are only there if DGL's distributed pipeline kept the original ids."""
+
+    graph: Path
+    nodes: Path
+    edges: Path
+    original_nodes: Path | None
+    original_edges: Path | None
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """DistDGL's ids of the vertices (or edges) of all types: `[P, 2]` first and end for each type.
+
+    Attributes:
+        of: ranges of the parts by type, in the order of the types.
+    """
+
+    of: Mapping[str, np.ndarray]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of vertices (or edges) of each type."""
+        return {kind: int((ranges[:, 1] - ranges[:, 0]).sum()) for kind, ranges in self.of.items()}
+
+    @property
+    def total(self) -> int:
+        """Number of all of them."""
+        return sum(self.counts.values())
+
+    def ids(self, kind: str) -> np.ndarray:
+        """DistDGL's ids of a type, part by part."""
+        return np.concatenate([np.arange(first, end) for first, end in self.of[kind]])
+
+    def check(self, key: str) -> list[Problem]:
+        """Problems if the ranges do not cover 0, 1, … without gaps."""
+        found = np.concatenate(list(self.of.values()))
+        found = found[np.argsort(found[:, 0], kind="stable")]
+        found = found[found[:, 0] != found[:, 1]]
+        covers = found.size and found[0, 0] == 0 and (found[1:, 0] == found[:-1, 1]).all()
+        return [] if covers and (found[:, 0] < found[:, 1]).all() else [
+            Problem(key, "gaps or overlaps", "ranges must cover all ids once", FIX)]
+
+
+@dataclass(frozen=True, eq=False)
+class PartConfig:
+    """A partition.
+
+    Attributes:
+        path: the JSON file.
+        method: how DGL made it.
+        parts: the files of each part.
+        nodes: ids of the vertices by type.
+        edges: ids of the edges by type, as `source:relation:destination`.
+    """
+
+    path: Path
+    method: str
+    parts: Sequence[PartFiles]
+    nodes: Ranges
+    edges: Ranges
+
+
+def config_in(place: Path) -> Path | None:
+    """The JSON file of a partition: `place`, or the only one in this folder; None if there is none."""
+    candidates = [place] if place.suffix == ".json" else sorted(place.glob("*.json")) if place.is_dir() else []
+    found = [one for one in candidates if is_file(one) and isinstance(content := _json(one), dict)
+             and set(content) >= _KEYS]
+    return found[0] if len(found) == 1 else None
+
+
+def read_config(place: Path) -> PartConfig:
+    """The partition of a folder or a JSON file.
+
+    Raises:
+        DataError: there is no such file, or it does not fit itself.
+    """
+    path = config_in(place)
+    if path is None:
+        said = "no JSON file with num_parts and node_map, or several" if place.is_dir() else what_is(place)
+        raise DataError(Problem(str(place), said or "lacks num_parts, node_map, edge_map or part-0",
+                                "must be a folder of dgl.distributed.partition_graph", "set dataset.path to its JSON "
+                                "file"))
+    content: Any = _json(path)
+    try:
+        config = _config(path, content)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must have the keys that "
+                                "partition_graph writes", FIX)) from None
+    DataError.raise_all([*config.nodes.check(f"{path}: node_map"), *config.edges.check(f"{path}: edge_map")])
+    DataError.raise_all([Problem(str(file), what_is(file), "this file of a part is needed", FIX)
+                         for part in config.parts for file in part[:3] if not is_file(file)])
+    wrong = [one for one in config.edges.of if len(one.split(":")) != 3]
+    if wrong:
+        raise DataError(Problem(f"{path}: edge_map", ", ".join(wrong), "types of edges must be source:relation:"
+                                "destination", "convert the file with DGL's tools/change_etype_to_canonical_etype.py"))
+    return config
+
+
+def _json(path: Path) -> object:
+    try:
+        return read_json(path)
+    except (OSError, ValueError):
+        return None
+
+
+def _config(path: Path, content: Mapping[str, Any]) -> PartConfig:
+    count = int(content["num_parts"])
+    if not 1 <= count <= len(content):
+        raise ValueError(f"num_parts {count}")
+    nodes = _ranges(content["node_map"], content.get("ntypes", {}), _ONE_TYPE, count)
+    edges = _ranges(content["edge_map"], content.get("etypes", {}), _ONE_RELATION, count)
+    for name, ranges in (("num_nodes", nodes), ("num_edges", edges)):
+        if ranges.total != content.get(name, ranges.total):
+            raise ValueError(f"{name} {content[name]}, but the ranges have {ranges.total}")
+    parts = [_files(path.parent, content[f"part-{number}"]) for number in range(count)]
+    return PartConfig(path, str(content.get("part_method", "DGL")), parts, nodes, edges)
+
+
+def _files(folder: Path, entry: Mapping[str, str]) -> PartFiles:
+    graph = Path(os.path.join(folder, entry["part_graph"]))  # noqa: PTH118
+    original = [one if is_file(one := graph.with_name(name)) else None for name in ("orig_nids.dgl", "orig_eids.dgl")]
+    return PartFiles(graph, folder / entry["node_feats"], folder / entry["edge_feats"], *original)
+
+
+def _ranges(found: Any, numbers: Mapping[str, int], only: str, count: int) -> Ranges:  # noqa: ANN401
+    """Ranges by type, in the order of the types' numbers. Old files have the ends only, or no types."""
+    by_type: Mapping[str, Any] = found if isinstance(found, dict) else {only: found}
+    by_type = {only if kind == "_E" and len(by_type) == 1 else kind: one for kind, one in by_type.items()}
+    ranges = {}
+    for kind in sorted(by_type, key=lambda one: numbers.get(one, 0)):
+        values = np.array(by_type[kind], np.int64)
+        if values.ndim == 1:
+            values = np.stack([np.append(0, values[:-1]), values], axis=1)
+        if values.shape != (count, 2):
+            raise ValueError(f"{kind} has ranges of the shape {list(values.shape)}")
+        ranges[kind] = values
+    return Ranges(ranges)

@@ -1,0 +1,136 @@
+"""Graphs that DGL saved with `dgl.save_graphs` (`graph.bin`), and DGL graphs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gnnexp.datasets.base import data_folder
+from gnnexp.datasets.formats.dataset import ForeignDataset
+from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL, Asked, DglArrays, arrays_of, foreign_of_arrays
+from gnnexp.datasets.formats.dgl.partitions import config_in
+from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
+from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files.regular import is_file
+
+if TYPE_CHECKING:
+    import dgl
+
+
+def foreign_of_dgl(graph: dgl.DGLGraph, *, label: str = "label", features: str = "feat", weight: str | None = None,
+                   masks: Mapping[str, str] | None = None, mask: int = 0) -> Foreign:
+    """The graph of a DGLGraph, with one or several types of vertices and edges.
+
+    Args:
+        graph: the graph, in any memory.
+        label: name of the labels among the data of vertices. Without `label`, another usual name is taken.
+        features: name of the features. Without `feat`, another usual name is taken.
+        weight: name of the weights among the data of edges; None: no weights.
+        masks: names of the masks `train`, `val` and `test`; None: those with usual names.
+        mask: which column of masks with several columns is the split.
+
+    Raises:
+        DataError: data are missing, ambiguous, or have a wrong shape.
+    """
+    asked = Asked(AUTO if label == USUAL["label"][0] else label, AUTO if features == USUAL["features"][0] else features,
+                  weight, masks, mask)
+    return foreign_of_arrays(arrays_of(graph), asked, "the graph")
+
+
+@dataclass(kw_only=True, eq=False)
+class DglDataset(ForeignDataset):
+    """Options of graphs with DGL's data of vertices and edges. `auto` finds data by their names; null takes none.
+
+    Attributes:
+        label: name of the labels among the data of vertices: classes, or zeros and ones `[n, C]`.
+        features: name of the features.
+        weight: name of the weights among the data of edges.
+        masks: names of the masks, `{train: NAME, val: NAME, test: NAME}`; null finds `train_mask`, `val_mask`, ….
+        mask: which column of masks with several columns is the split.
+    """
+
+    label: str | None = AUTO
+    features: str | None = AUTO
+    weight: str | None = AUTO
+    masks: Mapping[str, str] | None = None
+    mask: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.masks is not None and not (self.masks and set(self.masks) <= {"train", "val", "test"}):
+            raise ConfigError(Problem("dataset.masks", dict(self.masks), "the names of train, val and test, or null",
+                                      "set dataset.masks={train: train_mask, val: val_mask, test: test_mask}"))
+
+    def asked(self) -> Asked:
+        """The data that the options name."""
+        return Asked(self.label, self.features, self.weight, self.masks, self.mask)
+
+
+@dataclass(kw_only=True, eq=False)
+class DglGraph(DglDataset):
+    """A file that `dgl.save_graphs` wrote; DGL reads it.
+
+    Attributes:
+        name: name of the graph.
+        path: the file, or a folder with one such file; null = `$GNNEXP_DATA/dgl_graph`.
+        graph: number of the graph in the file, from 0 on.
+    """
+
+    name: str = "dgl_graph"
+    graph: int = 0
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A file that begins as DGL's, or a folder with one of them that is no folder of partitions."""
+        if place.is_dir() and config_in(place) is not None:
+            return None
+        return [] if len(_files(place)) == 1 else None
+
+    def sources(self) -> list[Path]:
+        """The file."""
+        place = data_folder(self.path, "dgl_graph")
+        found = _files(place) if place.is_dir() else [place]
+        if len(found) != 1:
+            names = ", ".join(one.name for one in found) or "none"
+            raise DataError(Problem(str(place), f"files of dgl.save_graphs: {names}", "there must be one",
+                                    "set dataset.path to the file"))
+        return found
+
+    def read(self) -> Foreign:
+        """The graph that DGL reads, in a process of its own."""
+        [path] = self.sources()
+        arrays, graphs = read_graph(path, self.graph)
+        notes = []
+        if arrays.beside:
+            arrays, note = _with_labels_beside(arrays, self.label if graphs == 1 else None)
+            notes.append(note)
+        if graphs is not None and graphs > 1:
+            notes.append(f"graph {self.graph} of {graphs} in the file")
+        found = foreign_of_arrays(arrays, self.asked(), str(path))
+        return replace(found, notes=[*found.notes, *notes])
+
+
+def _files(place: Path) -> list[Path]:
+    candidates = sorted(one for one in place.iterdir() if is_file(one)) if place.is_dir() else [place]
+    return [one for one in candidates if is_graph_file(one)]
+
+
+def _with_labels_beside(arrays: DglArrays, label: str | None) -> tuple[DglArrays, str]:
+    """The arrays with the labels of vertices that are kept beside the graph, if it has none; and a note.
+
+    These are labels of vertices if there is one for each vertex of the only type. `label` is None in a file with
+    several graphs.
+    """
+    beside, [kind, *others] = arrays.beside, list(arrays.counts)
+    own, count = arrays.nodes.get(kind, {}), arrays.counts[kind]
+    names = USUAL["label"] if label == AUTO else (label,)
+    found = [name for name in names if name is not None and name in beside]
+    if others or len(found) != 1 or count == 1 or beside[found[0]].shape[:1] != (count,) or set(names) & set(own):
+        return arrays, f"what is kept beside the graphs is not used: {', '.join(beside)}"
+    nodes: dict[str, dict[str, np.ndarray]] = {kind: {**own, found[0]: beside[found[0]]}}
+    return replace(arrays, nodes=nodes), f"labels of vertices are {found[0]}, which is kept beside the graph"

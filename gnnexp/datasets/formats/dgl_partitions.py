@@ -1,0 +1,57 @@
+"""Folders of DistDGL, which `dgl.distributed.partition_graph` or DGL's distributed pipeline wrote, as one graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from gnnexp.datasets.base import data_folder
+from gnnexp.datasets.formats.dgl.arrays import foreign_of_arrays
+from gnnexp.datasets.formats.dgl.partitions import PartConfig, config_in, read_config
+from gnnexp.datasets.formats.dgl.whole import Whole, read_whole
+from gnnexp.datasets.formats.dgl_graph import DglDataset
+from gnnexp.datasets.formats.foreign import Foreign
+from gnnexp.graph.partition import Partition, owner_dtype
+
+
+@dataclass(kw_only=True, eq=False)
+class DglPartitions(DglDataset):
+    """The graph before its partitioning, with the original ids of vertices and the original order of edges.
+
+    Attributes:
+        name: name of the graph.
+        path: the folder, or its JSON file; null = `$GNNEXP_DATA/dgl_partitions`.
+    """
+
+    name: str = "dgl_partitions"
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A folder with the JSON file of a partition, or this file."""
+        return None if config_in(place) is None else []
+
+    def sources(self) -> list[Path]:
+        """The JSON file, and the files of all parts."""
+        config = self._config()
+        return [config.path, *(file for part in config.parts for file in part if file is not None)]
+
+    def read(self) -> Foreign:
+        """All parts put together."""
+        whole = self.whole()
+        found = foreign_of_arrays(whole.arrays, self.asked(), str(self._config().path))
+        return replace(found, notes=[*found.notes, *whole.notes])
+
+    def whole(self) -> Whole:
+        """The graph in DGL's terms, and the part of each vertex."""
+        return read_whole(self._config())
+
+    def partition(self) -> Partition:
+        """DistDGL's parts as a partition of the graph that these options make."""
+        config, owners = self._config(), torch.from_numpy(self.whole().owners)
+        count = len(config.parts)
+        return Partition(owners.to(owner_dtype(count)), count, method=f"distdgl_{config.method}", graph_key=self.key())
+
+    def _config(self) -> PartConfig:
+        return read_config(data_folder(self.path, "dgl_partitions"))
