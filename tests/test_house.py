@@ -35,7 +35,7 @@ RECORDS = {
     "experiment/signature.py": "keys of a node against a signature",
     "experiment/optimization.py": "options of torch's classes, passed on to them",
     "experiment/plan.py": "facts read from job.json", "job.py": "what was chosen for the user, recorded",
-    "datasets/ogb.py": "content of files", "datasets/planetoid.py": "content of files",
+    "datasets/planetoid.py": "content of files",
     "datasets/reading/pickled.py": "content of files", "graph/partition.py": "a partition's description as JSON",
     "graph/storage/": "descriptions of arrays as JSON",
     "launchers/queue/slurm_task.py": "a job's hardware as JSON", "launchers/starter.py": "a request as JSON",

@@ -7,16 +7,18 @@ import inspect
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import ClassVar, Literal
+from types import MappingProxyType
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import psutil
 import torch
 from torch import Tensor
 
+from gnnexp.datasets.reading.checksums import FIX, Origin, differing, origin_of
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays, build_graph
@@ -34,6 +36,14 @@ _MAGIC = {".npy": b"\x93NUMPY", ".npz": b"PK", ".gz": b"\x1f\x8b"}
 _TEXTS = (".tsv", ".csv", ".txt", ".index")
 # More vertices per edge than this mean a damaged count, or ids that were never renumbered (hashes, user numbers).
 _MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
+_SHOWN = 8
+
+
+class _Digest(NamedTuple):
+    """SHA-256 of a file, and when it was read."""
+
+    sha256: str
+    stamp: tuple[int, ...]
 
 
 class Dataset(ABC):
@@ -44,11 +54,14 @@ class Dataset(ABC):
     Attributes:
         version: increased when the same options and files give another graph than before.
         unkeyed: constructor arguments that never change the graph (place of the files, size of a buffer).
+        is_published: whether files of this form are published, so that their bytes are compared with checksums.
     """
 
     name: str
     version: ClassVar[int] = 1
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path"})
+    is_published: ClassVar[bool] = False
+    _digests: Mapping[Path, _Digest] = MappingProxyType({})
 
     @abstractmethod
     def load(self) -> Graph:
@@ -89,19 +102,31 @@ class Dataset(ABC):
         kind = first_name(f"{type(self).__module__}.{type(self).__qualname__}")
         digest.update(json.dumps([kind, self.version, self.options()], sort_keys=True).encode())
         digest.update(code_key(type(self)).encode())
-        unreadable = []
-        for path in self.sources():
-            try:
-                with open_regular(path) as file:
-                    if problem := _unlike(path, file):
-                        unreadable.append(problem)
-                        continue
-                    digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-            except OSError as error:
-                fix = "make the file readable for you"
-                unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", fix))
-        DataError.raise_all(unreadable)
+        files = self.sources()
+        self._digests = _digests_of(files)
+        for path in files:
+            digest.update(f"{path.name}:{self._digests[path].sha256}\n".encode())
         return digest.hexdigest()
+
+    def origin(self) -> Origin | None:
+        """Of which published data set the bytes are; None for a dataset without published files.
+
+        Files that `key` has read are not read again.
+
+        Raises:
+            DataError: source files are missing or cannot be read.
+        """
+        if not self.is_published:
+            return None
+        files = self.sources()
+        fresh = all(path in self._digests and self._digests[path].stamp == _stamp(path.stat()) for path in files)
+        digests = self._digests if fresh else _digests_of(files)
+        return origin_of({path: digests[path].sha256 for path in files}, self.name)
+
+    def origin_notes(self) -> tuple[str, ...]:
+        """A note if the bytes are not those of a published data set."""
+        origin = self.origin()
+        return () if origin is None or origin.known else (origin.text,)
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -146,12 +171,78 @@ class VertexDataset(Dataset):
 
     def graph_of(
         self, src: np.ndarray, dst: np.ndarray, labels: np.ndarray, num_classes: int, splits: Splits,
-        features: Tensor | SparseRows, notes: tuple[str, ...], key: str = "edges",
+        features: Tensor | SparseRows | None, notes: tuple[str, ...], key: str = "edges",
     ) -> Graph:
         """The checked graph of edges `[E]`, labels `[V]` and features `[V, D]`. `key` names the edges in messages."""
         arrays = build_graph(src, dst, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
         return checked(Graph(arrays.indptr, arrays.indices, features, torch.from_numpy(labels), num_classes, splits,
-                             name=self.name, notes=notes))
+                             name=self.name, notes=(*notes, *self.origin_notes())))
+
+
+class VerifiedDataset(Dataset):
+    """A dataset that refuses files whose bytes are not known, if a user asks for this.
+
+    Attributes:
+        verify: whether it refuses them.
+    """
+
+    verify: bool
+    is_published: ClassVar[bool] = True
+
+    def key(self) -> str:
+        """See `Dataset.key`.
+
+        Raises:
+            DataError: also if bytes are not known, with `verify`.
+        """
+        self.check_bytes()
+        return super().key()
+
+    def options(self) -> dict[str, object]:
+        """`verify` is true for published bytes: it changes no graph, and keys are those of when it was the default."""
+        return {**super().options(), "verify": self.verify or not self._differing()}
+
+    def check_bytes(self) -> None:
+        """Refuse bytes that are not known, with `verify`.
+
+        Raises:
+            DataError: names all files that differ.
+        """
+        if not self.verify:
+            return
+        DataError.raise_all(self._differing())
+        origin = self.origin()
+        if origin is not None and not origin.known:
+            raise DataError(Problem("dataset.verify", True, origin.text, FIX))
+
+    def _differing(self) -> list[Problem]:
+        return differing({path: one.sha256 for path, one in _digests_of(self.sources()).items()})
+
+
+def _digests_of(files: Iterable[Path]) -> dict[Path, _Digest]:
+    """SHA-256 of each file.
+
+    Raises:
+        DataError: files cannot be read, or do not begin like files of their names.
+    """
+    found, unreadable = {}, []
+    for path in files:
+        try:
+            with open_regular(path) as file:
+                if problem := _unlike(path, file):
+                    unreadable.append(problem)
+                    continue
+                stamp = _stamp(os.fstat(file.fileno()))
+                found[path] = _Digest(hashlib.file_digest(file, "sha256").hexdigest(), stamp)
+        except OSError as error:
+            fix = "make the file readable for you"
+            unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", fix))
+    DataError.raise_all(unreadable)
+    return found
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _unlike(path: Path, file: BufferedReader) -> Problem | None:
@@ -219,28 +310,28 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
         fix = where_to_put(directory)
         raise DataError(Problem("dataset.path", str(folder), "must be the folder of the dataset's files", fix))
     paths = {name: folder / name for name in names}
-    require(paths.values(), where_to_put(directory))
+    require(paths.values(), where_to_put(directory), f"; the folder has {listed(folder)}")
     return paths
 
 
-def require(paths: Iterable[Path], fix: str) -> None:
-    """Check that all files exist.
+def require(paths: Iterable[Path], fix: str, found: str = "") -> None:
+    """Check that all files exist; `found` says in messages what is there instead.
 
     Raises:
         DataError: names all missing files.
     """
-    DataError.raise_all([Problem(str(path), "missing", "this file of the dataset is needed", fix)
+    DataError.raise_all([Problem(str(path), "missing", f"this file of the dataset is needed{found}", fix)
                          for path in paths if not is_file(path)])
 
 
-def single_file(path: str | None, directory: str, file: str) -> Path:
-    """The file of a dataset that has one: `path` if that is a file, else `file` in the dataset's folder.
-
-    Raises:
-        DataError: the file is missing.
-    """
-    place = data_folder(path, directory)
-    return place if place.is_file() else existing_files(place, [file], directory)[file]
+def listed(folder: Path) -> str:
+    """The names in a folder, for messages."""
+    try:
+        names = sorted(one.name for one in folder.iterdir())
+    except OSError as error:
+        return f"nothing that can be read ({error.strerror})"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(name[:60] for name in names[:_SHOWN]) or "no files") + more
 
 
 def checked(graph: Graph, *, trainable: bool = True, findings: Findings | None = None) -> Graph:

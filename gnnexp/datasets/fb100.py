@@ -6,20 +6,24 @@ import struct
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.base import VertexDataset, single_file
+from gnnexp.datasets.base import VertexDataset
+from gnnexp.datasets.published.archives import Archives
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
-from gnnexp.datasets.reading.matlab import SparseColumns, read_matlab
+from gnnexp.datasets.reading.matlab import SparseColumns, names_in_matlab, read_matlab
 from gnnexp.datasets.reading.unpickle import csr_matrix
 from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph
 
 _NUM_COLUMNS, _GENDER = 7, 1
+_VARIABLES = ("A", "local_info")
+_ARCHIVES = Archives(".mat", lambda path: {*_VARIABLES} <= {*names_in_matlab(path)}, "Cornell5", prefix="fb100-",
+                     dashes=False)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -27,7 +31,8 @@ class Fb100(VertexDataset):
     """One school. The label is gender - 1 (-1 = missing, 0 in the file). Features: one-hot codes of six other columns.
 
     Attributes:
-        name: name of the school, as in its file `<name>.mat`.
+        name: name of the school, as in its file `<name>.mat`. With a path, the default gives way to the name of the
+            only such file there.
         path: the file or its folder; null = `$GNNEXP_DATA/fb100-<name in lower case>`.
         sparse: features as sparse rows (true), dense (false), or by their size (auto).
         symmetrize: add the reverse of each edge (the published files already have both).
@@ -36,6 +41,8 @@ class Fb100(VertexDataset):
         val: share of validation vertices; the rest is test.
         seed: seed of the split.
     """
+
+    is_published: ClassVar[bool] = True
 
     name: str = "Cornell5"
     path: str | None = None
@@ -48,10 +55,16 @@ class Fb100(VertexDataset):
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
+        self.name = _ARCHIVES.name(self.path, self.name)
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A MATLAB file with both variables, or a folder with one."""
+        return _ARCHIVES.recognised(place)
 
     def sources(self) -> list[Path]:
         """The MATLAB file."""
-        return [single_file(self.path, f"fb100-{self.name.lower()}", f"{self.name}.mat")]
+        return [_ARCHIVES.file(self.path, self.name)]
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -74,10 +87,12 @@ def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     """The adjacency matrix and `local_info`."""
     fix = "get the file again from its publisher (MATLAB v5, not v7.3)"
     try:
-        content = read_matlab(path, ("A", "local_info"))
+        content = read_matlab(path, _VARIABLES)
     except (ValueError, IndexError, OSError, StopIteration, MemoryError, struct.error, zlib.error) as error:
         raise DataError(Problem(str(path), str(error)[:200], "a whole MATLAB v5 file", fix)) from None
     matrix, info = content.get("A"), content.get("local_info")
+    if isinstance(info, np.ndarray) and info.dtype.kind == "f" and _are_whole(info):
+        info = info.astype(np.int64)
     if not isinstance(matrix, SparseColumns) or not isinstance(info, np.ndarray) or info.dtype.kind not in "iu":
         found = f"{', '.join(content) or 'neither'}"
         raise DataError(Problem(str(path), found, "A must be sparse and local_info integers", fix))
@@ -91,3 +106,7 @@ def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     if gender.size and (int(gender.min()) < 0 or int(gender.max()) > 2):
         raise DataError(Problem(f"{path}: local_info", f"{gender.min()}..{gender.max()}", "gender 0, 1 or 2", fix))
     return adjacency, info
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    return bool(((np.abs(values) < 1 << 31) & (values == np.floor(values))).all())

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, require, where_to_put
+from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, listed, no_edges, require, where_to_put
+from gnnexp.datasets.published.archives import named
+from gnnexp.datasets.published.links import SPLITS, link_files, read_links
+from gnnexp.datasets.published.lsc import is_lsc, lsc_files, read_lsc
 from gnnexp.datasets.reading.features import Sparse, typed_rows
-from gnnexp.datasets.reading.npz import DAMAGE
 from gnnexp.datasets.reading.ogb_raw import FORMAT_FIX, TYPES, OgbRaw, read_binary, read_table, read_text, read_typed
-from gnnexp.datasets.reading.pickled import PickledDict
-from gnnexp.datasets.reading.unpickle import Pickles, as_array
 from gnnexp.datasets.splits.split import given_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.files.regular import is_file, is_folder
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows
 
-_SPLITS = ("train", "valid", "test")
+_DEFAULT, _NODES, _LINKS = "ogbn-arxiv", "ogbn-", "ogbl-"
+# Beginnings of names. Those of OGB-LSC are its folders'.
+_NAMES = (_NODES, _LINKS, "mag240m", "wikikg90m")
+_RAW = ("edge.csv.gz", "data.npz", TYPES)
 
 
 @dataclass(kw_only=True, eq=False)
 class Ogb(Dataset):
-    """A node-property dataset (`ogbn-*`, including ogbn-mag) or a link-property dataset (`ogbl-*`).
+    """A node-property dataset (`ogbn-*`, including ogbn-mag) or a link-property dataset (`ogbl-*`), whatever its name.
+
+    MAG240M and WikiKG90M of OGB-LSC are read from the `.npy` files of their folders.
 
     In link-property datasets, the graph has the training edges in `raw/`. Without a file `train.pt`, these edges are
     also the positive training pairs. In node-property datasets with several types of vertices and edges, the types and
     relations have the order of the dataset's lists. Vertices of a type without features have zeros.
 
     Attributes:
-        name: OGB's name of the dataset.
+        name: OGB's name of the dataset. With a path, the default gives way to the name of the folder.
         path: folder of the dataset (with `raw/` and `split/`); null = `$GNNEXP_DATA/<name>`, with dashes or
             underscores.
         scheme: folder in `split/`; null = the only one.
@@ -52,8 +56,9 @@ class Ogb(Dataset):
     """
 
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "download"})
+    is_published: ClassVar[bool] = True
 
-    name: str = "ogbn-arxiv"
+    name: str = _DEFAULT
     path: str | None = None
     scheme: str | None = None
     download: bool = False
@@ -65,9 +70,25 @@ class Ogb(Dataset):
     sparse: Sparse = "auto"
 
     def __post_init__(self) -> None:
-        if not self.name.startswith(("ogbn-", "ogbl-")):
+        if self.path is not None and self.name == _DEFAULT and is_folder(folder := Path(self.path).expanduser()):
+            self.name = _name_of(folder)
+        if not self.name.lower().startswith(_NAMES):
             fix = "set dataset.name=ogbn-arxiv"
-            raise ConfigError(Problem("dataset.name", self.name, "a name that starts with ogbn- or ogbl-", fix))
+            raise ConfigError(Problem("dataset.name", self.name, f"a name that starts with {', '.join(_NAMES)}", fix))
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A folder with `raw/` and `split/`, or one of OGB-LSC.
+
+        Raises:
+            DataError: it is an archive of such a folder.
+        """
+        if is_file(place) and place.suffix == ".zip" and _is_packed(place):
+            raise DataError(Problem("PATH", str(place), "is a packed folder of OGB, and gnnexp reads the folder",
+                                    f"unzip {place}, then gnnexp data FOLDER"))
+        if not is_folder(place) or not (is_lsc(place) or _is_of_ogb(place)):
+            return None
+        return named(_name_of(place))
 
     @property
     def at_hand(self) -> bool:
@@ -81,26 +102,30 @@ class Ogb(Dataset):
     def sources(self) -> list[Path]:
         """All files in `raw/` and in the folder of the split."""
         folder = self._folder()
+        if is_lsc(folder):
+            return lsc_files(folder)
         parts = (folder / "raw", self._split_folder(folder))
         return sorted(path for part in parts for path in part.rglob("*") if path.is_file())
 
     def load(self) -> Graph:
         """The graph in memory."""
         folder = self._folder()
+        if is_lsc(folder):
+            return self._load_lsc(folder)
         findings = Findings()
-        split, links = self._split_folder(folder), self.name.startswith("ogbl-")
+        split, links = self._split_folder(folder), self.name.startswith(_LINKS)
         typed = (folder / "raw" / TYPES).is_file()
         raw = findings.attempt(self._read, folder, typed, findings)
         if raw is None:
             if not typed:
-                findings.attempt(_split_files, split, *_names(split, links))
+                findings.attempt(link_files if links else _split_files, split)
             findings.raise_all()
         assert raw is not None
         types = raw.types
         arrays = findings.attempt(self._build, raw) or no_edges(raw.num_nodes)
         labels, num_classes = findings.attempt(_as_labels, raw.labels, raw.key) or (None, 0)
         splits = None if links else findings.attempt(_read_splits, split, raw)
-        pairs = findings.attempt(_read_links, split, raw) if links else {}
+        pairs, of_links = findings.attempt(read_links, split, raw) or ({}, ()) if links else ({}, ())
         graph = Graph(
             arrays.indptr,
             arrays.indices,
@@ -111,31 +136,46 @@ class Ogb(Dataset):
             edge_types=arrays.types,
             node_types=None if types is None else torch.from_numpy(types.nodes),
             edge_features=arrays.edge_features,
-            links=pairs or {},
+            links=pairs,
             name=self.name,
-            notes=(f"published split {split.name!r}", *(() if types is None else types.notes)),
+            notes=(f"published split {split.name!r}", *(() if types is None else types.notes), *of_links,
+                   *self.origin_notes()),
         )
         return checked(graph, findings=findings)
 
+    def _load_lsc(self, folder: Path) -> Graph:
+        found = read_lsc(folder)
+        raw, types = found.raw, found.raw.types
+        arrays = self._build(raw)
+        labels, num_classes = _as_labels(raw.labels, raw.key)
+        return checked(Graph(
+            arrays.indptr, arrays.indices, features=self._features(raw), labels=labels, num_classes=num_classes,
+            splits=given_split(*found.splits), edge_types=arrays.types,
+            node_types=None if types is None else torch.from_numpy(types.nodes),
+            links={name: torch.from_numpy(links) for name, links in found.links.items()}, name=self.name,
+            notes=(*found.notes, *(() if types is None else types.notes), *self.origin_notes())))
+
     def _read(self, folder: Path, typed: bool, findings: Findings) -> OgbRaw:
+        labelled = not self.name.startswith(_LINKS)
         if not typed:
             binary = (folder / "raw" / "data.npz").is_file()
-            return read_binary(folder) if binary else read_text(folder, findings)
-        if self.edge_features or self.name.startswith("ogbl-"):
+            return read_binary(folder, labelled=labelled) if binary else read_text(folder, findings)
+        if self.edge_features:
             raise DataError(Problem(str(folder), f"{self.name}, edge_features={self.edge_features}",
-                                    "of datasets with several kinds of vertices, only ogbn-* without edge features",
-                                    "set dataset.edge_features=false, or choose dataset=triples for a knowledge graph"))
-        return read_typed(folder)
+                                    "of datasets with several kinds of vertices, edge features are not read",
+                                    "set dataset.edge_features=false"))
+        return read_typed(folder, labelled=labelled)
 
     def _build(self, raw: OgbRaw) -> CscArrays:
         types = raw.types
+        relations, count = (raw.relations, raw.num_relations) if types is None else (types.edges, types.num_relations)
         return build_graph(
             raw.edges[:, 0],
             raw.edges[:, 1],
             raw.num_nodes,
-            types=None if types is None else types.edges,
+            types=relations,
             symmetrize=self.symmetrize,
-            num_relations=types.num_relations if types is not None and self.inverse_relations else None,
+            num_relations=count if relations is not None and self.inverse_relations else None,
             self_loops=self.self_loops,
             edge_features=raw.edge_features if self.edge_features else None,
             key=raw.key,
@@ -174,7 +214,7 @@ class Ogb(Dataset):
         scheme = self.scheme if self.scheme is not None or len(found) != 1 else found[0]
         if scheme not in found or not (folder / "raw").is_dir():
             place = folder if self.scheme is None and not found else parent
-            allowed = "a folder with raw/ and split/<scheme>/"
+            allowed = f"a folder with raw/ and split/<scheme>/; {folder} has {listed(folder)}"
             raise DataError(Problem(str(place), f"scheme {scheme}, found {found}", allowed, FORMAT_FIX))
         return parent / str(scheme)
 
@@ -195,71 +235,41 @@ def _read_splits(folder: Path, raw: OgbRaw) -> Splits:
     """The splits. If there are several types of vertices, they have only vertices of the type with labels."""
     findings, types = Findings(), raw.types
     members = range(raw.num_nodes) if types is None else types.members
-    files = _split_files(folder if types is None else folder / types.labelled, ".csv.gz", _SPLITS).values()
+    files = _split_files(folder if types is None else folder / types.labelled).values()
     ids = [findings.attempt(read_table, path, "int64", high=len(members)) for path in files]
     findings.raise_all()
     return given_split(*(members.start + part.ravel() for part in ids if part is not None))
 
 
-def _names(folder: Path, links: bool) -> tuple[str, tuple[str, ...]]:
-    """Suffix and names of the files of a split."""
-    if not links:
-        return ".csv.gz", _SPLITS
-    return ".pt", _SPLITS if (folder / "train.pt").is_file() else _SPLITS[1:]
-
-
-def _split_files(folder: Path, suffix: str, names: tuple[str, ...]) -> dict[str, Path]:
-    paths = {name: folder / f"{name}{suffix}" for name in names}
+def _split_files(folder: Path) -> dict[str, Path]:
+    paths = {name: folder / f"{name}.csv.gz" for name in SPLITS}
     require(paths.values(), FORMAT_FIX)
     return paths
 
 
-def _read_links(folder: Path, raw: OgbRaw) -> dict[str, torch.Tensor]:
-    """Pairs by name. Without `train.pt`, the training pairs are the edges in `raw/`."""
-    files = _split_files(folder, *_names(folder, links=True))
-    links = {} if "train" in files else {"train": raw.edges.astype(np.int64)}
-    for name, path in files.items():
-        content = _read_pt(path)
-        links[name] = _pairs(content, "edge", path, raw.num_nodes)
-        if name != "train":
-            links[f"{name}_neg"] = _pairs(content, "edge_neg", path, raw.num_nodes)
-    return {name: torch.from_numpy(pairs) for name, pairs in links.items()}
+def _is_of_ogb(folder: Path) -> bool:
+    return is_folder(folder / "split") and any(is_file(folder / "raw" / name) for name in _RAW)
 
 
-def _pairs(content: Mapping[str, Any], name: str, path: Path, num_nodes: int) -> np.ndarray:
-    key = f"{path}: {name}"
-    if name not in content:
-        allowed = "pairs `edge` and `edge_neg` are needed"
-        raise DataError(Problem(key, f"has {str(sorted(content))[:200]}", allowed, FORMAT_FIX))
-    pairs = as_array(content[name], key)
-    within = pairs.size == 0 or 0 <= int(pairs.min()) <= int(pairs.max()) < num_nodes
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not within:
-        raise DataError(Problem(key, f"{pairs.dtype} {pairs.shape}", f"pairs of ids below {num_nodes}", FORMAT_FIX))
-    return pairs.astype(np.int64)
+def _name_of(folder: Path) -> str:
+    """The name of the dataset in a folder, by the folder's name; a name without OGB's beginning gets it."""
+    usual = folder.absolute().name.replace("_", "-")
+    if usual.lower().startswith(_NAMES):
+        return usual[: len(_NODES)].lower() + usual[len(_NODES) :]
+    if is_lsc(folder):
+        return f"{'mag240m' if is_folder(folder / 'processed' / 'paper') else 'wikikg90m'}-{usual}"
+    if not _is_of_ogb(folder):
+        return _DEFAULT
+    return (_NODES if next((folder / "split").rglob("*.pt"), None) is None else _LINKS) + usual
 
 
-def _read_pt(path: Path) -> Mapping[str, Any]:
-    """A dictionary of numpy arrays saved by torch, which `torch.load(weights_only=True)` refuses."""
-    file = Pickles.of_file(path)
-    zipped = file.content.startswith(b"PK")
-    # Legacy torch files: magic number, protocol, system, the object, storage keys.
-    content = Pickles(_zipped_pickle(file.content, path), str(path)).load() if zipped else file.load_all(4)[3]
-    if not isinstance(content, PickledDict):
-        raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", FORMAT_FIX))
-    return content.named()
-
-
-def _zipped_pickle(raw: bytes, path: Path) -> bytes:
+def _is_packed(path: Path) -> bool:
     try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
-            # torch stores without compression, so a member that claims to be larger than the file is refused.
-            info = archive.getinfo(name)
-            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(raw):
-                raise zipfile.BadZipFile("compressed")
-            return archive.read(name)
-    except (*DAMAGE, StopIteration) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "must be a file of torch.save", FORMAT_FIX)) from None
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return False
+    return any("/split/" in name for name in names) and any(f"/raw/{one}" in name for name in names for one in _RAW)
 
 
 def _download(name: str, root: Path) -> None:

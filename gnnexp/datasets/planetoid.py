@@ -1,4 +1,4 @@
-"""Cora, Citeseer, Pubmed and NELL from the original files of Yang et al. (ICML 2016), with the public split."""
+"""Cora, Citeseer, Pubmed, NELL and any others in the form of Yang et al. (ICML 2016), with the public split."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
-from gnnexp.datasets.base import VertexDataset, data_folder, existing_files
-from gnnexp.datasets.reading.checksums import check_sha256
+from gnnexp.datasets.base import VerifiedDataset, VertexDataset, data_folder, existing_files, where_to_put
+from gnnexp.datasets.published.archives import named
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr
 from gnnexp.datasets.splits.split import given_split, random_split
 from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.files.regular import is_file, is_folder
 from gnnexp.graph.graph import Graph, Splits
 
 _PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 _NUM_VALIDATION = 500
-_NELL_HOLDOUT = 0.2
+_HOLDOUT = 0.2
+_DEFAULT, _NELL = "cora", "nell"
+# Label rates are in the names of NELL's files; 0.001 is that of the papers.
+_NELL_FILES = "nell.0.001"
+_WHOLE = ("cora", "citeseer", "pubmed")  # published with all labels
 _NO_ALLX = "no allx file: features are zero except those of the labelled training and test vertices"
+_NO_VALIDATION = "no labels for validation behind those of y: a fifth of the training vertices is held out"
 _NO_ALLY = (
     "no ally file, which has the published 500 validation labels: only the labels of training and test vertices are "
     "known. A fifth of the training vertices is held out for validation"
@@ -31,73 +37,83 @@ _NO_ALLY = (
 
 
 @dataclass(kw_only=True, eq=False)
-class Planetoid(VertexDataset):
+class Planetoid(VerifiedDataset, VertexDataset):
     """A planetoid dataset: `ind.<name>.{x,tx,allx,y,ty,ally,graph,test.index}` in one folder.
 
     Attributes:
-        name: name of the dataset. NELL (label rate 0.001) has one-hot features for its relation vertices, so its
-            features stay sparse.
-        path: folder of the files; null = `$GNNEXP_DATA/<name>`.
+        name: name of the dataset, cora, citeseer, pubmed, nell or any other. With a path, the default gives way to the
+            name of the only dataset there. NELL has one-hot features for its relation vertices, so its features stay
+            sparse.
+        path: folder of the files, or one of them; null = `$GNNEXP_DATA/<name>`.
         normalize_features: divide each row by its sum.
         sparse: features as sparse rows (true), dense (false), or by their size (auto).
         missing_features: without `allx`, stop (`error`), or set the unknown features to zero (`zeros`).
         symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
-        verify: refuse files that differ from the published files in any byte (pickles have no checksum).
-        seed: seed of the only random draw: NELL's validation vertices.
+        verify: refuse files that differ from the published files in any byte. Otherwise the record says so.
+        seed: seed of the only random draw: validation vertices of a dataset without published ones, such as NELL.
     """
 
-    name: Literal["cora", "citeseer", "pubmed", "nell"] = "cora"
+    name: Literal["cora", "citeseer", "pubmed", "nell"] | str = _DEFAULT
     path: str | None = None
     normalize_features: bool = True
     sparse: Sparse = "auto"
     missing_features: Literal["error", "zeros"] = "error"
     symmetrize: bool = True
     self_loops: Literal["keep", "add", "remove"] = "remove"
-    verify: bool = True
+    verify: bool = False
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.path is not None and self.name == _DEFAULT:
+            found = _meant(Path(self.path).expanduser())
+            self.name = found[0] if len(found) == 1 else self.name
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
-        """A folder with one file `ind.<name>.graph`."""
-        found = sorted(place.glob("ind.*.graph")) if place.is_dir() else []
-        if len(found) != 1:
-            return None
-        name = found[0].name.removeprefix("ind.").removesuffix(".graph")
-        return [f"dataset.name={name.removesuffix('.0.001')}"]
+        """A folder with the files of one dataset, or one of these files.
+
+        Raises:
+            DataError: the folder has several datasets.
+        """
+        found = _meant(place)
+        if len(found) > 1:
+            raise DataError(Problem("PATH", str(place), f"has {len(found)} data sets: {', '.join(found)}",
+                                    f"gnnexp run dataset=planetoid dataset.name={found[0]} dataset.path={place}"))
+        return named(found[0]) if found else None
 
     def sources(self) -> list[Path]:
         """The existing files of the dataset. Only files that may be missing are left out."""
         return list(self._files().values())
 
     def _files(self) -> dict[str, Path]:
-        folder, prefix = data_folder(self.path, self.name), self._prefix()
-        optional = {"ally"} if self.name == "nell" else set()
+        folder, prefix = _inside(data_folder(self.path, self.name)), f"ind.{_stem(self.name)}"
+        optional: set[str] = set() if self.name in _WHOLE else {"ally"}
         if self.missing_features == "zeros":
             optional.add("allx")
         names = {part: f"{prefix}.{part}" for part in _PARTS}
-        present = {part for part in optional if (folder / names[part]).is_file()}
+        present = {part for part in optional if is_file(folder / names[part])}
         needed = [part for part in _PARTS if part not in optional or part in present]
         try:
             paths = existing_files(folder, [names[part] for part in needed], self.name)
         except DataError as error:
-            raise DataError([self._with_fix(problem) for problem in error.problems]) from None
+            raise DataError([self._with_fix(problem, folder) for problem in error.problems]) from None
         return {part: paths[names[part]] for part in needed}
 
-    def _with_fix(self, problem: Problem) -> Problem:
+    def _with_fix(self, problem: Problem, folder: Path) -> Problem:
+        others = [name for name in _names(folder) if name != self.name]
+        if others:
+            fix = "set " + " or ".join(f"dataset.name={name}" for name in others[:3])
+            return Problem(problem.key, problem.value, problem.allowed, fix)
         if not problem.key.endswith(".allx"):
             return problem
-        fix = f"{problem.fix}, or dataset.missing_features=zeros to train without these features"
+        fix = f"{where_to_put(self.name)}, or dataset.missing_features=zeros to train without these features"
         return Problem(problem.key, problem.value, problem.allowed, fix)
-
-    def _prefix(self) -> str:
-        return "ind.nell.0.001" if self.name == "nell" else f"ind.{self.name}"
 
     def load(self) -> Graph:
         """The graph in memory. Vertices without a label have label -1."""
         files = self._files()
-        if self.verify:
-            check_sha256(files.values())
+        self.check_bytes()
         findings = Findings()
         parts: dict[str, Any] = {part: findings.attempt(_read, path) for part, path in files.items()}
         findings.raise_all()
@@ -112,7 +128,7 @@ class Planetoid(VertexDataset):
         known = parts["allx"] if "allx" in parts else parts["x"]
         rows = np.concatenate([np.arange(known.shape[0]), parts["test.index"]])
         stacked = scipy.sparse.vstack([known, parts["tx"]], format="csr")
-        if self.name == "nell":
+        if self.name.partition(".")[0] == _NELL:
             others = np.setdiff1d(np.arange(num_nodes), rows)
             stacked = scipy.sparse.block_diag([stacked, scipy.sparse.eye_array(others.size)], format="csr")
             rows = np.concatenate([rows, others])
@@ -125,22 +141,52 @@ class Planetoid(VertexDataset):
 
     def _splits(self, parts: Mapping[str, Any], num_nodes: int) -> Splits:
         labelled = np.arange(parts["y"].shape[0])
-        if "ally" in parts:
-            val = np.arange(labelled.size, labelled.size + _NUM_VALIDATION)
+        if count := _num_validation(parts):
+            val = np.arange(labelled.size, labelled.size + count)
             return given_split(labelled, val, parts["test.index"])
         among = np.zeros(num_nodes, bool)
         among[labelled] = True
-        drawn = random_split(num_nodes, 1 - _NELL_HOLDOUT, _NELL_HOLDOUT, seed=self.seed, among=among)
+        drawn = random_split(num_nodes, 1 - _HOLDOUT, _HOLDOUT, seed=self.seed, among=among)
         return given_split(drawn.train.numpy(), drawn.val.numpy(), parts["test.index"])
 
     def _notes(self, parts: Mapping[str, Any], num_nodes: int) -> tuple[str, ...]:
         notes = [_NO_ALLX] if "allx" not in parts else []
-        notes += [_NO_ALLY] if "ally" not in parts else []
+        notes += [_NO_ALLY] if "ally" not in parts else [] if _num_validation(parts) else [_NO_VALIDATION]
         if "ally" in parts:
             unlabelled = num_nodes - parts["ally"].shape[0] - parts["test.index"].size
             if unlabelled:
                 notes.append(f"{unlabelled} vertices are in the graph only: zero features, no label, in no split")
         return tuple(notes)
+
+
+def _num_validation(parts: Mapping[str, Any]) -> int:
+    """Number of validation vertices, which come after those of `y`: 500 in published datasets, 0 without labels."""
+    return max(0, min(_NUM_VALIDATION, parts["ally"].shape[0] - parts["y"].shape[0])) if "ally" in parts else 0
+
+
+def _inside(place: Path) -> Path:
+    """The folder of the files: `place`, that of the file `place`, or `raw` in it (as PyTorch Geometric has it)."""
+    folder = place.parent if is_file(place) and place.name.startswith("ind.") else place
+    return folder / "raw" if not _names(folder) and is_folder(folder / "raw") else folder
+
+
+def _meant(place: Path) -> list[str]:
+    """Names of the datasets of which `place` is the folder, or a file."""
+    found = _names(_inside(place))
+    return [name for name in found if place.name.startswith(f"ind.{_stem(name)}.")] if is_file(place) else found
+
+
+def _names(folder: Path) -> list[str]:
+    """Names of the datasets in a folder."""
+    try:
+        stems = sorted(one.name[len("ind.") : -len(".graph")] for one in folder.glob("ind.?*.graph"))
+    except OSError:
+        return []
+    return [_NELL if stem == _NELL_FILES else stem for stem in stems]
+
+
+def _stem(name: str) -> str:
+    return _NELL_FILES if name == _NELL else name
 
 
 def _read(path: Path) -> Any:  # noqa: ANN401

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -40,6 +41,8 @@ class Triples(Dataset):
         symmetrize: add the reverse of each training triple.
         inverse_relations: the reverse of a triple of relation r has relation R + r.
     """
+
+    is_published: ClassVar[bool] = True
 
     name: str = "triples"
     path: str | None = None

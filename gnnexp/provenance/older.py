@@ -60,6 +60,11 @@ _LATER_OF: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.feature_stores.sliced.SlicedStore": {"dtype": None},
     "gnnexp.feature_stores.sharded_cache.ShardedCache": {"access": "auto"},
 }
+# Options whose default has changed and whose value changes no graph, with the value that keys have: by the class.
+_KEYED_AS: Mapping[str, Mapping[str, Any]] = {
+    "gnnexp.datasets.aminer.Aminer": {"verify": True},
+    "gnnexp.datasets.planetoid.Planetoid": {"verify": True},
+}
 # Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.paradigms.model_averaging.ModelAveraging": {"optimizer_state": "kept"},
@@ -91,6 +96,7 @@ def as_first(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(train, Mapping):
         return config
     first = {group: _with_gone(group, _without(group, node, _LATER_OF)) for group, node in config.items()}
+    first = {group: _keyed(group, node) for group, node in first.items()}
     train = {key: value for key, value in train.items() if key not in _LATER or value != _LATER[key]}
     first = {key: value for key, value in first.items() if key not in _LATER_TOP or value != _LATER_TOP[key]}
     if first.get("scheduler", "") is None:
@@ -126,3 +132,8 @@ def _with_gone(group: str, node: Any) -> Any:  # noqa: ANN401
     # A slow rank was always listed together with `throttle`: a profile without `throttle` had neither.
     gone = {} if group == "hardware" and "throttle" not in node else _known(group, node, _GONE)
     return {**gone, **node} if gone else node
+
+
+def _keyed(group: str, node: Any) -> Any:  # noqa: ANN401
+    known = _known(group, node, _KEYED_AS)
+    return {key: known.get(key, value) for key, value in node.items()} if known else node

@@ -1,5 +1,6 @@
 import gzip
 import pickle
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -181,3 +182,29 @@ def test_what_is_wrong_in_several_files_is_said_at_once(arxiv: Path) -> None:
         Ogb(path=str(arxiv)).load()
     found = {Path(problem.key.partition(",")[0]).name for problem in caught.value.problems}
     assert found == {"edge.csv.gz", "node-feat.csv.gz", "train.csv.gz", "test.csv.gz"}
+
+
+def test_the_folder_gives_the_name_and_is_recognised(arxiv: Path, real: Find) -> None:
+    assert Ogb(path=str(arxiv)).name == "ogbn-tiny" and Ogb.recognised(arxiv) == ["dataset.name=ogbn-tiny"]
+    moved = arxiv.rename(arxiv.with_name("my_export"))
+    graph = Ogb(path=str(moved)).load()
+    assert graph.name == "ogbn-my-export" and "bytes not known" in graph.notes[-1]
+    assert Ogb(name="ogbn-arxiv-2", path=str(moved)).load().name == "ogbn-arxiv-2"
+    assert Ogb.recognised(moved.parent) is None and Ogb.recognised(moved / "raw" / "edge.csv.gz") is None
+    dataset = Ogb(path=str(real("ogbl-ddi")))
+    origin = dataset.origin()
+    assert dataset.name == "ogbl-ddi" and origin is not None and origin.dataset == "ogbl-ddi"
+
+
+def test_a_packed_folder_is_to_be_unpacked(arxiv: Path) -> None:
+    path = shutil.make_archive(str(arxiv.parent / "tiny"), "zip", arxiv.parent, arxiv.name)
+    with pytest.raises(DataError, match="unzip"):
+        Ogb.recognised(Path(path))
+    (arxiv.parent / "text.zip").write_text("no archive")
+    assert Ogb.recognised(arxiv.parent / "text.zip") is None
+
+
+def test_what_is_there_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "processed").mkdir()
+    with pytest.raises(DataError, match="has processed"):
+        Ogb(path=str(tmp_path)).load()

@@ -100,8 +100,10 @@ def test_tolokers_and_its_ten_splits(real: Find) -> None:
         assert [ids.numel() for ids in (splits.train, splits.val, splits.test)] == [5879, 2939, 2940]
         assert torch.cat([splits.train, splits.val, splits.test]).sort().values.tolist() == list(range(11758))
     assert not torch.equal(first.splits.train, splits.train)
+    with pytest.raises(DataError, match=r"dataset\.split_index.*splits 0 to 9"):
+        HeterophilousNpz(path=folder, split_index=10).load()
     with pytest.raises(ConfigError, match="split_index"):
-        HeterophilousNpz(split_index=10)
+        HeterophilousNpz(split_index=-1)
 
 
 @pytest.mark.parametrize("directory", ARCHIVES)

@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         graph, names = _loaded(chosen, Path(folder))
         facts, notes = facts_of_graph(graph), graph.notes
-        run = [*chosen, *(one for one in _advised(graph, facts) if _is_known(one, chosen))]
+        run = [*chosen, *_known(_advised(graph, facts), chosen)]
     command = " ".join(["gnnexp run", *map(_typed, run)])
     document = {"format": guess.format, **asdict(facts), "names": asdict(names), "notes": list(notes),
                 "surprises": surprises(facts), "may_be_classes": dict(guess.classes), "run": run, "command": command}
@@ -62,14 +62,13 @@ def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, Names]:
 
 def _as_it_is(overrides: Sequence[str]) -> list[str]:
     """Overrides that change no edge, where the dataset has these keys."""
+    return _known(_AS_IT_IS, overrides)
+
+
+def _known(lines: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Those of `lines` whose keys the chosen dataset has."""
     known = compose([one for one in overrides if one.startswith("dataset=")]).config["dataset"]
-    return [one for one in _AS_IT_IS if one.removeprefix("dataset.").partition("=")[0] in known]
-
-
-def _is_known(override: str, chosen: Sequence[str]) -> bool:
-    """Whether the chosen dataset has the key of an override; keys of other groups are known."""
-    group, _, key = override.partition("=")[0].partition(".")
-    return group != "dataset" or key in compose(list(chosen)).config["dataset"]
+    return [one for one in lines if not one.startswith("dataset.") or one[len("dataset."):].partition("=")[0] in known]
 
 
 def _advised(graph: Graph, facts: Facts) -> list[str]:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from gnnexp.config.compose import Composed, draft
 from gnnexp.config.folders import PRIMARY
+from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import Reading, read
 from gnnexp.experiment.check import check_data
@@ -130,16 +131,25 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
         ConfigError: the configuration has mistakes; all of them are reported.
     """
     made = draft(overrides, config_dir, config_name)
-    problems = list(made.problems)
+    problems, dataset = list(made.problems), None
     if made.composed is not None:
         reading = read(made.composed.config, known=problems, unsure=made.unsure)
         problems += [*reading.problems, *check_run_dir(made.composed.run_dir),
                      *_as_typed(_machine_problems(reading), made.composed)]
         if problems:
             problems += _data_problems(reading, problems)
+        dataset = reading.dataset
     ConfigError.raise_all(problems)
     assert made.composed is not None
-    return made.composed
+    return _named(made.composed, dataset)
+
+
+def _named(composed: Composed, dataset: Dataset | None) -> Composed:
+    """The configuration with the name that the files of the dataset have, where a path was given and no name."""
+    node = composed.config["dataset"]
+    if dataset is None or not dataset.is_published or node.get("name") == dataset.name:
+        return composed
+    return replace(composed, config={**composed.config, "dataset": {**node, "name": dataset.name}})
 
 
 def _as_typed(problems: Sequence[Problem], composed: Composed) -> list[Problem]:

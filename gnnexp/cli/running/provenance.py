@@ -19,7 +19,7 @@ import gnnexp
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.config.compose import Composed
 from gnnexp.config.folders import PRIMARY, VARIABLE, files_of
-from gnnexp.datasets.base import ROOT_VARIABLE
+from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
 from gnnexp.provenance.code import code_of_config, own_files
@@ -74,6 +74,7 @@ def make_provenance(
         **({"sweep": None} if place is None else place.to_json()),
         "seed": experiment.seed,
         "dataset_key": dataset_key,
+        "data": origin_of(experiment.dataset),
         "partition": partition,
         "partitioned": experiment.paradigm.wants_partition(experiment),
         "libraries": library_versions(),
@@ -85,6 +86,15 @@ def _own_places(composed: Composed, experiment: Experiment) -> list[Path]:
     """Files of the user's own code and configuration, whose repositories are recorded."""
     files = [file for folder in composed.folders.theirs for file in files_of(folder)]
     return [*own_files(composed.config), *experiment.paradigm.own_files(), *files]
+
+
+def origin_of(dataset: Dataset) -> dict[str, str | bool] | None:
+    """The published data set of whose bytes a graph is made, and its source; None for data that is not published."""
+    origin = dataset.origin()
+    if origin is None:
+        return None
+    return {"name": dataset.name, "known": origin.known, "published": origin.dataset, "source": origin.source,
+            "text": origin.text}
 
 
 def graph_sizes(graph: Graph) -> dict[str, int]:

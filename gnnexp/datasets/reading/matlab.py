@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
 import zlib
 from collections.abc import Collection, Iterator
@@ -53,6 +54,29 @@ def read_matlab(path: Path, names: Collection[str]) -> dict[str, Variable]:
         if (word := name.decode("latin-1")) in names:
             found[word] = _variable(elements, int(flags[0]), tuple(shape.tolist()), order)
     return found
+
+
+_START, _MOST_NAMES = 4096, 64
+
+
+def names_in_matlab(path: Path) -> list[str]:
+    """Names of the variables of a file, from the first bytes of each; empty if it is no MATLAB v5 file."""
+    names: list[str] = []
+    try:
+        with path.open("rb") as file:
+            order = {b"IM": "<", b"MI": ">"}.get(file.read(_HEADER)[_HEADER - 2 :])
+            while order is not None and len(names) < _MOST_NAMES and len(tag := file.read(8)) == 8:
+                kind, size = struct.unpack(f"{order}II", tag)
+                start = file.read(min(size, _START))
+                file.seek(size - len(start), os.SEEK_CUR)
+                if kind == _COMPRESSED:
+                    start = zlib.decompressobj().decompress(start, _START)
+                    kind, start = struct.unpack_from(f"{order}I", start)[0], start[8:]
+                parts = _elements(start, order) if kind == _MATRIX else iter([(0, b"")] * 3)
+                names.append([next(parts)[1] for _ in range(3)][2].decode("latin-1"))
+    except (OSError, ValueError, struct.error, zlib.error, StopIteration):
+        return names
+    return names
 
 
 def _matrices(content: bytes, order: str, limit: int) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ from gnnexp.graph.storage.npy import file_header, map_array, read_header
 
 # Deflate compresses at most 1032:1, so a member that claims more is false.
 _MAX_RATIO = 1032
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # Errors of zipfile and numpy for damaged bytes. RuntimeError: the archive claims to be encrypted.
 DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError,
           RuntimeError, MemoryError, OverflowError, tokenize.TokenError)  # fmt: skip
@@ -67,6 +68,17 @@ class NpzFile:
     def __contains__(self, name: str) -> bool:
         return name in self._members
 
+    def holds_numbers(self, name: str) -> bool:
+        """Whether a member is an array of numbers, as its header says; False also if it cannot be read."""
+        try:
+            if self._members[name].compress_type not in _METHODS:
+                return False
+            with zipfile.ZipFile(self.path) as archive, archive.open(self._members[name]) as file:
+                read_header(file)
+        except DAMAGE:
+            return False
+        return True
+
     def only(self) -> str:
         """The name of the only member.
 
@@ -100,7 +112,7 @@ class NpzFile:
         key, info = f"{self.path}: {name}", self._members[name]
         try:
             # numpy does not use other methods, and zipfile would unpack them without a limit.
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            if info.compress_type not in _METHODS:
                 raise ValueError(f"compression method {info.compress_type}")
             if info.file_size > _MAX_RATIO * info.compress_size + 1024:
                 raise ValueError(f"claims {info.file_size} bytes in {info.compress_size} compressed ones")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +28,10 @@ class OgbTypes:
         nodes: `[V]` int32 type of each vertex.
         edges: `[E]` int32 relation of each edge.
         num_relations: R, number of relations.
-        labelled: name of the type that has labels and splits.
+        labelled: name of the type that has labels and splits; empty if none has.
         members: vertices of this type.
+        ranges: vertices of each type.
+        relation_numbers: `[R]` the dataset's own number of each relation; empty if it has none.
         notes: names of types and relations in their order, for reports.
     """
 
@@ -38,6 +40,8 @@ class OgbTypes:
     num_relations: int
     labelled: str
     members: range
+    ranges: Mapping[str, range]
+    relation_numbers: Sequence[int]
     notes: tuple[str, ...]
 
 
@@ -52,7 +56,9 @@ class OgbRaw:
         labels: `[V, c]`, or None.
         edge_features: `[E, D]`, or None.
         key: name of the file in messages.
-        types: types of vertices and edges; None if there is one of each.
+        types: types of vertices and edges; None if there is one type of vertices.
+        relations: `[E]` relation of each edge, if there is one type of vertices and several relations; else None.
+        num_relations: R, number of these relations.
     """
 
     edges: np.ndarray
@@ -62,6 +68,8 @@ class OgbRaw:
     edge_features: np.ndarray | None
     key: str
     types: OgbTypes | None = None
+    relations: np.ndarray | None = None
+    num_relations: int = 0
 
 
 def read_table(path: Path, dtype: Literal["int64", "float32", "float64"], high: int | None = None) -> np.ndarray:
@@ -115,15 +123,27 @@ def read_text(folder: Path, findings: Findings) -> OgbRaw:
     features = findings.attempt(optional, "node-feat", "float32", num_nodes)
     labels = findings.attempt(optional, "node-label", "float64", num_nodes)
     edge_features = findings.attempt(optional, "edge-feat", "float32", rows)
+    relations = findings.attempt(_relations, raw / "edge_reltype.csv.gz", rows)
     if edges is None:
-        edges, edge_features = np.empty((0, 2), np.int64), None
-    return OgbRaw(edges, num_nodes, features, labels, edge_features, str(needed[0]))
+        edges, edge_features, relations = np.empty((0, 2), np.int64), None, None
+    return OgbRaw(edges, num_nodes, features, labels, edge_features, str(needed[0]), relations=relations,
+                  num_relations=0 if relations is None else int(relations.max(initial=-1)) + 1)
 
 
-def read_binary(folder: Path) -> OgbRaw:
-    """Read the layout of ogbn-papers100M: `raw/data.npz` and `raw/node-label.npz`."""
+def _relations(path: Path, rows: int | None) -> np.ndarray | None:
+    """`[E]` relations of edges of one type of vertices (ogbl-wikikg2); None without the file."""
+    if not is_file(path):
+        return None
+    table = read_table(path, "int64", high=1 << 31)
+    if table.shape[1] != 1 or (rows is not None and table.shape[0] != rows):
+        raise DataError(Problem(str(path), f"shape {table.shape}", f"must have one column and {rows} rows", FORMAT_FIX))
+    return table[:, 0]
+
+
+def read_binary(folder: Path, *, labelled: bool) -> OgbRaw:
+    """Read the layout of ogbn-papers100M: `raw/data.npz` and, if vertices are `labelled`, `raw/node-label.npz`."""
     path = folder / "raw" / "data.npz"
-    file, labels = NpzFile(path), NpzFile(folder / "raw" / "node-label.npz")
+    file, labels = NpzFile(path), NpzFile(folder / "raw" / "node-label.npz") if labelled else None
     file.require("edge_index", "num_nodes_list")
     edges, counts = file.array("edge_index"), file.array("num_nodes_list")
     features = file.array("node_feat") if "node_feat" in file else None
@@ -134,6 +154,8 @@ def read_binary(folder: Path) -> OgbRaw:
     num_nodes = int(counts.ravel()[0])
     check_memory(24 * num_nodes, f"{path}: {num_nodes} vertices")
     check_count(num_nodes, edges.T, f"{path}: num_nodes_list", Findings())
+    if labels is None:
+        return OgbRaw(edges.T, num_nodes, features, None, None, str(path))
     values = labels.array("node_label").astype(np.float64)
     if values.size == 0 or values.shape[:1] != (num_nodes,):
         key = f"{labels.path}: node_label"
@@ -146,8 +168,12 @@ TYPES, _TRIPLETS = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
 _NAME = re.compile(r"\w[\w-]*")
 
 
-def read_typed(folder: Path) -> OgbRaw:
+def read_typed(folder: Path, *, labelled: bool) -> OgbRaw:
     """The content of `raw/`. Types and relations have the order of their lists; vertices are ordered by type.
+
+    Args:
+        folder: folder of the dataset.
+        labelled: whether a type must have labels.
 
     Raises:
         DataError: names all missing and wrong files.
@@ -162,17 +188,20 @@ def read_typed(folder: Path) -> OgbRaw:
     together = np.concatenate(found) if len(found) == len(edges) else None
     check_count(sum(map(len, nodes.values())), together, str(raw / TYPES), findings)
     features = findings.attempt(_features, raw, nodes)
-    labelled = findings.attempt(_labels, raw, nodes)
+    found_labels = findings.attempt(_labels, raw, nodes) if labelled else (None, "")
+    numbers = [] if labelled else findings.attempt(_relation_numbers, raw, triplets)
     findings.raise_all()
-    assert labelled is not None and together is not None
+    assert found_labels is not None and together is not None and numbers is not None
     sizes = [len(members) for members in nodes.values()]
-    labels, of_type = labelled
+    labels, of_type = found_labels
     types = OgbTypes(
         nodes=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
         edges=np.repeat(np.arange(len(found), dtype=np.int32), [len(pairs) for pairs in found]),
         num_relations=len(found),
         labelled=of_type,
-        members=nodes[of_type],
+        members=nodes.get(of_type, range(0)),
+        ranges=nodes,
+        relation_numbers=numbers,
         notes=(f"types of vertices, in this order: {', '.join(nodes)}",
                f"relations, in this order: {', '.join('-'.join(triplet) for triplet in triplets)}"),
     )
@@ -217,6 +246,20 @@ def _edges(raw: Path, triplet: list[str], nodes: Mapping[str, range]) -> np.ndar
         raise DataError(Problem(str(path), found, allowed, FORMAT_FIX))
     pairs += (head.start, tail.start)
     return pairs
+
+
+def _relation_numbers(raw: Path, triplets: Sequence[Sequence[str]]) -> list[int]:
+    """The dataset's own number of each relation, which its links use (ogbl-biokg); empty if it has none."""
+    numbers = []
+    for triplet in triplets:
+        path = raw / "relations" / "___".join(triplet) / "edge_reltype.csv.gz"
+        if not is_file(path):
+            return []
+        first = next(Table(path, "int64", low=0, high=1 << 31).chunks(1), None)
+        if first is not None:
+            numbers.append(int(first[0, 0]))
+    # ogbn-mag has zeros everywhere.
+    return numbers if sorted(numbers) == list(range(len(triplets))) else []
 
 
 def _features(raw: Path, nodes: Mapping[str, range]) -> np.ndarray | None:

@@ -116,7 +116,7 @@ def test_all_that_is_missing_is_said_at_once(mag: Path) -> None:
 
 
 def test_what_cannot_be_read_is_refused(mag: Path) -> None:
-    with pytest.raises(DataError, match="only ogbn-"):
+    with pytest.raises(DataError, match="edge features are not read"):
         load(mag, edge_features=True)
-    with pytest.raises(DataError, match="only ogbn-"):
+    with pytest.raises(DataError, match=r"valid\.pt"):
         Ogb(name="ogbl-tiny", path=str(mag)).load()

@@ -63,7 +63,7 @@ def put_planetoid() -> Dataset:
     for part, value in parts.items():
         Path(f"ind.cora.{part}").write_bytes(pickle.dumps(value, protocol=2))
     Path("ind.cora.test.index").write_text("".join(f"{vertex}\n" for vertex in range(790, 800)))
-    return Planetoid(path=".", verify=False)
+    return Planetoid(path=".")
 
 
 def put_mat(compressed: bool = True) -> Dataset:
@@ -148,7 +148,7 @@ def put_aminer() -> Dataset:
     np.save("labels.npy", np.arange(20) % 3)
     for split, ids in (("train", range(5)), ("val", range(5, 9)), ("test", range(9, 20))):
         np.save(f"{split}_20.npy", np.array(ids))
-    return Aminer(path=".", verify=False)
+    return Aminer(path=".")
 
 
 def put_triples() -> Dataset:
