@@ -60,9 +60,10 @@ class AdjacencyDataset(ForeignDataset):
         folder = self.file().parent
         features = None if self.features is None else _features(folder / self.features)
         labels, classes = (None, []) if self.labels is None else _labels(folder / self.labels)
+        sizes = {key: rows.shape[0] for key, rows in (("features", features), ("labels", labels)) if rows is not None}
         DataError.raise_all([
-            Problem(f"dataset.{key}", f"{rows.shape[0]} rows", f"there are {count} vertices", "give one row for each")
-            for key, rows in (("features", features), ("labels", labels)) if rows is not None and rows.shape[0] != count])
+            Problem(f"dataset.{key}", f"{size} rows", f"there are {count} vertices", "give one row for each vertex")
+            for key, size in sizes.items() if size != count])
         return Vertices(count, features, labels, classes=classes)
 
 

@@ -92,8 +92,8 @@ def _refuse_webgraph(path: Path) -> None:
     """
     base = path.with_suffix("")
     if path.suffix == ".graph" and is_file(base.with_name(f"{base.name}.properties")):
-        raise DataError(Problem(str(path), "a .properties file is next to it", "is a compressed graph of WebGraph (LAW), "
-                                "which its Java library reads", "write its edges as text: java "
+        raise DataError(Problem(str(path), "a .properties file is next to it", "is a compressed graph of WebGraph "
+                                "(LAW), which its Java library reads", "write its edges as text: java "
                                 f"it.unimi.dsi.webgraph.ArcListASCIIGraph -g BVGraph {base} {base}.arcs; then "
                                 f"gnnexp data {base}.arcs"))
 
@@ -105,7 +105,8 @@ def _rows(path: Path) -> tuple[list[np.ndarray], _Header]:
         DataError: a line has other things than whole numbers, or there are too few or too many lines.
     """
     content = content_of(path, _FACTOR)
-    lines = [(number, line) for number, line in enumerate(content.splitlines(), 1) if not line.lstrip().startswith(b"%")]
+    every = enumerate(content.splitlines(), 1)
+    lines = [(number, line) for number, line in every if not line.lstrip().startswith(b"%")]
     while lines and not lines[0][1].strip():
         lines.pop(0)
     header = _header(str(path), lines[0][1] if lines else b"")
@@ -143,9 +144,11 @@ def _edges(key: str, rows: list[np.ndarray], header: _Header, *, once: bool) -> 
         DataError: a line has too few numbers, or edges are not there in both directions, or not as many as `m`.
     """
     step = 1 + header.edge_weights
-    odd = [row for row, numbers in enumerate(rows) if numbers.size < header.first or (numbers.size - header.first) % step]
-    DataError.raise_all([Problem(f"{key}, vertex {row + 1}", rows[row].size, f"numbers: there must be {header.first}, and "
-                                 f"{step} for each neighbour; {len(odd)} vertices are wrong", _FIX) for row in odd[:20]])
+    odd = [row for row, numbers in enumerate(rows)
+           if numbers.size < header.first or (numbers.size - header.first) % step]
+    DataError.raise_all([Problem(f"{key}, vertex {row + 1}", f"{rows[row].size} numbers", f"there must be "
+                                 f"{header.first}, and {step} for each neighbour; {len(odd)} vertices are wrong", _FIX)
+                         for row in odd[:20]])
     lists = [numbers[header.first :] for numbers in rows]
     flat = np.concatenate([np.empty(0, np.int64), *lists])
     source = np.repeat(np.arange(len(rows)), [one.size // step for one in lists])
@@ -166,9 +169,9 @@ def _refuse_one_way(key: str, source: np.ndarray, target: np.ndarray, weight: np
     values = np.ones(source.size, np.int64) if weight is None else weight
     matrix = scipy.sparse.csr_array((values, (source, target)), shape=(count, count))
     pattern = scipy.sparse.csr_array((np.ones(source.size, np.int64), (source, target)), shape=(count, count))
-    for found, what in ((pattern, "edge is in one line only"), (matrix, "weights in both lines differ")):
-        difference = (found != found.T).tocoo()
-        if difference.nnz:
-            pair = f"{difference.row[0] + 1}, {difference.col[0] + 1}"
-            raise DataError(Problem(f"{key}, vertices {pair}", f"{difference.nnz // 2} edges", f"an {what}"
-                                    if what.startswith("edge") else what, _FIX))
+    for found, what in ((pattern, "an edge is in one line only"), (matrix, "weights in both lines differ")):
+        difference = scipy.sparse.coo_array(found - scipy.sparse.csr_array(found.T))
+        wrong = np.flatnonzero(difference.data)
+        if wrong.size:
+            pair = f"{difference.row[wrong[0]] + 1}, {difference.col[wrong[0]] + 1}"
+            raise DataError(Problem(f"{key}, vertices {pair}", f"{wrong.size // 2} edges", what, _FIX))

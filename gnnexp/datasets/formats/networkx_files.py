@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -13,7 +14,7 @@ from xml.parsers import expat
 from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
-from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files, text_of
+from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files, start_of, text_of
 from gnnexp.datasets.tables.features import Empty, FeatureForm
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.errors import DataError, Problem
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 # Bytes of memory for each byte of a file: NetworkX has a dictionary for each vertex and each edge.
 _FACTOR = 24
-_START = 4096
-_NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))', re.DOTALL)
+_NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))',
+                        re.DOTALL)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -108,8 +109,7 @@ def _fits(path: Path) -> bool:
         return kind in _READERS
     if path.name.endswith(".gz"):
         return kind == ".net"
-    with path.open("rb") as file:
-        start = file.read(_START)
+    start = start_of(path)
     if kind == ".json":
         return _NODE_LINK.search(start) is not None
     return start.lstrip().startswith(b"*") if kind == ".net" else b"{" in start
@@ -141,19 +141,17 @@ def _safe_xml(path: Path) -> BytesIO:
     content = content_of(path, _FACTOR)
 
     def refuse(*_: object) -> None:
-        raise DataError(Problem(str(path), "<!DOCTYPE", "documents with a type declaration are not read, since entities "
-                                "in it may expand to any size", "remove the declaration, or write the file again with "
-                                "networkx"))
+        raise DataError(Problem(str(path), "<!DOCTYPE", "documents with a type declaration are not read, since its "
+                                "entities may expand to any size", "remove the declaration, or write the file "
+                                "again with networkx"))
 
     def stop(*_: object) -> None:
         raise _RootReached
 
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, stop
-    try:
-        parser.Parse(content, True)  # noqa: FBT003
-    except _RootReached:
-        pass
+    with suppress(_RootReached):
+        parser.Parse(content, True)
     return BytesIO(content)
 
 
@@ -207,7 +205,7 @@ def _edge_list(path: Path, directed: bool) -> nx.Graph[Any]:
 
     lines = text_of(path, _FACTOR).splitlines()
     rows = [text for line in lines if (text := line.partition("#")[0]).strip()]
-    short = next((number for number, text in enumerate(rows, 1) if len(text.split()) < 2), None)
+    short = next((number for number, text in enumerate(rows, 1) if len(text.partition("{")[0].split()) < 2), None)
     if short is not None:
         raise ValueError(f"row {short}: {rows[short - 1][:60]!r} has no two ends")
     weighted = bool(rows) and "{" not in rows[0] and len(rows[0].split()) == 3

@@ -17,7 +17,7 @@ from gnnexp.datasets.reading.features import one_hot_columns
 from gnnexp.datasets.tables.features import FeatureForm, fill_and_scale
 from gnnexp.datasets.tables.roles import AUTO, NAMES, plain
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
-from gnnexp.errors import DataError, Problem
+from gnnexp.errors import DataError, Findings, Problem
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -59,12 +59,17 @@ def foreign_of_networkx(
     chosen = [name for name in attributes if name not in roles] if features is None else list(features)
     columns = {name: found for name in chosen if (found := _numbers(attributes[name], len(names))) is not None}
     if features is not None and len(columns) < len(chosen):
-        raise DataError([Problem(f"vertices, attribute {name}", _first(attributes[name]), "is no number, and no list of "
-                                 "numbers of one length", f"set dataset.categories=[{name}], or make numbers of it")
+        raise DataError([Problem(f"vertices, attribute {name}", _first(attributes[name]), "is no number, and no list "
+                                 "of numbers of one length", f"set dataset.categories=[{name}], or make numbers of it")
                          for name in chosen if name not in columns])
-    labels, classes = (None, []) if label is None else _labels(label, attributes[label])
-    edges, weight, edge_notes = _edges(graph, names, weight, both_directions=both_directions)
-    vertices = Vertices(len(names), _features(columns, attributes, form, names), labels, splits, classes, _ids(names))
+    findings = Findings()
+    labels, classes = (label and findings.attempt(_labels, label, attributes[label])) or (None, [])
+    rows = findings.attempt(_features, columns, attributes, form, names)
+    links = findings.attempt(_edges, graph, names, weight, both_directions=both_directions)
+    findings.raise_all()
+    assert links is not None
+    edges, edge_notes = links
+    vertices = Vertices(len(names), rows, labels, splits, classes, _ids(names))
     parts = [f"{role}={name}" for role, name in (("label", label), ("split", split)) if name]
     parts += [f"features={', '.join(columns)}"] if columns else []
     parts += [f"categories={', '.join(form.categories)}"] if form.categories else []
@@ -242,7 +247,7 @@ def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> 
                                      "set dataset.split_column=null") for row in wrong[:_SHOWN]])
         return {part: np.array([SPLIT_WORDS.get(word) == part for word in words]) for part in ("train", "val", "test")}
     masks = {part: np.array([bool(one) for one in attributes[name]]) for name, part in MASKS.items()
-             if name in attributes and all(one is None or isinstance(one, _NUMBERS) and one in (0, 1)
+             if name in attributes and all(one is None or (isinstance(one, _NUMBERS) and one in (0, 1))
                                            for one in attributes[name])}
     empty = np.zeros(len(names), np.bool_)
     return {part: masks.get(part, empty) for part in ("train", "val", "test")} if "train" in masks else {}
@@ -250,8 +255,8 @@ def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> 
 
 # --- edges ------------------------------------------------------------------------------------------------------------
 def _edges(graph: nx.Graph[Any], names: Sequence[Any], weight: str | None, *, both_directions: bool
-           ) -> tuple[Edges, str | None, list[str]]:
-    """All edges, the attribute of their weights, and notes."""
+           ) -> tuple[Edges, list[str]]:
+    """All edges, and notes."""
     number = {name: place for place, name in enumerate(names)}
     rows = list(graph.edges(data=True))
     known = dict.fromkeys(name for *_, data in rows for name in data if isinstance(name, str))
@@ -272,7 +277,7 @@ def _edges(graph: nx.Graph[Any], names: Sequence[Any], weight: str | None, *, bo
         other = ends[:, 0] != ends[:, 1]
         ends = np.concatenate([ends, ends[other, ::-1]])
         weights = None if weights is None else np.concatenate([weights, weights[other]])
-    return Edges(ends[:, 0], ends[:, 1], EDGE, weight=weights), weight, notes
+    return Edges(ends[:, 0], ends[:, 1], EDGE, weight=weights), notes
 
 
 def _weights(rows: Sequence[tuple[Any, Any, Mapping[Any, Any]]], weight: str) -> tuple[np.ndarray, list[str]]:
@@ -282,7 +287,7 @@ def _weights(rows: Sequence[tuple[Any, Any, Mapping[Any, Any]]], weight: str) ->
         DataError: a weight is no finite number.
     """
     values = [data.get(weight) for *_, data in rows]
-    found, wrong = np.ones(len(rows), np.float64), []
+    found = np.ones(len(rows), np.float64)
     for place, value in enumerate(values):
         try:
             found[place] = 1 if value is None else float(value)
@@ -291,7 +296,8 @@ def _weights(rows: Sequence[tuple[Any, Any, Mapping[Any, Any]]], weight: str) ->
     wrong = np.flatnonzero(~np.isfinite(found.astype(np.float32)))
     DataError.raise_all([Problem(f"edge {rows[place][0]} - {rows[place][1]}, attribute {weight}",
                                  str(values[place])[:60], f"is no finite number; {wrong.size} weights are wrong",
-                                 "correct the weight, or set dataset.weight=null") for place in wrong[:_SHOWN].tolist()])
+                                 "correct the weight, or set dataset.weight=null")
+                         for place in wrong[:_SHOWN].tolist()])
     missing = sum(value is None for value in values)
     notes = [f"weight={weight}" + (f"; {missing} edges without it have 1" if missing else "")]
     return found.astype(np.float32), notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gnnexp.datasets.looking.tables import quoted
@@ -16,9 +16,9 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file, read_limited
 
 _TARGETS = ("target", "ml_target", "page_type", "mature")  # columns of classes of MUSAE's data sets
-_MOST_CLASSES, _README_BYTES = 200, 1 << 20
+_MOST_CLASSES = 200
+_README_BYTES, _HEADER = 1 << 20, 1 << 16
 _SHARD = re.compile(r"^(?P<stem>.+?)-\d{5}-of-\d{5}\.parquet$")
-_GRAPHS = ("edge_index", "num_nodes")  # columns of tables with a graph in each row
 
 
 def known_tables(place: Path) -> list[str] | None:
@@ -27,7 +27,10 @@ def known_tables(place: Path) -> list[str] | None:
     Raises:
         DataError: the place has a graph in each row.
     """
-    return _musae(place) or _ego(place) or _hugging_face(place)
+    try:
+        return _musae(place) or _ego(place) or _hugging_face(place)
+    except (OSError, csv.Error):  # what cannot be read is said by the code that reads it
+        return None
 
 
 # --- MUSAE (Rozemberczki et al., Journal of Complex Networks 2021), and other sets of this author ---------------------
@@ -95,7 +98,7 @@ def _hugging_face(folder: Path) -> list[str] | None:
     edges, nodes = [], []
     for name, paths in tables.items():
         columns = _columns(paths[0])
-        if {*_GRAPHS[:1]} & {*columns}:
+        if "edge_index" in columns:
             raise DataError(Problem(str(paths[0]), columns, "each row is a graph; gnnexp trains on one graph",
                                     "write the vertices and the edges of all graphs into two tables"))
         plain_names = {plain(one) for one in columns}
@@ -118,28 +121,37 @@ def _configurations(folder: Path) -> dict[str, list[Path]]:
 
     try:
         text = read_limited(folder / "README.md", _README_BYTES).decode("utf-8-sig")
-        header = yaml.safe_load(text.split("---", 2)[1]) if text.startswith("---") else None
+        header = text.split("---", 2)[1] if text.startswith("---") else ""
+        found = yaml.safe_load(header) if len(header) <= _HEADER else None
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
         return {}
-    found = header.get("configs") if isinstance(header, dict) else None
     tables: dict[str, list[Path]] = {}
-    for one in found if isinstance(found, list) else ():
+    configs = found.get("configs") if isinstance(found, dict) else None
+    for one in configs if isinstance(configs, list) else ():
         if isinstance(one, dict):
-            paths = [path for pattern in _patterns(one.get("data_files")) for path in sorted(folder.glob(pattern))]
+            paths = [path for pattern in _patterns(one.get("data_files")) for path in sorted(_matches(folder, pattern))]
             tables[str(one.get("config_name"))] = [path for path in dict.fromkeys(paths) if is_file(path)]
     return {name: paths for name, paths in tables.items() if paths and all(one.suffix == ".parquet" for one in paths)}
 
 
-def _patterns(entry: object) -> Iterator[str]:
+def _patterns(entry: object) -> list[str]:
     """The patterns of `data_files`: a text, or a list of texts and of `{split: NAME, path: ...}`."""
-    if isinstance(entry, str):
-        if entry and not entry.startswith(("/", "~")) and ".." not in Path(entry).parts:
-            yield entry
-    elif isinstance(entry, Mapping):
-        yield from _patterns(entry.get("path"))
-    elif isinstance(entry, list):
-        for one in entry:
-            yield from _patterns(one)
+    entries = [one.get("path") if isinstance(one, Mapping) else one for one in _listed(entry)]
+    return [text for one in entries for text in _listed(one) if isinstance(text, str)]
+
+
+def _listed(entry: object) -> list[object]:
+    return entry if isinstance(entry, list) else [entry]
+
+
+def _matches(folder: Path, pattern: str) -> list[Path]:
+    """Files inside of a folder."""
+    if pattern.startswith(("/", "~")) or ".." in Path(pattern).parts or pattern.count("**") > 1:
+        return []
+    try:
+        return list(folder.glob(pattern))
+    except (ValueError, NotImplementedError):  # no pattern
+        return []
 
 
 def _shards(folder: Path) -> dict[str, list[Path]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from gnnexp.datasets.base import check_memory, data_folder, where_to_put
 from gnnexp.datasets.reading.tables import unpacked_limit
 from gnnexp.errors import DataError, Problem
-from gnnexp.files.regular import is_file, open_regular
+from gnnexp.files.regular import is_file, is_folder, open_regular
 
 _BESIDE = ("readme", "license", "citing", "citation")  # files that describe a graph, and have none
 _AGAIN = "get the file again"
@@ -62,11 +62,26 @@ def endings(path: Path) -> str:
 
 
 def own_files(place: Path) -> list[Path]:
-    """`place` if it is a file, else the files of the folder, without hidden files and those that describe a graph."""
-    if not place.is_dir():
+    """`place` if it is a file, else the files of the folder, without hidden files and those that describe a graph.
+
+    Empty for a place that cannot be read.
+    """
+    if not is_folder(place):
         return [place] if is_file(place) else []
-    return [one for one in sorted(place.iterdir())
-            if is_file(one) and not one.name.lower().startswith((".", *_BESIDE))]
+    try:
+        return [one for one in sorted(place.iterdir())
+                if is_file(one) and not one.name.lower().startswith((".", *_BESIDE))]
+    except OSError:
+        return []
+
+
+def start_of(path: Path, count: int = 4096) -> bytes:
+    """The first bytes of a file; none if it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return file.read(count)
+    except OSError:
+        return b""
 
 
 def one_file(path: str | None, directory: str, fits: Callable[[Path], bool], wanted: str) -> Path:

@@ -71,7 +71,8 @@ def read_sparse_npz(path: Path) -> Entries:
     values, first, second = file.array("data"), file.array(names[0]), file.array(names[1])
     shape = tuple(file.array("shape").tolist())
     if len(shape) != 2 or min(shape) < 0 or any(one.ndim != 1 for one in (values, first, second)):
-        raise DataError(Problem(f"{path}: shape", shape, "must be a matrix", "save it again with scipy.sparse.save_npz"))
+        raise DataError(Problem(f"{path}: shape", shape, "must be a matrix",
+                                "save it again with scipy.sparse.save_npz"))
     if kind == "coo":
         return _checked(str(path), Entries(shape, first, second, values))
     major = shape[kind == "csc"]
@@ -81,8 +82,8 @@ def read_sparse_npz(path: Path) -> Entries:
                                 "save it again with scipy.sparse.save_npz"))
     check_memory(8 * first.size, str(path))
     owner, used = np.repeat(np.arange(major), steps), int(second[-1])
-    pair = (owner, first[:used]) if kind == "csr" else (first[:used], owner)
-    return _checked(str(path), Entries(shape, *pair, values[:used]))
+    rows, columns = (owner, first[:used]) if kind == "csr" else (first[:used], owner)
+    return _checked(str(path), Entries(shape, rows, columns, values[:used]))
 
 
 def read_matrix_market(path: Path) -> Entries:
@@ -99,7 +100,8 @@ def read_matrix_market(path: Path) -> Entries:
     key, (dense, shape, count) = str(path), _header(str(path), content)
     least = count * (2 if dense else 4) - 1
     if least > len(content):
-        raise DataError(Problem(key, f"{count} entries", f"{len(content)} bytes cannot hold them", "get the file again"))
+        raise DataError(Problem(key, f"{count} entries", f"{len(content)} bytes cannot hold them",
+                                "get the file again"))
     check_memory((8 if dense else 48) * count, key)
     try:
         found = mmread(BytesIO(content))
@@ -119,7 +121,8 @@ def _header(key: str, content: bytes) -> tuple[bool, tuple[int, int], int]:
     position = content.find(b"\n") + 1
     words = content[: position or None].lower().split()[:6]
     if len(words) != 5 or words[:2] != [_BANNER, b"matrix"] or words[2] not in (b"coordinate", b"array"):
-        raise wrong(content[:60].decode("utf-8", "replace"), "must begin with %%MatrixMarket matrix coordinate (or array)")
+        raise wrong(content[:60].decode("utf-8", "replace"),
+                    "must begin with %%MatrixMarket matrix coordinate (or array)")
     field, symmetry = words[3].decode("ascii", "replace"), words[4].decode("ascii", "replace")
     if field not in _FIELDS or symmetry not in _SYMMETRIES:
         raise wrong(f"{field} {symmetry}", f"numbers may be {', '.join(_FIELDS)}; symmetry {', '.join(_SYMMETRIES)}")

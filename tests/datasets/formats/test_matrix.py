@@ -102,7 +102,8 @@ def test_a_matrix_of_two_types(tmp_path: Path) -> None:
     graph = load(tmp_path / "m.npz", labels="labels.npy")
     assert graph.node_types is not None and graph.node_types.tolist() == [0, 0, 0, 1, 1]
     assert graph.labels is not None and graph.labels.tolist() == [0, 1, 1, -1, -1]
-    assert {*zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True)} == {(0, 4), (4, 0), (2, 3), (3, 2)}
+    ends = {*zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True)}
+    assert ends == {(0, 4), (4, 0), (2, 3), (3, 2)}
 
 
 @pytest.mark.parametrize(("features", "labels"), [("features.npy", "labels.npy"), ("features.npz", "labels.txt"),
@@ -121,7 +122,7 @@ def test_a_folder_may_have_features_and_labels(features: str, labels: str, tmp_p
         (tmp_path / labels).write_text("two\none\ntwo\n\n")
     (tmp_path / "README.md").write_text("about it")
     if labels == "labels.csv":
-        with pytest.raises(DataError, match="3 rows.*there are 4 vertices"):
+        with pytest.raises(DataError, match=r"3 rows.*there are 4 vertices"):
             load(path, features=features, labels=labels)
         (tmp_path / labels).write_text("two\none\ntwo\none\n")
     lines = recognised(tmp_path, CLASSES).overrides
@@ -143,7 +144,8 @@ BANNER = "%%MatrixMarket matrix coordinate real general\n"
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    ("", "must begin with"), ("1 2\n", "must begin with"), (BANNER, "line of sizes"), (BANNER + "2 2\n", "line of sizes"),
+    ("", "must begin with"), ("1 2\n", "must begin with"), (BANNER, "line of sizes"),
+    (BANNER + "2 2\n", "line of sizes"),
     (BANNER + "3 3 1000000000000\n1 1 1\n", "bytes cannot hold them"), (BANNER + "2 2 1\n3 1 1\n", "m.mtx"),
     (BANNER + "2 2 2\n1 1 1\n                \n", "m.mtx"), (BANNER + "2 2 1\n0 1 1\n", "m.mtx"),
     (BANNER + "2 2 1\n1 2 x\n", "m.mtx"), (BANNER + "2 2 1\n1 2 nan\n", "weights must be finite"),

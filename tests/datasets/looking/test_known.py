@@ -40,7 +40,9 @@ def loaded(place: Path) -> tuple[Graph, list[str]]:
      ["73045350,1459,False,9528,False,2", "61573865,1629,True,3615,False,0", "171688476,411,True,46546,False,1"],
      "from,to", "mature"),
 ])
-def test_a_folder_of_musae_trains(name: str, header: str, rows: list[str], edges: str, label: str, tmp_path: Path) -> None:
+def test_a_folder_of_musae_is_tables(
+    name: str, header: str, rows: list[str], edges: str, label: str, tmp_path: Path,
+) -> None:
     text(tmp_path / f"{name}_edges.csv", edges, "0,1", "1,2")
     text(tmp_path / f"{name}_target.csv", header, *rows)
     words = f"{name}.json" if name == "musae_DE" else f"{name}_features.json"
@@ -92,7 +94,8 @@ def test_communities_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [2, 9, 10, 11, 120])
 def test_an_ego_network(width: int, tmp_path: Path) -> None:
     text(tmp_path / "107.edges", "5 9", "9 5", "9 100")
-    text(tmp_path / "107.feat", *(f"{one} " + " ".join(str((one + k) % 2) for k in range(width)) for one in (5, 9, 100, 7)))
+    rows = {one: " ".join(str((one + column) % 2) for column in range(width)) for one in (5, 9, 100, 7)}
+    text(tmp_path / "107.feat", *(f"{one} {words}" for one, words in rows.items()))
     text(tmp_path / "107.circles", "circle0\t5\t9")
     text(tmp_path / "107.egofeat", "0 " * width)
     graph, _ = loaded(tmp_path / "107.edges")
@@ -157,8 +160,9 @@ def test_a_graph_in_each_row_is_refused(tmp_path: Path) -> None:
         recognised(tmp_path, CLASSES)
 
 
-@pytest.mark.parametrize("content", ["---\n: [\n---\n", "---\nconfigs: 3\n---\n", "---\nconfigs:\n- data_files: ../*\n---\n",
-                                     "---\n" + "[" * 5000, "---\nconfigs:\n- data_files: /etc/*\n---\n"])
+@pytest.mark.parametrize("content", ["---\n: [\n---\n", "---\nconfigs: 3\n---\n",
+                                     "---\nconfigs:\n- data_files: ../*\n---\n", "---\n" + "[" * 5000,
+                                     "---\nconfigs:\n- data_files: /etc/*\n---\n"])
 def test_a_hostile_readme_changes_nothing(content: str, tmp_path: Path) -> None:
     parquet(tmp_path / "edges" / "train-00000-of-00001.parquet", **EDGES)
     (tmp_path / "README.md").write_text(content)
