@@ -108,6 +108,8 @@ FOUND = {
 EDGES = ["partition", "dataset=edge_list", "dataset.path=edges.tsv"]
 SPLIT = [*EDGES, "dataset.labels=labels.txt", "dataset.split=files"]
 TABLES = ["partition", "dataset=tables", "dataset.path=.", "dataset.edges=edges.tsv"]
+MATRIX = ["partition", "dataset=matrix", "dataset.path=pairs.mtx"]
+METIS = ["partition", "dataset=metis", "dataset.path=pairs.graph"]
 KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.aminer.path": (["partition", "dataset=aminer", "dataset.path=PATH"], ""),
     "dataset.dgl_graph.path": (["partition", "dataset=dgl_graph", "dataset.path=PATH"], ".bin"),
@@ -128,6 +130,13 @@ KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.graphbolt.path": (["partition", "dataset=graphbolt", "dataset.path=PATH"], ""),
     "dataset.graphstorm.path": (["partition", "dataset=graphstorm", "dataset.path=PATH"], ".json"),
     "dataset.heterophilous_npz.path": (["partition", "dataset=heterophilous_npz", "dataset.path=PATH"], ".npz"),
+    "dataset.matrix.path": (["partition", "dataset=matrix", "dataset.path=PATH"], ".npz"),
+    "dataset.matrix.features": ([*MATRIX, "dataset.features=PATH"], ".npy"),
+    "dataset.matrix.labels": ([*MATRIX, "dataset.labels=PATH"], ".txt"),
+    "dataset.metis.path": (["partition", "dataset=metis", "dataset.path=PATH"], ".graph"),
+    "dataset.metis.features": ([*METIS, "dataset.features=PATH"], ".csv"),
+    "dataset.metis.labels": ([*METIS, "dataset.labels=PATH"], ".npy"),
+    "dataset.networkx.path": (["partition", "dataset=networkx", "dataset.path=PATH"], ".graphml"),
     "dataset.ogb.path": (["partition", "dataset=ogb", "dataset.path=PATH"], ""),
     "dataset.planetoid.path": (["partition", "dataset=planetoid", "dataset.path=PATH"], ""),
     "dataset.pyg.path": (["partition", "dataset=pyg", "dataset.path=PATH"], ".pt"),
@@ -148,6 +157,8 @@ NO_FILE = {
     "dataset.ogb.edge_features": "a switch",
     "feature_store.cached.tier": "a word", "feature_store.cached_owned.tier": "a word",
     "feature_store.sharded.tier": "a word",
+    "dataset.networkx.label": "an attribute", "dataset.networkx.features": "attributes",
+    "dataset.networkx.directed": "a switch", "dataset.matrix.source": "a word",
     "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
     "dataset.dgl_graph.features": "a name", "dataset.dgl_graph.label": "a name", "dataset.dgl_graph.graph": "a number",
     "dataset.dgl_partitions.features": "a name", "dataset.dgl_partitions.label": "a name",
@@ -234,6 +245,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def write_edges(folder: Path) -> None:
     """A path of 21 vertices, with rows of features, labels and ids."""
     (folder / "edges.tsv").write_text("".join(f"{n}\t{n + 1}\n" for n in range(20)))
+    (folder / "pairs.mtx").write_text("%%MatrixMarket matrix coordinate pattern symmetric\n2 2 1\n2 1\n")
+    (folder / "pairs.graph").write_text("2 1\n2\n1\n")
     (folder / "labels.txt").write_text("0\n1\n1\n" * 7)
     (folder / "rows.txt").write_text("0.5 1\n" * 21)
     (folder / "ids.txt").write_text("0\n1\n")

@@ -20,6 +20,7 @@ from gnnexp.graph.storage.npy import file_header, map_array, read_header
 # Deflate compresses at most 1032:1, so a member that claims more is false.
 _MAX_RATIO = 1032
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_MAX_WORD = 1024  # bytes of a member with one word
 # Errors of zipfile and numpy for damaged bytes. RuntimeError: the archive claims to be encrypted.
 DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError,
           RuntimeError, MemoryError, OverflowError, tokenize.TokenError)  # fmt: skip
@@ -106,6 +107,24 @@ class NpzFile:
             DataError: the member is missing or damaged, or uses anything that the unpickler does not allow.
         """
         return as_object(self._read(name, objects=True), f"{self.path}: {name}")
+
+    def word(self, name: str) -> str:
+        """A member that is one short word of ASCII, such as the format of a sparse matrix.
+
+        Raises:
+            DataError: the member is missing, damaged, or longer.
+        """
+        self.require(name)
+        key, info = f"{self.path}: {name}", self._members[name]
+        try:
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.file_size > _MAX_WORD:
+                raise ValueError(f"{info.file_size} bytes, compression method {info.compress_type}")
+            with zipfile.ZipFile(self.path) as archive, archive.open(info) as file:
+                content = file.read(_MAX_WORD)
+            start = 10 + int.from_bytes(content[8:10], "little")  # the length of the header in format 1.0
+            return content[start:].replace(b"\0", b"").decode("ascii")
+        except DAMAGE as error:
+            raise _damaged(key, error) from None
 
     def _read(self, name: str, *, objects: bool) -> Any:  # noqa: ANN401
         self.require(name)

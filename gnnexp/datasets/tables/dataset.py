@@ -31,7 +31,7 @@ from gnnexp.datasets.tables.layout import (
     vertex_tables,
 )
 from gnnexp.datasets.tables.roles import AUTO
-from gnnexp.datasets.tables.vertices import Labels, read_splits
+from gnnexp.datasets.tables.vertices import Labels, read_splits, splits_of_files
 from gnnexp.datasets.tables.write import (
     Numbered,
     Rules,
@@ -73,7 +73,8 @@ class Tables(Dataset):
         categories: columns of `nodes` of which each value becomes a feature (one-hot).
         empty: what replaces missing numbers: `error` refuses them, `mean` of their column, `zero`.
         standardize: give each column of numbers the mean 0 and the standard deviation 1, over all vertices.
-        split: `random` shares of the labelled vertices, or the words of a column of `nodes` (`split=column`).
+        split: `random` shares of the labelled vertices, or the words of a column of `nodes` (`split=column`), or the
+            first words of the names of its files (`split=files`), such as `train-0.parquet`.
         split_column: this column.
         train: share of training vertices (`split=random`).
         val: share of validation vertices (`split=random`); the rest is test.
@@ -110,7 +111,7 @@ class Tables(Dataset):
     categories: list[str] = field(default_factory=list)
     empty: Empty = "error"
     standardize: bool = False
-    split: Literal["random", "column"] = "random"
+    split: Literal["random", "column", "files"] = "random"
     split_column: str = AUTO
     train: float = 0.6
     val: float = 0.2
@@ -145,6 +146,13 @@ class Tables(Dataset):
         problems = [Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
                     for name, holds, allowed, fix in rules if not holds]
         ConfigError.raise_all(problems + check_tables(self.nodes, self.edges))
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """Folders of known forms. `gnnexp data` looks at other tables itself."""
+        from gnnexp.datasets.looking.known import known_tables
+
+        return known_tables(place)
 
     @property
     def at_hand(self) -> bool:
@@ -248,11 +256,15 @@ class Tables(Dataset):
         return path
 
     def _splits(self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels | None) -> Splits:
-        given = [(kind, nodes) for kind, nodes in layout.vertices.items() if nodes.split is not None]
+        by_file = self.split == "files"
+        given = [(kind, nodes) for kind, nodes in layout.vertices.items()
+                 if (nodes.split is not None if not by_file else labels is None or nodes.label is not None)]
+        form = TextForm(self.delimiter, self.header, self.encoding, self.nulls)
         if given:
             parts: dict[str, list[np.ndarray]] = {name: [np.empty(0, np.int64)] for name in SPLITS}
             for kind, nodes in given:
-                for name, found in read_splits(reader, nodes).items():
+                read = splits_of_files(reader, nodes, form) if by_file else read_splits(reader, nodes)
+                for name, found in read.items():
                     parts[name].append(found + graph.starts[kind])
             return given_split(*(np.concatenate(parts[name]) for name in SPLITS))
         if labels is None:

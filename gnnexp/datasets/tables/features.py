@@ -13,6 +13,7 @@ import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
+from gnnexp.datasets.reading.sparse import read_sparse_npz
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
 from gnnexp.datasets.tables.vertices import VertexColumns
@@ -86,11 +87,11 @@ def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureFo
             start += width
         row += batch.num_rows
     refuse_rows(table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
-    _fill_and_scale(out, form)
+    fill_and_scale(out, form)
     return out
 
 
-def _fill_and_scale(out: np.ndarray, form: FeatureForm) -> None:
+def fill_and_scale(out: np.ndarray, form: FeatureForm) -> None:
     """Replace missing numbers, and standardize, in place; column by column, with sums in float64."""
     if form.empty == "error" and not form.standardize:
         return
@@ -156,7 +157,7 @@ def rows_of_file(path: Path) -> int | None:
     """Rows of a feature file that has one row for each vertex; None for a file that names vertices."""
     if path.suffix == ".npy":
         return int(open_npy(path).shape[0])
-    return int(_matrix(path).shape[0]) if path.suffix == ".npz" else None
+    return int(matrix_of_file(path).shape[0]) if path.suffix == ".npz" else None
 
 
 def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
@@ -170,7 +171,7 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
     Raises:
         DataError: rows do not fit the vertices, or an id is unknown.
     """
-    matrix = _bag(reader, path, ids) if path.suffix == ".json" else _matrix(path)
+    matrix = _bag(reader, path, ids) if path.suffix == ".json" else matrix_of_file(path)
     if matrix.shape[0] != ids.count:
         raise DataError(Problem(str(path), f"{matrix.shape[0]} rows", f"there are {ids.count} vertices",
                                 "give one row for each vertex, in the order of dataset.nodes"))
@@ -181,25 +182,21 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
     return matrix.astype(np.float32)
 
 
-def _matrix(path: Path) -> Matrix:
+def matrix_of_file(path: Path) -> Matrix:
+    """`[V, D]` numbers in `.npy`, or in `.npz`: one array, or a matrix that `scipy.sparse.save_npz` wrote.
+
+    Raises:
+        DataError: the file is damaged, or has something else.
+    """
     if path.suffix == ".npy":
         array = open_npy(path)
         check_memory(4 * array.size, str(path))
         return array[:, None] if array.ndim == 1 else array
     file = NpzFile(path)
-    if "indptr" not in file:
-        array = file.array(file.only())
-        return array[:, None] if array.ndim == 1 else array
-    file.require("data", "indices", "indptr", "shape")
-    parts = (file.array("data"), file.array("indices"), file.array("indptr"))
-    try:
-        found = scipy.sparse.csr_array(parts, shape=tuple(file.array("shape").tolist()))
-        found.check_format(full_check=True)
-    except ValueError as error:
-        fix = "write it with scipy.sparse.save_npz"
-        raise DataError(Problem(str(path), str(error)[:200], "must be a CSR matrix", fix)) from None
-    found.sum_duplicates()
-    return found
+    if "shape" in file:
+        return read_sparse_npz(path).csr()
+    array = file.array(file.only())
+    return array[:, None] if array.ndim == 1 else array
 
 
 def _bag(reader: Engine, path: Path, ids: Ids) -> Matrix:

@@ -13,11 +13,13 @@ from gnnexp.files.regular import is_file
 
 Format = Literal["text", "json", "parquet", "arrow"]
 FORMATS: dict[str, Format] = {
-    ".csv": "text", ".tsv": "text", ".txt": "text", ".tab": "text", ".edgelist": "text", ".json": "json",
+    ".csv": "text", ".tsv": "text", ".txt": "text", ".tab": "text", ".edgelist": "text", ".edges": "text",
+    ".arcs": "text", ".el": "text", ".wel": "text", ".feat": "text", ".json": "json",
     ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow",
     ".feather": "arrow", ".ipc": "arrow",
 }
 _PACKED = (".gz", ".zst")  # of text and JSON
+_COMMUNITIES = ".cmty"  # lists of overlapping groups next to graphs of SNAP: no table
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def find_files(key: str, folder: Path, text: str) -> TableFiles:
 def format_of(path: Path) -> Format | None:
     """The format that follows from the name of a file, or None."""
     suffixes = [one.lower() for one in path.suffixes]
+    if _COMMUNITIES in suffixes:
+        return None
     packed = bool(suffixes) and suffixes[-1] in _PACKED
     found = FORMATS.get(suffixes[-2] if packed and len(suffixes) > 1 else suffixes[-1]) if suffixes else None
     return None if packed and found in ("parquet", "arrow") else found

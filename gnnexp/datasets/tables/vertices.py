@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
 from gnnexp.errors import DataError, Problem
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN", "HUGEINT",
@@ -92,6 +93,32 @@ def read_labels(engine: Engine, columns: VertexColumns) -> Labels:
                              "ORDER BY m.row", table)
     values = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
     return Labels(values, [str(one) for one in found])
+
+
+def first_word(path: Path) -> str:
+    """The first letters of a file's name, in lower case: `train` of `train-00000-of-00002.parquet`."""
+    found = re.match(r"[a-z]+", path.name.lower())
+    return found[0] if found else ""
+
+
+def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> dict[str, np.ndarray]:
+    """`[n]` int64 vertices of `train`, `val` and `test`, by the first words of the names of their files.
+
+    Raises:
+        DataError: a name begins with another word.
+    """
+    files = columns.table.files
+    DataError.raise_all([Problem(str(path), first_word(path), f"the name must begin with a word of a split: "
+                                 f"{', '.join(SPLIT_WORDS)}", "set dataset.split=random")
+                         for path in files.paths if first_word(path) not in SPLIT_WORDS][:MOST_SHOWN])
+    found: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
+    row = 0
+    for path in files.paths:
+        table = engine.table(replace(files, paths=(path,)), form)
+        count = int(engine.rows(f"SELECT count(*) FROM {table.name}", table)[0][0])
+        found[SPLIT_WORDS[first_word(path)]].append(np.arange(row, row + count))
+        row += count
+    return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in found.items()}
 
 
 def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]:

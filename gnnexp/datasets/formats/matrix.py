@@ -1,0 +1,88 @@
+"""Sparse adjacency matrices: SciPy's `.npz` (`scipy.sparse.save_npz`) and Matrix Market (`.mtx`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.formats.adjacency import AdjacencyDataset, beside
+from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Vertices
+from gnnexp.datasets.reading.content import endings, one_file, own_files
+from gnnexp.datasets.reading.sparse import Entries, is_sparse_npz, read_matrix_market, read_sparse_npz
+from gnnexp.errors import DataError, Problem
+
+ROW, COLUMN = "row", "column"
+
+
+@dataclass(kw_only=True, eq=False)
+class AdjacencyMatrix(AdjacencyDataset):
+    """A square matrix with an entry for each edge, or a matrix of two types of vertices: rows and columns.
+
+    A matrix that is not square has an edge between a row and a column for each entry; labels and features are of rows.
+
+    Attributes:
+        name: name of the graph.
+        path: the file, `.npz` or `.mtx` (also `.mtx.gz`), or a folder with one; null = `$GNNEXP_DATA/matrix`.
+        source: `row`: an entry (i, j) is an edge from i to j, as in SciPy and NetworkX. `column`: from j to i.
+        weights: whether values are weights of edges; `auto` = unless all of them are 1.
+    """
+
+    name: str = "matrix"
+    source: Literal["row", "column"] = "row"
+    weights: Literal["auto", True, False] = "auto"
+
+    @classmethod
+    def recognised(cls, place: Path) -> list[str] | None:
+        """A file of a matrix; or a folder with one, and with features and labels under their usual names."""
+        files = own_files(place)
+        found = [one for one in files if _fits(one)]
+        others = {line.partition("=")[2] for line in beside(found[0])} if found else set()
+        found = [one for one in found if one.name not in others]
+        if len(found) != 1 or (place.is_dir() and {one.name for one in files} - others != {found[0].name}):
+            return None
+        return beside(found[0]) if place.is_dir() else []
+
+    def file(self) -> Path:
+        """The file of the matrix."""
+        others = (self.features, self.labels)
+        return one_file(self.path, "matrix", lambda one: _fits(one) and one.name not in others, ".npz, .mtx or .mtx.gz")
+
+    def read(self) -> Foreign:
+        """All entries as edges."""
+        path = self.sources()[0]
+        if endings(path) not in (".npz", ".mtx"):
+            raise DataError(Problem(str(path), endings(path), "endings are .npz, .mtx and .mtx.gz", "rename the file"))
+        found = read_sparse_npz(path) if endings(path) == ".npz" else read_matrix_market(path)
+        count, columns = found.shape
+        check_memory(24 * (count + columns), f"{count} x {columns} vertices")
+        weight, notes = self._weight(str(path), found)
+        if count == columns:
+            source, destination = (found.rows, found.columns) if self.source == "row" else (found.columns, found.rows)
+            return Foreign({VERTEX: self.vertices(count)}, [Edges(source, destination, weight=weight)], notes)
+        kinds = {ROW: self.vertices(count), COLUMN: Vertices(columns)}
+        edges = (Edges(found.rows, found.columns, EDGE, (ROW, COLUMN), weight) if self.source == "row" else
+                 Edges(found.columns, found.rows, EDGE, (COLUMN, ROW), weight))
+        return Foreign(kinds, [edges], [f"{count} x {columns}: rows and columns are two types of vertices", *notes])
+
+    def _weight(self, key: str, found: Entries) -> tuple[np.ndarray | None, list[str]]:
+        """Weights of the edges, and notes."""
+        values = found.values
+        asked = bool((values != 1).any()) if self.weights == "auto" else self.weights
+        if not asked:
+            return None, []
+        broken = np.flatnonzero(~np.isfinite(values.astype(np.float32)))
+        if broken.size:
+            raise DataError(Problem(f"{key}, entry {broken[0]}", float(values[broken[0]]), f"weights must be finite; "
+                                    f"{broken.size} are not", "correct the file, or set dataset.weights=false"))
+        zeros = int((values == 0).sum())
+        return values.astype(np.float32), ["weight=values of the matrix" + (
+            f"; {zeros} entries are 0, and are edges with the weight 0" if zeros else "")]
+
+
+def _fits(path: Path) -> bool:
+    kind = endings(path)
+    return kind == ".mtx" or (kind == ".npz" and not path.name.endswith(".gz") and is_sparse_npz(path))

@@ -1,0 +1,303 @@
+"""Graphs of NetworkX: attributes of vertices become features, classes and splits; an attribute of edges is the weight.
+
+Names of vertices are kept as ids. NetworkX has one type of vertices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Matrix, Vertices
+from gnnexp.datasets.reading.features import one_hot_columns
+from gnnexp.datasets.tables.features import FeatureForm, fill_and_scale
+from gnnexp.datasets.tables.roles import AUTO, NAMES, plain
+from gnnexp.datasets.tables.vertices import SPLIT_WORDS
+from gnnexp.errors import DataError, Findings, Problem
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+MASKS = {"train_mask": "train", "val_mask": "val", "valid_mask": "val", "test_mask": "test"}
+_SHOWN = 20
+_NUMBERS = (bool, int, float, np.number, np.bool_)
+_AS_IT_IS = FeatureForm((), "error", standardize=False)
+Attributes = Mapping[str, list[Any]]
+
+
+def foreign_of_networkx(
+    graph: nx.Graph[Any], *, label: str | None = None, features: Sequence[str] | None = None, weight: str | None = None,
+    split: str | None = None, form: FeatureForm = _AS_IT_IS, both_directions: bool = True,
+) -> Foreign:
+    """The arrays of a graph of NetworkX. Parallel edges of multigraphs are kept.
+
+    An attribute that is `auto` is found by its name. Attributes `train_mask`, `val_mask` and `test_mask` are a split.
+
+    Args:
+        graph: directed or not.
+        label: attribute of vertices with classes: names or whole numbers, or lists of 0 and 1; None = no classes.
+        features: attributes of vertices with numbers, or with lists of numbers of one length; None = all of these.
+        weight: attribute of edges; edges without it have the weight 1. None = no weights.
+        split: attribute of vertices with words such as `train`, or None.
+        form: attributes that become one feature for each value, and what replaces missing numbers.
+        both_directions: whether an edge of an undirected graph is there in both directions, or once.
+
+    Raises:
+        DataError: a vertex or an edge lacks a value, or values do not fit their meaning. Names vertices.
+    """
+    names = list(graph.nodes)
+    attributes = _attributes([data for _, data in graph.nodes(data=True)])
+    _refuse_unknown(attributes, {"label": [label], "features": features or (), "split_column": [split],
+                                 "categories": form.categories})
+    label, split = _found(attributes, "label", label), _found(attributes, "split", split)
+    splits = _splits(attributes, split, names)
+    roles = {label, split, *form.categories, *(MASKS if splits else ())}
+    chosen = [name for name in attributes if name not in roles] if features is None else list(features)
+    columns = {name: found for name in chosen if (found := _numbers(attributes[name], len(names))) is not None}
+    if features is not None and len(columns) < len(chosen):
+        raise DataError([Problem(f"vertices, attribute {name}", _first(attributes[name]), "is no number, and no list "
+                                 "of numbers of one length", f"set dataset.categories=[{name}], or make numbers of it")
+                         for name in chosen if name not in columns])
+    findings = Findings()
+    labels, classes = (label and findings.attempt(_labels, label, attributes[label])) or (None, [])
+    rows = findings.attempt(_features, columns, attributes, form, names)
+    links = findings.attempt(_edges, graph, names, weight, both_directions=both_directions)
+    findings.raise_all()
+    assert links is not None
+    edges, edge_notes = links
+    vertices = Vertices(len(names), rows, labels, splits, classes, _ids(names))
+    parts = [f"{role}={name}" for role, name in (("label", label), ("split", split)) if name]
+    parts += [f"features={', '.join(columns)}"] if columns else []
+    parts += [f"categories={', '.join(form.categories)}"] if form.categories else []
+    left = [f"{name} ({_distinct(values)} values)" for name, values in attributes.items()
+            if name not in columns and name not in roles]
+    parts += [f"not used: {', '.join(left[:_SHOWN])}"] if left else []
+    kind = f"NetworkX {'directed' if graph.is_directed() else 'undirected'} {'multi' * graph.is_multigraph()}graph"
+    return Foreign({VERTEX: vertices}, [edges], [f"{kind}: {'; '.join(parts)}" if parts else kind, *edge_notes])
+
+
+def _attributes(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
+    """`[n]` values of each attribute, None where it is missing."""
+    found: dict[str, list[Any]] = {}
+    for row, data in enumerate(rows):
+        for name, value in data.items():
+            found.setdefault(str(name), [None] * len(rows))[row] = value
+    return found
+
+
+def _refuse_unknown(attributes: Attributes, asked: Mapping[str, Iterable[str | None]]) -> None:
+    DataError.raise_all([Problem(f"dataset.{key}", name, f"no vertex has this attribute; attributes are "
+                                 f"{', '.join(attributes) or 'none'}", f"set dataset.{key} to one of them")
+                         for key, given in asked.items() for name in given
+                         if name not in (None, AUTO) and name not in attributes])
+
+
+def _found(attributes: Attributes, role: str, asked: str | None) -> str | None:
+    """The attribute of a role; None if no attribute can be meant.
+
+    Raises:
+        DataError: several may be meant.
+    """
+    if asked != AUTO:
+        return asked
+    fits = _may_be_classes if role == "label" else _are_split_words
+    found = [name for name, values in attributes.items() if plain(name) in NAMES[role] and fits(values)]
+    if len(found) > 1:
+        raise DataError(Problem("vertices", found, f"{len(found)} attributes may be the {role}",
+                                f"set dataset.{role if role == 'label' else 'split_column'}=ATTRIBUTE"))
+    return found[0] if found else None
+
+
+def _may_be_classes(values: Sequence[Any]) -> bool:
+    """Whether values repeat: a `label` of GEXF and GraphML is often a name of each vertex."""
+    present = [one for one in values if one is not None]
+    return len(present) <= 2 or _distinct(present) < len(present)
+
+
+def _are_split_words(values: Sequence[Any]) -> bool:
+    return all(one is None or str(one).strip().lower() in SPLIT_WORDS for one in values)
+
+
+def _distinct(values: Sequence[Any]) -> int:
+    return len({str(one) for one in values if one is not None})
+
+
+def _first(values: Sequence[Any]) -> object:
+    return next((str(one)[:60] for one in values if one is not None), None)
+
+
+# --- vertices ---------------------------------------------------------------------------------------------------------
+def _ids(names: Sequence[Any]) -> np.ndarray:
+    """`[n]` int64 if all names are whole numbers, else texts.
+
+    Raises:
+        DataError: two names are the same text.
+    """
+    if all(isinstance(one, int | np.integer) and not isinstance(one, bool) and -(2**63) <= one < 2**63
+           for one in names):
+        return np.array(names, np.int64)
+    texts = np.array([str(one) for one in names], object)
+    if len(set(texts)) < len(names):
+        seen: set[str] = set()
+        again = next(one for one in texts if one in seen or seen.add(one))  # type: ignore[func-returns-value]
+        raise DataError(Problem("vertices", again, "is the name of two vertices, as a text", "give each a name of its "
+                                "own (networkx.relabel_nodes)"))
+    return texts
+
+
+def _numbers(values: Sequence[Any], count: int) -> np.ndarray | None:
+    """`[n, w]` float64, NaN where a value is missing; None if they are no numbers and no lists of one length."""
+    present = [one for one in values if one is not None]
+    if present and all(isinstance(one, _NUMBERS) for one in present):
+        return np.array([np.nan if one is None else float(min(max(one, -1e300), 1e300)) for one in values])[:, None]
+    if not present or not all(isinstance(one, list | tuple | np.ndarray) for one in present):
+        return None
+    width = len(present[0])
+    if not width or not all(len(one) == width and all(isinstance(item, _NUMBERS) for item in one) for one in present):
+        return None
+    check_memory(8 * count * width, f"features {count} x {width}")
+    return np.array([[np.nan] * width if one is None else [float(item) for item in one] for one in values])
+
+
+def _features(columns: Mapping[str, np.ndarray], attributes: Attributes, form: FeatureForm, names: Sequence[Any]
+              ) -> Matrix | None:
+    """`[n, D]`: numbers first, then a column for each value of a category; sparse with categories."""
+    blocks: list[Matrix] = []
+    if columns:
+        with np.errstate(over="ignore"):
+            rows = np.concatenate(list(columns.values()), 1).astype(np.float32)
+        wrong = np.isinf(rows) if form.empty != "error" else ~np.isfinite(rows)
+        owner = np.repeat(list(columns), [one.shape[1] for one in columns.values()])
+        places = np.argwhere(wrong)
+        DataError.raise_all([Problem(f"vertex {names[row]}, attribute {owner[column]}", None, f"is no finite number; "
+                                     f"{len(places)} values are wrong", "give the value, set dataset.empty=mean or "
+                                     "zero, or leave the attribute out of dataset.features")
+                             for row, column in places[:_SHOWN].tolist()])
+        fill_and_scale(rows, form)
+        blocks.append(rows)
+    for name in form.categories:
+        texts = np.array(["" if one is None else str(one) for one in attributes[name]], object)
+        missing = np.flatnonzero(texts == "")
+        if missing.size and form.empty == "error":
+            raise DataError([Problem(f"vertex {names[row]}, attribute {name}", None, f"is missing; {missing.size} "
+                                     "values are wrong", "give the value, or set dataset.empty=zero")
+                             for row in missing[:_SHOWN].tolist()])
+        codes = one_hot_columns(texts[:, None])
+        blocks.append(codes[:, 1:] if missing.size else codes)  # the empty text comes first
+    if len(blocks) == 1:
+        return blocks[0]
+    return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr")
+                                  ) if blocks else None
+
+
+def _labels(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+    """`[n]` classes and their names, or `[n, C]` of 0 and 1. No value, an empty text and -1 mean no label.
+
+    Raises:
+        DataError: numbers have fractions, or a list has other values than 0 and 1.
+    """
+    key = f"vertices, attribute {name}"
+    several = [one for one in values if isinstance(one, list | tuple | np.ndarray)]
+    if several:
+        rows = _numbers([one if isinstance(one, list | tuple | np.ndarray) else None for one in values], len(values))
+        if rows is None or not np.isin(rows[~np.isnan(rows)], (0, 1)).all():
+            raise DataError(Problem(key, str(several[0])[:60], "lists of classes must have 0 or 1 for each class",
+                                    "set dataset.label to another attribute"))
+        return rows, []
+    plain_values = [_label(one) for one in values]
+    known = {one for one in plain_values if one is not None}
+    broken = [one for one in known if isinstance(one, float)]
+    if broken:
+        raise DataError(Problem(key, broken[0], "classes must be names or whole numbers",
+                                "set dataset.label to another attribute"))
+    whole = all(isinstance(one, int) for one in known)
+    classes = sorted(known) if whole else sorted({str(one) for one in known})
+    number = {one: place for place, one in enumerate(classes)}
+    labels = [-1 if one is None else number[one if whole else str(one)] for one in plain_values]
+    return np.array(labels, np.int64), [str(one) for one in classes]
+
+
+def _label(value: Any) -> str | int | float | None:  # noqa: ANN401
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, int | np.integer):
+        return None if value == -1 else int(value)
+    if isinstance(value, float | np.floating):
+        if np.isnan(value) or value == -1:
+            return None
+        return int(value) if float(value).is_integer() else float(value)
+    return None if value is None or str(value) == "" else str(value)
+
+
+def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> dict[str, np.ndarray]:
+    """`[n]` bool for each split; empty if there is none.
+
+    Raises:
+        DataError: the attribute has other words.
+    """
+    if split is not None:
+        words = ["" if one is None else str(one).strip().lower() for one in attributes[split]]
+        wrong = [row for row, word in enumerate(words) if word and word not in SPLIT_WORDS]
+        DataError.raise_all([Problem(f"vertex {names[row]}, attribute {split}", words[row][:60], f"{len(wrong)} words "
+                                     f"are wrong; words of a split are {', '.join(SPLIT_WORDS)}",
+                                     "set dataset.split_column=null") for row in wrong[:_SHOWN]])
+        return {part: np.array([SPLIT_WORDS.get(word) == part for word in words]) for part in ("train", "val", "test")}
+    masks = {part: np.array([bool(one) for one in attributes[name]]) for name, part in MASKS.items()
+             if name in attributes and all(one is None or (isinstance(one, _NUMBERS) and one in (0, 1))
+                                           for one in attributes[name])}
+    empty = np.zeros(len(names), np.bool_)
+    return {part: masks.get(part, empty) for part in ("train", "val", "test")} if "train" in masks else {}
+
+
+# --- edges ------------------------------------------------------------------------------------------------------------
+def _edges(graph: nx.Graph[Any], names: Sequence[Any], weight: str | None, *, both_directions: bool
+           ) -> tuple[Edges, list[str]]:
+    """All edges, and notes."""
+    number = {name: place for place, name in enumerate(names)}
+    rows = list(graph.edges(data=True))
+    known = dict.fromkeys(name for *_, data in rows for name in data if isinstance(name, str))
+    if weight == AUTO:
+        found = [name for name in known if plain(name) in NAMES["weight"]]
+        if len(found) > 1:
+            raise DataError(Problem("edges", found, "several attributes may be the weight",
+                                    "set dataset.weight=ATTRIBUTE, or null"))
+        weight = found[0] if found else None
+    elif weight is not None and weight not in known:
+        raise DataError(Problem("dataset.weight", weight, f"no edge has this attribute; attributes are "
+                                f"{', '.join(known) or 'none'}", "set dataset.weight=null"))
+    ends = np.array([(number[u], number[v]) for u, v, _ in rows], np.int64).reshape(-1, 2)
+    weights, notes = (None, []) if weight is None else _weights(rows, weight)
+    left = [name for name in known if name != weight]
+    notes += [f"attributes of edges that are not used: {', '.join(left[:_SHOWN])}"] if left else []
+    if both_directions and not graph.is_directed():
+        other = ends[:, 0] != ends[:, 1]
+        ends = np.concatenate([ends, ends[other, ::-1]])
+        weights = None if weights is None else np.concatenate([weights, weights[other]])
+    return Edges(ends[:, 0], ends[:, 1], EDGE, weight=weights), notes
+
+
+def _weights(rows: Sequence[tuple[Any, Any, Mapping[Any, Any]]], weight: str) -> tuple[np.ndarray, list[str]]:
+    """`[E]` float32, 1 for edges without the attribute, as NetworkX's algorithms take it.
+
+    Raises:
+        DataError: a weight is no finite number.
+    """
+    values = [data.get(weight) for *_, data in rows]
+    found = np.ones(len(rows), np.float64)
+    for place, value in enumerate(values):
+        try:
+            found[place] = 1 if value is None else float(value)
+        except (TypeError, ValueError, OverflowError):
+            found[place] = np.nan
+    wrong = np.flatnonzero(~np.isfinite(found.astype(np.float32)))
+    DataError.raise_all([Problem(f"edge {rows[place][0]} - {rows[place][1]}, attribute {weight}",
+                                 str(values[place])[:60], f"is no finite number; {wrong.size} weights are wrong",
+                                 "correct the weight, or set dataset.weight=null")
+                         for place in wrong[:_SHOWN].tolist()])
+    missing = sum(value is None for value in values)
+    notes = [f"weight={weight}" + (f"; {missing} edges without it have 1" if missing else "")]
+    return found.astype(np.float32), notes
