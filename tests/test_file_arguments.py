@@ -144,6 +144,7 @@ NO_FILE = {
     "dataset.ogb.edge_features": "a switch",
     "feature_store.cached.tier": "a word", "feature_store.cached_owned.tier": "a word",
     "feature_store.sharded.tier": "a word",
+    "dataset.pyg.features": "an attribute", "dataset.pyg.label": "an attribute", "dataset.pyg.ids": "an attribute",
     "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
     "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
     "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",
