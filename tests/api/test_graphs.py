@@ -78,6 +78,36 @@ def test_a_matrix_of_torch_sparse(cache: Path) -> None:
     assert torch.equal(gnnexp.from_pyg(ToSparseTensor()(data())).graph.indices, expected.indices)
 
 
+def test_a_graph_of_dgl(cache: Path) -> None:
+    pytest.importorskip("gnnexp.datasets.formats.dgl_graph")
+    dgl = pytest.importorskip("dgl")
+    graph = dgl.graph((torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3])))
+    graph.ndata["feat"], graph.ndata["label"] = data().x, data().y
+    graph.edata["w"] = torch.tensor([1.0, 2.0, 3.0])
+    given, expected = gnnexp.from_dgl(graph), gnnexp.from_pyg(data())
+    for name in ("indptr", "indices", "features", "labels"):
+        assert torch.equal(getattr(given.graph, name), getattr(expected.graph, name))
+    weights = gnnexp.from_dgl(graph, weight="w", symmetrize=False).graph.edge_weights
+    assert weights is not None and weights.tolist() == [1, 2, 3]
+
+
+def test_a_graph_of_networkx_keeps_its_nodes_as_ids(cache: Path) -> None:
+    pytest.importorskip("gnnexp.datasets.formats.networkx_graph")
+    import networkx
+    from pyarrow import parquet
+
+    graph = networkx.Graph()
+    for number, name in enumerate("dcba"):
+        graph.add_node(name, kind="even" if number % 2 == 0 else "odd", x=[2.0 * number, 2.0 * number + 1])
+    graph.add_edges_from([("d", "c"), ("c", "b"), ("b", "a")])
+    given, expected = gnnexp.from_networkx(graph, label="kind", features=["x"]), gnnexp.from_pyg(data())
+    for name in ("indptr", "indices", "features", "labels"):
+        assert torch.equal(getattr(given.graph, name), getattr(expected.graph, name))
+    _, folder = prepare_graph(GnnexpFormat(path=str(given.folder)), cache)
+    assert parquet.read_table(folder / "ids_vertex.parquet").column("id").to_pylist() == list("dcba")
+    assert list(names_of(folder).classes) == ["even", "odd"]
+
+
 @pytest.mark.parametrize(("options", "text"), [
     ({"sparce": True}, "dataset.sparce"), ({"split": "mine"}, "dataset.split"), ({"train": 2.0}, "dataset.train"),
     ({"path": "x"}, "dataset.path"), ({"train": "much"}, "dataset.train"), ({"mask": "a"}, "dataset.mask"),
