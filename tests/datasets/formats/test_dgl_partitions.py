@@ -176,7 +176,8 @@ def test_without_original_ids_the_graph_has_those_of_distdgl(tmp_path: Path) -> 
                for u, v, weight in zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize("content", [torch.arange(39), torch.zeros(40, dtype=torch.int64), {"x": torch.arange(40)}, 3])
+@pytest.mark.parametrize("content", [torch.arange(39), torch.zeros(40, dtype=torch.int64),
+                                     {"x": torch.arange(40)}, 3])
 def test_a_wrong_mapping_is_an_error(content: Any, tmp_path: Path) -> None:
     folder = divided(homogeneous(), tmp_path, 2)
     torch.save(content, folder / "node_mapping.pt")
@@ -219,7 +220,8 @@ def swapped(folder: Path) -> None:
     (config_changed(num_nodes=41), "num_nodes 41"),
     (config_changed(node_map={"_N": [[0, 30], [30, 40]]}), r"each once|must be|needed"),
     (config_changed(node_map={"_N": [[0, 30], [20, 30]]}), "gaps or overlaps"),
-    (config_changed(num_parts=3), r"ranges of the shape \[2, 2\]"), (config_changed(node_map="node_map.npy"), "mine.json"),
+    (config_changed(num_parts=3), r"ranges of the shape \[2, 2\]"),
+    (config_changed(node_map="node_map.npy"), "mine.json"),
     (config_changed(num_parts=10**9), "num_parts"), (lambda one: (one / "mine.json").unlink(), "no JSON file"),
 ])
 def test_what_does_not_fit_together_is_an_error(change: Any, said: str, tmp_path: Path) -> None:
