@@ -20,9 +20,9 @@ from gnnexp.graph.partition import Partition, owner_dtype
 class DglPartitions(DglDataset):
     """The graph before its partitioning, with the original ids of vertices and the original order of edges.
 
-    The folder has them in `orig_nids.dgl` and `orig_eids.dgl` of each part (DGL's distributed pipeline), or in
-    `node_mapping.pt` and `edge_mapping.pt` (GraphStorm; `partition_graph` returns them with `return_mapping=True`), or
-    in the parts (DGL before 1.0). Without them, ids are those of DistDGL, and a note says so.
+    DGL's distributed pipeline keeps them in `orig_nids.dgl` and `orig_eids.dgl` of each part, and DGL before 1.0 in the
+    parts. GraphStorm has `node_mapping.pt` and `edge_mapping.pt`, which `partition_graph` returns with
+    `return_mapping=True`. Without them, ids are those of DistDGL, and a note says so.
 
     Attributes:
         name: name of the graph.
