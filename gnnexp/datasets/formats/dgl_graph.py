@@ -16,7 +16,7 @@ from gnnexp.datasets.formats.dgl.partitions import config_in
 from gnnexp.datasets.formats.dgl.reader import is_graph_file, read_graph
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files.regular import is_file
+from gnnexp.files.regular import is_file, what_is
 
 if TYPE_CHECKING:
     import dgl
@@ -94,7 +94,10 @@ class DglGraph(DglDataset):
     def sources(self) -> list[Path]:
         """The file."""
         place = data_folder(self.path, "dgl_graph")
-        found = _files(place) if place.is_dir() else [place]
+        found = _files(place)
+        if not found and not place.is_dir():
+            raise DataError(Problem(str(place), what_is(place) or "begins with other bytes", "must be a file of "
+                                    "dgl.save_graphs", "correct dataset.path"))
         if len(found) != 1:
             names = ", ".join(one.name for one in found) or "none"
             raise DataError(Problem(str(place), f"files of dgl.save_graphs: {names}", "there must be one",
@@ -106,8 +109,8 @@ class DglGraph(DglDataset):
         [path] = self.sources()
         arrays, graphs = read_graph(path, self.graph)
         notes = []
-        if arrays.beside:
-            arrays, note = _with_labels_beside(arrays, self.label if graphs == 1 else None)
+        if arrays.extra:
+            arrays, note = _with_labels_of_file(arrays, self.label if graphs == 1 else None)
             notes.append(note)
         if graphs is not None and graphs > 1:
             notes.append(f"graph {self.graph} of {graphs} in the file")
@@ -120,17 +123,17 @@ def _files(place: Path) -> list[Path]:
     return [one for one in candidates if is_graph_file(one)]
 
 
-def _with_labels_beside(arrays: DglArrays, label: str | None) -> tuple[DglArrays, str]:
-    """The arrays with the labels of vertices that are kept beside the graph, if it has none; and a note.
+def _with_labels_of_file(arrays: DglArrays, label: str | None) -> tuple[DglArrays, str]:
+    """The arrays with the labels of vertices that are kept next to the graph, if it has none; and a note.
 
     These are labels of vertices if there is one for each vertex of the only type. `label` is None in a file with
     several graphs.
     """
-    beside, [kind, *others] = arrays.beside, list(arrays.counts)
+    extra, [kind, *others] = arrays.extra, list(arrays.counts)
     own, count = arrays.nodes.get(kind, {}), arrays.counts[kind]
     names = USUAL["label"] if label == AUTO else (label,)
-    found = [name for name in names if name is not None and name in beside]
-    if others or len(found) != 1 or count == 1 or beside[found[0]].shape[:1] != (count,) or set(names) & set(own):
-        return arrays, f"what is kept beside the graphs is not used: {', '.join(beside)}"
-    nodes: dict[str, dict[str, np.ndarray]] = {kind: {**own, found[0]: beside[found[0]]}}
-    return replace(arrays, nodes=nodes), f"labels of vertices are {found[0]}, which is kept beside the graph"
+    found = [name for name in names if name is not None and name in extra]
+    if others or len(found) != 1 or count == 1 or extra[found[0]].shape[:1] != (count,) or set(names) & set(own):
+        return arrays, f"what is kept next to the graphs is not used: {', '.join(extra)}"
+    nodes: dict[str, dict[str, np.ndarray]] = {kind: {**own, found[0]: extra[found[0]]}}
+    return replace(arrays, nodes=nodes), f"labels of vertices are {found[0]}, which is kept next to the graph"

@@ -20,6 +20,10 @@ from gnnexp.graph.partition import Partition, owner_dtype
 class DglPartitions(DglDataset):
     """The graph before its partitioning, with the original ids of vertices and the original order of edges.
 
+    DGL's distributed pipeline keeps them in `orig_nids.dgl` and `orig_eids.dgl` of each part, and DGL before 1.0 in the
+    parts. GraphStorm has `node_mapping.pt` and `edge_mapping.pt`, which `partition_graph` returns with
+    `return_mapping=True`. Without them, ids are those of DistDGL, and a note says so.
+
     Attributes:
         name: name of the graph.
         path: the folder, or its JSON file; null = `$GNNEXP_DATA/dgl_partitions`.
@@ -34,8 +38,7 @@ class DglPartitions(DglDataset):
 
     def sources(self) -> list[Path]:
         """The JSON file, and the files of all parts."""
-        config = self._config()
-        return [config.path, *(file for part in config.parts for file in part if file is not None)]
+        return self._config().files()
 
     def read(self) -> Foreign:
         """All parts put together."""

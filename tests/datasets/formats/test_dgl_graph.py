@@ -108,13 +108,13 @@ def test_one_of_several_graphs_is_chosen(tmp_path: Path) -> None:
                     {"glabel": torch.tensor([0, 1, 0])})
     assert load(tmp_path / "g.bin", graph=2).num_nodes == 5
     assert load(tmp_path / "g.bin", graph=1).notes == (
-        "what is kept beside the graphs is not used: glabel", "graph 1 of 3 in the file")
+        "what is kept next to the graphs is not used: glabel", "graph 1 of 3 in the file")
     for number in (3, -1):
         with pytest.raises(DataError, match="has the graphs 0 to 2"):
             load(tmp_path / "g.bin", graph=number)
 
 
-def test_labels_beside_the_only_graph_are_those_of_its_vertices(tmp_path: Path) -> None:
+def test_labels_of_file_the_only_graph_are_those_of_its_vertices(tmp_path: Path) -> None:
     made = small()
     del made.ndata["label"]
     dgl.save_graphs(str(tmp_path / "g.bin"), [made], {"labels": torch.tensor([0, 1, 0, 1, 0, 1])})

@@ -56,8 +56,13 @@ def typed() -> Any:
     return graph
 
 
-def divided(graph: Any, folder: Path, parts: int, method: str = "random", **options: Any) -> Path:
-    dgl.distributed.partition_graph(graph, "mine", parts, str(folder), part_method=method, **options)
+def divided(graph: Any, folder: Path, parts: int, method: str = "random", *, ids: bool = True, **options: Any) -> Path:
+    """A folder of DistDGL. `ids` keeps the original ids, under GraphStorm's names."""
+    found = dgl.distributed.partition_graph(graph, "mine", parts, str(folder), part_method=method, return_mapping=True,
+                                            **options)
+    for name, mapping in zip(("node_mapping", "edge_mapping"), found, strict=True):
+        if ids:
+            torch.save(mapping, folder / f"{name}.pt")
     return folder
 
 
@@ -94,13 +99,12 @@ def test_it_trains_as_the_graph_of_the_file(tmp_path: Path) -> None:
 
 
 def test_the_parts_are_those_of_dgl(tmp_path: Path) -> None:
-    graph = homogeneous()
-    folder = divided(graph, tmp_path, 2, "metis")
-    owners = DglPartitions(path=str(folder)).whole().owners
+    folder = divided(homogeneous(), tmp_path, 2, "metis")
+    owners, ids = DglPartitions(path=str(folder)).whole().owners, torch.load(folder / "node_mapping.pt")
     for part in range(2):
         own = dgl.load_graphs(str(folder / f"part{part}" / "graph.dgl"))[0][0]
-        inner = own.ndata["orig_id"][own.ndata["inner_node"].bool()]
-        assert np.flatnonzero(owners == part).tolist() == sorted(inner.tolist())
+        inner = own.ndata[dgl.NID][own.ndata["inner_node"].bool()]
+        assert np.flatnonzero(owners == part).tolist() == sorted(ids[inner].tolist())
 
 
 def test_the_parts_can_be_trained_with(tmp_path: Path) -> None:
@@ -126,28 +130,59 @@ def test_original_ids_of_the_distributed_pipeline(tmp_path: Path) -> None:
     """DGL's tools write `orig_nids.dgl` and `orig_eids.dgl` with the ids of each type."""
     graph = typed()
     folder = divided(graph, tmp_path, 2)
+    content = json.loads((folder / "mine.json").read_text())
+    for name, file, ranges in (("node_mapping", "orig_nids", "node_map"), ("edge_mapping", "orig_eids", "edge_map")):
+        mapping, place = torch.load(folder / f"{name}.pt"), dict.fromkeys(content[ranges], 0)
+        (folder / f"{name}.pt").unlink()
+        named = {":".join(kind) if isinstance(kind, tuple) else kind: values for kind, values in mapping.items()}
+        for part in range(2):
+            found = {}
+            for kind, spans in content[ranges].items():
+                count = spans[part][1] - spans[part][0]
+                found[kind] = named[kind][place[kind] : place[kind] + count]
+                place[kind] += count
+            dgl.data.utils.save_tensors(str(folder / f"part{part}" / f"{file}.dgl"), found)
+    assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of(graph))
 
-    def moved(part: Path, own: Any) -> None:
-        for name, data, inner, kinds, starts in (
-            ("orig_nids", own.ndata, "inner_node", graph.ntypes, [0, 20]),
-            ("orig_eids", own.edata, "inner_edge", [":".join(one) for one in graph.canonical_etypes], [0, 80]),
-        ):
-            ids, is_own = data.pop("orig_id"), data[inner].bool()
-            found = {kind: ids[is_own & (data[dgl.NTYPE] == number)] - start
-                     for number, (kind, start) in enumerate(zip(kinds, starts, strict=True))}
-            dgl.data.utils.save_tensors(str(part / f"{name}.dgl"), found)
 
-    rewritten(folder, moved)
+def test_original_ids_in_the_parts_of_older_versions(tmp_path: Path) -> None:
+    """DGL before 1.0 keeps the ids of the graph without types as `orig_id`."""
+    graph = homogeneous()
+    folder = divided(graph, tmp_path, 2)
+    ids = {name: torch.load(folder / f"{name}_mapping.pt") for name in ("node", "edge")}
+
+    def kept(part: Path, own: Any) -> None:
+        own.ndata["orig_id"], own.edata["orig_id"] = ids["node"][own.ndata[dgl.NID]], ids["edge"][own.edata[dgl.EID]]
+
+    rewritten(folder, kept)
+    for name in ids:
+        (folder / f"{name}_mapping.pt").unlink()
     assert_same(DglPartitions(path=str(folder)).whole().arrays, arrays_of(graph))
 
 
 def test_without_original_ids_the_graph_has_those_of_distdgl(tmp_path: Path) -> None:
     graph = homogeneous()
-    folder = divided(graph, tmp_path, 2)
-    rewritten(folder, lambda part, own: (own.ndata.pop("orig_id"), own.edata.pop("orig_id")))
+    folder = divided(graph, tmp_path, 2, ids=False)
     found = DglPartitions(path=str(folder), symmetrize=False, self_loops="keep", duplicates="keep").load()
     assert any("no original ids" in note for note in found.notes) and found.num_edges == 160
     assert found.in_degree.sort().values.tolist() == graph.in_degrees().sort().values.tolist()
+    assert found.features is not None and found.labels is not None and found.edge_weights is not None
+    weights = {(int(graph.ndata["feat"][u, 0]), int(graph.ndata["feat"][v, 0])): set() for u, v in zip(
+        *(ends.tolist() for ends in graph.edges()), strict=True)}  # type: dict[tuple[int, int], set[float]]
+    for u, v, weight in zip(*(ends.tolist() for ends in graph.edges()), graph.edata["w"].tolist(), strict=True):
+        weights[int(graph.ndata["feat"][u, 0]), int(graph.ndata["feat"][v, 0])].add(weight)
+    columns = found.indices.tolist(), found.destinations().tolist(), found.edge_weights.tolist()
+    assert all(weight in weights[int(found.features[u, 0]), int(found.features[v, 0])]  # type: ignore[index]
+               for u, v, weight in zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("content", [torch.arange(39), torch.zeros(40, dtype=torch.int64),
+                                     {"x": torch.arange(40)}, 3])
+def test_a_wrong_mapping_is_an_error(content: Any, tmp_path: Path) -> None:
+    folder = divided(homogeneous(), tmp_path, 2)
+    torch.save(content, folder / "node_mapping.pt")
+    with pytest.raises(DataError, match=r"node_mapping\.pt"):
+        DglPartitions(path=str(folder)).load()
 
 
 def test_the_old_form_of_ranges_is_read(tmp_path: Path) -> None:
@@ -185,7 +220,8 @@ def swapped(folder: Path) -> None:
     (config_changed(num_nodes=41), "num_nodes 41"),
     (config_changed(node_map={"_N": [[0, 30], [30, 40]]}), r"each once|must be|needed"),
     (config_changed(node_map={"_N": [[0, 30], [20, 30]]}), "gaps or overlaps"),
-    (config_changed(num_parts=3), "part-2"), (config_changed(node_map="node_map.npy"), "mine.json"),
+    (config_changed(num_parts=3), r"ranges of the shape \[2, 2\]"),
+    (config_changed(node_map="node_map.npy"), "mine.json"),
     (config_changed(num_parts=10**9), "num_parts"), (lambda one: (one / "mine.json").unlink(), "no JSON file"),
 ])
 def test_what_does_not_fit_together_is_an_error(change: Any, said: str, tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def homogeneous(folder: Path, form: str = "numpy", edges: str = "csv") -> dict[s
     source, destination = np.array([0, 1, 2, 3, 0]), np.array([1, 2, 3, 4, 1])
     (folder / "edges").mkdir()
     if edges == "csv":
-        (folder / "edges" / "bi.csv").write_text("".join(f"{u},{v}\n" for u, v in zip(source, destination, strict=True)))
+        lines = [f"{u},{v}\n" for u, v in zip(source, destination, strict=True)]
+        (folder / "edges" / "bi.csv").write_text("".join(lines))
         entry = {"format": "csv", "path": "edges/bi.csv"}
     else:
         entry = saved(folder, "edges/bi", np.stack([source, destination]))
@@ -117,7 +118,7 @@ def test_types_labels_and_links(tmp_path: Path) -> None:
     assert not chosen.links and chosen.num_classes == 2
     with pytest.raises(DataError, match="has links of its own"):
         load(tmp_path, link_split={"val": 0.2, "test": 0.2})
-    with pytest.raises(DataError, match="tasks of .* are node_classification, link_prediction"):
+    with pytest.raises(DataError, match=r"tasks of .* are node_classification, link_prediction"):
         load(tmp_path, task="regression")
 
 
@@ -171,6 +172,15 @@ def with_file(content: bytes) -> Any:
     return make
 
 
+def with_edges(text: str) -> Any:
+    """Other edges, and no weights, whose number would not fit."""
+    def change(content: dict[str, Any], folder: Path) -> None:
+        (folder / "edges" / "bi.csv").write_text(text)
+        del content["feature_data"]
+
+    return change
+
+
 def executing(folder: Path) -> dict[str, str]:
     class Runs:
         def __reduce__(self) -> Any:
@@ -181,14 +191,16 @@ def executing(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("change", "said"), [
-    (changed("graph.nodes.0.num", 4), "vertices 0 to 3"), (changed("graph.nodes.0.num", 7), "must have 7 rows"),
-    (changed("graph.edges.0.path", "nowhere.csv"), "nowhere.csv"), (changed("graph.edges.0.format", "parquet"), "edges"),
+    (changed("graph.nodes.0.num", 4), "must have 4 rows"), (changed("graph.nodes.0.num", 7), "must have 7 rows"),
+    (changed("graph.edges.0.path", "nowhere.csv"), "nowhere.csv"),
+    (changed("graph.edges.0.format", "parquet"), "edges"),
     (changed("graph.edges.0.path", with_file(b"0,1\n1,x\n")), "two columns of whole numbers"),
     (changed("graph.edges.0.path", with_file(b"src,dst\n1,2\n")), "two columns of whole numbers"),
     (changed("graph.edges.0.path", with_file(b"0,1,2\n1,2,3\n")), "two columns of whole numbers"),
     (changed("graph.edges.0.path", with_file(b"0,1\n1,\n")), "two columns of whole numbers"),
-    (changed("graph.edges.0.path", with_file(b"0,1\n1,-2\n")), "vertices 0 to 5"),
-    (changed("graph.edges.0.path", with_file(b"")), "no edges"),
+    (with_edges("0,1\n1,-2\n"), "vertices 0 to 5"), (with_edges("0,6\n"), "vertices 0 to 5"),
+    (with_edges(""), "no edges"),
+    (with_edges("0,1\n9223372036854775808,1\n"), "whole numbers"),
     (changed("feature_data.0.path", with_file(b"\x93NUMPY\x01\x00v\x00")), "other"),
     (changed("feature_data.0", executing), r"bad\.pt"), (changed("feature_data.0.format", "pickle"), "numpy and torch"),
     (changed("feature_data.0.type", "paper"), "types are _N"),
@@ -211,10 +223,11 @@ def test_the_prepared_form_alone_is_refused_with_the_fix(tmp_path: Path) -> None
         load(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["[1", "graph: &a [*a]", "a: " + "[" * 5000, "graph: !!python/object/apply:os.system [x]"])
+@pytest.mark.parametrize("text", ["[1", "graph: &a [*a]", "a: " + "[" * 5000,
+                                  "graph: !!python/object/apply:os.system [x]"])
 def test_a_broken_yaml_is_an_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "metadata.yaml").write_text(text)
-    with pytest.raises(DataError, match="metadata.yaml"):
+    with pytest.raises(DataError, match=r"metadata\.yaml"):
         load(tmp_path)
 
 

@@ -42,7 +42,7 @@ def example(folder: Path) -> dict[str, Any]:
     (folder / "papers_0.parquet").parent.mkdir(exist_ok=True)
     for number, ids in enumerate((["p1", "p2"], ["p0"])):
         pq.write_table(pa.table({
-            "nid": ids, "emb": [[float(number), 1.0]] * len(ids), "venue": ["kdd", "icml", "kdd"][number * 2 :][: len(ids)],
+            "nid": ids, "emb": [[float(number), 1.0]] * len(ids), "venue": [["kdd", "icml"], ["kdd"]][number],
             "class": [[4, 7], [4]][number], "score": [0.5] * len(ids)}), folder / f"papers_{number}.parquet")
     (folder / "authors.csv").write_text("aid|age|town\na9|30|x\na8|50|y\n")
     (folder / "writes.json").write_text('{"a": "a9", "p": "p0"}\n{"a": "a8", "p": "p2"}\n')
@@ -61,8 +61,8 @@ def example(folder: Path) -> dict[str, Any]:
         "edges": [
             {"relation": ["author", "writes", "paper"], "format": {"name": "json"}, "files": "writes.json",
              "source_id_col": "a", "dest_id_col": "p"},
-            {"relation": ["paper", "cites", "paper"], "format": {"name": "parquet"}, "files": str(folder / "cites.parquet"),
-             "source_id_col": "s", "dest_id_col": "d",
+            {"relation": ["paper", "cites", "paper"], "format": {"name": "parquet"},
+             "files": str(folder / "cites.parquet"), "source_id_col": "s", "dest_id_col": "d",
              "features": [{"feature_col": "weight"}, {"feature_col": "t"}],
              "labels": [{"task_type": "link_prediction", "split_pct": [0.8, 0.1, 0.1]}]}],
     }
@@ -145,10 +145,12 @@ def test_the_order_of_rows_is_kept_with_many_rows(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": ids, "f": ids.astype(np.float32), "y": ids % 3}), tmp_path / "n.parquet")
     pq.write_table(pa.table({"a": ids, "b": np.roll(ids, 1)}), tmp_path / "e.parquet")
     (tmp_path / "t.json").write_text("".join(f"{one}\n" for one in range(0, count, 2)))
-    content = {"nodes": [{"node_type": "n", "files": "n.parquet", "node_id_col": "i", "features": [{"feature_col": "f"}],
+    content = {"nodes": [{"node_type": "n", "files": "n.parquet", "node_id_col": "i",
+                          "features": [{"feature_col": "f"}],
                           "labels": [{"label_col": "y", "task_type": "classification",
                                       "custom_split_filenames": {"train": "t.json"}}]}],
-               "edges": [{"relation": ["n", "to", "n"], "files": "e.parquet", "source_id_col": "a", "dest_id_col": "b"}]}
+               "edges": [{"relation": ["n", "to", "n"], "files": "e.parquet", "source_id_col": "a",
+                          "dest_id_col": "b"}]}
     graph, folder = made(written(tmp_path, content), symmetrize=False)
     found = np.array(ids_of(folder, "n"))
     assert isinstance(graph.features, torch.Tensor) and graph.labels is not None
@@ -175,7 +177,8 @@ TITLE = [{"feature_col": "venue", "transform": {"name": "tokenize_hf", "max_seq_
     (changed("nodes.0.features", [{"feature_col": "venue"}]), "noop of VARCHAR"),
     (changed("nodes.0.labels.0.label_col", "x"), "x='missing'"), (changed("edges.0.dest_id_col", "x"), "x='missing'"),
     (changed("nodes.0.labels.0.split_pct", [2, 0, 0]), "split_pct"), (changed("edges.0.relation", ["a"]), "relation"),
-    (changed("nodes.1.node_type", "paper"), "more than once"), (changed("nodes.0.format", {"name": "orc"}), "format orc"),
+    (changed("nodes.1.node_type", "paper"), "more than once"),
+    (changed("nodes.0.format", {"name": "orc"}), "format orc"),
     (changed("edges.1.relation", ["paper", "cites", "author"]), r"cites\.parquet.*row"),
     (changed("nodes.1.format", {"name": "csv"}), "aid"),
     (changed("nodes.0.features", [{"transform": {}}]), "feature_col"),

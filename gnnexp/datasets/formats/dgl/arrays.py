@@ -50,13 +50,13 @@ class DglArrays:
         counts: number of vertices of each type, in DGL's order.
         nodes: data of the vertices by type and name; the first dimension is the count.
         edges: types of edges, in DGL's order.
-        beside: the dictionary that `dgl.save_graphs` keeps beside all graphs of a file (`labels`).
+        extra: the dictionary that `dgl.save_graphs` keeps next to all graphs of a file (`labels`).
     """
 
     counts: Mapping[str, int]
     nodes: Mapping[str, Mapping[str, np.ndarray]]
     edges: Sequence[DglEdges]
-    beside: Mapping[str, np.ndarray] = field(default_factory=dict)
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,8 @@ def read_config(place: Path) -> Gconstruct:
                                 "gconstruct", FORMAT_FIX))
     content: Any = _json(path)
     findings = Findings()
-    nodes = [findings.attempt(_entry, path, f"nodes[{number}]", one) for number, one in enumerate(content["nodes"])]
-    edges = [findings.attempt(_entry, path, f"edges[{number}]", one) for number, one in enumerate(content["edges"])]
+    nodes = [findings.attempt(_entry, path, "nodes", number, one) for number, one in enumerate(content["nodes"])]
+    edges = [findings.attempt(_entry, path, "edges", number, one) for number, one in enumerate(content["edges"])]
     findings.raise_all()
     found = Gconstruct(path, [one for one in nodes if one], [one for one in edges if one])
     kinds = [one.kind for one in (*found.nodes, *found.edges)]
@@ -141,26 +141,25 @@ def read_config(place: Path) -> Gconstruct:
     return found
 
 
-def _entry(path: Path, name: str, entry: Mapping[str, Any]) -> Entry:
-    key = f"{path}: {name}"
+def _entry(path: Path, section: str, number: int, entry: Mapping[str, Any]) -> Entry:
+    key = f"{path}: {section}[{number}]"
     try:
-        return _parsed(path.parent, key, entry)
+        return _parsed(path.parent, key, entry, is_node=section == "nodes")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(Problem(key, f"{type(error).__name__}: {error}"[:200], "must have GraphStorm's keys",
                                 FORMAT_FIX)) from None
 
 
-def _parsed(folder: Path, key: str, entry: Mapping[str, Any]) -> Entry:
+def _parsed(folder: Path, key: str, entry: Mapping[str, Any], *, is_node: bool) -> Entry:
     form = entry.get("format") or {}
     paths = _paths(folder, key, entry["files"])
     name = str(form.get("name") or {".h5": "hdf5"}.get(paths[0].suffix, paths[0].suffix[1:])).lower()
     if name not in _FORMATS:
         raise ValueError(f"format {name}")
     files = TableFiles(key, tuple(paths), _FORMATS[name] or "parquet")
-    is_node = "node_type" in entry
     kind = (str(entry["node_type"]),) if is_node else tuple(str(one) for one in entry["relation"])
     columns = (entry.get("node_id_col"),) if is_node else (entry["source_id_col"], entry["dest_id_col"])
-    if len(kind) not in (1, 3):
+    if len(kind) != (1 if is_node else 3):
         raise ValueError(f"relation {list(kind)}")
     features = [Feature(str(column), one.get("transform") or {}) for one in entry.get("features") or ()
                 for column in ([one["feature_col"]] if isinstance(one["feature_col"], str) else one["feature_col"])]

@@ -18,6 +18,7 @@ from gnnexp.files.regular import is_file, read_json, what_is
 
 _KEYS = {"num_parts", "node_map", "edge_map", "part-0"}
 _ONE_TYPE, _ONE_RELATION = "_N", "_N:_E:_N"
+_MAPPINGS = ("node_mapping.pt", "edge_mapping.pt")
 FIX = "make the partition again with dgl.distributed.partition_graph"
 
 
@@ -73,6 +74,8 @@ class PartConfig:
         path: the JSON file.
         method: how DGL made it.
         parts: the files of each part.
+        mappings: files with the original ids of vertices and edges: what `partition_graph` returns with
+            `return_mapping=True`, under the names that GraphStorm gives them; None if they are not there.
         nodes: ids of the vertices by type.
         edges: ids of the edges by type, as `source:relation:destination`.
     """
@@ -80,8 +83,14 @@ class PartConfig:
     path: Path
     method: str
     parts: Sequence[PartFiles]
+    mappings: tuple[Path | None, Path | None]
     nodes: Ranges
     edges: Ranges
+
+    def files(self) -> list[Path]:
+        """The JSON file and all others."""
+        found = [self.path, *(file for part in self.parts for file in part), *self.mappings]
+        return [file for file in found if file is not None]
 
 
 def config_in(place: Path) -> Path | None:
@@ -137,7 +146,8 @@ def _config(path: Path, content: Mapping[str, Any]) -> PartConfig:
         if ranges.total != content.get(name, ranges.total):
             raise ValueError(f"{name} {content[name]}, but the ranges have {ranges.total}")
     parts = [_files(path.parent, content[f"part-{number}"]) for number in range(count)]
-    return PartConfig(path, str(content.get("part_method", "DGL")), parts, nodes, edges)
+    mappings = [one if is_file(one := path.with_name(name)) else None for name in _MAPPINGS]
+    return PartConfig(path, str(content.get("part_method", "DGL")), parts, (mappings[0], mappings[1]), nodes, edges)
 
 
 def _files(folder: Path, entry: Mapping[str, str]) -> PartFiles:

@@ -20,7 +20,7 @@ import numpy as np
 from gnnexp.datasets.formats.dgl.arrays import DglArrays, DglEdges, array_of, arrays_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.packages import is_installed, missing_package
-from gnnexp.files.regular import is_file, open_regular, what_is
+from gnnexp.files.regular import is_file, open_regular
 
 _MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
 _LEAST_BYTES = 4096  # DGL's header
@@ -72,9 +72,6 @@ def read_graph(path: Path, number: int) -> tuple[DglArrays, int | None]:
         ConfigError: DGL is not installed.
         DataError: the file has no such graph, or DGL cannot read it.
     """
-    if not is_graph_file(path):
-        said = what_is(path) or "it begins with other bytes"
-        raise DataError(Problem(str(path), said, "must be a file of dgl.save_graphs", "correct dataset.path"))
     count = num_graphs(path)
     if number < 0 or (count is not None and number >= count):
         last = "…" if count is None else str(count - 1)
@@ -132,7 +129,7 @@ def _read_back(folder: Path, found: Mapping[str, Any]) -> Any:  # noqa: ANN401
     edges = [DglEdges(tuple(one["types"]), np.load(folder / one["source"]), np.load(folder / one["destination"]),
                       arrays(one["data"])) for one in found["edges"]]
     return DglArrays(found["counts"], {kind: arrays(own) for kind, own in found["nodes"].items()}, edges,
-                     arrays(found["beside"]))
+                     arrays(found["extra"]))
 
 
 # --- the process that reads --------------------------------------------------------------------------------------
@@ -165,9 +162,9 @@ def answer(folder: Path, *, limited: bool) -> None:
             tensors = dgl.data.utils.load_tensors(str(path))
             found: dict[str, Any] = {"tensors": {name: writer.array(array_of(one)) for name, one in tensors.items()}}
         else:
-            [one], beside = dgl.load_graphs(str(path), [graph])
+            [one], extra = dgl.load_graphs(str(path), [graph])
             found = _saved(writer, arrays_of(one))
-            found["beside"] = {name: writer.array(array_of(one)) for name, one in beside.items()}
+            found["extra"] = {name: writer.array(array_of(one)) for name, one in extra.items()}
         _answer(folder, number).write_text(json.dumps(found), "utf-8")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.arrays import ID, DglArrays, DglEdges
@@ -52,21 +54,45 @@ def read_whole(config: PartConfig) -> Whole:
         ConfigError: DGL is not installed.
         DataError: a file is damaged, or parts do not fit together.
     """
-    files = [file for part in config.parts for file in part if file is not None]
-    check_memory(2 * sum(file.stat().st_size for file in files), str(config.path))
+    check_memory(2 * sum(file.stat().st_size for file in config.files()), str(config.path))
     parts = [_Part.read(files) for files in config.parts]
-    nodes = _Numbering.of(config.nodes, [one.nodes for one in parts], [one.original_nodes for one in parts],
-                          f"{config.path}: vertices")
-    edges = _Numbering.of(config.edges, [one.edges for one in parts], [one.original_edges for one in parts],
-                          f"{config.path}: edges")
+    mapped = [_mapping(*one) for one in zip(config.mappings, (config.nodes, config.edges), strict=True)]
+    nodes = _Numbering.of(config.nodes, [one.nodes for one in parts],
+                          mapped[0] or [one.original_nodes for one in parts], f"{config.path}: vertices")
+    edges = _Numbering.of(config.edges, [one.edges for one in parts],
+                          mapped[1] or [one.original_edges for one in parts], f"{config.path}: edges")
     data = {kind: nodes.joined(kind, [one.node_data for one in parts]) for kind in config.nodes.of}
     notes = [f"{len(parts)} parts of DistDGL ({config.method}) put together. To train with the same parts: python -m "
              "gnnexp.datasets.formats.dgl.save_partition FOLDER dataset.path=…, then partitioner=stored "
              "partitioner.path=FOLDER"]
     if not nodes.known:
-        notes.append("the folder has no original ids: vertices have the ids of DistDGL")
+        notes.append("the folder has no original ids, so vertices have those of DistDGL: partition_graph returns them "
+                     "with return_mapping=True; save them there as node_mapping.pt and edge_mapping.pt")
     graph = DglArrays(config.nodes.counts, data, _edges(config, parts, nodes, edges))
     return Whole(graph, nodes.owners(), notes)
+
+
+def _mapping(path: Path | None, ranges: Ranges) -> list[Tensors]:
+    """Original numbers by type, in the order of DistDGL's ids; empty without a file.
+
+    Raises:
+        DataError: the file has something else than tensors by type.
+    """
+    if path is None:
+        return []
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for damaged files, and for pickles that it refuses
+        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must be what partition_graph "
+                                "returns with return_mapping=True", "save it again with torch.save")) from None
+    named = content if isinstance(content, dict) else dict.fromkeys(list(ranges.of)[:1], content)
+    found = {":".join(kind) if isinstance(kind, tuple) else str(kind): values for kind, values in named.items()}
+    wrong = [kind for kind, count in ranges.counts.items() if not isinstance(found.get(kind), torch.Tensor)
+             or not _is_order(found[kind].long().numpy(), count)]
+    DataError.raise_all([Problem(f"{path}: {kind}", "missing, or no order", f"must be the numbers 0 to "
+                                 f"{ranges.counts[kind] - 1}, each once", "save it again with torch.save")
+                         for kind in wrong])
+    return [{kind: found[kind].long().numpy() for kind in ranges.of}]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +174,8 @@ class _Numbering:
             places = ranges.ids(kind)
             given = np.concatenate([np.empty(0, np.int64), *(one[kind] for one in original if kind in one)])
             found = [one for one in (whole[places] - start, whole[places], given) if _is_order(one, count)]
-            numbers[places] = found[0] if found else np.arange(count)
-            known, start = known and bool(found), start + count
+            numbers[places] = found[0] if found else np.arange(count)  # a single part keeps its order
+            known, start = known and (bool(found) or len(rows) == 1), start + count
         return _Numbering(ranges, rows, numbers, known, key)
 
     def joined(self, kind: str, data: Sequence[Tensors]) -> dict[str, np.ndarray]:
