@@ -154,6 +154,7 @@ NO_FILE = {
     "feature_store.sharded.tier": "a word",
     "dataset.networkx.label": "an attribute", "dataset.networkx.features": "attributes",
     "dataset.networkx.directed": "a switch", "dataset.matrix.source": "a word",
+    "dataset.tables.split": "a word",
     "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
     "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
     "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",

@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         graph, names = _loaded(chosen, Path(folder))
         facts, notes = facts_of_graph(graph), graph.notes
-        run = [*chosen, *_advised(graph, facts)]
+        run = [*chosen, *_of_keys(_advised(graph, facts), chosen)]
     command = " ".join(["gnnexp run", *map(_typed, run)])
     document = {"format": guess.format, **asdict(facts), "names": asdict(names), "notes": list(notes),
                 "surprises": surprises(facts), "may_be_classes": dict(guess.classes), "run": run, "command": command}
@@ -78,6 +78,13 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
     elif not facts.sparse_features and _differ_in_scale(graph):
         lines.append("dataset.standardize=true")
     return lines
+
+
+def _of_keys(advised: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """Those of the overrides that name a key of the dataset, or of another group."""
+    known = compose([*chosen]).config["dataset"]
+    keys = [one.partition("=")[0].partition(".") for one in advised]
+    return [one for one, (group, _, key) in zip(advised, keys, strict=True) if group != "dataset" or key in known]
 
 
 def _differ_in_scale(graph: Graph) -> bool:
