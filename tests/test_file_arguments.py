@@ -160,6 +160,7 @@ NO_FILE = {
     "dataset.networkx.label": "an attribute", "dataset.networkx.features": "attributes",
     "dataset.networkx.directed": "a switch", "dataset.matrix.source": "a word",
     "dataset.pyg.features": "an attribute", "dataset.pyg.label": "an attribute", "dataset.pyg.ids": "an attribute",
+    "dataset.tables.split": "a word",
     "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
     "dataset.dgl_graph.features": "a name", "dataset.dgl_graph.label": "a name", "dataset.dgl_graph.graph": "a number",
     "dataset.dgl_partitions.features": "a name", "dataset.dgl_partitions.label": "a name",

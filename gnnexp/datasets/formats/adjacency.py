@@ -15,7 +15,7 @@ from gnnexp.datasets.reading.content import endings, text_of
 from gnnexp.datasets.reading.features import as_labels
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
-from gnnexp.datasets.tables.features import matrix_of_file
+from gnnexp.datasets.tables.features import FeatureForm, fill_and_scale, matrix_of_file
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
 
@@ -31,10 +31,12 @@ class AdjacencyDataset(ForeignDataset):
     Attributes:
         features: `.npy`, `.npz` (also sparse, by `scipy.sparse.save_npz`) or text, with a row for each vertex; or null.
         labels: `.npy` or text with a class for each vertex: names, or whole numbers (-1 = none); or null.
+        standardize: give each column of features the mean 0 and the standard deviation 1, over all vertices.
     """
 
     features: str | None = None
     labels: str | None = None
+    standardize: bool = False
 
     @abstractmethod
     def file(self) -> Path:
@@ -59,6 +61,12 @@ class AdjacencyDataset(ForeignDataset):
         """
         folder = self.file().parent
         features = None if self.features is None else _features(folder / self.features)
+        if self.standardize and isinstance(features, np.ndarray):
+            features = features.astype(np.float32)
+            fill_and_scale(features, FeatureForm((), "error", standardize=True))
+        elif self.standardize:
+            raise DataError(Problem("dataset.standardize", True, "needs features that are not sparse",
+                                    "set dataset.standardize=false"))
         labels, classes = (None, []) if self.labels is None else _labels(folder / self.labels)
         sizes = {key: rows.shape[0] for key, rows in (("features", features), ("labels", labels)) if rows is not None}
         DataError.raise_all([

@@ -131,6 +131,16 @@ def test_a_folder_may_have_features_and_labels(features: str, labels: str, tmp_p
     assert graph.labels is not None and graph.labels.tolist()[:3] == [1, 0, 1] and graph.num_classes == 2
 
 
+def test_features_can_be_standardized(tmp_path: Path) -> None:
+    path = save(scipy.sparse.csr_array(MATRIX), tmp_path / "adj.npz")
+    np.save(tmp_path / "x.npy", np.array([[0, 5], [2, 5], [0, 5], [2, 5]]))
+    graph = load(path, features="x.npy", standardize=True)
+    assert isinstance(graph.features, torch.Tensor) and graph.features.tolist() == [[-1, 0], [1, 0], [-1, 0], [1, 0]]
+    scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.csr_array(np.eye(4)))
+    with pytest.raises(DataError, match="not sparse"):
+        load(path, features="x.npz", standardize=True)
+
+
 @pytest.mark.parametrize("file", ["a.npz", "a.mtx", "a.mtx.gz"])
 def test_data_prints_overrides_that_load_it(file: str, tmp_path: Path) -> None:
     path = save(scipy.sparse.csr_array(MATRIX), tmp_path / file)
