@@ -7,18 +7,17 @@ import inspect
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from io import BufferedReader
 from pathlib import Path
-from types import MappingProxyType
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
 import psutil
 import torch
 from torch import Tensor
 
-from gnnexp.datasets.reading.checksums import FIX, Origin, differing, origin_of
+from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing, origin_of
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays, build_graph
@@ -39,13 +38,6 @@ _MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
 _SHOWN = 8
 
 
-class _Digest(NamedTuple):
-    """SHA-256 of a file, and when it was read."""
-
-    sha256: str
-    stamp: tuple[int, ...]
-
-
 class Dataset(ABC):
     """A graph with features, labels and splits, which is loaded from files or generated.
 
@@ -61,7 +53,6 @@ class Dataset(ABC):
     version: ClassVar[int] = 1
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path"})
     is_published: ClassVar[bool] = False
-    _digests: Mapping[Path, _Digest] = MappingProxyType({})
 
     @abstractmethod
     def load(self) -> Graph:
@@ -103,25 +94,20 @@ class Dataset(ABC):
         digest.update(json.dumps([kind, self.version, self.options()], sort_keys=True).encode())
         digest.update(code_key(type(self)).encode())
         files = self.sources()
-        self._digests = _digests_of(files)
+        digests = _digests_of(files)
         for path in files:
-            digest.update(f"{path.name}:{self._digests[path].sha256}\n".encode())
+            digest.update(f"{path.name}:{digests[path]}\n".encode())
         return digest.hexdigest()
 
     def origin(self) -> Origin | None:
         """Of which published data set the bytes are; None for a dataset without published files.
 
-        Files that `key` has read are not read again.
+        Takes little time: files that are larger than all whose checksum is known are not read.
 
         Raises:
             DataError: source files are missing or cannot be read.
         """
-        if not self.is_published:
-            return None
-        files = self.sources()
-        fresh = all(path in self._digests and self._digests[path].stamp == _stamp(path.stat()) for path in files)
-        digests = self._digests if fresh else _digests_of(files)
-        return origin_of({path: digests[path].sha256 for path in files}, self.name)
+        return origin_of(_digests_of(self.sources(), LARGEST), self.name) if self.is_published else None
 
     def origin_notes(self) -> tuple[str, ...]:
         """A note if the bytes are not those of a published data set."""
@@ -216,11 +202,11 @@ class VerifiedDataset(Dataset):
             raise DataError(Problem("dataset.verify", True, origin.text, FIX))
 
     def _differing(self) -> list[Problem]:
-        return differing({path: one.sha256 for path, one in _digests_of(self.sources()).items()})
+        return differing(_digests_of(self.sources(), LARGEST))
 
 
-def _digests_of(files: Iterable[Path]) -> dict[Path, _Digest]:
-    """SHA-256 of each file.
+def _digests_of(files: Iterable[Path], most: int | None = None) -> dict[Path, str]:
+    """SHA-256 of each file as hexadecimal text, empty for files of more than `most` bytes.
 
     Raises:
         DataError: files cannot be read, or do not begin like files of their names.
@@ -229,20 +215,17 @@ def _digests_of(files: Iterable[Path]) -> dict[Path, _Digest]:
     for path in files:
         try:
             with open_regular(path) as file:
-                if problem := _unlike(path, file):
+                if most is not None and os.fstat(file.fileno()).st_size > most:
+                    found[path] = ""
+                elif problem := _unlike(path, file):
                     unreadable.append(problem)
-                    continue
-                stamp = _stamp(os.fstat(file.fileno()))
-                found[path] = _Digest(hashlib.file_digest(file, "sha256").hexdigest(), stamp)
+                else:
+                    found[path] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             fix = "make the file readable for you"
             unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", fix))
     DataError.raise_all(unreadable)
     return found
-
-
-def _stamp(found: os.stat_result) -> tuple[int, ...]:
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _unlike(path: Path, file: BufferedReader) -> Problem | None:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 from gnnexp.errors import Problem
 
+# No file in the table is larger, in bytes.
+LARGEST = 1 << 24
+
 
 class Listed(NamedTuple):
     """One published file; `sha256` is empty if it is not known."""

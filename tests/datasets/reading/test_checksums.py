@@ -87,7 +87,7 @@ def test_changed_bytes_load_and_are_marked(copied: Find) -> None:
         Aminer(path=str(folder), verify=True).key()
 
 
-def test_a_digest_is_not_kept_longer_than_the_bytes(copied: Find) -> None:
+def test_bytes_are_compared_whenever_somebody_asks(copied: Find) -> None:
     folder = copied("cora")
     dataset = Planetoid(path=str(folder))
     dataset.key()
@@ -115,3 +115,11 @@ def test_a_knowledge_graph_is_known_by_its_archive(real: Find, tmp_path: Path) -
     shutil.copyfile(archive, tmp_path / "mine.tar.gz")
     origin = Triples(name="mine", path=str(tmp_path / "mine.tar.gz")).origin()
     assert origin is not None and origin.dataset == "fb15k-237"
+
+
+def test_large_files_are_not_read_to_be_named(copied: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = copied("cora")
+    monkeypatch.setattr(base, "LARGEST", 1 << 17)
+    origin = Planetoid(path=str(folder)).origin()
+    assert origin is not None and not origin.known
+    assert {*origin.differing} == {one.name for one in folder.iterdir() if one.stat().st_size > 1 << 17} != set()
