@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.measure.merit import is_share
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.values.labels import flat
@@ -297,7 +298,9 @@ def _metric_cell(group: Group, *, named: bool) -> str:
     metrics = {name.partition("/")[0] for name, _ in best} - {""}
     if len(metrics) > 1:
         return f"– ({', '.join(sorted(metrics))} in one row)"
-    return interval_cell([100 * value for _, value in best], ".2f") + (f" {min(metrics)}" if named and metrics else "")
+    shown = interval_cell([100 * value for _, value in best], ".2f") if all(map(is_share, metrics)) else \
+        interval_cell([value for _, value in best])
+    return shown + (f" {min(metrics)}" if named and metrics else "")
 
 
 def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ NAMES = {
     "weight": ("weight", "edge_weight", "weights", "w"),
     "split": ("split", "fold", "subset", "set", "partition"),
     "relation": ("relation", "rel", "edge_type", "predicate", "rel_type", "etype"),
+    "time": ("time", "timestamp", "date", "datetime", "time_stamp", "date_time", "created_at", "year", "ts"),
 }
 
 
