@@ -32,7 +32,7 @@ class Times:
         """A time for messages."""
         if not self.dated:
             return f"{value.item()}"
-        return str(np.datetime64(value.item(), "us")).removesuffix(_MIDNIGHT).removesuffix(".000000")
+        return str(np.datetime64(int(value), "us")).removesuffix(_MIDNIGHT).removesuffix(".000000")
 
 
 @dataclass(frozen=True, eq=False)

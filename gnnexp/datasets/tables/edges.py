@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted, single
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, Lookup, TextIds, id_of
 from gnnexp.datasets.tables.rows.moments import Moment
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
@@ -68,7 +68,7 @@ class EdgeColumns:
         """What edges have besides their ends, by name."""
         found = {}
         if self.weight is not None:
-            found["weight"] = EdgeData(self.weight, f"{quoted(self.weight)}::FLOAT", np.dtype(np.float32),
+            found["weight"] = EdgeData(self.weight, single(quoted(self.weight)), np.dtype(np.float32),
                                        "is no finite number", "give each edge a weight, or set dataset.weight=null")
         if self.relation is not None:
             code = f"enum_code({quoted(self.relation.column)}::VARCHAR::{self.relation.kind})::INTEGER"

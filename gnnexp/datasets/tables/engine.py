@@ -28,6 +28,7 @@ BATCH_ROWS = 1 << 20
 _SAMPLE_ROWS = 1 << 17
 _MOST_REJECTS = 1_000_000
 _MOST_TEXT = 60
+_LARGEST = float(np.finfo(np.float32).max)
 _FILE = "file of gnnexp"  # a column with the file of each row
 _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
           "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
@@ -261,6 +262,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def single(name: str) -> str:
+    """A number as FLOAT, in SQL; infinite if it is too large for float32, where a plain cast would name no row."""
+    wide = f"{name}::DOUBLE"
+    return (f"(CASE WHEN abs({wide}) <= {_LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
+            f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)")
+
+
 def literal(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
@@ -300,8 +308,13 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
 
 def _comment(files: TableFiles) -> str:
     """The sign with which the first line begins, if that is a comment: lists of SNAP and KONECT have such lines."""
-    with files.paths[0].open("rb") as file:
-        start = file.read(1).decode("latin-1")
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
+            start = file.read(1).decode("latin-1")
+    except OSError:  # a damaged archive, which DuckDB names
+        return ""
     return start if start in ("#", "%") else ""
 
 

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted, single
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.vertices import VertexColumns
@@ -71,7 +71,8 @@ def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureFo
     names += [{"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)]
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
     out, row, found = np.empty((count, sum(widths)), np.float32), 0, 0
-    asked = ", ".join(f"{quoted(name)}::{'FLOAT[]' if _is_list(table, name) else 'FLOAT'}" for name in columns.features)
+    asked = ", ".join(f"{quoted(name)}::FLOAT[]" if _is_list(table, name) else single(quoted(name))
+                      for name in columns.features)
     wrong: list[WrongRow] = []
     for batch in reader.batches(f"SELECT {asked} FROM {table.name}", table):
         start = 0

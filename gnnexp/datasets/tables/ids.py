@@ -43,11 +43,11 @@ def id_of(table: Table, column: str, *, text: bool) -> str:
     name = quoted(column)
     if table.types[column] not in _REAL:
         return f"{name}::{'VARCHAR' if text else 'BIGINT'}"
-    known = f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END"
+    whole = f"TRY_CAST({name} AS BIGINT)"  # NULL for NaN
     if not text:
-        return f"({known})::BIGINT"
-    return (f"CASE WHEN {name} = floor({name}) AND abs({name}) <= {_EXACT} THEN ({known})::BIGINT::VARCHAR "
-            f"ELSE ({known})::VARCHAR END")
+        return whole
+    return (f"(CASE WHEN {name} = floor({name}) AND abs({name}) <= {_EXACT} THEN {whole}::VARCHAR "
+            f"WHEN NOT isnan({name}) THEN {name}::VARCHAR END)")
 
 
 class Ids(ABC):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, Relation
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm, quoted
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.ids import are_integers
-from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, words_of
+from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
 from gnnexp.datasets.tables.rows.moments import moment_of
 from gnnexp.datasets.tables.vertices import VertexColumns, numeric
 from gnnexp.errors import DataError, Findings, Problem
@@ -183,6 +183,8 @@ def find_layout(
     def table(files: TableFiles, *kinds: str) -> Table:
         found = reader.table(files, form)
         if form.header is None:
+            if is_only_header(reader, found, kinds):
+                return reader.table(files, replace(form, header=True))
             check_header(found, kinds)
         forced = [name for name in asked.as_text if name in found.types]
         return reader.table(files, form, as_text=forced) if forced else found

@@ -99,9 +99,9 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind) -> Labe
         _refuse(engine, table, columns.label, f"{name} <> floor({name}) OR isinf({name}::DOUBLE)",
                 "is no whole number, and classes are names or whole numbers",
                 "correct the value, or set dataset.label_kind=real and task=node_regression")
-        name = f"(CASE WHEN isnan({name}::DOUBLE) THEN NULL ELSE {name} END)::BIGINT"
+        name = f"TRY_CAST({name} AS HUGEINT)"  # NULL for NaN
     if (real or number in _WHOLE) and number != "BOOLEAN":
-        name = f"nullif({name}::BIGINT, -1)"
+        name = f"nullif({name}, -1)"
     made = engine.keep(f"SELECT {name} AS class, row_number() OVER () - 1 AS row FROM {table.name}", table)
     found = [row[0] for row in engine.rows(f"SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL ORDER BY class",
                                            table)]

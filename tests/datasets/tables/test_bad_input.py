@@ -90,15 +90,23 @@ CASES: dict[str, Bad] = {
         ("nodes.csv, line 3, column f", "is no finite number", "dataset.empty=mean"),
         ("nodes.csv, line 3, column g", "is no finite number", "dataset.empty=mean"),
         ("nodes.csv, line 4, column f", "is no finite number", "dataset.empty=mean"))),
+    "a number of parquet beyond float32": Bad(
+        {"n.parquet": parquet(id=[1, 2, 3], label=[0, 1, 0], f=[1.5, -1e300, 2.5])}, (
+            ("n.parquet, row 2, column f", "is no finite number", "dataset.features"),), {"nodes": "n.parquet"}),
+    "whole numbers of pandas, which are no mistakes": Bad(
+        {"e.parquet": parquet(src=[1.0, 2.0, 3.0], dst=["1", "2", "2"]), "n.parquet": parquet(
+            id=[1, 2, 3], label=[0.0, float("nan"), 1.0])}, (), {"edges": "e.parquet", "nodes": "n.parquet"}),
+    "ends of pandas with a missing value": Bad(
+        {"e.parquet": parquet(src=[1.0, 2.0, float("nan")], dst=[2, 3, 3])}, (
+            ("e.parquet, row 3, column src", "is missing", "two ends"),), {"edges": "e.parquet"}),
     "a number beyond float32": Bad({"nodes.csv": "id,label,f\n1,a,1.5\n2,b,1e300\n3,a,2.5\n"}, (
         ("nodes.csv, line 3, column f", "is no finite number", "dataset.features"),)),
     "a weight beyond float32": Bad({"edges.csv": "src,dst,w\n1,2,0.5\n2,3,1e300\n"}, (
         ("edges.csv, line 3, column w", "is no finite number", "dataset.weight=null"),)),
-    "a whole number beyond int64": Bad(
-        {"nodes.csv": f"id,label,f\n1,{2**70},1\n2,5,2\n3,5,3\n"}, (), {}),
+    "a class and an id beyond int64, which are no mistakes": Bad(
+        {"nodes.csv": f"id,label,f\n1,{2**70},1\n2,5,2\n3,-1,3\n{2**80},5,2\n"}, ()),
     "mixed types": Bad({"nodes.csv": "id,label,f\n" + "".join(f"{n},a,{n}\n" for n in range(200_000)) + "x,a,tall\n"}, (
-        ("nodes.csv, line 200002, column id", "", "dataset.as_text=[COLUMN]"),
-        ("nodes.csv, line 200002, column f", "", "dataset.as_text=[COLUMN]"))),
+        ("nodes.csv, line 200002, column id", "", "dataset.as_text=[COLUMN]"),)),
     "shards of different types": Bad(
         {"e/a.parquet": parquet(src=[1], dst=[2]), "e/b.parquet": parquet(src=["x"], dst=[2]), "edges.csv": None},
         (("", "b.parquet", "correct the file"),), {"edges": "e"}),
@@ -151,7 +159,7 @@ def test_it_is_told(name: str, tmp_path: Path) -> None:
             content(path)
         elif content is not None:
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    dataset = Tables(path=str(tmp_path), nodes="nodes.csv", **case.options)
+    dataset = Tables(path=str(tmp_path), **{"nodes": "nodes.csv", **case.options})
     if not case.said:  # no mistake
         dataset.load()
         return

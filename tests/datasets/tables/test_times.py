@@ -92,7 +92,7 @@ def test_what_a_split_by_time_needs(tmp_path: Path) -> None:
     text(tmp_path / "n.csv", "id,label,when", "0,a,1", "1,b,1", "2,a,1")
     with pytest.raises(DataError, match="no column has a usual name of the time"):
         load(tmp_path, nodes="n.csv", split="time")
-    with pytest.raises(DataError, match="have 1 different times, and 3 parts need one each"):
+    with pytest.raises(DataError, match="have 1 different times, and 2 parts need one each"):
         load(tmp_path, nodes="n.csv", split="time", time="when")
     with pytest.raises(ConfigError, match="needs a table of vertices"):
         Tables(split="time")

@@ -82,6 +82,7 @@ def _lines(engine: Engine, table: Table, path: Path, rows: list[int]) -> Iterabl
     nothing = [None] * len(rows)
     if not rows or rows[-1] >= _MOST_ROWS:
         return nothing
+    starts: Iterator[int]
     if table.files.format == "json" and any(ending in path.suffixes for ending in _LINES):
         starts = (number for number, line in enumerate(_open(path, "utf-8"), 1) if line.strip())
     elif table.files.format == "text":
@@ -132,8 +133,8 @@ def record_lines(lines: Iterator[str], dialect: Dialect) -> Iterator[int]:
                 first, at_start = number, False
             yield line
 
-    quoting = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
-    records = csv.reader(feed(), delimiter=dialect.delimiter, quotechar=dialect.quote or None, quoting=quoting)
+    records = csv.reader(feed(), delimiter=dialect.delimiter, quotechar=dialect.quote or None,
+                         quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE)
     for index, _ in enumerate(records):
         at_start = True
         if index or not dialect.header:

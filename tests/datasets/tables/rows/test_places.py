@@ -34,7 +34,8 @@ def test_lines_are_those_of_the_file(
     content, expected, number = "# first" + end + "name,kind" + end, [], 3
     for line in [*lines, ("z", "z")]:
         if isinstance(line, tuple):
-            expected.append((number, tuple(cell.strip('"').replace('""', '"') for cell in line)))
+            cells = (cell[1:-1].replace('""', '"') if cell[0] == '"' else cell for cell in line)
+            expected.append((number, tuple(cells)))
         written = line if isinstance(line, str) else ",".join(line)
         content += written + end
         number += 1 + written.count("\n")
