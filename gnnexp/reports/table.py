@@ -231,7 +231,7 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     times = [(name, metric) for name, metric in TIMES
              if name not in _OF_LINKS or any(group.median(metric) > 0 for group in groups)]
     header = (
-        *_short(keys), f"{min(metrics) if len(metrics) == 1 else 'test'} %",
+        *_short(keys), (min(metrics) if len(metrics) == 1 else "test") + " %" * all(map(is_share, metrics)),
         *(f"{name} s" for name, _ in times), *(f"{name} MB" for name, _ in sent), "runs",
     )
     rows = [

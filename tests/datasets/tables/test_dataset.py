@@ -141,7 +141,7 @@ def test_empty_cells_can_be_filled(empty: Any, value: float, tmp_path: Path) -> 
     text(tmp_path / "nodes.csv", "id,f", "1,2", "2,", "3,4")
     graph = load(tmp_path, nodes="nodes.csv", empty=empty)
     assert isinstance(graph.features, torch.Tensor) and graph.features[:, 0].tolist() == [2, value, 4]
-    with pytest.raises(DataError, match="line 3, column f=nan|line 3, column f=None"):
+    with pytest.raises(DataError, match="line 3, column f=None"):
         load(tmp_path, nodes="nodes.csv")
 
 
