@@ -102,8 +102,8 @@ class Run:
 def figures_of(run: records.Run) -> dict[str, float]:
     """The main figures of a run that has ended; only those that were recorded.
 
-    `val` and `test` are the task's metric (0 to 1) at the epoch `best_epoch`. `epoch_s`, `sent_MB`, `host_MB` and
-    `device_MB` are those of the dashboard (`gnnexp.trackers.description.main_figures`).
+    `val` and `test` are the task's metric (0 to 1; `mse`, `mae` and `r2` as they are) at the epoch `best_epoch`.
+    `epoch_s`, `sent_MB`, `host_MB` and `device_MB` are those of the dashboard (`trackers.description.main_figures`).
     """
     record = RunRecord({"config": run.config}, [{"metrics": metrics} for metrics in run.epochs],
                        {"summary": run.summary})

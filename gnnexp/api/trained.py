@@ -63,7 +63,8 @@ class TrainedModel(nn.Module):
     def forward(self, graph: Graph | None = None) -> Tensor:
         """`[V, C]` logits of all vertices, by exact inference over all neighbours, without gradients.
 
-        For a task of links these are the rows that `model.decoder` scores.
+        For a task of links these are the rows that `model.decoder` scores. For node regression, these are `[V, 1]`
+        predictions in the unit of the labels, float64.
 
         Args:
             graph: another graph with the same features and relations, as `load` of a dataset gives it. None: `graph`.
@@ -83,7 +84,7 @@ class TrainedModel(nn.Module):
 
     def _in_order(self, graph: Graph) -> Tensor:
         _attach(self._parts.base, graph)
-        return outputs_of_all(self._parts, graph)
+        return self._parts.task.values(outputs_of_all(self._parts, graph))
 
     def _misfits(self, graph: Graph) -> list[Problem]:
         """Why the model cannot be applied to another graph."""

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from gnnexp.files.regular import parse_json
 from gnnexp.graph.graph import Graph
+from gnnexp.measure.merit import is_share
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.record.shape import check_line
 
@@ -56,8 +57,9 @@ def describe_graph(graph: Graph) -> str:
     splits = graph.splits
     relations = "" if graph.edge_types is None else f" of {graph.num_relations} relations"
     links = ", ".join(f"{name} {found.shape[0]:,}" for name, found in graph.links.items())
+    classes = "real numbers as labels" if graph.real_labels else f"{graph.num_classes} classes"
     return (f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges{relations}, {graph.num_features} "
-            f"features, {graph.num_classes} classes; train {splits.train.numel():,}, val {splits.val.numel():,}, "
+            f"features, {classes}; train {splits.train.numel():,}, val {splits.val.numel():,}, "
             f"test {splits.test.numel():,}" + (f"; links: {links}" if links else ""))
 
 
@@ -69,7 +71,8 @@ def epoch_line(line: Mapping[str, Any]) -> str:
     for name, value in metrics.items():
         kind, _, split = name.partition("/")
         if split in ("val", "test") and kind != "loss":
-            parts.append(f"{kind} {split} {100 * value:.2f}" if value <= 1 else f"{kind} {split} {value:.4f}")
+            shown = f"{value:.5g}" if not is_share(kind) else f"{100 * value:.2f}" if value <= 1 else f"{value:.4f}"
+            parts.append(f"{kind} {split} {shown}")
     phases = (("S", "sample"), ("N", "negatives"), ("L", "load"), ("FB", "fb"), ("D", "decode"), ("sync", "sync"),
               ("wait", "wait"))
     for label, phase in phases:

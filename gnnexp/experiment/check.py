@@ -13,6 +13,7 @@ from gnnexp.experiment.optimization import schedule_length
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED, WARM_UP_STEPS, HardwareConfig, TrainConfig
 from gnnexp.graph.graph import Graph
+from gnnexp.measure.merit import lower_is_better
 
 # A fix with more fanouts than this would not be readable.
 _MOST_SHOWN = 20
@@ -106,7 +107,16 @@ def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Probl
         "partitioner": experiment.partitioner.check, LAUNCHER: experiment.launcher.check,
     }
     found = [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
-    return [*found, *_check_trace(experiment), *(_check_capture(experiment) if experiment.train.cuda_graph else ())]
+    return [*found, *_check_trace(experiment), *_check_limits(experiment),
+            *(_check_capture(experiment) if experiment.train.cuda_graph else ())]
+
+
+def _check_limits(experiment: Experiment) -> list[Problem]:
+    """`train.stop_below` needs a metric of which higher is better."""
+    limits = experiment.train.stop_below
+    if limits is None or not lower_is_better(metric := experiment.task.options.primary_metric):
+        return []
+    return [Problem("train.stop_below", list(limits), f"a lower {metric} is better", "set task.metric=r2")]
 
 
 def _check_capture(experiment: Experiment) -> list[Problem]:

@@ -35,8 +35,8 @@ class Graph:
         features: `[V, D]` float32 dense (possibly memory-mapped) or sparse rows, or None. If trained rows replace the
             features (`config.seen`), they are on torch's `meta` device: their width is known, but they have no values.
         labels: `[V]` int64 with -1 for "no label", or `[V, C]` float32 in {0, 1} with rows of NaN for "no label"
-            (multi-label), or None.
-        num_classes: C.
+            (multi-label), or `[V]` float32 real numbers with NaN for "no label", or None.
+        num_classes: C; 0 if labels are real numbers.
         splits: train, validation and test vertices.
         edge_types: `[E]` int32 or None.
         node_types: `[V]` int32 or None.
@@ -92,6 +92,11 @@ class Graph:
     def multilabel(self) -> bool:
         """Whether a vertex may have several labels at once."""
         return self.labels is not None and self.labels.dim() == 2
+
+    @property
+    def real_labels(self) -> bool:
+        """Whether labels are real numbers, not classes."""
+        return self.labels is not None and self.labels.dim() == 1 and self.labels.is_floating_point()
 
     @cached_property
     def in_degree(self) -> Tensor:

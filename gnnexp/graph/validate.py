@@ -152,14 +152,14 @@ def _check_sparse(features: SparseRows, report: Report) -> None:
 def _check_labels(graph: Graph, report: Report) -> bool:
     """Whether the graph has labels, and they can be looked up."""
     labels = graph.labels
-    if labels is None:
-        return False
+    if labels is None or graph.real_labels:
+        return labels is not None and _check_real_labels(graph, labels, report)
     if graph.num_classes < 1:
         report("num_classes", str(graph.num_classes), "must be at least 1 where there are labels", "count the classes")
         return False
     if (labels.dim() == 2) != (labels.dtype == torch.float32):
-        report("labels", f"{labels.dtype} {list(labels.shape)}", "must be int64 [V], or float32 [V, C] for several",
-               "convert the labels")
+        report("labels", f"{labels.dtype} {list(labels.shape)}", "must be int64 [V], or float32: [V, C] for several, "
+               "[V] for real numbers", "convert the labels")
         return False
     if labels.dim() == 1:
         return _check_range("labels", labels, (-1, graph.num_classes), "classes (-1 for none)", report)
@@ -171,6 +171,19 @@ def _check_labels(graph: Graph, report: Report) -> bool:
         report("labels", f"{count} rows, first is row {first}: {labels[first][:8].tolist()}",
                "rows must be all 0 or 1, or all NaN for no label", "correct the labels")
     return bool(count == 0)
+
+
+def _check_real_labels(graph: Graph, labels: Tensor, report: Report) -> bool:
+    if graph.num_classes:
+        report("num_classes", str(graph.num_classes), "must be 0 where labels are real numbers",
+               "set num_classes=0, or convert the labels to int64")
+    infinite = torch.isinf(labels)
+    count = int(infinite.sum())
+    if count:
+        first = int(infinite.nonzero()[0])
+        report("labels", f"{count} values, first is that of vertex {first}: {float(labels[first])}",
+               "must be finite, or NaN for no label", "correct the labels")
+    return count == 0
 
 
 def _check_splits(graph: Graph, labels_fit: bool, report: Report) -> None:
@@ -198,7 +211,7 @@ def _check_splits(graph: Graph, labels_fit: bool, report: Report) -> None:
 def _check_labelled(graph: Graph, split: str, ids: Tensor, report: Report) -> None:
     assert graph.labels is not None
     found = graph.labels[ids] if graph.labels.dim() == 1 else graph.labels[:, 0][ids]
-    missing = found < 0 if found.dtype == torch.int64 else torch.isnan(found)
+    missing = torch.isnan(found) if found.is_floating_point() else found < 0
     count = int(missing.sum())
     if count:
         report(split, f"{count} vertices, first is {int(ids[missing.nonzero()[0]])}", "must all have a label",

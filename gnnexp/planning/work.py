@@ -116,12 +116,13 @@ class Workload:
 def widths(run: Run) -> list[int]:
     """Number of columns of the features, of every hidden layer, and of the output.
 
-    Trained feature rows have `feature_store.dim` columns; a model for links has `task.dim` output columns.
+    Trained feature rows have `feature_store.dim` columns; a model for links has `task.dim` output columns, and
+    one for real numbers has one.
     """
     sizes, config = run.provenance["graph"], run.config
     hidden, layers = int(config["model"]["hidden"]), int(config["model"]["layers"])
     first = config["feature_store"].get("dim") or sizes["num_features"]
-    last = config["task"].get("dim") or hidden if run.value("task") == "link_prediction" else sizes["num_classes"]
+    last = config["task"].get("dim") or hidden if run.value("task") == "link_prediction" else sizes["num_classes"] or 1
     return [int(first), *[hidden] * (layers - 1), int(last)]
 
 

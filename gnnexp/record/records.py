@@ -15,6 +15,7 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.signature import check_keys, parameters_of_dataclass
 from gnnexp.files.disk import write_bytes, writing
 from gnnexp.files.regular import SMALL_BYTES, parse_json, read_json, read_limited
+from gnnexp.measure.merit import lower_is_better
 from gnnexp.measure.record import RankRecord, layer_counts
 from gnnexp.record.shape import check_job, check_line, check_result, check_state
 
@@ -208,7 +209,7 @@ def figure_of_merit(summary: Mapping[str, float], split: str, chosen: str) -> tu
     `chosen` (`task.metric`) comes first if it was recorded.
     """
     names = [name for name in summary if name.endswith(f"/{split}") and name != f"loss/{split}"]
-    order = {"acc": 0, "micro_f1": 1, "roc_auc": 2} | {chosen: -1}
+    order = {"acc": 0, "micro_f1": 1, "roc_auc": 2, "mse": 3} | {chosen: -1}
     names.sort(key=lambda name: order.get(name.partition("/")[0], 9))
     return (names[0], summary[names[0]]) if names else ("", math.nan)
 
@@ -224,7 +225,8 @@ def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, fl
     figures = [e for e in epochs if not math.isnan(e["metrics"].get(f"{primary}/test", math.nan))]
     evaluated = [e for e in epochs if not math.isnan(e["metrics"].get(f"{primary}/val", math.nan))]
     if evaluated or figures:
-        best = max(evaluated, key=lambda e: e["metrics"][f"{primary}/val"]) if evaluated else figures[-1]
+        choose = min if lower_is_better(primary) else max
+        best = choose(evaluated, key=lambda e: e["metrics"][f"{primary}/val"]) if evaluated else figures[-1]
         summary["best_epoch"] = best["epoch"]
         summary |= {k: v for k, v in best["metrics"].items() if k.partition("/")[2] in ("val", "test")}
     if epochs:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.measure.merit import is_share
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.values.labels import flat
@@ -230,7 +231,7 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     times = [(name, metric) for name, metric in TIMES
              if name not in _OF_LINKS or any(group.median(metric) > 0 for group in groups)]
     header = (
-        *_short(keys), f"{min(metrics) if len(metrics) == 1 else 'test'} %",
+        *_short(keys), (min(metrics) if len(metrics) == 1 else "test") + " %" * all(map(is_share, metrics)),
         *(f"{name} s" for name, _ in times), *(f"{name} MB" for name, _ in sent), "runs",
     )
     rows = [
@@ -297,7 +298,9 @@ def _metric_cell(group: Group, *, named: bool) -> str:
     metrics = {name.partition("/")[0] for name, _ in best} - {""}
     if len(metrics) > 1:
         return f"– ({', '.join(sorted(metrics))} in one row)"
-    return interval_cell([100 * value for _, value in best], ".2f") + (f" {min(metrics)}" if named and metrics else "")
+    shown = interval_cell([100 * value for _, value in best], ".2f") if all(map(is_share, metrics)) else \
+        interval_cell([value for _, value in best])
+    return shown + (f" {min(metrics)}" if named and metrics else "")
 
 
 def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:

@@ -70,7 +70,10 @@ class Task(ABC):
     @property
     @abstractmethod
     def primary_metric(self) -> str:
-        """The metric that decides the best validation epoch (`acc`, `mrr`, …). Higher is better."""
+        """The metric that decides the best validation epoch (`acc`, `mrr`, …).
+
+        Higher is better, except for `gnnexp.measure.merit.ERRORS`.
+        """
 
     @abstractmethod
     def check(self, graph: Graph) -> list[Problem]:
@@ -122,6 +125,10 @@ class Task(ABC):
     @abstractmethod
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Sum of the losses of all examples, from the result of `decode`; the caller divides by the global count."""
+
+    def values(self, outputs: Tensor) -> Tensor:
+        """What `outputs` `[n, C]` of the model predict, in the unit of the labels; classes have none."""
+        return outputs
 
     # --- evaluation ------------------------------------------------------------------------------------------------
     def held_out(self, graph: Graph) -> dict[str, Tensor]:

@@ -44,6 +44,21 @@ def roc_auc(score: np.ndarray, label: np.ndarray) -> float:
     return (rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)
 
 
+def errors_of_numbers(prediction: np.ndarray, label: np.ndarray) -> dict[str, float]:
+    """`mse`, `mae` and `r2` (1 - squared errors / squared distances from the mean label) of `[n]` float64 numbers.
+
+    Values do not depend on the order of vertices. They are NaN without labels, and `r2` is NaN if all labels are equal.
+    """
+    if not label.size:
+        return dict.fromkeys(("mse", "mae", "r2"), float("nan"))
+    error = np.sort(np.abs(prediction - label))  # sums of sorted numbers are the same for any number of ranks
+    squares = float(np.sum(error**2))
+    distance = np.sort(np.abs(label - np.mean(np.sort(label))))
+    total = float(np.sum(distance**2))
+    return {"mse": squares / label.size, "mae": float(np.mean(error)),
+            "r2": 1 - squares / total if total else float("nan")}
+
+
 def mean_reciprocal_rank(rank: np.ndarray) -> float:
     """Mean of 1 / rank of `[n]` ranks, bit-identical for any order of ranks; NaN without ranks."""
     return float(np.mean(1 / np.sort(rank))) if rank.size else float("nan")

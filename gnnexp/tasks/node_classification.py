@@ -11,14 +11,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import GraphFacts, Need
 from gnnexp.graph.graph import Graph
-from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
+from gnnexp.tasks.base import HOST, Examples, Scores
 from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
+from gnnexp.tasks.vertices import VertexTask, without_labels
 
 
-class NodeClassification(Task):
+class NodeClassification(VertexTask):
     """Predicts the labels of vertices.
 
     Args:
@@ -38,18 +37,11 @@ class NodeClassification(Task):
 
     def check(self, graph: Graph) -> list[Problem]:
         """There must be labels, training vertices, and a metric that fits the labels."""
-        problems = []
-        if graph.labels is None:
-            problems.append(
-                Problem("task", "node_classification", f"{graph.name} has no vertex labels",
-                        "set task=link_prediction, or choose a dataset with labels" if graph.links else
-                        "dataset.labels=<file of one label per vertex>, or another dataset")
-            )
-        elif graph.splits.train.numel() == 0:
-            problems.append(
-                Problem("dataset", graph.name, "has no training vertices",
-                        "dataset.train=0.6, or the dataset's own key for training vertices")
-            )
+        problems = without_labels(graph, "node_classification")
+        if graph.real_labels:
+            return [*problems, Problem("task", "node_classification", f"the labels of {graph.name} are real numbers",
+                                       "set task=node_regression; in tables, dataset.label_kind=class takes only whole "
+                                       "numbers and names")]
         if self.metric == "roc_auc" and not graph.multilabel and graph.num_classes != 2:
             problems.append(
                 Problem("task.metric", "roc_auc", f"needs 2 classes, {graph.name} has {graph.num_classes}",
@@ -66,41 +58,18 @@ class NodeClassification(Task):
             )
         return problems
 
-    def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
-        """Memory for ids and labels of the training vertices on a GPU. On CPU, labels are read from the mapped file."""
-        if not facts.label_bytes or wanted_device(experiment) == "cpu":
-            return []
-        count = facts.num_train
-        return [Need(f"labels of {count:,} training vertices", "device", count * (8 + facts.label_bytes))]
-
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
-        """Store labels and targets. Labels of training vertices are copied to a GPU, in ascending order of ids."""
-        assert graph.labels is not None
-        self._labels, self._multilabel = graph.labels, graph.multilabel
-        self._targets, self._num_classes = graph.splits.train, graph.num_classes
-        self._there: tuple[Tensor, Tensor] | None = None
-        if device.type != "cpu":
-            ids = torch.sort(self._targets).values
-            self._there = ids.to(device), self._labels[ids].to(device)
-
-    def targets(self) -> Tensor:
-        """Training vertices."""
-        return self._targets
+        """See `VertexTask.setup`."""
+        super().setup(graph, device)
+        self._multilabel, self._num_classes = graph.multilabel, graph.num_classes
 
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Sum of cross-entropies over vertices. Multi-label: binary cross-entropies, averaged over classes."""
-        labels = self._labels_of(examples.vertices)
+        labels = self.labels_of(examples.vertices)
         if self._multilabel:
             loss = F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="sum")
             return loss / self._num_classes
         return F.cross_entropy(scores, labels, reduction="sum")
-
-    def _labels_of(self, targets: Tensor) -> Tensor:
-        """`[t]` labels of `targets`, or `[t, C]` if multi-label, on the device of the targets."""
-        if self._there is None:
-            return self._labels.index_select(0, targets)
-        ids, labels = self._there
-        return labels.index_select(0, torch.searchsorted(ids, targets.to(ids.dtype)))
 
     def score(self, outputs: Tensor, ids: Tensor) -> Scores:
         """Predictions and labels of labelled vertices; scores for two classes and for multi-label data."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
+from gnnexp.measure.merit import lower_is_better
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.records import figure_of_merit, warm_median
 from gnnexp.trackers.delivery import RunRecord
@@ -112,8 +113,10 @@ def end_figures(record: RunRecord, target: float | None) -> dict[str, float]:
 
 def _seconds_to(record: RunRecord, target: float) -> float:
     """Training time until the validation metric first reached `target`, in seconds; NaN if it never did."""
+    named = (_merit(record, line["metrics"], "val")[0] for line in record.epochs)
+    sign = -1 if lower_is_better(next(filter(None, named), "")) else 1
     return next((figures.get(CUMULATIVE, math.nan) for figures in epoch_figures(record, "main")
-                 if figures.get(VALIDATION, -math.inf) >= target), math.nan)
+                 if sign * figures.get(VALIDATION, -sign * math.inf) >= sign * target), math.nan)
 
 
 def _sent_bytes(record: RunRecord, epochs: Sequence[Mapping[str, float]]) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from gnnexp.errors import DataError
 from gnnexp.experiment.schema import TrainConfig
+from gnnexp.measure.merit import lower_is_better
 from gnnexp.training.checkpoint import BEST, FOLDER, Position, open_checkpoint
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ class Best:
         value = metrics.get(f"{primary}/val", math.nan)
         one = Best(epoch, value, _figures(metrics if again is None else again))
         if not math.isnan(value):
-            return one if math.isnan(self.value) or value > self.value else self
+            better = value < self.value if lower_is_better(primary) else value > self.value
+            return one if math.isnan(self.value) or better else self
         tested = not math.isnan(metrics.get(f"{primary}/test", math.nan))
         return one if tested and math.isnan(self.value) else self
 

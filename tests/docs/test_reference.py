@@ -101,4 +101,4 @@ def test_comments_are_read(tmp_path) -> None:
 
 
 def test_choices_are_sorted() -> None:
-    assert [file.path.stem for file in files("task")] == ["link_prediction", "node_classification"]
+    assert [file.path.stem for file in files("task")] == ["link_prediction", "node_classification", "node_regression"]

@@ -93,7 +93,7 @@ OFFENCES: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "edge features NaN": (with_(edge_features=lambda g: changed(g.edge_features, (2, 1), float("nan"))), "[2, 1]"),
     "label beyond": (with_(labels=lambda g: changed(g.labels, 5, 4)), "first at position 5: 4"),
     "label below": (with_(labels=lambda g: changed(g.labels, 5, -2)), "first at position 5: -2"),
-    "labels are floats": (with_(labels=lambda g: g.labels.float()), "int64 [V]"),  # type: ignore[union-attr]
+    "labels are floats": (with_(labels=lambda g: g.labels.float()), "must be 0 where labels are real"),  # type: ignore[union-attr]
     "no classes": (with_(num_classes=lambda _: 0), "num_classes"),
     "no labels": (with_(labels=lambda _: None), "vertices of the splits need labels"),
     "split beyond": (splits([1, 40]), "first at position 1: 40"),

@@ -26,6 +26,7 @@ from gnnexp.graph.storage.format import open_graph
 
 _AS_IT_IS = ("dataset.symmetrize=false", "dataset.self_loops=keep", "dataset.duplicates=keep")
 _WIDE_SCALE = 10.0
+_MANY_CLASSES = 50
 
 
 def main(options: argparse.Namespace) -> Answer:
@@ -78,6 +79,8 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
         lines.append("model=rgcn")
     if graph.labels is None and not graph.links:
         lines += ["task=link_prediction", "dataset.link_split={val:0.05,test:0.1}"]
+    if graph.real_labels:
+        lines.append("task=node_regression")
     if graph.features is None:
         lines.append("feature_store=embedding")
     elif not facts.sparse_features and _differ_in_scale(graph):
@@ -108,9 +111,12 @@ def surprises(facts: Facts) -> list[str]:
     note(facts.isolated, f"{facts.isolated:,} vertices have no edges")
     note(0 < facts.reciprocal < 1, f"{facts.reciprocal:.0%} of the edges have a reverse: dataset.symmetrize=true (the "
          "default) adds the others")
+    many = len(facts.classes) >= _MANY_CLASSES and 3 * len(facts.classes) > sum(facts.classes)
+    note(many, f"{len(facts.classes):,} classes for {sum(facts.classes):,} labelled vertices: with "
+         "dataset.label_kind=real, whole numbers are real labels")
     rare = [number for number in facts.classes if number < 5]
     note(len(rare), f"{len(rare)} of {len(facts.classes)} classes have fewer than 5 vertices")
-    note(bool(facts.classes) and facts.unlabelled, f"{facts.unlabelled:,} vertices have no label")
+    note(bool(facts.classes or facts.label_values) and facts.unlabelled, f"{facts.unlabelled:,} vertices have no label")
     note(facts.skew > 0.5, f"the 1 % of vertices with most edges have {facts.skew:.0%} of all ends")
     note(facts.components > 1, f"{facts.components:,} components; the largest has {facts.largest_component:.1%} of the "
          "vertices")
@@ -153,13 +159,15 @@ def _show(guess: Guess, document: Mapping[str, Any]) -> None:
         order = sorted(zip(classes, facts["classes"], strict=True), key=lambda one: -one[1])
         more = f", and {len(order) - 10} more" if len(order) > 10 else ""
         say("classes: " + ", ".join(f"{name} {count:,}" for name, count in order[:10]) + more)
+    if values := facts["label_values"]:
+        say(f"labels are real numbers: {values['min']:.5g} to {values['max']:.5g}, mean {values['mean']:.5g}")
     say(f"edges of a vertex: {degree['min']:.0f} to {degree['max']:.0f}, median {degree['median']:.0f}, mean "
         f"{degree['mean']:.1f}")
     for note in facts["notes"]:
         say(f"  {note}")
     for surprise in facts["surprises"]:
         say(f"  note: {surprise}")
-    if not facts["classes"] and facts["may_be_classes"]:
+    if not (facts["classes"] or facts["label_values"]) and facts["may_be_classes"]:
         columns = ", ".join(f"{name} ({count} values)" for name, count in facts["may_be_classes"].items())
         say(f"no labels: a column may have the classes: {columns}; name it with --label")
     say("train on it:")

@@ -23,6 +23,7 @@ from gnnexp.errors import ConfigError, Problem, ProblemsError, unique
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Launchers
+from gnnexp.measure.merit import lower_is_better
 from gnnexp.paradigms.external.paradigm import External
 from gnnexp.reports.budgets import describe_budgets
 from gnnexp.reports.layout import check_named, read_layout
@@ -120,6 +121,10 @@ def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
         what = "pruning compares validation metrics by epoch" if train.eval_every == 0 else \
             "the objective needs the validation metric"
         problems.append(Problem("train.eval_every", train.eval_every, what, "train.eval_every=1"))
+    metric = experiment.task.options.primary_metric
+    if lower_is_better(metric):
+        problems.append(Problem("task.metric", metric, "tuning needs a metric of which higher is better",
+                                "set task.metric=r2"))
     if tuning.pruner != "none" and train.stop_below is not None:
         problems.append(Problem(LIMITS, train.stop_below, "pruning sets this key", "leave it out, or pruner: none"))
     if tuning.pruner != "none" and isinstance(experiment.paradigm, External):

@@ -34,7 +34,9 @@ class Vertices:
     Attributes:
         count: n, their number.
         features: `[n, D]`, or None.
-        labels: `[n]` int64 classes (negative = no label), or `[n, C]` of 0 and 1 (NaN = no label), or None.
+        labels: `[n]` integer classes (negative = no label), or `[n, C]` float of 0 and 1 (NaN = no label), or `[n]`
+            float real numbers (NaN = no label), or None. One column `[n, 1]` of integers or of other numbers counts as
+            `[n]`.
         splits: `train`, `val` and `test`, each as ids or as a mask `[n]` bool; empty if the file has no split.
         classes: names of the classes; empty: classes are numbers.
         ids: `[n]` the user's ids, integers or texts; None: 0 to n - 1.
@@ -201,19 +203,23 @@ def _outside(found: Foreign, edges: Edges) -> list[Problem]:
 
 
 def _labels(found: Foreign, target: str | None) -> np.ndarray | None:
-    """`[V]` classes, or `[V, C]`: -1 or NaN for the vertices of other types."""
+    """`[V]` classes or real numbers, or `[V, C]`: -1 or NaN for the vertices of other types."""
     if target is None:
         return None
     own = found.vertices[target].labels
     assert own is not None
     real = own.dtype.kind == "f"
+    if own.ndim == 2 and own.shape[1] == 1 and not (real and np.isin(own[~np.isnan(own)], (0, 1)).all()):
+        own = own[:, 0]
     whole = np.full((found.num_nodes, *own.shape[1:]), np.nan if real else -1, np.float32 if real else np.int64)
     whole[found.starts[target] :][: own.shape[0]] = own
     return whole
 
 
 def _num_classes(labels: np.ndarray) -> int:
-    return int(labels.shape[1]) if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
+    if labels.ndim == 2:
+        return int(labels.shape[1])
+    return 0 if labels.dtype.kind == "f" else int(labels.max(initial=-1)) + 1  # real numbers have no classes
 
 
 def _splits(found: Foreign, rules: Rules, target: str | None, labels: np.ndarray | None) -> tuple[Splits, bool]:

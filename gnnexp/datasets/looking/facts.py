@@ -26,6 +26,7 @@ class Facts:
         features: D.
         sparse_features: whether features are sparse rows.
         classes: number of labelled vertices of each class.
+        label_values: smallest, mean and largest label if labels are real numbers; else empty.
         unlabelled: vertices without a label.
         splits: sizes of the splits.
         duplicates: edges that are there again, with the same ends and type.
@@ -45,6 +46,7 @@ class Facts:
     features: int
     sparse_features: bool
     classes: list[int]
+    label_values: Mapping[str, float]
     unlabelled: int
     splits: Mapping[str, int]
     duplicates: int
@@ -66,15 +68,14 @@ def facts_of_graph(graph: Graph) -> Facts:
     pattern = scipy.sparse.csr_array((np.ones(sources.size, np.bool_), sources, indptr),
                                      shape=(graph.num_nodes, graph.num_nodes))
     count, of_vertex = scipy.sparse.csgraph.connected_components(pattern, directed=True, connection="weak")
-    labels = None if graph.labels is None or graph.multilabel else graph.labels
+    classes, values, unlabelled = _labels(graph)
     parts = graph.splits
     return Facts(
         vertices=graph.num_nodes, edges=graph.num_edges,
         types=[] if graph.node_types is None else torch.bincount(graph.node_types).tolist(),
         relations=graph.num_relations, features=graph.num_features,
         sparse_features=isinstance(graph.features, SparseRows),
-        classes=[] if labels is None else torch.bincount(labels[labels >= 0], minlength=graph.num_classes).tolist(),
-        unlabelled=graph.num_nodes if labels is None else int((labels < 0).sum()),
+        classes=classes, label_values=values, unlabelled=unlabelled,
         splits={"train": parts.train.numel(), "val": parts.val.numel(), "test": parts.test.numel()},
         duplicates=0 if graph.occurrence is None else int((graph.occurrence > 0).sum()), self_loops=loops,
         reciprocal=_reciprocal(sources, destinations, graph.num_nodes), isolated=int((degree == 0).sum()),
@@ -83,6 +84,21 @@ def facts_of_graph(graph: Graph) -> Facts:
         skew=_skew(degree), components=int(count),
         largest_component=float(np.bincount(of_vertex).max() / graph.num_nodes),
     )
+
+
+def _labels(graph: Graph) -> tuple[list[int], dict[str, float], int]:
+    """Vertices of each class; smallest, mean and largest of real labels; vertices without a label."""
+    labels = graph.labels
+    if labels is None or graph.multilabel:
+        return [], {}, graph.num_nodes
+    if not graph.real_labels:
+        known = labels[labels >= 0]
+        return torch.bincount(known, minlength=graph.num_classes).tolist(), {}, graph.num_nodes - known.numel()
+    values = labels[~labels.isnan()].double()
+    if not values.numel():
+        return [], {}, graph.num_nodes
+    found = {"min": float(values.min()), "mean": float(values.mean()), "max": float(values.max())}
+    return [], found, graph.num_nodes - values.numel()
 
 
 def _skew(degree: np.ndarray) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.splits.split import check_fractions, rank_bounds
+from gnnexp.datasets.splits.times import Times, parts_by_time
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.compiled import compiled
@@ -38,16 +39,19 @@ def check_link_split(link_split: LinkSplit) -> None:
         raise ConfigError(Problem("dataset.link_split", dict(link_split), "must leave links to train on", fix))
 
 
-def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -> Graph:
+def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, times: Times | None = None) -> Graph:
     """`graph` without the edges of held-out links. Its `links` have each link once, as `train`, `valid` and `test`.
 
     A link is an edge together with its reverse and its parallel edges: either all of them are held out, or none. The
-    choice depends on seed and link only. The numbers of links are the rounded shares. Links are in the order of edges.
+    choice depends on seed and link only, or on the times of links: then the newest links are for the test, and those
+    before them for validation (`parts_by_time`). The numbers of links are the rounded shares. Links are in the order
+    of edges.
 
     Args:
         graph: a graph in memory.
         link_split: shares `val` and `test` of the links; None does not change the graph.
         seed: seed of the draw.
+        times: `[E]` time of each edge, the same for a reverse and for parallel edges; None: links are drawn.
         reverses: which edges are reverses. `NO_REVERSES`: none. `SAME_TYPE`: reverses have the same type, and a link's
             head is the end with the lower id. R: the reverse of an edge of type r has type R + r.
 
@@ -72,15 +76,20 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
         # Readers of the links count their relations, and treat edges of all further types as reverses.
         raise DataError(Problem("dataset.link_split", dict(link_split), f"relation {reverses - 1}, the last of "
                                 f"{reverses}, has no edges", "choose fewer relations, or a larger graph"))
-    val, test = rank_bounds(words[edges], ends)
-    drawn, destinations = words[edges], graph.destinations().numpy()
-    chosen = {"train": drawn >= test, "valid": drawn < val, "test": (drawn >= val) & (drawn < test)}
+    if times is None:
+        val, test = rank_bounds(words[edges], ends)
+        parts = np.where(words >= test, 0, np.where(words < val, 1, 2))
+        note = f"links held out by gnnexp, seed {seed}: {ends[0]} valid, {ends[1] - ends[0]} test"
+    else:
+        parts, note = _by_time(times, edges, ends)
+    drawn, destinations = parts[edges], graph.destinations().numpy()
+    chosen = {name: drawn == number for number, name in enumerate(("train", "valid", "test"))}
     columns = [indices, destinations] if graph.edge_types is None else [indices, types, destinations]
     links = {
         name: torch.from_numpy(np.stack([column[edges[mask]] for column in columns], axis=1).astype(np.int64))
         for name, mask in chosen.items()
     }
-    kept = torch.from_numpy(words >= test)
+    kept = torch.from_numpy(parts == 0)
     starts = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
     return replace(
         graph,
@@ -90,8 +99,17 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
         edge_features=None if graph.edge_features is None else graph.edge_features[kept],
         edge_weights=None if graph.edge_weights is None else graph.edge_weights[kept],
         links=links,
-        notes=(*graph.notes, f"links held out by gnnexp, seed {seed}: {ends[0]} valid, {ends[1] - ends[0]} test"),
+        notes=(*graph.notes, note),
     )
+
+
+def _by_time(times: Times, edges: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, str]:
+    """`[E]` part of each edge (0 train, 1 valid, 2 test), and a note. `edges` stand for the links."""
+    wanted = (int(edges.size - ends[1]), int(ends[0]), int(ends[1] - ends[0]))
+    found = parts_by_time(replace(times, values=times.values[edges]), wanted, "links")
+    different, places = np.unique(times.values[edges], return_index=True)
+    of_time = found.parts[places]  # equal times are in one part
+    return of_time[np.searchsorted(different, times.values)], found.note
 
 
 @compiled(nogil=True)

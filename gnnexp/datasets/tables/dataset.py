@@ -17,6 +17,7 @@ from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.reading.names import Names, ids_file, is_of_names
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
+from gnnexp.datasets.splits.times import parts_by_time
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine
 from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
@@ -31,12 +32,14 @@ from gnnexp.datasets.tables.layout import (
     vertex_tables,
 )
 from gnnexp.datasets.tables.roles import AUTO
-from gnnexp.datasets.tables.vertices import Labels, read_splits, splits_of_files
+from gnnexp.datasets.tables.rows.moments import moment_of, read_times
+from gnnexp.datasets.tables.vertices import LabelKind, Labels, read_splits, splits_of_files
 from gnnexp.datasets.tables.write import (
     Numbered,
     Rules,
     features_of,
     labels_of,
+    link_times,
     no_splits,
     number,
     write_edges,
@@ -66,18 +69,25 @@ class Tables(Dataset):
         source: column of sources' ids in `edges`.
         destination: column of destinations' ids.
         weight: column of edge weights.
-        label: column of classes in `nodes`: names or whole numbers.
+        relation: column of `edges` of which each value is a type of edges: names or whole numbers.
+        time: column of times, if `split` is `time`: numbers, dates, or texts in the form of ISO 8601. Times without a
+            time zone count as UTC.
+        label: column of labels in `nodes`.
+        label_kind: `class` (names or whole numbers), `real` (numbers, for `task=node_regression`), or `auto`: numbers
+            with fractions are real, all others are classes.
         target: type of the vertices with labels; null = the only one.
         features: columns of numbers, or of lists of numbers, in `nodes`; `auto` = all without another role. Or a file
             next to the tables: `.npy`, `.npz`, or `.json` with `{id: [number, ...]}`.
         categories: columns of `nodes` of which each value becomes a feature (one-hot).
         empty: what replaces missing numbers: `error` refuses them, `mean` of their column, `zero`.
         standardize: give each column of numbers the mean 0 and the standard deviation 1, over all vertices.
-        split: `random` shares of the labelled vertices, or the words of a column of `nodes` (`split=column`), or the
-            first words of the names of its files (`split=files`), such as `train-0.parquet`.
+        split: `random` shares of the labelled vertices; the words of a column of `nodes` (`split=column`); the first
+            words of the names of its files (`split=files`), such as `train-0.parquet`; or shares by `time`: the oldest
+            labelled vertices are for training, the newest for the test. With `link_split`, links are held out by time,
+            too: the newest ones.
         split_column: this column.
-        train: share of training vertices (`split=random`).
-        val: share of validation vertices (`split=random`); the rest is test.
+        train: share of training vertices (`split=random` or `time`).
+        val: share of validation vertices (`split=random` or `time`); the rest is test.
         seed: seed of the split.
         on_unknown: what happens to edges that name an unknown vertex: `error`, or `drop`, which is counted.
         as_text: columns that are read as text, whatever they look like.
@@ -88,7 +98,7 @@ class Tables(Dataset):
         sparse: whether features of several types are stored as sparse rows (true), dense (false), or by size (auto).
         symmetrize: add the reverse of each edge.
         inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
-            vertices.
+            vertices, or a column of relations.
         self_loops: `keep` or `remove`.
         duplicates: `merge` or `keep` parallel edges.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
@@ -105,13 +115,16 @@ class Tables(Dataset):
     source: str = AUTO
     destination: str = AUTO
     weight: str | None = AUTO
+    relation: str | None = AUTO
+    time: str = AUTO
     label: str | None = AUTO
+    label_kind: LabelKind = "auto"
     target: str | None = None
     features: list[str] | str | None = AUTO
     categories: list[str] = field(default_factory=list)
     empty: Empty = "error"
     standardize: bool = False
-    split: Literal["random", "column", "files"] = "random"
+    split: Literal["random", "column", "files", "time"] = "random"
     split_column: str = AUTO
     train: float = 0.6
     val: float = 0.2
@@ -134,7 +147,8 @@ class Tables(Dataset):
         check_fractions(train=self.train, val=self.val)
         check_link_split(self.link_split)
         rules = (
-            ("split", self.split == "random" or self.nodes is not None, "needs a table of vertices",
+            ("split", self.split == "random" or self.nodes is not None or
+             (self.split == "time" and self.link_split is not None), "needs a table of vertices",
              "set dataset.nodes=TABLE, or dataset.split=random"),
             ("features", not isinstance(self.features, str) or self.features == AUTO
              or Path(self.features).suffix in FILES, f"auto, null, [COLUMN, ...], or a file ({', '.join(FILES)})",
@@ -180,8 +194,10 @@ class Tables(Dataset):
 
     def _asked(self) -> Asked:
         split = self.split_column if self.split == "column" else None
-        return Asked(self.id, self.source, self.destination, self.weight, self.label, self.target, self.features,
-                     split, self.as_text, self.categories)
+        time = self.time if self.split == "time" else None
+        return Asked(self.id, self.source, self.destination, self.weight, self.relation, time, self.label, self.target,
+                     self.features, split, self.as_text, self.categories,
+                     links_by_time=time is not None and self.link_split is not None)
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -201,15 +217,15 @@ class Tables(Dataset):
                 self._write(reader, layout, Path(place), folder)
             else:
                 whole = Path(place) / "whole"
-                self._write(reader, layout, Path(place), whole)
-                self._hold_out(layout, whole, folder)
+                self._hold_out(layout, self._write(reader, layout, Path(place), whole), whole, folder)
         return open_graph(folder)
 
-    def _hold_out(self, layout: Layout, whole: Path, folder: Path) -> None:
+    def _hold_out(self, layout: Layout, numbered: Numbered, whole: Path, folder: Path) -> None:
         """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""
-        reverses = (NO_REVERSES if not self.symmetrize else
-                    len(layout.edges) if len(layout.edges) > 1 and self._inverse(layout) else SAME_TYPE)
-        graph = hold_out(open_graph(whole), self.link_split, seed=self.seed, reverses=reverses)
+        count, found = numbered.num_relations, open_graph(whole)
+        reverses = NO_REVERSES if not self.symmetrize else count if count > 1 and self._inverse(layout) else SAME_TYPE
+        times = link_times(found, numbered, layout, self._rules(layout)) if self.split == "time" else None
+        graph = hold_out(found, self.link_split, seed=self.seed, reverses=reverses, times=times)
         with GraphWriter(folder) as writer:
             for name, values in arrays_of(graph).items():
                 writer.put(name, values)
@@ -220,20 +236,25 @@ class Tables(Dataset):
                                 num_features=graph.num_features)
 
     def _inverse(self, layout: Layout) -> bool:
-        return len(layout.types) > 1 if self.inverse_relations is None else self.inverse_relations
+        if self.inverse_relations is not None:
+            return self.inverse_relations
+        return len(layout.types) > 1 or any(one.relation is not None for one in layout.edges)
 
-    def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> None:
-        file = self._feature_file()
-        rules = Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates,
-                      self.on_unknown == "drop", self.buffer_bytes)
+    def _rules(self, layout: Layout) -> Rules:
+        return Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates,
+                     self.on_unknown == "drop", self.buffer_bytes)
+
+    def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> Numbered:
+        file, rules, findings = self._feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize)
-        features, columns = features_of(reader, layout, graph, form, file, self.sparse)
-        labels = labels_of(reader, layout, graph)
-        splits = self._splits(reader, layout, graph, labels)
-        drawn = labels is not None and self.split == "random"
-        names = Names(list(graph.ids), [] if labels is None else labels.classes,
-                      [one.name for one in layout.edges], columns)
+        made = findings.attempt(features_of, reader, layout, graph, form, file, self.sparse)
+        labels = findings.attempt(labels_of, reader, layout, graph, self.label_kind)
+        split = findings.attempt(self._splits, reader, layout, graph, labels)
+        findings.raise_all()
+        assert made is not None and split is not None
+        (features, columns), (splits, notes) = made, split
+        names = Names(list(graph.ids), [] if labels is None else labels.classes, layout.relations, columns)
         with GraphWriter(folder) as writer:
             write_edges(graph, rules, writer)
             width = write_rows(graph, features, labels, writer)
@@ -244,8 +265,8 @@ class Tables(Dataset):
             names.write(writer)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
-                notes=[*self.first_notes(), *layout.described(), *graph.notes,
-                       *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])
+                notes=[*self.first_notes(), *layout.described(), *graph.notes, *notes])
+        return graph
 
     def _feature_file(self) -> Path | None:
         """The file of `dataset.features`, if that is a file and no list of columns."""
@@ -255,7 +276,10 @@ class Tables(Dataset):
         require([path], "correct dataset.features: auto, null, [COLUMN, ...], or a file next to the tables")
         return path
 
-    def _splits(self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels | None) -> Splits:
+    def _splits(
+        self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels | None
+    ) -> tuple[Splits, list[str]]:
+        """The split of the vertices, and what to note about it."""
         by_file = self.split == "files"
         given = [(kind, nodes) for kind, nodes in layout.vertices.items()
                  if (nodes.split is not None if not by_file else labels is None or nodes.label is not None)]
@@ -266,7 +290,23 @@ class Tables(Dataset):
                 read = splits_of_files(reader, nodes, form) if by_file else read_splits(reader, nodes)
                 for name, found in read.items():
                     parts[name].append(found + graph.starts[kind])
-            return given_split(*(np.concatenate(parts[name]) for name in SPLITS))
+            return given_split(*(np.concatenate(parts[name]) for name in SPLITS)), []
         if labels is None:
-            return Splits(*no_splits())
-        return random_split(graph.num_nodes, self.train, self.val, seed=self.seed, among=labels.values >= 0)
+            return Splits(*no_splits()), []
+        if self.split == "time":
+            return self._split_by_time(reader, layout, graph, labels)
+        return (random_split(graph.num_nodes, self.train, self.val, seed=self.seed, among=labels.present),
+                [f"split drawn by gnnexp, seed {self.seed}"])
+
+    def _split_by_time(
+        self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels
+    ) -> tuple[Splits, list[str]]:
+        [(kind, nodes)] = [(kind, one) for kind, one in layout.vertices.items() if one.time is not None]
+        start, stop = graph.starts[kind], graph.starts[kind] + graph.ids[kind].count
+        assert nodes.time is not None
+        times = read_times(reader, nodes.table, moment_of(nodes.table, nodes.time), labels.present[start:stop])
+        count = times.values.size
+        train, val = round(self.train * count), round(self.val * count)
+        found = parts_by_time(times, (train, val, count - train - val), "vertices")
+        ids = np.flatnonzero(labels.present)
+        return given_split(*(ids[found.parts == number] for number in range(3))), [found.note]

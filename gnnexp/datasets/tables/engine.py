@@ -28,6 +28,8 @@ BATCH_ROWS = 1 << 20
 _SAMPLE_ROWS = 1 << 17
 _MOST_REJECTS = 1_000_000
 _MOST_TEXT = 60
+_LARGEST = float(np.finfo(np.float32).max)
+_FILE = "file of gnnexp"  # a column with the file of each row
 _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
           "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
@@ -49,6 +51,27 @@ class TextForm:
     header: bool | None = None
     encoding: str = "utf-8"
     nulls: Sequence[str] = ("",)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How DuckDB reads a text.
+
+    Attributes:
+        delimiter: separator of columns.
+        quote: sign around cells, or empty.
+        comment: sign with which a comment begins, or empty.
+        skipped: number of lines before the header or the first row.
+        header: whether the first row has the names of the columns.
+        encoding: encoding of the text.
+    """
+
+    delimiter: str
+    quote: str
+    comment: str
+    skipped: int
+    header: bool
+    encoding: str
 
 
 @dataclass(frozen=True)
@@ -75,6 +98,7 @@ class Engine:
 
     def __init__(self, connection: DuckDBPyConnection) -> None:
         self._connection, self._tables = connection, 0
+        self._forms: dict[str, tuple[TextForm, Sequence[str]]] = {}  # of each view
 
     def table(self, files: TableFiles, form: TextForm | None = None, *, as_text: Sequence[str] = ()) -> Table:
         """The table in `files`.
@@ -103,6 +127,7 @@ class Engine:
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
                 scan = _scan(files, form, as_text)
+                self._forms[name] = form, as_text
                 self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
@@ -143,6 +168,34 @@ class Engine:
         name, self._tables = f"table_{self._tables}", self._tables + 1
         self.rows(f"CREATE TEMP TABLE {name} AS {sql}", table)
         return name
+
+    def enum(self, texts: Sequence[str]) -> str:
+        """A type that numbers `texts` from 0 on: its name in SQL."""
+        name, self._tables = f"type_{self._tables}", self._tables + 1
+        self._connection.execute(f"CREATE TYPE {name} AS ENUM ({', '.join(map(literal, texts))})")
+        return name
+
+    def rows_by_file(self, table: Table) -> list[tuple[Path, int]]:
+        """The files of a table in the order of its rows, with their numbers of rows. One pass if there are several."""
+        paths = table.files.paths
+        if table.files.format == "arrow":
+            import pyarrow.dataset as arrow
+
+            return [(path, arrow.dataset(str(path), format="feather").count_rows()) for path in paths]
+        if len(paths) == 1:
+            return [(paths[0], self.rows(f"SELECT count(*) FROM {table.name}", table)[0][0])]
+        scan = _scan(table.files, *self._forms[table.name], extra=f"filename={literal(_FILE)}")
+        counts = dict(self.rows(f"SELECT {quoted(_FILE)}, count(*) FROM {scan} GROUP BY ALL", table))
+        return [(path, counts.get(str(path), 0)) for path in paths]
+
+    def dialect(self, table: Table) -> Dialect:
+        """How a text is read."""
+        form, as_text = self._forms[table.name]
+        first = replace(table.files, paths=table.files.paths[:1])
+        found = self.rows(f"SELECT Delimiter, Quote, Comment, SkipRows, HasHeader FROM "
+                          f"{_scan(first, form, as_text, sniff=True)}", table)[0]
+        delimiter, quote, comment = ("" if sign in (None, "(empty)") else sign for sign in found[:3])
+        return Dialect(delimiter or ",", quote, comment, found[3], found[4], form.encoding)
 
     def positions(self, names: Sequence[str], table: str) -> np.ndarray:
         """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
@@ -209,19 +262,36 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def single(name: str) -> str:
+    """A number as FLOAT, in SQL; infinite if it is too large for float32, where a plain cast would name no row."""
+    wide = f"{name}::DOUBLE"
+    return (f"(CASE WHEN abs({wide}) <= {_LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
+            f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)")
+
+
 def literal(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str]) -> str:
-    """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked."""
+def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str = "", *, sniff: bool = False) -> str:
+    """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked.
+
+    Args:
+        files: the files.
+        form: how text is read.
+        as_text: columns that are read as text.
+        extra: a further option.
+        sniff: whether the function tells how the text of one file is read.
+    """
+    more = f", {extra}" if extra else ""
     paths = "[" + ", ".join(literal(_masked(str(path))) for path in files.paths) + "]"
     if files.format == "parquet":
-        return f"read_parquet({paths}, union_by_name=false)"
+        return f"read_parquet({paths}, union_by_name=false{more})"
     if files.format == "json":
-        return f"read_json({paths}, sample_size={_SAMPLE_ROWS})"
-    options = [f"store_rejects=true, rejects_limit={_MOST_REJECTS}, sample_size={_SAMPLE_ROWS}",
+        return f"read_json({paths}, sample_size={_SAMPLE_ROWS}{more})"
+    kept = "" if sniff else f"store_rejects=true, rejects_limit={_MOST_REJECTS}, "
+    options = [f"{kept}sample_size={_SAMPLE_ROWS}",
                f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
     if sign := _comment(files):
         options.append(f"comment={literal(sign)}")
@@ -231,13 +301,20 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str]) -> str:
         options.append(f"header={str(form.header).lower()}")
     if as_text:
         options.append("types={" + ", ".join(f"{literal(name)}: 'VARCHAR'" for name in as_text) + "}")
-    return f"read_csv({paths}, {', '.join(options)})"
+    if sniff:
+        return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)})"
+    return f"read_csv({paths}, {', '.join(options)}{more})"
 
 
 def _comment(files: TableFiles) -> str:
     """The sign with which the first line begins, if that is a comment: lists of SNAP and KONECT have such lines."""
-    with files.paths[0].open("rb") as file:
-        start = file.read(1).decode("latin-1")
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
+            start = file.read(1).decode("latin-1")
+    except OSError:  # a damaged archive, which DuckDB names
+        return ""
     return start if start in ("#", "%") else ""
 
 

@@ -14,8 +14,9 @@ import scipy.sparse
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
-from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted, single
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds
+from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.errors import DataError, Problem
 
@@ -71,8 +72,9 @@ def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureFo
     names += [{"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)]
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
     out, row, found = np.empty((count, sum(widths)), np.float32), 0, 0
-    asked = ", ".join(f"{quoted(name)}::{'FLOAT[]' if _is_list(table, name) else 'FLOAT'}" for name in columns.features)
-    wrong: list[tuple[int, str, object, str]] = []
+    asked = ", ".join(f"{quoted(name)}::FLOAT[]" if _is_list(table, name) else single(quoted(name))
+                      for name in columns.features)
+    wrong: list[WrongRow] = []
     for batch in reader.batches(f"SELECT {asked} FROM {table.name}", table):
         start = 0
         for name, width, values in zip(columns.features, widths, batch.columns, strict=True):
@@ -82,11 +84,11 @@ def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureFo
             bad = ~np.isfinite(part) if form.empty == "error" else np.isinf(part)
             rows = np.flatnonzero(bad.any(1)) if bad.any() else ()
             found += len(rows)
-            wrong += [(row + int(one), name, _shown(part[one][bad[one]][0]), "is no finite number")
+            wrong += [WrongRow(row + int(one), name, _shown(part[one][bad[one]][0]), "is no finite number")
                       for one in rows[:MOST_SHOWN]]
             start += width
         row += batch.num_rows
-    refuse_rows(table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
+    refuse_rows(reader, table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
     fill_and_scale(out, form)
     return out
 
@@ -111,8 +113,8 @@ def _one_hot(reader: Engine, table: Table, name: str, form: FeatureForm, names: 
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
         rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
-        refuse_rows(table, [(row, name, None, "is missing") for row, in rows], reader.count(kept, "value IS NULL"),
-                    "give the value, or set dataset.empty=zero")
+        refuse_rows(reader, table, [WrongRow(row, name, None, "is missing") for row, in rows],
+                    reader.count(kept, "value IS NULL"), "give the value, or set dataset.empty=zero")
     values = [row[0] for row in reader.rows(
         f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)]
     names.append({"column": name, "values": values})

@@ -7,7 +7,7 @@ their ids. Integers are looked up in arrays, O(V). Texts are joined by DuckDB, w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -15,22 +15,39 @@ from typing import ClassVar
 import numpy as np
 
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
-from gnnexp.errors import DataError, Problem
+from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
+_REAL = ("FLOAT", "DOUBLE")
+_EXACT = 2**53  # whole numbers up to here are exact as real numbers
 # An array over all ids between the smallest and the largest is used if it has at most this many entries per vertex.
 _MOST_GAPS, _ALWAYS = 8, 1 << 20
 
 
 def are_integers(engine: Engine, table: Table, column: str) -> bool:
-    """Whether the ids of a column are integers that fit in int64."""
-    kind = table.types[column]
+    """Whether the ids of a column are integers that fit in int64. Real numbers without fractions are."""
+    kind, name = table.types[column], quoted(column)
+    if kind in _REAL:
+        return not engine.rows(f"SELECT 1 FROM {table.name} WHERE NOT isnan({name}) AND "
+                               f"({name} <> floor({name}) OR abs({name}) > {_EXACT}) LIMIT 1", table)
     if kind not in _WIDE:
         return kind in _INTEGERS
-    name = quoted(column)  # JSON's integers are read so if some are negative
+    # JSON's integers are read so if some are negative
     least, most = engine.rows(f"SELECT min({name}), max({name}) FROM {table.name}", table)[0]
     return least is None or -(2**63) <= least <= most < 2**63
+
+
+def id_of(table: Table, column: str, *, text: bool) -> str:
+    """The id in a column, in SQL: as BIGINT or as a text. A whole real number has no fraction in its text."""
+    name = quoted(column)
+    if table.types[column] not in _REAL:
+        return f"{name}::{'VARCHAR' if text else 'BIGINT'}"
+    whole = f"TRY_CAST({name} AS BIGINT)"  # NULL for NaN
+    if not text:
+        return whole
+    return (f"(CASE WHEN {name} = floor({name}) AND abs({name}) <= {_EXACT} THEN {whole}::VARCHAR "
+            f"WHEN NOT isnan({name}) THEN {name}::VARCHAR END)")
 
 
 class Ids(ABC):
@@ -160,16 +177,16 @@ def ids_of_rows(engine: Engine, table: Table, column: str, *, text: bool) -> Ids
     Raises:
         DataError: ids are missing or repeated. Names rows.
     """
-    name, row = quoted(column), "row_number() OVER () - 1"
-    kind = "VARCHAR" if text else "BIGINT"
-    kept = engine.keep(f"SELECT {name}::{kind} AS id, {row} AS number FROM {table.name}", table)
+    identity = id_of(table, column, text=text)
+    kept = engine.keep(f"SELECT {identity} AS id, row_number() OVER () - 1 AS number FROM {table.name}", table)
     fix = "give each vertex one row with an id of its own"
     missing = engine.rows(f"SELECT number FROM {kept} WHERE id IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
-    refuse_rows(table, [(row, column, None, "is missing") for row, in missing], engine.count(kept, "id IS NULL"), fix)
+    refuse_rows(engine, table, [WrongRow(row, column, None, "is missing") for row, in missing],
+                engine.count(kept, "id IS NULL"), fix)
     earlier = "row_number() OVER (PARTITION BY id ORDER BY number) > 1"
     again = engine.keep(f"SELECT number, id FROM {kept} QUALIFY {earlier}", table)
     repeated = engine.rows(f"SELECT number, id FROM {again} ORDER BY number LIMIT {MOST_SHOWN}", table)
-    refuse_rows(table, [(row, column, value, "is the id of an earlier row") for row, value in repeated],
+    refuse_rows(engine, table, [WrongRow(row, column, value, "is the id of an earlier row") for row, value in repeated],
                 engine.count(again), fix)
     if text:
         return TextIds(engine, kept, engine.count(kept))
@@ -210,22 +227,3 @@ def named_texts(engine: Engine, columns: Iterable[tuple[Table, str, str]]) -> Te
     kept = engine.keep("SELECT id, row_number() OVER (ORDER BY id) - 1 AS number "
                        f"FROM (SELECT id FROM ({every}) GROUP BY id)", columns[0][0])
     return TextIds(engine, kept, engine.count(kept))
-
-
-def refuse_rows(table: Table, first: Sequence[tuple[int, str, object, str]], count: int, fix: str) -> None:
-    """Refuse a table with wrong rows.
-
-    Args:
-        table: the table.
-        first: for the first wrong rows, at most `MOST_SHOWN`: row from 0 on, column, value, and what is wrong.
-        count: number of wrong rows.
-        fix: the fix of all of them.
-
-    Raises:
-        DataError: there are some.
-    """
-    problems = [Problem(f"{table.files.shown}, row {row + 1}, column {column}", value, said, fix)
-                for row, column, value, said in first]
-    if count > len(first):
-        problems.append(Problem(table.files.shown, f"{count} wrong rows", f"{len(first)} of them are shown", fix))
-    DataError.raise_all(problems)

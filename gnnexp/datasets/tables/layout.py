@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gnnexp.datasets.tables.edges import EdgeColumns
-from gnnexp.datasets.tables.engine import Engine, Table, TextForm
+from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, Relation
+from gnnexp.datasets.tables.engine import Engine, Table, TextForm, quoted
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.ids import are_integers
-from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, words_of
+from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
+from gnnexp.datasets.tables.rows.moments import moment_of
 from gnnexp.datasets.tables.vertices import VertexColumns, numeric
 from gnnexp.errors import DataError, Findings, Problem
 
 VERTEX = "vertex"  # the type of vertices of a graph with one type
 EDGE = "edges"
-_EDGE_KEYS = ("table", "from", "to", "source", "destination", "weight")
+_EDGE_KEYS = ("table", "from", "to", "source", "destination", "weight", "relation", "time")
+_OPTIONAL = ("weight", "relation")  # null means that there is no such column
+_MOST_RELATIONS = 1 << 16
 # A table, or by type of edges a table, or its keys `_EDGE_KEYS`.
 EdgeEntries = str | Mapping[str, str | Mapping[str, str | None]]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The configuration's words on columns; see `Tables`."""
+    """The configuration's words on columns; see `Tables`.
+
+    Times are None if nothing is split by time, and links need one if `links_by_time`.
+    """
 
     id: str
     source: str
     destination: str
     weight: str | None
+    relation: str | None
+    time: str | None
     label: str | None
     target: str | None
     features: Sequence[str] | str | None
     split_column: str | None
     as_text: Sequence[str]
     categories: Sequence[str]
+    links_by_time: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class EdgeTable:
         name: type of the edges.
         files: files of the table.
         types: types of the vertices at both ends.
-        source, destination, weight: columns, as in the configuration.
+        source, destination, weight, relation, time: columns, as in the configuration.
     """
 
     name: str
@@ -54,6 +63,8 @@ class EdgeTable:
     source: str
     destination: str
     weight: str | None
+    relation: str | None
+    time: str | None
 
 
 @dataclass(frozen=True)
@@ -72,12 +83,21 @@ class Layout:
     types: Sequence[str]
     text: bool
 
+    @property
+    def relations(self) -> list[str]:
+        """Names of the types of edges, in the order of their numbers."""
+        if len(self.edges) == 1:
+            return self.edges[0].relations
+        return [one.name if one.relation is None else f"{one.name}/{name}" for one in self.edges
+                for name in one.relations]
+
     def described(self) -> list[str]:
         """One line for each table: which column means what."""
         lines = []
         for nodes in self.vertices.values():
             parts = [f"id={nodes.id}"]
-            parts += [f"{role}={found}" for role, found in (("label", nodes.label), ("split", nodes.split)) if found]
+            roles = (("label", nodes.label), ("split", nodes.split), ("time", nodes.time))
+            parts += [f"{role}={found}" for role, found in roles if found]
             parts += [f"features={', '.join(nodes.features)}"] if nodes.features else []
             parts += [f"categories={', '.join(nodes.categories)}"] if nodes.categories else []
             left = [name for name in nodes.table.types if name not in nodes.used]
@@ -86,6 +106,8 @@ class Layout:
         for edges in self.edges:
             parts = [f"source={edges.source}", f"destination={edges.destination}"]
             parts += [f"weight={edges.weight}"] if edges.weight else []
+            parts += [f"relation={edges.relation.column}"] if edges.relation else []
+            parts += [f"time={edges.time.column}"] if edges.time else []
             lines.append(f"{edges.table.files.paths[0].name}: {'; '.join(parts)}")
         return lines
 
@@ -121,7 +143,8 @@ def edge_tables(folder: Path, edges: EdgeEntries, asked: Asked) -> list[EdgeTabl
         if files is not None:
             tables.append(EdgeTable(name, files, (entry.get("from") or VERTEX, entry.get("to") or VERTEX),
                                     entry.get("source") or asked.source, entry.get("destination") or asked.destination,
-                                    entry.get("weight", asked.weight)))
+                                    entry.get("weight", asked.weight), entry.get("relation", asked.relation),
+                                    (entry.get("time") or asked.time) if asked.links_by_time else None))
     findings.raise_all()
     return tables
 
@@ -138,7 +161,7 @@ def check_tables(nodes: str | Mapping[str, str] | None, edges: EdgeEntries) -> l
         else:
             problems += [Problem(f"dataset.edges.{name}.{key}", value, f"keys are {', '.join(_EDGE_KEYS)}, with texts",
                                  fix) for key, value in entry.items() if key not in _EDGE_KEYS or
-                         not (isinstance(value, str) or (key == "weight" and value is None))]
+                         not (isinstance(value, str) or (key in _OPTIONAL and value is None))]
     if not edges:
         problems.append(Problem("dataset.edges", edges, "needs one table or more", fix))
     if nodes is not None and not nodes:
@@ -160,6 +183,8 @@ def find_layout(
     def table(files: TableFiles, *kinds: str) -> Table:
         found = reader.table(files, form)
         if form.header is None:
+            if is_only_header(reader, found, kinds):
+                return reader.table(files, replace(form, header=True))
             check_header(found, kinds)
         forced = [name for name in asked.as_text if name in found.types]
         return reader.table(files, form, as_text=forced) if forced else found
@@ -168,7 +193,10 @@ def find_layout(
         found = table(entry.files, *entry.types)
         source, destination = ends(found, entry.source, entry.destination, entry.types)
         weight = column(found, "weight", entry.weight, needed=False, taken=(source, destination))
-        return EdgeColumns(entry.name, found, source, destination, entry.types, weight)
+        kinds = _relation(reader, found, entry.relation, [source, destination, *([weight] if weight else [])])
+        time = column(found, "time", entry.time, needed=True, taken=(source, destination))
+        return EdgeColumns(entry.name, found, source, destination, entry.types, weight, kinds,
+                           None if time is None else moment_of(found, time))
 
     tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
     read_tables = {kind: one for kind, one in tables.items() if one is not None}
@@ -183,6 +211,30 @@ def find_layout(
     ids = [(one.table, one.id) for one in known.values()]
     ids += [(one.table, end) for one in read for end in (one.source, one.destination)]
     return Layout(_with_one_target(known, asked), read, list(types), not all(are_integers(reader, *one) for one in ids))
+
+
+def _relation(reader: Engine, table: Table, given: str | None, taken: Sequence[str]) -> Relation | None:
+    """The column of relations. A guessed one must have texts or whole numbers.
+
+    Raises:
+        DataError: the column has other values, or too many.
+    """
+    name = column(table, "relation", given, needed=False, taken=taken)
+    if name is None:
+        return None
+    if table.types[name] not in RELATIONS:
+        if given == AUTO:
+            return None
+        raise DataError(Problem(f"{table.files.shown}, column {name}", table.types[name],
+                                "relations are texts or whole numbers", "set dataset.relation=null, or another column"))
+    value = quoted(name)
+    found = reader.rows(f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
+                        f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}", table)
+    if len(found) > _MOST_RELATIONS:
+        raise DataError(Problem(f"{table.files.shown}, column {name}", f"more than {_MOST_RELATIONS:,} values",
+                                "each value would be a type of edges", "set dataset.relation=null"))
+    names = tuple(row[1] for row in found)
+    return Relation(name, reader.enum(names or ("",)), names)
 
 
 def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
@@ -208,6 +260,14 @@ def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
     if asked.target in (None, kind):
         label = column(table, "label", here(asked.label), needed=False, taken=taken)
     taken += [] if label is None else [label]
+    time = None
+    if asked.time is not None and label is not None:
+        time = column(table, "time", here(asked.time), needed=True, taken=taken)
+        if time is None:
+            raise DataError(Problem("dataset.time", asked.time, f"{table.files.shown} has no such column, and its "
+                                    "labelled vertices are split by time",
+                                    "name a column of both tables, or set dataset.label=null"))
+        taken.append(time)
     if asked.features == AUTO:
         taken += asked.categories
         features = numeric(table, [name for name in table.types if name not in taken])
@@ -219,7 +279,7 @@ def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
             f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
             "of texts") for name in texts])
     categories = tuple(name for name in asked.categories if name in table.types)
-    return VertexColumns(kind, table, identity, label, split, tuple(features), categories)
+    return VertexColumns(kind, table, identity, label, split, tuple(features), categories, time)
 
 
 def _with_one_target(vertices: Mapping[str, VertexColumns], asked: Asked) -> Mapping[str, VertexColumns]:

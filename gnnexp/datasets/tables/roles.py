@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from gnnexp.datasets.tables.engine import Table
+from gnnexp.datasets.tables.engine import Engine, Table
 from gnnexp.errors import DataError, Problem
 
 AUTO = "auto"
@@ -22,6 +22,7 @@ NAMES = {
     "weight": ("weight", "edge_weight", "weights", "w"),
     "split": ("split", "fold", "subset", "set", "partition"),
     "relation": ("relation", "rel", "edge_type", "predicate", "rel_type", "etype"),
+    "time": ("time", "timestamp", "date", "datetime", "time_stamp", "date_time", "created_at", "year", "ts"),
 }
 
 
@@ -96,6 +97,18 @@ def ends(table: Table, source: str, destination: str, types: tuple[str, str]) ->
                             "set dataset.source=COLUMN dataset.destination=COLUMN"))
 
 
+def _usual(kinds: Sequence[str]) -> set[str]:
+    return {name for names in (*NAMES.values(), *PAIRS, *map(words_of, kinds)) for name in names}
+
+
+def is_only_header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool:
+    """Whether a text has one line, and that has names of columns. DuckDB may take it as data."""
+    if table.files.format != "text" or not all(re.fullmatch(r"column\d+", name) for name in table.types):
+        return False
+    rows = reader.rows(f"SELECT * FROM {table.name} LIMIT 2", table)
+    return len(rows) == 1 and any(plain(str(cell)) in _usual(kinds) for cell in rows[0])
+
+
 def check_header(table: Table, kinds: Sequence[str] = ()) -> None:
     """Check that the first line of a text has names of columns, where `dataset.header` does not say so.
 
@@ -105,7 +118,7 @@ def check_header(table: Table, kinds: Sequence[str] = ()) -> None:
     Raises:
         DataError: no column has a usual name.
     """
-    usual = {name for names in (*NAMES.values(), *PAIRS, *map(words_of, kinds)) for name in names}
+    usual = _usual(kinds)
     texts = table.files.format == "text" and set(table.types.values()) == {"VARCHAR"}
     if texts and not any(plain(name) in usual or plain(name).endswith("_id") for name in table.types):
         raise DataError(Problem(table.files.shown, list(table.types), "it is not clear whether the first line has the "

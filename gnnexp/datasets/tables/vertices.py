@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, literal, quoted
+from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.errors import DataError, Problem
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN", "HUGEINT",
           "UBIGINT")
 _REAL = ("FLOAT", "DOUBLE")
+LabelKind = Literal["auto", "class", "real"]
 SPLIT_WORDS = {"train": "train", "training": "train", "tr": "train", "val": "val", "valid": "val",
                "validation": "val", "dev": "val", "test": "test", "testing": "test", "te": "test"}
 
@@ -27,8 +29,9 @@ class VertexColumns:
         name: the type.
         table: the table.
         id: column of ids.
-        label: column of classes, or None.
+        label: column of classes or real numbers, or None.
         split: column with words such as `train`, or None.
+        time: column of times by which vertices are split, or None.
         features: columns of numbers, or of lists of numbers.
         categories: columns of which each value becomes a feature.
     """
@@ -40,23 +43,30 @@ class VertexColumns:
     split: str | None
     features: tuple[str, ...]
     categories: tuple[str, ...]
+    time: str | None = None
+
     @property
     def used(self) -> set[str]:
         """Columns that have a meaning."""
-        alone = {name for name in (self.id, self.label, self.split) if name is not None}
+        alone = {name for name in (self.id, self.label, self.split, self.time) if name is not None}
         return alone | {*self.features, *self.categories}
 
 
 class Labels(NamedTuple):
-    """Classes of vertices.
+    """Labels of vertices.
 
     Attributes:
-        values: `[V]` int64, -1 for no label.
-        classes: name of each class.
+        values: `[V]` int64 classes, -1 for no label; or float32 real numbers, NaN for no label.
+        classes: name of each class; empty for real numbers.
     """
 
     values: np.ndarray
     classes: list[str]
+
+    @property
+    def present(self) -> np.ndarray:
+        """`[V]` bool: which vertices have a label."""
+        return ~np.isnan(self.values) if self.values.dtype.kind == "f" else self.values >= 0
 
 
 def numeric(table: Table, names: list[str]) -> list[str]:
@@ -65,25 +75,34 @@ def numeric(table: Table, names: list[str]) -> list[str]:
     return [name for name, kind in kinds.items() if kind in (*_WHOLE, *_REAL, "DECIMAL")]
 
 
-def read_labels(engine: Engine, columns: VertexColumns) -> Labels:
-    """Classes are names, or whole numbers; an empty cell and the number -1 mean no label.
+def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind) -> Labels:
+    """Labels are classes or real numbers. An empty cell means no label.
 
-    Whole numbers from 0 on without gaps stay as they are. Other classes are numbered in ascending order.
+    Classes are names or whole numbers, of which -1 means no label too. Whole numbers from 0 on without gaps stay as
+    they are. Other classes are numbered in ascending order.
+
+    Args:
+        engine: what reads the table.
+        columns: the table.
+        kind: `class`, `real`, or `auto`: a column of numbers with fractions has real numbers, any other one classes.
 
     Raises:
-        DataError: numbers have fractions.
+        DataError: a class has a fraction, or a real number is infinite. Names rows.
     """
     assert columns.label is not None
     table, name = columns.table, quoted(columns.label)
-    kind = table.types[columns.label]
-    if kind in _REAL:
-        broken = engine.rows(f"SELECT count(*) FROM {table.name} WHERE {name} <> floor({name}) OR isinf({name})", table)
-        if broken[0][0]:
-            raise DataError(Problem(f"{table.files.shown}, column {columns.label}", f"{broken[0][0]} fractions",
-                                    "classes must be names or whole numbers", "set dataset.label to another column"))
-        name = f"(CASE WHEN isnan({name}) THEN NULL ELSE {name} END)::BIGINT"
-    if kind in (*_WHOLE, *_REAL) and kind != "BOOLEAN":
-        name = f"nullif({name}::BIGINT, -1)"
+    number = re.sub(r"\(.*\)$", "", table.types[columns.label])
+    real = number in (*_REAL, "DECIMAL")
+    if kind == "real" or (real and kind == "auto" and engine.rows(
+            f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)):
+        return _real_labels(engine, table, columns.label)
+    if real:
+        _refuse(engine, table, columns.label, f"{name} <> floor({name}) OR isinf({name}::DOUBLE)",
+                "is no whole number, and classes are names or whole numbers",
+                "correct the value, or set dataset.label_kind=real and task=node_regression")
+        name = f"TRY_CAST({name} AS HUGEINT)"  # NULL for NaN
+    if (real or number in _WHOLE) and number != "BOOLEAN":
+        name = f"nullif({name}, -1)"
     made = engine.keep(f"SELECT {name} AS class, row_number() OVER () - 1 AS row FROM {table.name}", table)
     found = [row[0] for row in engine.rows(f"SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL ORDER BY class",
                                            table)]
@@ -121,6 +140,27 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
     return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in found.items()}
 
 
+def _real_labels(engine: Engine, table: Table, column: str) -> Labels:
+    if column not in numeric(table, [column]) or table.types[column].endswith("]"):
+        raise DataError(Problem(f"{table.files.shown}, column {column}", table.types[column], "is no column of numbers",
+                                "set dataset.label_kind=class, or name words for an empty cell in dataset.nulls"))
+    name = f"{quoted(column)}::DOUBLE"
+    _refuse(engine, table, column, f"NOT isnan({name}) AND abs({name}) > {np.finfo(np.float32).max}",
+            "is no finite number of float32", "correct the value, leave it empty, or give it in a larger unit")
+    batches = [batch.column(0).to_numpy(zero_copy_only=False)  # an empty cell is NaN
+               for batch in engine.batches(f"SELECT {name} FROM {table.name}", table)]
+    return Labels(np.concatenate([np.empty(0), *batches]).astype(np.float32), [])
+
+
+def _refuse(engine: Engine, table: Table, column: str, condition: str, said: str, fix: str) -> None:
+    """Refuse rows with a condition on a column."""
+    rows = (f"(SELECT {quoted(column)} AS value, row_number() OVER () - 1 AS row, {condition} AS wrong FROM "
+            f"{table.name}) WHERE wrong")
+    count = engine.rows(f"SELECT count(*) FROM {rows}", table)[0][0]
+    found = engine.rows(f"SELECT row, value FROM {rows} ORDER BY row LIMIT {MOST_SHOWN}", table) if count else []
+    refuse_rows(engine, table, [WrongRow(row, column, value, said) for row, value in found], count, fix)
+
+
 def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]:
     """`[n]` int64 vertices of `train`, `val` and `test`; an empty cell means none of them.
 
@@ -131,10 +171,11 @@ def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]
     table, name = columns.table, quoted(columns.split)
     words = [row[0] for row in engine.rows(f"SELECT DISTINCT lower({name}::VARCHAR) FROM {table.name} "
                                            f"WHERE {name} IS NOT NULL", table)]
-    unknown = sorted(word for word in words if word.strip() not in SPLIT_WORDS)
+    unknown = [word for word in words if word.strip() not in SPLIT_WORDS]
     if unknown:
-        raise DataError(Problem(f"{table.files.shown}, column {columns.split}", unknown[:MOST_SHOWN],
-                                f"words of a split are {', '.join(SPLIT_WORDS)}", "set dataset.split=null"))
+        _refuse(engine, table, columns.split, f"lower({name}::VARCHAR) IN ({', '.join(map(literal, unknown))})",
+                f"is no word of a split; words are {', '.join(SPLIT_WORDS)}",
+                "correct it, or set dataset.split=random")
     found: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
     row = 0
     for batch in engine.batches(f"SELECT lower({name}::VARCHAR) FROM {table.name}", table):

@@ -15,15 +15,17 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
-from gnnexp.datasets.tables.edges import RawEdges, numbered, read_integers, read_texts
+from gnnexp.datasets.splits.times import LinkTimes, Times
+from gnnexp.datasets.tables.edges import ENDS, RawEdges, numbered, read_integers, read_texts
 from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows, named_integers, named_texts
 from gnnexp.datasets.tables.layout import Layout
 from gnnexp.datasets.tables.spool import Spool
-from gnnexp.datasets.tables.vertices import Labels, read_labels
-from gnnexp.errors import DataError, Problem
+from gnnexp.datasets.tables.vertices import LabelKind, Labels, read_labels
+from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import Duplicates, SelfLoops, build_graph
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.external import EdgeRules, write_csc
 from gnnexp.graph.storage.format import GraphWriter
@@ -49,13 +51,20 @@ class Numbered:
         ids: ids of the vertices by type.
         starts: number of the first vertex of each type.
         spools: edges of each table.
+        relations: number of types of edges of each table.
         notes: what was left out.
     """
 
     ids: Mapping[str, Ids]
     starts: Mapping[str, int]
     spools: Sequence[Spool]
+    relations: Sequence[int]
     notes: Sequence[str]
+
+    @property
+    def num_relations(self) -> int:
+        """R, of all tables."""
+        return sum(self.relations)
 
     @property
     def num_nodes(self) -> int:
@@ -71,9 +80,14 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     Raises:
         DataError: ids are missing, repeated or unknown, or a type has no vertices. Names rows.
     """
-    ids = {kind: ids_of_rows(reader, nodes.table, nodes.id, text=layout.text)
-           for kind, nodes in layout.vertices.items()}
-    raw = [read_texts(reader, one) if layout.text else read_integers(reader, one, place) for one in layout.edges]
+    findings = Findings()
+    given = {kind: findings.attempt(ids_of_rows, reader, nodes.table, nodes.id, text=layout.text)
+             for kind, nodes in layout.vertices.items()}
+    tried = [findings.attempt(read_texts, reader, one) if layout.text else
+             findings.attempt(read_integers, reader, one, place) for one in layout.edges]
+    findings.raise_all()
+    ids = {kind: one for kind, one in given.items() if one is not None}
+    raw = [one for one in tried if one is not None]
     for kind in layout.types:
         if kind not in ids:
             counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
@@ -86,12 +100,16 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     check_memory(24 * sum(one.count for one in ids.values()), "vertices")
     spools, notes = [], []
     for one in raw:
-        spool, dropped = numbered(reader, one, ids, starts, place, drop=rules.drop)
+        found = findings.attempt(numbered, reader, one, ids, starts, place, drop=rules.drop)
+        if found is None:
+            continue
+        spool, dropped = found
         spools.append(spool)
         notes += [f"{dropped} edges of {one.columns.name} to unknown vertices were dropped"] if dropped else []
         if one.spool is not None:
             one.spool.remove()
-    return Numbered(ids, starts, spools, notes)
+    findings.raise_all()
+    return Numbered(ids, starts, spools, [len(one.relations) for one in layout.edges], notes)
 
 
 def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
@@ -112,7 +130,7 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
 
 
 def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
-    """Write the topology, with types if there are several tables of edges, and with weights if tables have them.
+    """Write the topology, with types if there are several types of edges, and with weights if tables have them.
 
     Without types and weights, edges are never all in memory.
 
@@ -123,12 +141,12 @@ def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
     if not any(spool.num_rows for spool in spools):
         raise DataError(Problem("dataset.edges", "0 rows", "there are no edges", "give at least one"))
     weighted = any("weight" in spool.names for spool in spools)
-    if weighted or len(spools) > 1:
+    if weighted or graph.num_relations > 1:
         _write_in_memory(graph, rules, writer, weighted=weighted)
         return
 
     def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return ((source, destination) for source, destination in spools[0].chunks())
+        return ((source, destination) for source, destination in spools[0].chunks(ENDS))
 
     plain = EdgeRules(rules.symmetrize, rules.self_loops == "remove", rules.duplicates == "merge")
     write_csc(chunks, graph.num_nodes, plain, rules.buffer_bytes, writer)
@@ -138,13 +156,14 @@ def _write_in_memory(graph: Numbered, rules: Rules, writer: GraphWriter, *, weig
     spools, total = graph.spools, sum(spool.num_rows for spool in graph.spools)
     check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges with types or weights")
     joined = {name: np.concatenate([spool.column(name) for spool in spools]) for name in ("source", "destination")}
-    types = np.repeat(np.arange(len(spools), dtype=np.int32), [spool.num_rows for spool in spools])
+    several = graph.num_relations > 1
     weights = np.concatenate([spool.column("weight") if "weight" in spool.names else
                               np.ones(spool.num_rows, np.float32) for spool in spools]) if weighted else None
     arrays = build_graph(
-        joined["source"], joined["destination"], graph.num_nodes, types=types if len(spools) > 1 else None,
+        joined["source"], joined["destination"], graph.num_nodes,
+        types=np.concatenate(_types(graph)) if several else None,
         symmetrize=rules.symmetrize, self_loops=rules.self_loops, duplicates=rules.duplicates, weights=weights,
-        num_relations=len(spools) if len(spools) > 1 and rules.inverse_relations and rules.symmetrize else None,
+        num_relations=graph.num_relations if several and rules.inverse_relations and rules.symmetrize else None,
         key="dataset.edges")
     for name, values in (("indptr", arrays.indptr), ("indices", arrays.indices), ("edge_types", arrays.types),
                          ("edge_weights", arrays.weights)):
@@ -152,12 +171,39 @@ def _write_in_memory(graph: Numbered, rules: Rules, writer: GraphWriter, *, weig
             writer.put(name, values)
 
 
-def labels_of(reader: Engine, layout: Layout, graph: Numbered) -> Labels | None:
-    """`[V]` classes of all vertices, -1 for types without labels; None if no table has labels."""
+def _types(graph: Numbered) -> list[np.ndarray]:
+    """`[E]` int32 type of the edges of each table."""
+    firsts = accumulate(graph.relations, initial=0)
+    return [spool.column("relation") + np.int32(first) if "relation" in spool.names else
+            np.full(spool.num_rows, first, np.int32) for spool, first in zip(graph.spools, firsts, strict=False)]
+
+
+def link_times(whole: Graph, graph: Numbered, layout: Layout, rules: Rules) -> Times:
+    """`[E]` the time of each edge: that of the first row that names its link.
+
+    Raises:
+        DataError: tables have times of different kinds.
+    """
+    columns = [one.time for one in layout.edges if one.time is not None]
+    if len({(one.dtype, one.dated) for one in columns}) > 1:
+        raise DataError(Problem("dataset.time", [one.column for one in columns], "tables of edges have times of "
+                                "different kinds", "give all of them dates, or all of them whole numbers"))
+    found, back = LinkTimes(whole, columns[0].dtype), graph.num_relations * rules.inverse_relations
+    for spool, types in zip(graph.spools, _types(graph), strict=True):
+        source, destination, times = (spool.column(name) for name in (*ENDS, "time"))
+        found.add(source, destination, types, times)
+        if rules.symmetrize:
+            found.add(destination, source, types + np.int32(back), times)
+    return Times(found.values, columns[0].column, columns[0].dated)
+
+
+def labels_of(reader: Engine, layout: Layout, graph: Numbered, label_kind: LabelKind) -> Labels | None:
+    """`[V]` labels of all vertices, -1 or NaN for types without labels; None if no table has labels."""
     for kind, nodes in layout.vertices.items():
         if nodes.label is not None:
-            found = read_labels(reader, nodes)
-            values = np.full(graph.num_nodes, -1, np.int64)
+            found = read_labels(reader, nodes, label_kind)
+            real = found.values.dtype.kind == "f"
+            values = np.full(graph.num_nodes, np.nan if real else -1, found.values.dtype)
             values[graph.starts[kind] : graph.starts[kind] + found.values.size] = found.values
             return Labels(values, found.classes)
     return None

@@ -9,6 +9,7 @@ from typing import Any
 
 from gnnexp.errors import Problem
 from gnnexp.experiment.signature import nearest, unknown
+from gnnexp.measure.merit import is_share
 from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
 from gnnexp.record.records import warm
 from gnnexp.record.runs import Run
@@ -117,7 +118,7 @@ def axis_of(metric: str) -> tuple[str, float]:
         return f"{name}, seconds", 1.0
     if "bytes" in first:
         return f"{name}, MB", 1e-6
-    if first.partition("/")[2] in _SPLITS and not first.startswith("loss/"):
+    if first.partition("/")[2] in _SPLITS and not first.startswith("loss/") and is_share(first):
         return f"{first}, %", 100.0
     return name, 1.0
 

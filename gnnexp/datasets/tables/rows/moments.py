@@ -1,0 +1,79 @@
+"""Columns of times: numbers, dates, and texts in the form of ISO 8601."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from gnnexp.datasets.splits.times import Times
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.errors import DataError, Problem
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
+_REAL = ("FLOAT", "DOUBLE", "DECIMAL")
+_DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE")
+_ISO = "2024-05-17, 2024-05-17T10:30:00, or with a time zone 2024-05-17T10:30:00+02:00"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A column of times.
+
+    Attributes:
+        column: the column.
+        value: its value in SQL: the number, or microseconds since 1970 in UTC. NULL if it is missing or no time.
+        dtype: data type of the value.
+        dated: whether values are microseconds.
+    """
+
+    column: str
+    value: str
+    dtype: np.dtype
+    dated: bool
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with a value that is missing or not finite."""
+        return f"is missing, or no date ({_ISO})" if self.dated else "is no finite number"
+
+
+def moment_of(table: Table, column: str) -> Moment:
+    """How the times of a column are read. A date or a text without a time zone counts as UTC.
+
+    Raises:
+        DataError: the column has other values.
+    """
+    name, kind = quoted(column), re.sub(r"\(.*\)$", "", table.types[column])
+    if kind in _WHOLE:
+        return Moment(column, f"{name}::BIGINT", np.dtype(np.int64), dated=False)
+    if kind in _REAL:
+        return Moment(column, f"{name}::DOUBLE", np.dtype(np.float64), dated=False)
+    if kind == "VARCHAR":
+        return Moment(column, f"epoch_us(TRY_CAST({name} AS TIMESTAMP))", np.dtype(np.int64), dated=True)
+    if kind in _DATES:
+        plain = name if kind == "TIMESTAMP WITH TIME ZONE" else f"{name}::TIMESTAMP"
+        return Moment(column, f"(CASE WHEN isfinite({name}) THEN epoch_us({plain}) END)", np.dtype(np.int64),
+                      dated=True)
+    raise DataError(Problem(f"{table.files.shown}, column {column}", table.types[column],
+                            "times must be numbers, dates, or texts in the form of ISO 8601",
+                            f"write them as {_ISO}"))
+
+
+def read_times(engine: Engine, table: Table, moment: Moment, among: np.ndarray) -> Times:
+    """The times of the rows `among` `[n]` bool. Those of other rows may be missing.
+
+    Raises:
+        DataError: a time is missing, or is none. Names rows.
+    """
+    batches = [batch.column(0).fill_null(0).to_numpy(zero_copy_only=False)
+               for batch in engine.batches(f"SELECT {moment.value} FROM {table.name}", table)]
+    rows = engine.rows(f"SELECT row FROM (SELECT {moment.value} AS value, row_number() OVER () - 1 AS row FROM "
+                       f"{table.name}) WHERE value IS NULL OR NOT isfinite(value::DOUBLE)", table)
+    wrong = [row for row, in rows if among[row]]
+    refuse_rows(engine, table, [WrongRow(row, moment.column, None, moment.wrong) for row in wrong[:MOST_SHOWN]],
+                len(wrong), "give each vertex with a label a time, or set dataset.split=random")
+    values = np.concatenate([np.empty(0, moment.dtype), *batches])
+    return Times(values[among], moment.column, moment.dated)

@@ -1,0 +1,140 @@
+"""`split=time`: vertices by a column of their table, links by a column of theirs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gnnexp.datasets.tables.dataset import Tables
+from gnnexp.errors import ConfigError, DataError
+from gnnexp.graph.graph import Graph
+
+COLUMNS = {
+    "numbers": ["5", "1", "4", "2", "3", ""], "fractions": ["5.5", "1.25", "4", "2", "3", ""],
+    "dates": ["2021-05-05", "2019-01-01", "2021-01-01", "2020-01-01", "2020-06-01", ""],
+    "moments": ["2021-05-05T10:00:00", "2021-05-05T00:00:01", "2021-05-05 09:00:00", "2021-05-05T01:00:00",
+                "2021-05-05T08:59:59.5", ""],
+    # In UTC: 12:00, 08:00, 11:00, 09:00, 10:00.
+    "zones": ["2021-05-05T12:00:00Z", "2021-05-05T10:00:00+02:00", "2021-05-05T05:00:00-06:00",
+              "2021-05-05T09:00:00Z", "2021-05-05T11:00:00+01:00", ""],
+}
+
+
+def text(path: Path, *lines: str) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def load(folder: Path, **options: Any) -> Graph:
+    return Tables(path=str(folder), **options).load()
+
+
+def split_of(graph: Graph) -> list[list[int]]:
+    return [part.tolist() for part in (graph.splits.train, graph.splits.val, graph.splits.test)]
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_the_oldest_vertices_are_for_training(kind: str, tmp_path: Path) -> None:
+    """The last vertex has no label, so it needs no time."""
+    text(tmp_path / "edges.csv", "src,dst", "0,1")
+    rows = zip(range(6), ["a", "b", "a", "b", "a", ""], COLUMNS[kind], strict=True)
+    text(tmp_path / "n.csv", "id,label,f,when", *(f"{one},{label},1,{time}" for one, label, time in rows))
+    graph = load(tmp_path, nodes="n.csv", split="time", time="when", train=0.6, val=0.2)
+    assert split_of(graph) == [[1, 3, 4], [2], [0]]
+    assert graph.num_features == 1, "a time is no feature"
+    assert any(note.startswith("vertices split by when: val from ") for note in graph.notes)
+
+
+@pytest.mark.parametrize("kind", ["dates", "moments", "zones"])
+def test_texts_of_json_are_times(kind: str, tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "0,1")
+    rows = zip(range(5), ["a", "b", "a", "b", "a"], COLUMNS[kind], strict=False)
+    text(tmp_path / "n.jsonl", *(json.dumps({"id": one, "label": label, "when": time}) for one, label, time in rows))
+    graph = load(tmp_path, nodes="n.jsonl", split="time", time="when", train=0.6, val=0.2)
+    assert split_of(graph) == [[1, 3, 4], [2], [0]]
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.timestamp("us", tz="Europe/Berlin"), pa.timestamp("s"),
+                                  pa.date32(), pa.int64(), pa.float64(), pa.decimal128(20, 3)])
+def test_columns_of_parquet(kind: pa.DataType, tmp_path: Path) -> None:
+    days = pa.array([20_000, 10_000, 15_000, 12_000, None], pa.int32())
+    times = days.cast(kind) if not pa.types.is_timestamp(kind) else days.cast(pa.date32()).cast(
+        pa.timestamp(kind.unit)).cast(kind)
+    pq.write_table(pa.table({"src": [0], "dst": [1]}), tmp_path / "e.parquet")
+    labels = pa.array([0, 1, 1, 0, None], pa.int64())
+    pq.write_table(pa.table({"id": range(5), "label": labels, "date": times}), tmp_path / "n.parquet")
+    graph = load(tmp_path, edges="e.parquet", nodes="n.parquet", split="time", train=0.5, val=0.25)
+    assert split_of(graph) == [[1, 3], [2], [0]]
+
+
+@pytest.mark.parametrize(("time", "said"), [
+    ("", "n.csv, line 3, column when"), ("NaN", "n.csv, line 3, column when"), ("inf", "n.csv, line 3, column when")])
+def test_labelled_vertices_need_a_time(time: str, said: str, tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "0,1")
+    text(tmp_path / "n.csv", "id,label,when", "0,a,1.5", f"1,b,{time}", "2,a,3")
+    with pytest.raises(DataError, match=said):
+        load(tmp_path, nodes="n.csv", split="time", time="when")
+
+
+def test_a_text_that_is_no_date_is_named(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "0,1")
+    text(tmp_path / "n.csv", "id,label,when", "0,a,2020-01-01", "1,b,soon", "2,a,2020-01-02")
+    with pytest.raises(DataError, match=r"n.csv, line 3, column when=.*no date"):
+        load(tmp_path, nodes="n.csv", split="time", time="when")
+
+
+def test_what_a_split_by_time_needs(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "0,1")
+    text(tmp_path / "n.csv", "id,label,when", "0,a,1", "1,b,1", "2,a,1")
+    with pytest.raises(DataError, match="no column has a usual name of the time"):
+        load(tmp_path, nodes="n.csv", split="time")
+    with pytest.raises(DataError, match="have 1 different times, and 2 parts need one each"):
+        load(tmp_path, nodes="n.csv", split="time", time="when")
+    with pytest.raises(ConfigError, match="needs a table of vertices"):
+        Tables(split="time")
+    with pytest.raises(DataError, match=r"has no such column.*dataset\.label=null|dataset\.time"):
+        load(tmp_path, nodes="n.csv", split="time", time="year", link_split={"val": 0.2, "test": 0.2})
+
+
+@pytest.mark.parametrize("ids", [range(8), "abcdefgh"])
+@pytest.mark.parametrize("duplicates", ["merge", "keep"])
+def test_the_newest_links_are_held_out(ids: Any, duplicates: Any, tmp_path: Path) -> None:
+    """A link is as old as its first row, in either direction. Rows of 2021 name links of 2010 and 2012 again."""
+    edges = [(0, 1, 2010), (1, 2, 2011), (3, 2, 2012), (3, 4, 2013), (4, 5, 2014), (5, 6, 2018), (6, 7, 2020),
+             (1, 0, 2021), (2, 3, 2021), (2, 2, 2022)]
+    text(tmp_path / "edges.csv", "src,dst,year", *(f"{ids[u]},{ids[v]},{year}" for u, v, year in edges))
+    graph = load(tmp_path, split="time", link_split={"val": 0.15, "test": 0.15}, duplicates=duplicates)
+    found = {name: {frozenset(pair) for pair in links.tolist()} for name, links in graph.links.items()}
+    assert found["valid"] == {frozenset((5, 6))} and found["test"] == {frozenset((6, 7))}
+    assert len(found["train"]) == 5
+    kept = {frozenset(pair) for pair in zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True)}
+    assert kept == found["train"]
+    assert any("links split by year: val from 2018 on; test from 2020 on" in note for note in graph.notes)
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_links_of_relations_are_held_out_by_time(inverse: bool, tmp_path: Path) -> None:
+    rows = [("a", "likes", "b", "2020-01-01"), ("b", "likes", "a", "2020-01-02"), ("a", "knows", "b", "2020-01-03"),
+            ("c", "knows", "a", "2020-01-04"), ("b", "likes", "c", "2020-01-05"), ("c", "likes", "b", "2020-01-06")]
+    text(tmp_path / "edges.csv", "head,relation,tail,date", *(",".join(row) for row in rows))
+    graph = load(tmp_path, split="time", link_split={"val": 0.2, "test": 0.2}, inverse_relations=inverse)
+    if inverse:  # each row is a link; knows is 0, likes is 1
+        assert graph.links["test"].tolist() == [[2, 1, 1]] and graph.links["valid"].tolist() == [[1, 1, 2]]
+        assert graph.num_relations == 4
+    else:  # (a, b) and (b, a) are one link, and so are (b, c) and (c, b)
+        assert graph.links["test"].tolist() == [[1, 1, 2]] and graph.links["valid"].tolist() == [[0, 0, 2]]
+
+
+def test_tables_of_edges_need_times_of_one_kind(tmp_path: Path) -> None:
+    text(tmp_path / "a.csv", "src,dst,time", "0,1,5", "1,2,6")
+    text(tmp_path / "b.csv", "src,dst,time", "0,1,2020-01-01", "1,2,2020-01-02")
+    options: dict[str, Any] = {"split": "time", "link_split": {"val": 0.3, "test": 0.3}}
+    with pytest.raises(DataError, match="times of different kinds"):
+        load(tmp_path, edges={"a": {"table": "a.csv"}, "b": {"table": "b.csv"}}, **options)
+    with pytest.raises(DataError, match=r"edges\.csv, line 3, column time"):
+        text(tmp_path / "edges.csv", "src,dst,time", "0,1,5", "1,2,")
+        load(tmp_path, **options)
