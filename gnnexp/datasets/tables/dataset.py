@@ -84,6 +84,7 @@ class Tables(Dataset):
         header: whether text begins with a line of names; null = found.
         encoding: encoding of text.
         nulls: words in text that mean an empty cell.
+        decimal: sign before fractions in text.
         sparse: whether features of several types are stored as sparse rows (true), dense (false), or by size (auto).
         symmetrize: add the reverse of each edge.
         inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
@@ -122,6 +123,7 @@ class Tables(Dataset):
     encoding: Literal["utf-8", "utf-16", "latin-1"] = "utf-8"
     sparse: Sparse = "auto"
     nulls: list[str] = field(default_factory=lambda: [""])
+    decimal: Literal[".", ","] = "."
     symmetrize: bool = True
     inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
@@ -155,7 +157,7 @@ class Tables(Dataset):
         """All files of all tables."""
         vertices, edges = self._files()
         tables = [path for files in (*vertices.values(), *(one.files for one in edges)) for path in files.paths]
-        rows = self._feature_file()
+        rows = self.feature_file()
         return tables if rows is None else [*tables, rows]
 
     def _files(self) -> tuple[dict[str, TableFiles], list[EdgeTable]]:
@@ -179,12 +181,10 @@ class Tables(Dataset):
 
     def generate(self, folder: Path) -> Graph:
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
-        vertices, edges = self._files()
         folder.parent.mkdir(parents=True, exist_ok=True)
-        form = TextForm(self.delimiter, self.header, self.encoding, self.nulls)
         with tempfile.TemporaryDirectory(dir=folder.parent) as place, \
                 engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader:
-            layout = find_layout(reader, vertices, edges, form, self._asked())
+            layout = self.layout(reader)
             if self.link_split is None:
                 self._write(reader, layout, Path(place), folder)
             else:
@@ -192,6 +192,11 @@ class Tables(Dataset):
                 self._write(reader, layout, Path(place), whole)
                 self._hold_out(layout, whole, folder)
         return open_graph(folder)
+
+    def layout(self, reader: Engine) -> Layout:
+        """What each column means, found without reading all rows."""
+        form = TextForm(self.delimiter, self.header, self.encoding, self.nulls, self.decimal)
+        return find_layout(reader, *self._files(), form, self._asked())
 
     def _hold_out(self, layout: Layout, whole: Path, folder: Path) -> None:
         """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""
@@ -211,7 +216,7 @@ class Tables(Dataset):
         return len(layout.types) > 1 if self.inverse_relations is None else self.inverse_relations
 
     def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> None:
-        file = self._feature_file()
+        file = self.feature_file()
         rules = Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates,
                       self.on_unknown == "drop", self.buffer_bytes)
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
@@ -234,7 +239,7 @@ class Tables(Dataset):
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
                 notes=[*layout.described(), *graph.notes, *([f"split drawn by gnnexp, seed {self.seed}"] * drawn)])
 
-    def _feature_file(self) -> Path | None:
+    def feature_file(self) -> Path | None:
         """The file of `dataset.features`, if that is a file and no list of columns."""
         if not isinstance(self.features, str) or self.features == AUTO:
             return None

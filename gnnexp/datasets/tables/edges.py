@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
-from gnnexp.datasets.tables.ids import Ids, IntegerIds, Lookup, TextIds, refuse_rows
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
+from gnnexp.kernels.tables.texts import Dictionary
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ENDS = ("source", "destination")
+_NO_SPAN = ((0, -1), (0, -1))
 _TWO_ENDS = "give each edge two ends"
 _FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknown=drop"
 
@@ -47,15 +54,17 @@ class RawEdges:
 
     Attributes:
         columns: the table.
-        spool: columns `source` and `destination` as int64, if ids are integers, and `weight`; or None.
-        rows: name in SQL of the rows, if ids are texts.
+        spool: columns `source` and `destination`, and `weight`: int64 ids, or places of ids in `texts`; or None.
+        rows: name in SQL of the rows, if there is no spool.
         span: smallest and largest id of each end, if ids are integers.
+        texts: the different texts of each end, if they fit in memory; or None.
     """
 
     columns: EdgeColumns
     spool: Spool | None
     rows: str
     span: tuple[tuple[int, int], tuple[int, int]]
+    texts: tuple[pa.Array, pa.Array] | None = None
 
 
 def read_integers(engine: Engine, columns: EdgeColumns, folder: Path) -> RawEdges:
@@ -70,32 +79,100 @@ def read_integers(engine: Engine, columns: EdgeColumns, folder: Path) -> RawEdge
     asked += "" if columns.weight is None else f", {quoted(columns.weight)}::FLOAT"
     dtypes: dict[str, np.dtype] = {"source": np.dtype(np.int64), "destination": np.dtype(np.int64)}
     dtypes |= {} if columns.weight is None else {"weight": np.dtype(np.float32)}
-    wrong: list[tuple[int, str, object, str]] = []
-    spans, count = [], 0
+    missing, spans = _Missing(columns), []
     with Spool(folder, columns.name, dtypes) as spool:
         for batch in engine.batches(f"SELECT {asked} FROM {table.name}", table):
-            for name, values in zip((columns.source, columns.destination), batch.columns, strict=False):
-                rows = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
-                count += len(rows)
-                wrong += [(spool.num_rows + int(row), name, None, "is missing") for row in rows[:MOST_SHOWN]]
+            missing.look(batch, spool.num_rows)
             arrays = [values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns]
             spool.append(*arrays)
             if batch.num_rows:
                 spans.append([(int(ids.min()), int(ids.max())) for ids in arrays[:2]])
-    refuse_rows(table, sorted(wrong, key=itemgetter(0))[:MOST_SHOWN], count, _TWO_ENDS)
+    missing.refuse()
     lows, highs = (np.array(spans, np.int64).reshape(-1, 2, 2)[:, :, side] for side in (0, 1))
     span = tuple((int(lows[:, end].min()), int(highs[:, end].max())) if spans else (0, -1) for end in (0, 1))
     return RawEdges(columns, spool, "", (span[0], span[1]))
 
 
-def read_texts(engine: Engine, columns: EdgeColumns) -> RawEdges:
-    """Edges of which an end has texts as ids: the table's columns are kept by the engine.
+class _Missing:
+    """Collects rows without an id."""
+
+    def __init__(self, columns: EdgeColumns) -> None:
+        self._columns, self._count = columns, 0
+        self._first: list[tuple[int, str, object, str]] = []
+
+    def look(self, batch: pa.RecordBatch, row: int) -> None:
+        """Look at a batch whose first row is `row`."""
+        for name, values in zip((self._columns.source, self._columns.destination), batch.columns, strict=False):
+            rows = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
+            self._count += len(rows)
+            self._first += [(row + int(one), name, None, "is missing") for one in rows[:MOST_SHOWN]]
+
+    def refuse(self) -> None:
+        """Raise DataError if there are such rows."""
+        first = sorted(self._first, key=itemgetter(0))[:MOST_SHOWN]
+        refuse_rows(self._columns.table, first, self._count, _TWO_ENDS)
+
+
+def read_texts(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int) -> RawEdges:
+    """Edges of which an end has texts as ids: the different texts are in memory, or the engine keeps the columns.
+
+    Args:
+        engine: what reads the table.
+        columns: the table.
+        folder: folder of the spool.
+        most_bytes: most bytes of different texts in memory.
 
     Raises:
         DataError: as `read_integers`.
     """
-    table = columns.table
     _refuse_weights(engine, columns)
+    return _in_memory(engine, columns, folder, most_bytes) or _kept(engine, columns)
+
+
+def _in_memory(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int) -> RawEdges | None:
+    """The edges in one pass over the table; None if the different texts are too many."""
+    first = Dictionary()
+    ends = first, first if columns.types[0] == columns.types[1] else Dictionary()
+    asked = ", ".join(f"{quoted(name)}::VARCHAR" for name in (columns.source, columns.destination))
+    asked += "" if columns.weight is None else f", {quoted(columns.weight)}::FLOAT"
+    dtypes: dict[str, np.dtype] = {"source": np.dtype(np.int32), "destination": np.dtype(np.int32)}
+    dtypes |= {} if columns.weight is None else {"weight": np.dtype(np.float32)}
+    missing = _Missing(columns)
+    with Spool(folder, f"texts_{columns.name}", dtypes) as spool, \
+            closing(engine.batches(f"SELECT {asked} FROM {columns.table.name}", columns.table)) as batches:
+        for batch in filter(len, batches):
+            missing.look(batch, spool.num_rows)
+            codes = [one.numbers(*_bytes_of(values)) for one, values in zip(ends, batch.columns, strict=False)]
+            spool.append(*codes, *(values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns[2:]))
+            if sum(one.num_bytes for one in {*ends}) > most_bytes:
+                break
+        else:
+            missing.refuse()
+            texts = {one: _array_of(*one.texts()) for one in ends}
+            return RawEdges(columns, spool, "", _NO_SPAN, (texts[ends[0]], texts[ends[1]]))
+    spool.remove()
+    return None
+
+
+def _bytes_of(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of texts, and their bounds `[n + 1]`; a missing text counts as an empty one."""
+    import pyarrow as pa
+
+    texts = column.cast(pa.large_string())
+    _, bounds, content = texts.buffers()
+    offsets = np.frombuffer(bounds, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(content if content is not None and content.size else b"\0", np.uint8), offsets
+
+
+def _array_of(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _kept(engine: Engine, columns: EdgeColumns) -> RawEdges:
+    """The edges in a table of the engine, which may use the disk."""
+    table = columns.table
     asked = [f"{quoted(columns.source)}::VARCHAR AS source", f"{quoted(columns.destination)}::VARCHAR AS destination"]
     asked += [] if columns.weight is None else [f"{quoted(columns.weight)}::FLOAT AS weight"]
     rows = engine.keep(f"SELECT {', '.join(asked)}, row_number() OVER () - 1 AS number FROM {table.name}", table)
@@ -104,7 +181,7 @@ def read_texts(engine: Engine, columns: EdgeColumns) -> RawEdges:
                         table)
     refuse_rows(table, [(row, columns.source if first else columns.destination, None, "is missing")
                         for row, first in wrong], engine.count(rows, missing), _TWO_ENDS)
-    return RawEdges(columns, None, rows, ((0, -1), (0, -1)))
+    return RawEdges(columns, None, rows, _NO_SPAN)
 
 
 def _refuse_weights(engine: Engine, columns: EdgeColumns) -> None:
@@ -159,9 +236,9 @@ def numbered(
 def _numbers(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> Iterator[list[np.ndarray]]:
     """Chunks: numbers of both ends (-1 for unknown ids), and weights if there are any."""
     if edges.spool is not None:
-        lookups = _lookups(ids)
+        finders = _finders(engine, edges, ids)
         for chunk in edges.spool.chunks():
-            yield [*(lookup.numbers(one) for lookup, one in zip(lookups, chunk, strict=False)), *chunk[2:]]
+            yield [*(find(one) for find, one in zip(finders, chunk, strict=False)), *chunk[2:]]
         return
     # Without weights, the order of edges does not matter, and is not kept: a sort would take most of the time.
     weight, order = ("", "") if edges.columns.weight is None else (", e.weight", " ORDER BY e.number")
@@ -179,11 +256,11 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[tuple[
                            f"ORDER BY e.number LIMIT {MOST_SHOWN}", columns.table)
         found = [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
     else:
-        lookups, row = _lookups(ids), 0
+        finders, row = _finders(engine, edges, ids), 0
         for chunk in edges.spool.chunks(_ENDS):
-            for end, (lookup, values) in enumerate(zip(lookups, chunk, strict=True)):
-                places = np.flatnonzero(lookup.numbers(values) < 0)[:MOST_SHOWN]
-                found += [(row + int(place), end, int(values[place])) for place in places]
+            for end, (find, values) in enumerate(zip(finders, chunk, strict=True)):
+                places = np.flatnonzero(find(values) < 0)[:MOST_SHOWN]
+                found += [(row + int(place), end, _value(edges, end, int(values[place]))) for place in places]
             row += chunk[0].size
             if len(found) >= MOST_SHOWN:
                 break
@@ -192,11 +269,25 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[tuple[
             for row, end, value in sorted(found, key=itemgetter(0, 1))[:MOST_SHOWN]]
 
 
-def _lookups(ids: Sequence[Ids]) -> list[Lookup]:
+def _finders(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """For each end, what turns values of the spool into numbers of vertices, -1 for unknown ids."""
     source, destination = ids
-    assert isinstance(source, IntegerIds) and isinstance(destination, IntegerIds)
-    first = source.lookup()
-    return [first, first if destination is source else destination.lookup()]
+    if edges.texts is None:
+        assert isinstance(source, IntegerIds) and isinstance(destination, IntegerIds)
+        first = source.lookup()
+        return [first.numbers, first.numbers if destination is source else destination.lookup().numbers]
+    found: list[np.ndarray] = []
+    for one, texts in zip((source, destination), edges.texts, strict=True):
+        assert isinstance(one, TextIds)
+        same = bool(found) and texts is edges.texts[0] and one is source
+        found.append(found[0] if same else engine.positions(texts, one.table))
+    return [values.astype(np.int32 if one.count < 2**31 else np.int64).__getitem__
+            for values, one in zip(found, ids, strict=True)]
+
+
+def _value(edges: RawEdges, end: int, value: int) -> object:
+    """The id that a value of the spool stands for."""
+    return value if edges.texts is None else edges.texts[end][value].as_py()
 
 
 def _joined(edges: RawEdges, ids: Sequence[Ids]) -> str:

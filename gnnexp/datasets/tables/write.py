@@ -23,9 +23,9 @@ from gnnexp.datasets.tables.layout import Layout
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.vertices import Labels, read_labels
 from gnnexp.errors import DataError, Problem
-from gnnexp.graph.build import Duplicates, SelfLoops, build_graph
+from gnnexp.graph.build import Duplicates, SelfLoops
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.graph.storage.external import EdgeRules, write_csc
+from gnnexp.graph.storage.external import EdgeRules, EdgeRows, write_csc, write_csc_with_data
 from gnnexp.graph.storage.format import GraphWriter
 
 
@@ -73,7 +73,7 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     """
     ids = {kind: ids_of_rows(reader, nodes.table, nodes.id, text=layout.text)
            for kind, nodes in layout.vertices.items()}
-    raw = [read_texts(reader, one) if layout.text else read_integers(reader, one, place) for one in layout.edges]
+    raw = [read_texts(reader, one, place, rules.buffer_bytes) if layout.text else read_integers(reader, one, place) for one in layout.edges]
     for kind in layout.types:
         if kind not in ids:
             counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
@@ -98,9 +98,10 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
     """The ids of a type without a table."""
     named = [(one, end) for one in raw for end in (0, 1) if one.columns.types[end] == kind]
     names = "source", "destination"
-    spools = [(one.spool, end) for one, end in named if one.spool is not None]
+    spools = [(one.spool, end) for one, end in named if one.spool is not None and one.texts is None]
     if not spools:
-        return named_texts(reader, [(one.columns.table, one.rows, names[end]) for one, end in named])
+        return named_texts(reader, [(one.columns.table, one.rows, names[end]) if one.texts is None else
+                                    (one.columns.table, reader.texts(one.texts[end]), "id") for one, end in named])
     spans = [one.span[end] for one, end in named if one.span[end][0] <= one.span[end][1]]
     low, high = (min(span[0] for span in spans), max(span[1] for span in spans)) if spans else (0, -1)
 
@@ -114,7 +115,7 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
 def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
     """Write the topology, with types if there are several tables of edges, and with weights if tables have them.
 
-    Without types and weights, edges are never all in memory.
+    Edges are never all in memory.
 
     Raises:
         DataError: there are no edges.
@@ -123,33 +124,30 @@ def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
     if not any(spool.num_rows for spool in spools):
         raise DataError(Problem("dataset.edges", "0 rows", "there are no edges", "give at least one"))
     weighted = any("weight" in spool.names for spool in spools)
+    inverse = len(spools) > 1 and rules.inverse_relations and rules.symmetrize
+    plain = EdgeRules(rules.symmetrize and not inverse, rules.self_loops == "remove", rules.duplicates == "merge")
     if weighted or len(spools) > 1:
-        _write_in_memory(graph, rules, writer, weighted=weighted)
+        write_csc_with_data(lambda: _with_data(spools, weighted=weighted, inverse=inverse), graph.num_nodes, plain,
+                            rules.buffer_bytes, writer)
         return
 
     def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return ((source, destination) for source, destination in spools[0].chunks())
 
-    plain = EdgeRules(rules.symmetrize, rules.self_loops == "remove", rules.duplicates == "merge")
     write_csc(chunks, graph.num_nodes, plain, rules.buffer_bytes, writer)
 
 
-def _write_in_memory(graph: Numbered, rules: Rules, writer: GraphWriter, *, weighted: bool) -> None:
-    spools, total = graph.spools, sum(spool.num_rows for spool in graph.spools)
-    check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges with types or weights")
-    joined = {name: np.concatenate([spool.column(name) for spool in spools]) for name in ("source", "destination")}
-    types = np.repeat(np.arange(len(spools), dtype=np.int32), [spool.num_rows for spool in spools])
-    weights = np.concatenate([spool.column("weight") if "weight" in spool.names else
-                              np.ones(spool.num_rows, np.float32) for spool in spools]) if weighted else None
-    arrays = build_graph(
-        joined["source"], joined["destination"], graph.num_nodes, types=types if len(spools) > 1 else None,
-        symmetrize=rules.symmetrize, self_loops=rules.self_loops, duplicates=rules.duplicates, weights=weights,
-        num_relations=len(spools) if len(spools) > 1 and rules.inverse_relations and rules.symmetrize else None,
-        key="dataset.edges")
-    for name, values in (("indptr", arrays.indptr), ("indices", arrays.indices), ("edge_types", arrays.types),
-                         ("edge_weights", arrays.weights)):
-        if values is not None:
-            writer.put(name, values)
+def _with_data(spools: Sequence[Spool], *, weighted: bool, inverse: bool) -> Iterator[EdgeRows]:
+    """All edges with types and weights, and with `inverse` their reverses, which have types of their own."""
+    for number, spool in enumerate(spools):
+        for chunk in spool.chunks():
+            source, destination, size = *chunk[:2], chunk[0].size
+            types = np.full(size, number, np.int32) if len(spools) > 1 else None
+            weights = (chunk[2] if len(chunk) > 2 else np.ones(size, np.float32)) if weighted else None
+            yield EdgeRows(source, destination, types, weights)
+            if inverse:
+                assert types is not None
+                yield EdgeRows(destination, source, types + np.int32(len(spools)), weights)
 
 
 def labels_of(reader: Engine, layout: Layout, graph: Numbered) -> Labels | None:
