@@ -3,7 +3,7 @@
 Every measurement is a process of its own, which first compiles and imports what it needs. A round measures all sides in
 turn on the same files, which are in the page cache. A ratio is the median over rounds of the ratio within a round.
 
-- `gnnexp`: edges as the table has them (no reverses, parallel edges kept), which is the work of `dgl.graph` and its CSC.
+- `gnnexp`: edges as the table has them (no reverses, parallel edges kept): the work of `dgl.graph` and its CSC.
 - `gnnexp_default`: with the defaults, which add the reverse of each edge, sort, and merge parallel edges.
 - `pyarrow`: `csv.read_csv` or `parquet.read_table`, and nothing else.
 - `pandas_dgl`: `read_csv` or `read_parquet`, `dgl.graph`, and the CSC of that graph in memory. It writes no file.
@@ -52,7 +52,8 @@ def main() -> None:
     """Make the files, measure all sides in turn, and write the JSON."""
     chosen = _arguments()
     if chosen.only:
-        print(json.dumps(measure(*chosen.only.split(":"), chosen.folder)))
+        side, file = chosen.only.split(":")
+        print(json.dumps(measure(side, file, chosen.folder)))
         return
     chosen.folder.mkdir(parents=True, exist_ok=True)
     sizes = make_files(chosen.folder, chosen.edges, chosen.vertices or chosen.edges // 10)
@@ -125,8 +126,8 @@ def measure_all(folder: Path, sides: Sequence[str], files: Sequence[str]) -> dic
             if file == "texts.csv" and side == "pandas_dgl":
                 continue  # pandas would first need a mapping of its own
             command = [sys.executable, __file__, "--folder", str(folder), "--only", f"{side}:{file}"]
-            done = subprocess.run(command, env={**os.environ, "DGLBACKEND": "pytorch"}, stdout=subprocess.PIPE, text=True,
-                                  check=True)
+            done = subprocess.run(command, env={**os.environ, "DGLBACKEND": "pytorch"}, stdout=subprocess.PIPE,
+                                  text=True, check=True)
             found[f"{side}:{file}"] = json.loads(done.stdout.splitlines()[-1])
     return found
 

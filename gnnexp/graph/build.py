@@ -121,8 +121,8 @@ def rows_with_data(
     """CSC arrays of `num_rows` destinations of a graph. Sources `src` `[n]` are vertices of the whole graph.
 
     Args:
-        src: `[n]` sources.
-        dst: `[n]` destinations, numbered from 0 to `num_rows` - 1.
+        src: `[n]` sources, with the data type of the graph's ids.
+        dst: `[n]` destinations, numbered from 0 to `num_rows` - 1, with the same data type.
         num_rows: number of destinations.
         merge: whether only the first of parallel edges is kept.
         types: `[n]` int32 types, or None.

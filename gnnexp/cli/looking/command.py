@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.looking.sampled import WIDE_SCALE, advised_by_sample, document_of_sample, show_classes, show_command, show_sample
+from gnnexp.cli.looking.sampled import (
+    WIDE_SCALE,
+    advised_by_sample,
+    document_of_sample,
+    show_classes,
+    show_command,
+    show_sample,
+)
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_new_file
 from gnnexp.config.compose import compose

@@ -48,7 +48,8 @@ def tables_at(place: Path) -> tuple[list[Place], list[Path]]:
 def _place(text: str, paths: Sequence[Path]) -> Place:
     kind = format_of(paths[0])
     assert kind is not None
-    return Place(plain(text.split(".")[0].replace("*", "")) or "table", text, TableFiles("PATH", tuple(paths), kind))
+    name = plain(text.split(".", maxsplit=1)[0].replace("*", "")) or "table"
+    return Place(name, text, TableFiles("PATH", tuple(paths), kind))
 
 
 def _with_shards(files: Iterable[Path]) -> list[tuple[str, list[Path]]]:

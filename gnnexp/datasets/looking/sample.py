@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _RANGES = 8
 _SHARE = 16  # of the limit is read
-_LEAST = 1 << 12
+_LEAST, _LEAST_PACKED = 1 << 12, 1 << 18  # a packed file is read in pieces of 8 KiB, so its share is known roughly
 _OTHER_FILES = (".npy", ".npz")
 
 
@@ -154,8 +155,8 @@ def _of_text(path: Path, target: Path, share: int, limit: int) -> Rows:
         target.symlink_to(path)
         return Rows(0, 0, exact=False)
     with path.open("rb") as raw:
-        source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw
-        start = source.read(share if packed else share // 2)
+        source: gzip.GzipFile | BufferedReader = gzip.GzipFile(fileobj=raw) if packed else raw
+        start = source.read(max(share, _LEAST_PACKED) if packed else share // 2)
         pieces = [_whole_lines(start) if source.read(1) else start]
         read = raw.tell() if packed else len(pieces[0])
         if not packed and read < size and b'"' not in start and not start.startswith(UTF_16):

@@ -14,6 +14,7 @@ import numpy as np
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
+from gnnexp.errors import Findings
 from gnnexp.kernels.tables.texts import Dictionary
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _ENDS = ("source", "destination")
 _NO_SPAN = ((0, -1), (0, -1))
 _TWO_ENDS = "give each edge two ends"
+_WEIGHTS = "give each edge a weight, or set dataset.weight=null"
 _FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknown=drop"
 
 
@@ -74,43 +76,54 @@ def read_integers(engine: Engine, columns: EdgeColumns, folder: Path) -> RawEdge
         DataError: the table is damaged, or an id is missing. Names rows.
     """
     table = columns.table
-    _refuse_weights(engine, columns)
     asked = ", ".join(f"{quoted(name)}::BIGINT" for name in (columns.source, columns.destination))
     asked += "" if columns.weight is None else f", {quoted(columns.weight)}::FLOAT"
     dtypes: dict[str, np.dtype] = {"source": np.dtype(np.int64), "destination": np.dtype(np.int64)}
     dtypes |= {} if columns.weight is None else {"weight": np.dtype(np.float32)}
-    missing, spans = _Missing(columns), []
+    wrong, spans = _Wrong(columns), list[list[tuple[int, int]]]()
     with Spool(folder, columns.name, dtypes) as spool:
         for batch in engine.batches(f"SELECT {asked} FROM {table.name}", table):
-            missing.look(batch, spool.num_rows)
+            wrong.look(batch, spool.num_rows)
             arrays = [values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns]
             spool.append(*arrays)
             if batch.num_rows:
                 spans.append([(int(ids.min()), int(ids.max())) for ids in arrays[:2]])
-    missing.refuse()
+    wrong.refuse()
     lows, highs = (np.array(spans, np.int64).reshape(-1, 2, 2)[:, :, side] for side in (0, 1))
     span = tuple((int(lows[:, end].min()), int(highs[:, end].max())) if spans else (0, -1) for end in (0, 1))
     return RawEdges(columns, spool, "", (span[0], span[1]))
 
 
-class _Missing:
-    """Collects rows without an id."""
+class _Wrong:
+    """Collects rows without an id, or with a weight that is missing or not finite."""
 
     def __init__(self, columns: EdgeColumns) -> None:
-        self._columns, self._count = columns, 0
-        self._first: list[tuple[int, str, object, str]] = []
+        self._columns = columns
+        self._counts = {_TWO_ENDS: 0, _WEIGHTS: 0}
+        self._first: dict[str, list[tuple[int, str, object, str]]] = {_TWO_ENDS: [], _WEIGHTS: []}
 
     def look(self, batch: pa.RecordBatch, row: int) -> None:
         """Look at a batch whose first row is `row`."""
         for name, values in zip((self._columns.source, self._columns.destination), batch.columns, strict=False):
             rows = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
-            self._count += len(rows)
-            self._first += [(row + int(one), name, None, "is missing") for one in rows[:MOST_SHOWN]]
+            self._add(_TWO_ENDS, [(row + int(one), name, None, "is missing") for one in rows[:MOST_SHOWN]], len(rows))
+        if self._columns.weight is not None:
+            weights = batch.column(2).to_numpy(zero_copy_only=False)  # a missing number is NaN
+            rows = np.flatnonzero(~np.isfinite(weights))
+            self._add(_WEIGHTS, [(row + int(one), self._columns.weight, batch.column(2)[int(one)].as_py(),
+                                  "is no finite number") for one in rows[:MOST_SHOWN]], len(rows))
+
+    def _add(self, fix: str, first: list[tuple[int, str, object, str]], count: int) -> None:
+        self._counts[fix] += count
+        self._first[fix] += first
 
     def refuse(self) -> None:
         """Raise DataError if there are such rows."""
-        first = sorted(self._first, key=itemgetter(0))[:MOST_SHOWN]
-        refuse_rows(self._columns.table, first, self._count, _TWO_ENDS)
+        findings = Findings()
+        for fix, first in self._first.items():
+            shown = sorted(first, key=itemgetter(0))[:MOST_SHOWN]
+            findings.attempt(refuse_rows, self._columns.table, shown, self._counts[fix], fix)
+        findings.raise_all()
 
 
 def read_texts(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int) -> RawEdges:
@@ -125,7 +138,6 @@ def read_texts(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: i
     Raises:
         DataError: as `read_integers`.
     """
-    _refuse_weights(engine, columns)
     return _in_memory(engine, columns, folder, most_bytes) or _kept(engine, columns)
 
 
@@ -137,17 +149,17 @@ def _in_memory(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: i
     asked += "" if columns.weight is None else f", {quoted(columns.weight)}::FLOAT"
     dtypes: dict[str, np.dtype] = {"source": np.dtype(np.int32), "destination": np.dtype(np.int32)}
     dtypes |= {} if columns.weight is None else {"weight": np.dtype(np.float32)}
-    missing = _Missing(columns)
+    wrong = _Wrong(columns)
     with Spool(folder, f"texts_{columns.name}", dtypes) as spool, \
             closing(engine.batches(f"SELECT {asked} FROM {columns.table.name}", columns.table)) as batches:
         for batch in filter(len, batches):
-            missing.look(batch, spool.num_rows)
+            wrong.look(batch, spool.num_rows)
             codes = [one.numbers(*_bytes_of(values)) for one, values in zip(ends, batch.columns, strict=False)]
             spool.append(*codes, *(values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns[2:]))
             if sum(one.num_bytes for one in {*ends}) > most_bytes:
                 break
         else:
-            missing.refuse()
+            wrong.refuse()
             texts = {one: _array_of(*one.texts()) for one in ends}
             return RawEdges(columns, spool, "", _NO_SPAN, (texts[ends[0]], texts[ends[1]]))
     spool.remove()
@@ -173,6 +185,7 @@ def _array_of(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
 def _kept(engine: Engine, columns: EdgeColumns) -> RawEdges:
     """The edges in a table of the engine, which may use the disk."""
     table = columns.table
+    _refuse_weights(engine, columns)
     asked = [f"{quoted(columns.source)}::VARCHAR AS source", f"{quoted(columns.destination)}::VARCHAR AS destination"]
     asked += [] if columns.weight is None else [f"{quoted(columns.weight)}::FLOAT AS weight"]
     rows = engine.keep(f"SELECT {', '.join(asked)}, row_number() OVER () - 1 AS number FROM {table.name}", table)
@@ -197,7 +210,7 @@ def _refuse_weights(engine: Engine, columns: EdgeColumns) -> None:
     count = engine.rows(f"SELECT count(*) FROM {weights}", columns.table)[0][0]
     found = engine.rows(f"SELECT number, weight FROM {weights} ORDER BY number LIMIT {MOST_SHOWN}", columns.table)
     refuse_rows(columns.table, [(row, str(columns.weight), weight, "is no finite number") for row, weight in found],
-                count, "give each edge a weight, or set dataset.weight=null")
+                count, _WEIGHTS)
 
 
 def numbered(

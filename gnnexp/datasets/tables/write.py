@@ -25,7 +25,7 @@ from gnnexp.datasets.tables.vertices import Labels, read_labels
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import Duplicates, SelfLoops
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.graph.storage.external import EdgeRules, EdgeRows, write_csc, write_csc_with_data
+from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc, write_csc_with_data
 from gnnexp.graph.storage.format import GraphWriter
 
 
@@ -73,7 +73,8 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     """
     ids = {kind: ids_of_rows(reader, nodes.table, nodes.id, text=layout.text)
            for kind, nodes in layout.vertices.items()}
-    raw = [read_texts(reader, one, place, rules.buffer_bytes) if layout.text else read_integers(reader, one, place) for one in layout.edges]
+    raw = [read_texts(reader, one, place, rules.buffer_bytes) if layout.text else read_integers(reader, one, place)
+           for one in layout.edges]
     for kind in layout.types:
         if kind not in ids:
             counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))

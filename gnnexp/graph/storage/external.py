@@ -129,8 +129,7 @@ def write_csc(
     indptr, buckets = csc_buckets(chunks, num_nodes, rules, max(1, buffer_bytes // dtype.itemsize))
     # The number of edges after merging is known only at the end, so edges first go to a file without a name.
     with tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0) as spool:
-        for bucket in buckets:
-            _append(spool, bucket.indices, writer)
+        _append_all(spool, buckets, writer)
         writer.put("indptr", indptr)
         target = _copied(spool, "indices", int(indptr[-1]), dtype, writer)
     return indptr, target
@@ -141,7 +140,8 @@ def write_csc_with_data(
 ) -> None:
     """Write `indptr`, `indices`, and `edge_types` and `edge_weights` where the chunks have them.
 
-    The arrays are those of `build_graph`: a merged edge has the data of its first occurrence, a reverse that of its edge.
+    The arrays are those of `build_graph`: a merged edge has the data of its first occurrence, and a reverse has that of
+    its edge.
 
     Raises:
         DataError: the disk has no room for the arrays.
@@ -183,8 +183,9 @@ def _bucket_with_data(
     first = rows[2:]
     sources, destinations, *data = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = data.pop(0) if first[0] is not None else None
-    return rows_with_data(sources.astype(index_dtype(num_nodes), copy=False), destinations.astype(np.int64), span[1] - span[0],
-                          merge=rules.merge, types=types, weights=data[0] if data else None)
+    dtype = index_dtype(num_nodes)
+    return rows_with_data(sources.astype(dtype, copy=False), destinations.astype(dtype, copy=False),
+                          span[1] - span[0], merge=rules.merge, types=types, weights=data[0] if data else None)
 
 
 def _copied(spool: IO[bytes], name: str, size: int, dtype: np.dtype, writer: ArrayWriter) -> np.ndarray:
@@ -195,6 +196,12 @@ def _copied(spool: IO[bytes], name: str, size: int, dtype: np.dtype, writer: Arr
         piece = target[start : start + _COPY_EDGES]
         piece[:] = np.fromfile(spool, dtype, piece.size)
     return target
+
+
+def _append_all(spool: IO[bytes], buckets: Iterator[Bucket], writer: ArrayWriter) -> None:
+    """Write the sources of all buckets. After this call, no bucket is in memory."""
+    for bucket in buckets:
+        _append(spool, bucket.indices, writer)
 
 
 def _append(spool: IO[bytes], indices: np.ndarray, writer: ArrayWriter) -> None:

@@ -11,10 +11,19 @@ from gnnexp.kernels.prefetch import prefetch
 _AHEAD = 32
 
 
-@compiled(nogil=True, parallel=True)
 def look_up(ids: np.ndarray, low: int, table: np.ndarray, out: np.ndarray) -> None:
     """`out[i] = table[ids[i] - low]`, and -1 where that is outside of the table; `ids` int64."""
-    parts, size, base, last = numba.get_num_threads(), np.uint64(table.size), np.uint64(low), ids.size - 1
+    _look_up(numba.get_num_threads(), ids, low, table, out)
+
+
+def mark(ids: np.ndarray, low: int, present: np.ndarray) -> None:
+    """`present[ids[i] - low] = True`; all threads write the same value."""
+    _mark(numba.get_num_threads(), ids, low, present)
+
+
+@compiled(nogil=True, parallel=True)
+def _look_up(parts: int, ids: np.ndarray, low: int, table: np.ndarray, out: np.ndarray) -> None:
+    size, base, last = np.uint64(table.size), np.uint64(low), ids.size - 1
     for part in numba.prange(parts):
         for place in range(ids.size * part // parts, ids.size * (part + 1) // parts):
             prefetch(table, np.uint64(ids[min(place + _AHEAD, last)]) - base)
@@ -24,9 +33,8 @@ def look_up(ids: np.ndarray, low: int, table: np.ndarray, out: np.ndarray) -> No
 
 
 @compiled(nogil=True, parallel=True)
-def mark(ids: np.ndarray, low: int, present: np.ndarray) -> None:
-    """`present[ids[i] - low] = True`; all threads write the same value."""
-    parts, last = numba.get_num_threads(), ids.size - 1
+def _mark(parts: int, ids: np.ndarray, low: int, present: np.ndarray) -> None:
+    last = ids.size - 1
     for part in numba.prange(parts):
         for place in range(ids.size * part // parts, ids.size * (part + 1) // parts):
             prefetch(present, ids[min(place + _AHEAD, last)] - low)

@@ -12,7 +12,7 @@ _FIRST_SLOTS = 1 << 16
 
 
 @compiled(nogil=True)
-def _hash(data: np.ndarray, start: int, stop: int) -> int:
+def _hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
     """FNV-1a of bytes, mixed so that all bits depend on all bytes."""
     found = np.uint64(14695981039346656037)
     for place in range(start, stop):
@@ -107,11 +107,11 @@ class Dictionary:
         return self._kept, self._starts[: self.count + 1]
 
     def _make_room(self, texts: int, num_bytes: int) -> None:
-        """Room for new texts: arrays double, and at most half of the slots are in use."""
+        """Room for new texts; at most two thirds of the slots are in use."""
         self._starts = _grown(self._starts, self.count + texts + 1)
         self._kept = _grown(self._kept, int(self._starts[self.count]) + num_bytes)
         size = self._slots.size
-        while size < 2 * (self.count + texts):
+        while 2 * size < 3 * (self.count + texts):
             size *= 2
         if size > self._slots.size:
             self._slots = np.zeros(size, np.uint64)

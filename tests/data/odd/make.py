@@ -57,7 +57,7 @@ def words_in_json(place: Path) -> None:
     table(place / "club_edges.csv", [("id_1", "id_2"), *links(2)])
     table(place / "club_target.csv", [("id", "page_name", "page_type"), *(
         (one, f"The page, number {one}", ("tvshow", "government")[one % 2]) for one in range(PEOPLE))])
-    words = {str(one): sorted(draw.sample(range(30), 4)) + [30 + one % 2] for one in range(PEOPLE)}
+    words = {str(one): [*sorted(draw.sample(range(30), 4)), 30 + one % 2] for one in range(PEOPLE)}
     lines(place / "club_features.json", [json.dumps(words)])
 
 
@@ -80,7 +80,8 @@ def german_export(place: Path) -> None:
 def windows_tabs(place: Path) -> None:
     """TSV from Windows: a byte order mark, CRLF, and texts as ids."""
     lines(place / "edges.tsv", ["source\ttarget", *(f"n-{u}\tn-{v}" for u, v in links(5))], end="\r\n", start="\ufeff")
-    lines(place / "nodes.tsv", ["name\tlabel\tage", *(f"n-{one}\t{'ab'[one % 2]}\t{20 + one}" for one in range(PEOPLE))],
+    lines(place / "nodes.tsv", ["name\tlabel\tage", *(f"n-{one}\t{'ab'[one % 2]}\t{20 + one}" for one in
+                                                        range(PEOPLE))],
           end="\r\n", start="\ufeff")
 
 
@@ -107,8 +108,8 @@ def two_types(place: Path) -> None:
     """JSON lines of authors and papers: two types of vertices and two types of edges."""
     draw = random.Random(7)
     lines(place / "authors.jsonl", (json.dumps({"id": f"a{one}", "h_index": draw.randrange(40)}) for one in range(20)))
-    lines(place / "papers.jsonl", (json.dumps({"id": f"p{one}", "year": 1990 + one % 30, "label": ("KDD", "ICML")[one % 2]})
-                                   for one in range(PEOPLE)))
+    lines(place / "papers.jsonl", (json.dumps({"id": f"p{one}", "year": 1990 + one % 30,
+                                               "label": ("KDD", "ICML")[one % 2]}) for one in range(PEOPLE)))
     lines(place / "writes.jsonl", (json.dumps({"author": f"a{draw.randrange(20)}", "paper": f"p{one}"})
                                    for one in range(PEOPLE)))
     lines(place / "cites.jsonl", (json.dumps({"citing": f"p{u}", "cited": f"p{v}"}) for u, v in links(7)))
