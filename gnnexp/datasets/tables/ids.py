@@ -79,7 +79,7 @@ class IntegerIds(Ids):
         from pyarrow import parquet
 
         table = pa.table({"id": self.values, "vertex": np.arange(self.count)})
-        parquet.write_table(table, path)
+        parquet.write_table(table, path, use_dictionary=False)  # all values are different
 
 
 @dataclass(frozen=True, eq=False)

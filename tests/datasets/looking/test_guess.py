@@ -57,7 +57,7 @@ def test_types_follow_from_names_or_ids(tmp_path: Path) -> None:
 
 
 def test_published_folders_are_recognised(tmp_path: Path, real) -> None:
-    assert list(recognised(real("cora")).overrides)[:2] == ["dataset=planetoid", "dataset.name=cora"]
+    assert list(recognised(real("cora"), CLASSES).overrides)[:2] == ["dataset=planetoid", "dataset.name=cora"]
 
 
 @pytest.mark.parametrize(("files", "said"), [
@@ -68,6 +68,6 @@ def test_what_cannot_be_told_is_said(files: dict[str, str], said: str, tmp_path:
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=said):
-        recognised(tmp_path)
+        recognised(tmp_path, CLASSES)
     with pytest.raises(DataError, match="no such file"):
-        recognised(tmp_path / "missing")
+        recognised(tmp_path / "missing", CLASSES)

@@ -26,7 +26,8 @@ SETS: dict[str, tuple[list[str], list[str], list[str], int]] = {
     "no_names": ([], ["dataset.id=column0", "dataset.label=column1"], ["1", "2"], 0),
     "quoted_ids": ([], [], ["blue", "red"], 0),
     "dates_and_split": ([], ["dataset.split=column", "dataset.id=user_id"], ["bot", "human"], 1),
-    "missing_values": ([], ["dataset.nulls=['','NA','?']", "dataset.empty=mean", "dataset.as_text=[class]"], ["no", "yes"], 2),
+    "missing_values": ([], ["dataset.nulls=['','NA','?']", "dataset.empty=mean", "dataset.as_text=[class]"],
+                       ["no", "yes"], 2),
 }
 
 
@@ -40,6 +41,16 @@ def looked(name: str, capsys: Any) -> dict[str, Any]:
 
 def test_all_folders_are_in_the_table() -> None:
     assert {one.name for one in ODD.iterdir() if one.is_dir() and not one.name.startswith("_")} == {*SETS}
+
+
+def test_the_script_makes_them(tmp_path: Path) -> None:
+    """The bytes of Parquet and of packed files depend on the versions of libraries."""
+    subprocess.run([sys.executable, str(ODD / "make.py"), str(tmp_path)], check=True)
+    files = [one.relative_to(tmp_path) for one in tmp_path.rglob("*") if one.is_file()]
+    assert len(files) == len([one for one in ODD.rglob("*/*") if one.is_file() and "__pycache__" not in one.parts])
+    for file in files:
+        if file.suffix not in (".parquet", ".gz"):
+            assert (ODD / file).read_bytes() == (tmp_path / file).read_bytes(), file
 
 
 @pytest.mark.parametrize("name", SETS)
