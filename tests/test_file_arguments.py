@@ -69,7 +69,7 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 NO_PATH = {
     *((command, "overrides")  # see KEYS
       for command in ("data", "run", "predict", "prepare", "sweep", "tune", "resume", "calibrate", "partition")),
-    ("data", "label"), ("predict", "probabilities"), ("predict", "trust"),
+    ("data", "label"), ("data", "sample"), ("data", "whole"), ("predict", "probabilities"), ("predict", "trust"),
     *((command, name) for command in ("run", "sweep", "tune")
       for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
     ("run", "print_script"), ("sweep", "print_script"), ("tune", "trials"),

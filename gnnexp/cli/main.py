@@ -202,6 +202,9 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _option("--save", metavar="FILE.yaml", help="keep the dataset as a choice: DIR/dataset/NAME.yaml for "
                 "--config-dir DIR"),
         _option("--picture", metavar="FILE", help="draw the numbers of edges and the sizes of classes (.png, .svg)"),
+        _option("--sample", metavar="BYTES", type=int, default=1 << 30, help="if tables have more bytes, read only a "
+                "sample of their rows (default: 1 GiB)"),
+        _flag("--whole", help="read all rows of tables of any size"),
         _JSON, _option("overrides", nargs="*", default=[], metavar="key=value", help="dataset.* keys"))),
     "run": ("one training run", "run", "main", (
         *_OVERRIDES, *_HYDRA, _JSON,

@@ -114,6 +114,23 @@ def _plain(
     return CscArrays(torch.from_numpy(indptr), torch.from_numpy(indices), None, None)
 
 
+def rows_with_data(
+    src: np.ndarray, dst: np.ndarray, num_rows: int, *, merge: bool, types: np.ndarray | None,
+    weights: np.ndarray | None,
+) -> CscArrays:
+    """CSC arrays of `num_rows` destinations of a graph. Sources `src` `[n]` are vertices of the whole graph.
+
+    Args:
+        src: `[n]` sources, with the data type of the graph's ids.
+        dst: `[n]` destinations, numbered from 0 to `num_rows` - 1, with the same data type.
+        num_rows: number of destinations.
+        merge: whether only the first of parallel edges is kept.
+        types: `[n]` int32 types, or None.
+        weights: `[n]` weights, or None.
+    """
+    return _with_edge_data(src, dst, num_rows, (False, False), merge, types, None, weights)
+
+
 def _with_edge_data(
     src: np.ndarray,
     dst: np.ndarray,

@@ -5,11 +5,19 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.looking.sampled import (
+    WIDE_SCALE,
+    advised_by_sample,
+    document_of_sample,
+    show_classes,
+    show_command,
+    show_sample,
+)
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import check_new_file
 from gnnexp.config.compose import compose
@@ -18,14 +26,16 @@ from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.facts import Facts, facts_of_graph
 from gnnexp.datasets.looking.guess import Guess, recognised
+from gnnexp.datasets.looking.sample import Sample
+from gnnexp.datasets.looking.sampled import facts_of_sample
 from gnnexp.datasets.reading.names import Names, names_of
-from gnnexp.errors import ConfigError
+from gnnexp.datasets.tables.dataset import Tables
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 
 _AS_IT_IS = ("dataset.symmetrize=false", "dataset.self_loops=keep", "dataset.duplicates=keep")
-_WIDE_SCALE = 10.0
 _MANY_CLASSES = 50
 
 
@@ -33,23 +43,53 @@ def main(options: argparse.Namespace) -> Answer:
     """Look at a place; the exit code is 0 if it can be read."""
     ConfigError.raise_all([problem for key, name in (("--save", options.save), ("--picture", options.picture)) if name
                            for problem in check_new_file(key, Path(name))])
-    guess = recognised(Path(options.path), classes_of("dataset", own_folders()))
-    chosen = [*guess.overrides, *([f"dataset.label={options.label}"] if options.label else []), *options.overrides]
     with tempfile.TemporaryDirectory() as folder:
-        graph, names = _loaded(chosen, Path(folder))
-        facts, notes = facts_of_graph(graph), graph.notes
-        run = [*chosen, *_known(_advised(graph, facts), chosen)]
-    command = " ".join(["gnnexp run", *map(_typed, run)])
-    document = {"format": guess.format, **asdict(facts), "names": asdict(names), "notes": list(notes),
-                "surprises": surprises(facts), "may_be_classes": dict(guess.classes), "run": run, "command": command}
+        guess = recognised(Path(options.path), classes_of("dataset", own_folders()),
+                           None if options.whole else options.sample, Path(folder) / "sample")
+        chosen = [*guess.overrides, *([f"dataset.label={options.label}"] if options.label else []), *options.overrides]
+        document = _of_sample(guess, guess.sample, chosen, options) if guess.sample else _whole(
+            guess, chosen, Path(folder), options)
+    if options.save:
+        _save(Path(options.save), chosen)
+    return Answer(document)
+
+
+def _whole(guess: Guess, chosen: Sequence[str], folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """What all rows say: printed, drawn if that is asked for, and as a document."""
+    graph, names = _loaded(chosen, folder)
+    facts = facts_of_graph(graph)
+    document = {"format": guess.format, "sampled": False, **asdict(facts), "names": asdict(names),
+                "notes": list(graph.notes), "surprises": surprises(facts), "may_be_classes": dict(guess.classes),
+                **_to_run([*chosen, *_known(_advised(graph, facts), chosen)])}
     if options.picture:
         from gnnexp.cli.looking.picture import draw
 
         draw(graph, facts, names.classes, Path(options.picture))
-    if options.save:
-        _save(Path(options.save), chosen)
     _show(guess, document)
-    return Answer(document)
+    return document
+
+
+def _of_sample(guess: Guess, sample: Sample, chosen: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+    """What a sample says: printed, and as a document, in which unknown figures are null.
+
+    Raises:
+        ConfigError: a picture is asked for.
+    """
+    if options.picture:
+        raise ConfigError(Problem("--picture", options.picture, "needs all edges, and only a sample is read",
+                                  "gnnexp data --whole"))
+    dataset = build(compose(chosen).config["dataset"], Dataset)
+    assert isinstance(dataset, Tables)
+    facts = facts_of_sample(dataset, sample)
+    document = {"format": guess.format, "sampled": True, **dict.fromkeys(one.name for one in fields(Facts)),
+                **document_of_sample(facts, sample), "may_be_classes": dict(guess.classes),
+                **_to_run([*chosen, *advised_by_sample(facts)])}
+    show_sample(document)
+    return document
+
+
+def _to_run(overrides: list[str]) -> dict[str, Any]:
+    return {"run": overrides, "command": " ".join(["gnnexp run", *map(_typed, overrides)])}
 
 
 def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, Names]:
@@ -93,7 +133,7 @@ def _differ_in_scale(graph: Graph) -> bool:
     assert not isinstance(graph.features, type(None))
     values = graph.features
     spread = values.std(0)  # type: ignore[union-attr]
-    return bool((spread > _WIDE_SCALE).any())
+    return bool((spread > WIDE_SCALE).any())
 
 
 def surprises(facts: Facts) -> list[str]:
@@ -154,21 +194,11 @@ def _show(guess: Guess, document: Mapping[str, Any]) -> None:
         say("types: " + ", ".join(f"{kind} {count:,}" for kind, count in zip(kinds, facts["types"], strict=True)))
     if names.get("relations") and len(names["relations"]) > 1:
         say("relations: " + ", ".join(names["relations"]))
-    if facts["classes"]:
-        classes = names.get("classes") or [str(number) for number in range(len(facts["classes"]))]
-        order = sorted(zip(classes, facts["classes"], strict=True), key=lambda one: -one[1])
-        more = f", and {len(order) - 10} more" if len(order) > 10 else ""
-        say("classes: " + ", ".join(f"{name} {count:,}" for name, count in order[:10]) + more)
-    if values := facts["label_values"]:
-        say(f"labels are real numbers: {values['min']:.5g} to {values['max']:.5g}, mean {values['mean']:.5g}")
+    show_classes(console, facts)
     say(f"edges of a vertex: {degree['min']:.0f} to {degree['max']:.0f}, median {degree['median']:.0f}, mean "
         f"{degree['mean']:.1f}")
     for note in facts["notes"]:
         say(f"  {note}")
     for surprise in facts["surprises"]:
         say(f"  note: {surprise}")
-    if not (facts["classes"] or facts["label_values"]) and facts["may_be_classes"]:
-        columns = ", ".join(f"{name} ({count} values)" for name, count in facts["may_be_classes"].items())
-        say(f"no labels: a column may have the classes: {columns}; name it with --label")
-    say("train on it:")
-    print(f"  {facts['command']}")
+    show_command(console, facts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.looking.sample import Sample, sample_of
 from gnnexp.datasets.looking.tables import guess_tables, quoted
 from gnnexp.errors import DataError, Problem
 
@@ -19,20 +20,25 @@ class Guess:
         format: what the place is, in a few words.
         overrides: overrides that load it.
         classes: columns that may be classes, with the number of their values.
+        sample: the rows that were read of large tables; None if nothing was left out.
     """
 
     format: str
     overrides: Sequence[str]
     classes: Mapping[str, int] = field(default_factory=dict)
+    sample: Sample | None = None
 
 
-def recognised(path: Path, datasets: Mapping[str, type[Dataset]]) -> Guess:
+def recognised(path: Path, datasets: Mapping[str, type[Dataset]], limit: int | None = None, folder: Path | None = None
+               ) -> Guess:
     """The format of a file or a folder.
 
     Args:
         path: the place.
         datasets: classes of the choices of `dataset`, by choice. Each says whether it knows the place
             (`Dataset.recognised`).
+        limit: bytes from which on only a sample of tables is read; None: all rows are read.
+        folder: a new folder for the sample, if there is a limit.
 
     Raises:
         DataError: nothing is there, no format fits, or several do.
@@ -47,9 +53,10 @@ def recognised(path: Path, datasets: Mapping[str, type[Dataset]]) -> Guess:
     for choice, lines in found.items():
         read = [f"dataset={choice}", *lines]
         return Guess(choice, [*read, f"dataset.path={quoted(str(place))}"] if not _with_path(lines) else read)
-    tables = guess_tables(place)
+    sample = None if limit is None or folder is None else sample_of(place, limit, folder)
+    tables = guess_tables(place if sample is None else sample.place, place)
     if tables is not None:
-        return Guess("tables", *tables)
+        return Guess("tables", *tables, sample)
     raise DataError(Problem("PATH", str(path), "no known format fits this place", "give a folder of tables (CSV, "
                             "Parquet, …), or one of gnnexp list dataset; docs/howto/dataset.md"))
 

@@ -1,4 +1,4 @@
-"""Which file of a folder has edges, and which has vertices, found by the names of their columns."""
+"""Which table of a folder has edges, and which has vertices, found by the names of their columns and files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.datasets.looking.places import tables_at
+from gnnexp.datasets.looking.text import FIRST, is_unnamed, read_tables
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.tables.engine import Engine, Table, engine
 from gnnexp.datasets.tables.engine import quoted as in_sql
-from gnnexp.datasets.tables.files import TableFiles, format_of
 from gnnexp.datasets.tables.roles import AUTO, NAMES, PAIRS, column, plain, words_of
+from gnnexp.datasets.tables.vertices import SPLIT_WORDS, numeric
 from gnnexp.errors import DataError, Problem
-from gnnexp.files.regular import is_file
 
 _MEMORY = 1 << 29
 _FIRST = 1000
-_ROWS, _MOST_CLASSES = 100_000, 200
+_MOST_CLASSES = 200
 _MOST_JSON = 1 << 30
+# Parts of the names of files whose columns have no names.
+_OF_NODES = ("node", "vert", "label", "class", "target", "categor", "attribute", "feature")
 
 
 @dataclass(frozen=True)
@@ -30,20 +33,24 @@ class _Found:
     edges: Mapping[str, Table]
     nodes: Mapping[str, Table]
     rows: Sequence[Path]
+    texts: Mapping[str, str]  # how the configuration names each table
 
 
-def guess_tables(place: Path) -> tuple[list[str], dict[str, int]] | None:
+def guess_tables(place: Path, named: Path) -> tuple[list[str], dict[str, int]] | None:
     """Overrides of `dataset=tables` for a table or a folder of tables; None if there is none.
 
     Also columns that may be classes, with the number of their values in the first rows.
 
+    Args:
+        place: the tables that are read.
+        named: the place that the overrides name: `place`, or the place of which that is a sample.
+
     Raises:
         DataError: a table cannot be read, or it is not clear which tables have edges.
     """
-    folder = place if place.is_dir() else place.parent
-    files = [one for one in (sorted(place.iterdir()) if place.is_dir() else [place]) if is_file(one)]
+    folder = named if named.is_dir() else named.parent
     with tempfile.TemporaryDirectory() as scratch, engine(Path(scratch), _MEMORY, os.cpu_count() or 1) as reader:
-        found = _sorted(reader, files)
+        found, form = _sorted(reader, place)
         if not found.edges and not found.nodes:
             return None
         if not found.edges:
@@ -51,7 +58,7 @@ def guess_tables(place: Path) -> tuple[list[str], dict[str, int]] | None:
                                     f"({', '.join('/'.join(pair) for pair in PAIRS[:4])}, …)",
                                     "name them: gnnexp run dataset=tables dataset.edges=FILE dataset.source=COLUMN "
                                     "dataset.destination=COLUMN"))
-        overrides = ["dataset=tables", f"dataset.path={quoted(str(folder))}", *_overrides(reader, found)]
+        overrides = ["dataset=tables", f"dataset.path={quoted(str(folder))}", *form, *_overrides(reader, found)]
         return overrides, _classes(reader, found.nodes)
 
 
@@ -66,39 +73,42 @@ def _classes(reader: Engine, nodes: Mapping[str, Table]) -> dict[str, int]:
     found = {}
     for table in nodes.values():
         for name, kind in table.types.items():
-            if kind not in ("VARCHAR", "BOOLEAN", "BIGINT", "INTEGER") or plain(name) in NAMES["id"]:
-                continue
-            first = f"(SELECT {in_sql(name)} AS value FROM {table.name} LIMIT {_ROWS})"
-            values, rows = reader.rows(f"SELECT count(DISTINCT value), count(value) FROM {first}", table)[0]
-            if 2 <= values <= min(_MOST_CLASSES, rows // 2):
-                found[name] = values
+            if kind in ("VARCHAR", "BOOLEAN", "BIGINT", "INTEGER") and plain(name) not in NAMES["id"]:
+                values, rows = _values(reader, table, name)
+                if 2 <= values <= min(_MOST_CLASSES, rows // 2):
+                    found[name] = values
     return found
 
 
-def _sorted(reader: Engine, files: Sequence[Path]) -> _Found:
-    edges: dict[str, Table] = {}
-    nodes: dict[str, Table] = {}
-    others: dict[str, Table] = {}
-    rows: list[Path] = []
-    for path in files:
-        if path.suffix in (".npy", ".npz"):
-            rows += [path] if _is_matrix(path) else []
-        elif path.suffix == ".json" and _names_lists(path):
-            rows.append(path)
-        elif (kind := format_of(path)) is not None:
-            table = reader.table(TableFiles("PATH", (path,), kind))
-            {"edges": edges, "nodes": nodes, "": others}[_group(table)][path.name.split(".")[0]] = table
-    for name, table in others.items():
+def _values(reader: Engine, table: Table, name: str) -> tuple[int, int]:
+    """Different values and all values in the first rows of a column."""
+    first = f"(SELECT {in_sql(name)} AS value FROM {table.name} LIMIT {FIRST})"
+    values, rows = reader.rows(f"SELECT count(DISTINCT value), count(value) FROM {first}", table)[0]
+    return values, rows
+
+
+def _sorted(reader: Engine, place: Path) -> tuple[_Found, list[str]]:
+    """The tables of a place by what they hold, and overrides for how texts are written."""
+    places, others = tables_at(place)
+    rows = [path for path in others if path.suffix in (".npy", ".npz") and _is_matrix(path)]
+    bags = [one for one in places if one.text.endswith(".json") and _names_lists(one.files.paths[0])]
+    rows += [one.files.paths[0] for one in bags]
+    tables, form = read_tables(reader, [one for one in places if one not in bags])
+    groups: dict[str, dict[str, Table]] = {"edges": {}, "nodes": {}, "": {}}
+    for name, table in tables.items():
+        groups[_group(reader, name, table)][name] = table
+    edges, nodes = groups["edges"], groups["nodes"]
+    for name, table in groups[""].items():
         ends = [one for one in table.types for kind in nodes if plain(one) in words_of(kind)]
         if len(ends) != 2:
             raise DataError(Problem(table.files.shown, list(table.types), "it is not clear whether this table has "
                                     "vertices or edges", "rename its columns (id; source and target), move it away, or "
                                     "name the tables yourself: docs/howto/dataset.md"))
         edges[name] = table
-    return _Found(edges, nodes, rows)
+    return _Found(edges, nodes, rows, {one.name: one.text for one in places}), form
 
 
-def _group(table: Table) -> str:
+def _group(reader: Engine, place: str, table: Table) -> str:
     """`edges` or `nodes`, by the names of columns; empty if neither fits."""
     names = {plain(name) for name in table.types}
     if any({first, second} <= names for first, second in PAIRS):
@@ -109,8 +119,19 @@ def _group(table: Table) -> str:
     if len(identities) == 1:
         return "nodes"
     kinds = list(table.types.values())
+    if is_unnamed(table):
+        return _group_of_unnamed(reader, place, table)
     two_ends = len(identities) == 2 or (len(kinds) == 2 and kinds[0] == kinds[1])
     return "edges" if two_ends else ""
+
+
+def _group_of_unnamed(reader: Engine, place: str, table: Table) -> str:
+    """By the name of the file, or by the types of the columns: two of one type are ends, a third is a weight."""
+    kinds = list(table.types.values())
+    if any(word in place for word in _OF_NODES):
+        different, rows = _values(reader, table, next(iter(table.types)))
+        return "nodes" if different == rows else ""
+    return "edges" if len(kinds) in (2, 3) and kinds[0] == kinds[1] else ""
 
 
 def _is_matrix(path: Path) -> bool:
@@ -131,42 +152,85 @@ def _names_lists(path: Path) -> bool:
 
 
 def _overrides(reader: Engine, found: _Found) -> list[str]:
-    edges, nodes = found.edges, found.nodes
-    lines: list[str] = []
-    if len(nodes) == 1 and not _typed(found):
-        lines.append(f"dataset.nodes={quoted(next(iter(nodes.values())).files.paths[0].name)}")
+    edges, nodes, lines = found.edges, found.nodes, list[str]()
+    if len(nodes) == 1:
+        [(name, table)] = nodes.items()
+        lines += [f"dataset.nodes={quoted(found.texts[name])}", *_of_nodes(reader, table)]
     elif nodes:
-        entries = (f"{kind}: {quoted(table.files.paths[0].name)}" for kind, table in nodes.items())
+        entries = (f"{kind}: {quoted(found.texts[kind])}" for kind in nodes)
         lines.append(f"dataset.nodes={{{', '.join(entries)}}}")
-    if len(edges) == 1 and not _typed(found):
-        lines.append(f"dataset.edges={quoted(next(iter(edges.values())).files.paths[0].name)}")
+    if len(edges) == 1 and len(nodes) < 2:
+        [(name, table)] = edges.items()
+        lines += [f"dataset.edges={quoted(found.texts[name])}", *_of_edges(table)]
     else:
-        entries = (f"{kind}: {{{', '.join(_entry(reader, table, nodes))}}}" for kind, table in edges.items())
+        entries = (f"{kind}: {{{', '.join(_entry(reader, found, kind))}}}" for kind in edges)
         lines.append(f"dataset.edges={{{', '.join(entries)}}}")
-    if len(found.rows) == 1 and not _typed(found):
+    if len(found.rows) == 1 and len(nodes) < 2:
         lines.append(f"dataset.features={quoted(found.rows[0].name)}")
+    if any(_has_split(reader, table) for table in nodes.values()):
+        lines.append("dataset.split=column")
+    if any(_has_empty_cells(reader, table) for table in nodes.values()):
+        lines.append("dataset.empty=mean")
     return lines
 
 
-def _typed(found: _Found) -> bool:
-    return len(found.nodes) > 1
+def _of_nodes(reader: Engine, table: Table) -> list[str]:
+    """The columns of the only table of vertices, where their names do not say it."""
+    names = list(table.types)
+    if is_unnamed(table):
+        few = len(names) == 2 and _values(reader, table, names[1])[0] <= _MOST_CLASSES
+        return [f"dataset.id={names[0]}", *([f"dataset.label={names[1]}"] if few else [])]
+    identities = [name for name in names if plain(name).endswith("_id")]
+    known = any(plain(name) in NAMES["id"] for name in names)
+    return [] if known or len(identities) != 1 else [f"dataset.id={quoted(identities[0])}"]
 
 
-def _entry(reader: Engine, table: Table, nodes: Mapping[str, Table]) -> list[str]:
+def _of_edges(table: Table) -> list[str]:
+    """The columns of the only table of edges, where it has more than two without names."""
+    names = list(table.types)
+    if not is_unnamed(table) or len(names) == 2:
+        return []
+    return [f"dataset.{key}={name}" for key, name in zip(("source", "destination", "weight"), names, strict=True)]
+
+
+def _has_split(reader: Engine, table: Table) -> bool:
+    """Whether a column has the words of a split and nothing else."""
+    names = [name for name in table.types if plain(name) in NAMES["split"] and table.types[name] == "VARCHAR"]
+    if len(names) != 1:
+        return False
+    words = reader.rows(f"SELECT DISTINCT trim(lower({in_sql(names[0])})) FROM {table.name} "
+                        f"WHERE {in_sql(names[0])} IS NOT NULL LIMIT {len(SPLIT_WORDS) + 1}", table)
+    return bool(words) and all(word in SPLIT_WORDS for word, in words)
+
+
+def _has_empty_cells(reader: Engine, table: Table) -> bool:
+    """Whether numbers are missing in columns that may be features."""
+    names = [name for name in numeric(table, list(table.types))
+             if plain(name) not in {*NAMES["id"], *NAMES["label"], *NAMES["split"]}]
+    real = [name for name in names if not table.types[name].endswith("]")]
+    if not real:
+        return False
+    missing = " OR ".join(f"{in_sql(name)} IS NULL OR isnan({in_sql(name)}::DOUBLE)" for name in real)
+    return bool(reader.rows(f"SELECT count(*) FROM {table.name} WHERE {missing}", table)[0][0])
+
+
+def _entry(reader: Engine, found: _Found, place: str) -> list[str]:
     """The keys of a table of edges between types of vertices.
 
     The types follow from the names of the columns, or from their first ids, which are all of one type.
     """
-    keys = [f"table: {quoted(table.files.paths[0].name)}"]
+    table, nodes = found.edges[place], found.nodes
+    keys = [f"table: {quoted(found.texts[place])}"]
     by_name = [(name, kind) for name in table.types for kind in nodes if plain(name) in words_of(kind)]
     if len(by_name) == 2:
         ends = by_name
     else:
-        names = next(([one for one in table.types if plain(one) in pair] for pair in PAIRS
-                      if {*pair} <= {plain(one) for one in table.types}), list(table.types)[:2])
-        ends = [(name, _type_of(reader, table, name, nodes)) for name in names]
+        plain_names = {plain(name): name for name in table.types}
+        names = next(([plain_names[one] for one in pair] for pair in PAIRS if {*pair} <= {*plain_names}),
+                     list(table.types)[:2])
+        ends = [(name, _type_of(reader, table, name, nodes) if len(nodes) > 1 else "") for name in names]
     for end, key, (name, kind) in zip(("from", "to"), ("source", "destination"), ends, strict=False):
-        keys += [f"{end}: {kind}"] * bool(kind) + [f"{key}: {quoted(name)}"]
+        keys += [f"{end}: {kind}"] * bool(kind and len(nodes) > 1) + [f"{key}: {quoted(name)}"]
     return keys
 
 

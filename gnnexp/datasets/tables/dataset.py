@@ -95,6 +95,7 @@ class Tables(Dataset):
         header: whether text begins with a line of names; null = found.
         encoding: encoding of text.
         nulls: words in text that mean an empty cell.
+        decimal: sign before fractions in text.
         sparse: whether features of several types are stored as sparse rows (true), dense (false), or by size (auto).
         symmetrize: add the reverse of each edge.
         inverse_relations: the reverse of an edge of type r has type R + r; null = if there are several types of
@@ -136,6 +137,7 @@ class Tables(Dataset):
     encoding: Literal["utf-8", "utf-16", "latin-1"] = "utf-8"
     sparse: Sparse = "auto"
     nulls: list[str] = field(default_factory=lambda: [""])
+    decimal: Literal[".", ","] = "."
     symmetrize: bool = True
     inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
@@ -181,7 +183,7 @@ class Tables(Dataset):
         """All files of all tables."""
         vertices, edges = self._files()
         tables = [path for files in (*vertices.values(), *(one.files for one in edges)) for path in files.paths]
-        rows = self._feature_file()
+        rows = self.feature_file()
         return tables if rows is None else [*tables, rows]
 
     def _files(self) -> tuple[dict[str, TableFiles], list[EdgeTable]]:
@@ -207,18 +209,24 @@ class Tables(Dataset):
 
     def generate(self, folder: Path) -> Graph:
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
-        vertices, edges = self._files()
         folder.parent.mkdir(parents=True, exist_ok=True)
-        form = TextForm(self.delimiter, self.header, self.encoding, self.nulls)
         with tempfile.TemporaryDirectory(dir=folder.parent) as place, \
                 engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader:
-            layout = find_layout(reader, vertices, edges, form, self._asked())
+            layout = self.layout(reader)
             if self.link_split is None:
                 self._write(reader, layout, Path(place), folder)
             else:
                 whole = Path(place) / "whole"
                 self._hold_out(layout, self._write(reader, layout, Path(place), whole), whole, folder)
         return open_graph(folder)
+
+    def layout(self, reader: Engine) -> Layout:
+        """What each column means, found without reading all rows."""
+        return find_layout(reader, *self._files(), self._form, self._asked())
+
+    @property
+    def _form(self) -> TextForm:
+        return TextForm(self.delimiter, self.header, self.encoding, self.nulls, self.decimal)
 
     def _hold_out(self, layout: Layout, numbered: Numbered, whole: Path, folder: Path) -> None:
         """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""
@@ -245,7 +253,7 @@ class Tables(Dataset):
                      self.on_unknown == "drop", self.buffer_bytes)
 
     def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> Numbered:
-        file, rules, findings = self._feature_file(), self._rules(layout), Findings()
+        file, rules, findings = self.feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize)
         made = findings.attempt(features_of, reader, layout, graph, form, file, self.sparse)
@@ -268,7 +276,7 @@ class Tables(Dataset):
                 notes=[*self.first_notes(), *layout.described(), *graph.notes, *notes])
         return graph
 
-    def _feature_file(self) -> Path | None:
+    def feature_file(self) -> Path | None:
         """The file of `dataset.features`, if that is a file and no list of columns."""
         if not isinstance(self.features, str) or self.features == AUTO:
             return None
@@ -283,11 +291,10 @@ class Tables(Dataset):
         by_file = self.split == "files"
         given = [(kind, nodes) for kind, nodes in layout.vertices.items()
                  if (nodes.split is not None if not by_file else labels is None or nodes.label is not None)]
-        form = TextForm(self.delimiter, self.header, self.encoding, self.nulls)
         if given:
             parts: dict[str, list[np.ndarray]] = {name: [np.empty(0, np.int64)] for name in SPLITS}
             for kind, nodes in given:
-                read = splits_of_files(reader, nodes, form) if by_file else read_splits(reader, nodes)
+                read = splits_of_files(reader, nodes, self._form) if by_file else read_splits(reader, nodes)
                 for name, found in read.items():
                     parts[name].append(found + graph.starts[kind])
             return given_split(*(np.concatenate(parts[name]) for name in SPLITS)), []

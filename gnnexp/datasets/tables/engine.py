@@ -7,7 +7,7 @@ loads no extension here, so it reads no address of the network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,12 +45,14 @@ class TextForm:
         header: whether the first line has the names of the columns.
         encoding: `utf-8`, `utf-16` or `latin-1`.
         nulls: words that mean an empty cell.
+        decimal: sign before fractions, `.` or `,`.
     """
 
     delimiter: str | None = None
     header: bool | None = None
     encoding: str = "utf-8"
     nulls: Sequence[str] = ("",)
+    decimal: str = "."
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Engine:
         self._refuse_rejects(table.files)
         return found
 
-    def batches(self, sql: str, table: Table) -> Iterator[pa.RecordBatch]:
+    def batches(self, sql: str, table: Table) -> Generator[pa.RecordBatch, None, None]:
         """A result of any size in record batches, in the order of the files.
 
         Raises:
@@ -197,14 +199,20 @@ class Engine:
         delimiter, quote, comment = ("" if sign in (None, "(empty)") else sign for sign in found[:3])
         return Dialect(delimiter or ",", quote, comment, found[3], found[4], form.encoding)
 
-    def positions(self, names: Sequence[str], table: str) -> np.ndarray:
-        """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
+    def texts(self, values: Sequence[str] | pa.Array) -> str:
+        """A table with the texts as `id`, and their places as `place`: its name in SQL."""
         import pyarrow as pa
 
-        self._connection.register("asked", pa.table({"id": names, "place": np.arange(len(names))}))
-        found = self._connection.sql(f"SELECT coalesce(t.number, -1) FROM asked a LEFT JOIN {table} t USING (id) "
+        name, self._tables = f"table_{self._tables}", self._tables + 1
+        self._connection.register(name, pa.table({"id": values, "place": np.arange(len(values))}))
+        return name
+
+    def positions(self, names: Sequence[str] | pa.Array, table: str) -> np.ndarray:
+        """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
+        asked = self.texts(names)
+        found = self._connection.sql(f"SELECT coalesce(t.number, -1) FROM {asked} a LEFT JOIN {table} t USING (id) "
                                      "ORDER BY a.place").to_arrow_table()
-        self._connection.unregister("asked")
+        self._connection.unregister(asked)
         return np.asarray(found.column(0).to_numpy(), np.int64)
 
     def copy(self, sql: str, path: Path) -> None:
@@ -293,6 +301,8 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
     kept = "" if sniff else f"store_rejects=true, rejects_limit={_MOST_REJECTS}, "
     options = [f"{kept}sample_size={_SAMPLE_ROWS}",
                f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
+    if form.decimal != ".":
+        options.append(f"decimal_separator={literal(form.decimal)}")
     if sign := _comment(files):
         options.append(f"comment={literal(sign)}")
     if form.delimiter is not None:

@@ -68,7 +68,7 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
 
 def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]) -> np.ndarray:
     table = columns.table
-    widths = [_width(reader, table, name) for name in columns.features]
+    widths = [width_of(reader, table, name) for name in columns.features]
     names += [{"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)]
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
     out, row, found = np.empty((count, sum(widths)), np.float32), 0, 0
@@ -133,7 +133,7 @@ def _is_list(table: Table, name: str) -> bool:
     return table.types[name].endswith("]")
 
 
-def _width(reader: Engine, table: Table, name: str) -> int:
+def width_of(reader: Engine, table: Table, name: str) -> int:
     """Columns of a feature: 1, or the length of its lists.
 
     Raises:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.kernels.tables.numbers import look_up, mark
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
@@ -95,7 +96,7 @@ class IntegerIds(Ids):
         from pyarrow import parquet
 
         table = pa.table({"id": self.values, "vertex": np.arange(self.count)})
-        parquet.write_table(table, path)
+        parquet.write_table(table, path, use_dictionary=False)  # all values are different
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +129,9 @@ class Lookup:
     def numbers(self, ids: np.ndarray) -> np.ndarray:
         """`[n]` numbers of `ids` `[n]` int64, -1 for unknown ids."""
         if self.table is not None:
-            # The difference of two int64 may wrap around. As an unsigned number it is then too large, as it should be.
-            offsets = (ids - np.int64(self.low)).view(np.uint64)
-            inside = offsets < np.uint64(self.table.size)
-            if inside.all():
-                return self.table[offsets]
-            return np.where(inside, self.table[np.where(inside, offsets, np.uint64(0))], self.table.dtype.type(-1))
+            found = np.empty(ids.size, self.table.dtype)
+            look_up(ids, self.low, self.table, found)
+            return found
         assert self.ordered is not None and self.order is not None
         places = np.searchsorted(self.ordered, ids)
         places[places == self.ordered.size] = 0
@@ -207,7 +205,7 @@ def named_integers(chunks: Iterable[tuple[np.ndarray, ...]], low: int, high: int
         present = np.zeros(high - low + 1, np.bool_)
         for chunk in chunks:
             for ids in chunk:
-                present[ids - low] = True
+                mark(ids, low, present)
         return IntegerIds(np.flatnonzero(present) + low)
     found = np.empty(0, np.int64)
     for chunk in chunks:

@@ -112,17 +112,23 @@ def is_only_header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool:
 def check_header(table: Table, kinds: Sequence[str] = ()) -> None:
     """Check that the first line of a text has names of columns, where `dataset.header` does not say so.
 
-    If all columns are texts, DuckDB takes the first line as names. It may be data. Columns may also be named after the
-    types of vertices `kinds`.
-
     Raises:
-        DataError: no column has a usual name.
+        DataError: that is not clear (`has_usual_names`).
+    """
+    if not has_usual_names(table, kinds):
+        raise DataError(Problem(table.files.shown, list(table.types), "it is not clear whether the first line has the "
+                                "names of columns, or data", "set dataset.header=true or false"))
+
+
+def has_usual_names(table: Table, kinds: Sequence[str] = ()) -> bool:
+    """Whether it is clear that the first line of a table has names of columns, or has none.
+
+    If all columns are texts, DuckDB takes the first line as names. It may be data, unless a column has a usual name.
+    Columns may also be named after the types of vertices `kinds`.
     """
     usual = _usual(kinds)
     texts = table.files.format == "text" and set(table.types.values()) == {"VARCHAR"}
-    if texts and not any(plain(name) in usual or plain(name).endswith("_id") for name in table.types):
-        raise DataError(Problem(table.files.shown, list(table.types), "it is not clear whether the first line has the "
-                                "names of columns, or data", "set dataset.header=true or false"))
+    return not texts or any(plain(name) in usual or plain(name).endswith("_id") for name in table.types)
 
 
 def require(table: Table, key: str, names: Sequence[str]) -> None:

@@ -16,18 +16,20 @@ from torch import Tensor
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.splits.times import LinkTimes, Times
-from gnnexp.datasets.tables.edges import ENDS, RawEdges, numbered, read_integers, read_texts
+from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows, named_integers, named_texts
 from gnnexp.datasets.tables.layout import Layout
+from gnnexp.datasets.tables.rows.numbering import numbered
+from gnnexp.datasets.tables.rows.raw_edges import RawEdges, read_integers, read_texts
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, read_labels
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.graph.build import Duplicates, SelfLoops, build_graph
+from gnnexp.graph.build import Duplicates, SelfLoops
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.graph.storage.external import EdgeRules, write_csc
+from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc, write_csc_with_data
 from gnnexp.graph.storage.format import GraphWriter
 
 
@@ -83,7 +85,7 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     findings = Findings()
     given = {kind: findings.attempt(ids_of_rows, reader, nodes.table, nodes.id, text=layout.text)
              for kind, nodes in layout.vertices.items()}
-    tried = [findings.attempt(read_texts, reader, one) if layout.text else
+    tried = [findings.attempt(read_texts, reader, one, place, rules.buffer_bytes) if layout.text else
              findings.attempt(read_integers, reader, one, place) for one in layout.edges]
     findings.raise_all()
     ids = {kind: one for kind, one in given.items() if one is not None}
@@ -116,9 +118,10 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
     """The ids of a type without a table."""
     named = [(one, end) for one in raw for end in (0, 1) if one.columns.types[end] == kind]
     names = "source", "destination"
-    spools = [(one.spool, end) for one, end in named if one.spool is not None]
+    spools = [(one.spool, end) for one, end in named if one.spool is not None and one.texts is None]
     if not spools:
-        return named_texts(reader, [(one.columns.table, one.rows, names[end]) for one, end in named])
+        return named_texts(reader, [(one.columns.table, one.rows, names[end]) if one.texts is None else
+                                    (one.columns.table, reader.texts(one.texts[end]), "id") for one, end in named])
     spans = [one.span[end] for one, end in named if one.span[end][0] <= one.span[end][1]]
     low, high = (min(span[0] for span in spans), max(span[1] for span in spans)) if spans else (0, -1)
 
@@ -132,7 +135,7 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
 def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
     """Write the topology, with types if there are several types of edges, and with weights if tables have them.
 
-    Without types and weights, edges are never all in memory.
+    Edges are never all in memory.
 
     Raises:
         DataError: there are no edges.
@@ -141,34 +144,32 @@ def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
     if not any(spool.num_rows for spool in spools):
         raise DataError(Problem("dataset.edges", "0 rows", "there are no edges", "give at least one"))
     weighted = any("weight" in spool.names for spool in spools)
+    inverse = graph.num_relations > 1 and rules.inverse_relations and rules.symmetrize
+    plain = EdgeRules(rules.symmetrize and not inverse, rules.self_loops == "remove", rules.duplicates == "merge")
     if weighted or graph.num_relations > 1:
-        _write_in_memory(graph, rules, writer, weighted=weighted)
+        write_csc_with_data(lambda: _with_data(graph, weighted=weighted, inverse=inverse), graph.num_nodes, plain,
+                            rules.buffer_bytes, writer)
         return
 
     def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return ((source, destination) for source, destination in spools[0].chunks(ENDS))
 
-    plain = EdgeRules(rules.symmetrize, rules.self_loops == "remove", rules.duplicates == "merge")
     write_csc(chunks, graph.num_nodes, plain, rules.buffer_bytes, writer)
 
 
-def _write_in_memory(graph: Numbered, rules: Rules, writer: GraphWriter, *, weighted: bool) -> None:
-    spools, total = graph.spools, sum(spool.num_rows for spool in graph.spools)
-    check_memory(40 * total * (1 + rules.symmetrize), f"{total} edges with types or weights")
-    joined = {name: np.concatenate([spool.column(name) for spool in spools]) for name in ("source", "destination")}
-    several = graph.num_relations > 1
-    weights = np.concatenate([spool.column("weight") if "weight" in spool.names else
-                              np.ones(spool.num_rows, np.float32) for spool in spools]) if weighted else None
-    arrays = build_graph(
-        joined["source"], joined["destination"], graph.num_nodes,
-        types=np.concatenate(_types(graph)) if several else None,
-        symmetrize=rules.symmetrize, self_loops=rules.self_loops, duplicates=rules.duplicates, weights=weights,
-        num_relations=graph.num_relations if several and rules.inverse_relations and rules.symmetrize else None,
-        key="dataset.edges")
-    for name, values in (("indptr", arrays.indptr), ("indices", arrays.indices), ("edge_types", arrays.types),
-                         ("edge_weights", arrays.weights)):
-        if values is not None:
-            writer.put(name, values)
+def _with_data(graph: Numbered, *, weighted: bool, inverse: bool) -> Iterator[EdgeRows]:
+    """All edges with types and weights, and with `inverse` their reverses, which have types of their own."""
+    typed = graph.num_relations > 1
+    for spool, first in zip(graph.spools, accumulate(graph.relations, initial=0), strict=False):
+        for chunk in spool.chunks():
+            values = dict(zip(spool.names, chunk, strict=True))
+            source, destination = (values[end] for end in ENDS)
+            types = values.get("relation", np.zeros(source.size, np.int32)) + np.int32(first) if typed else None
+            weights = values.get("weight", np.ones(source.size, np.float32)) if weighted else None
+            yield EdgeRows(source, destination, types, weights)
+            if inverse:
+                assert types is not None
+                yield EdgeRows(destination, source, types + np.int32(graph.num_relations), weights)
 
 
 def _types(graph: Numbered) -> list[np.ndarray]:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO, NamedTuple
 
 import numpy as np
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.graph.build import index_dtype
+from gnnexp.graph.build import CscArrays, index_dtype, rows_with_data
 from gnnexp.graph.storage.writer import ArrayWriter
-from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, scatter, sort_rows
+from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, scatter, select_rows, sort_rows
 
 # Number of edges that are copied from file to file at a time.
 _COPY_EDGES = 1 << 22
+# Bytes in memory of an edge with type and weight, while its bucket is sorted.
+_EDGE_BYTES = 64
 
 
 class Bucket(NamedTuple):
@@ -35,6 +38,22 @@ class Bucket(NamedTuple):
     first: int
     starts: np.ndarray
     indices: np.ndarray
+
+
+class EdgeRows(NamedTuple):
+    """Edges with data.
+
+    Attributes:
+        sources: `[n]`.
+        destinations: `[n]`.
+        types: `[n]` int32, or None.
+        weights: `[n]` float32, or None.
+    """
+
+    sources: np.ndarray
+    destinations: np.ndarray
+    types: np.ndarray | None
+    weights: np.ndarray | None
 
 
 Chunks = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
@@ -77,9 +96,8 @@ def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges:
     num_nodes, low, written = indptr.size - 1, 0, 0
     while low < num_nodes:
         # indptr[v + 1] still holds counts from `low` on.
-        ends = np.cumsum(indptr[low + 1 :])
-        high = low + max(1, int(np.searchsorted(ends, buffer_edges, side="right")))
-        starts = np.concatenate([np.zeros(1, np.int64), ends[: high - low]])
+        starts = _starts(indptr, low, buffer_edges)
+        high = low + starts.size - 1
         indices = np.empty(int(starts[-1]), index_dtype(num_nodes))
         ranges, cursor = row_ranges(low, high), starts[:-1].copy()
         for src, dst in chunks():
@@ -90,6 +108,13 @@ def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges:
         indptr[low + 1 : high + 1] = starts[1:] + written
         yield Bucket(low, starts, indices)
         low, written = high, written + indices.size
+
+
+def _starts(indptr: np.ndarray, low: int, buffer_edges: int) -> np.ndarray:
+    """Bounds of the rows of the bucket that begins with the vertex `low`; `indptr` has counts from there on."""
+    ends = np.cumsum(indptr[low + 1 :])
+    count = max(1, int(np.searchsorted(ends, buffer_edges, side="right")))
+    return np.concatenate([np.zeros(1, np.int64), ends[:count]])
 
 
 def write_csc(
@@ -104,15 +129,79 @@ def write_csc(
     indptr, buckets = csc_buckets(chunks, num_nodes, rules, max(1, buffer_bytes // dtype.itemsize))
     # The number of edges after merging is known only at the end, so edges first go to a file without a name.
     with tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0) as spool:
-        for bucket in buckets:
-            _append(spool, bucket.indices, writer)
+        _append_all(spool, buckets, writer)
         writer.put("indptr", indptr)
-        target = writer.array("indices", (int(indptr[-1]),), dtype)
-        spool.seek(0)
-        for start in range(0, target.size, _COPY_EDGES):
-            piece = target[start : start + _COPY_EDGES]
-            piece[:] = np.fromfile(spool, dtype, piece.size)
+        target = _copied(spool, "indices", int(indptr[-1]), dtype, writer)
     return indptr, target
+
+
+def write_csc_with_data(
+    chunks: Callable[[], Iterator[EdgeRows]], num_nodes: int, rules: EdgeRules, buffer_bytes: int, writer: ArrayWriter
+) -> None:
+    """Write `indptr`, `indices`, and `edge_types` and `edge_weights` where the chunks have them.
+
+    The arrays are those of `build_graph`: a merged edge has the data of its first occurrence, and a reverse has that of
+    its edge.
+
+    Raises:
+        DataError: the disk has no room for the arrays.
+    """
+    indptr, everyone = np.zeros(num_nodes + 1, np.int64), row_ranges(0, num_nodes)
+    for rows in chunks():
+        count_rows(rows.sources, rows.destinations, rules.symmetrize, rules.drop_loops, everyone, indptr[1:])
+    names = {"indices": index_dtype(num_nodes), "edge_types": np.dtype(np.int32), "edge_weights": np.dtype(np.float32)}
+    with ExitStack() as stack:
+        spools = [stack.enter_context(tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0)) for _ in names]
+        low, present = 0, [True, False, False]
+        while low < num_nodes:
+            high = low + _starts(indptr, low, max(1, buffer_bytes // _EDGE_BYTES)).size - 1
+            bucket = _bucket_with_data(chunks, (low, high), num_nodes, rules)
+            indptr[low + 1 : high + 1] = bucket.indptr.numpy()[1:] + indptr[low]
+            arrays = [bucket.indices, bucket.types, bucket.weights]
+            for spool, values in zip(spools, arrays, strict=True):
+                if values is not None:
+                    _append(spool, values.numpy(), writer)
+            present, low = [values is not None for values in arrays], high
+        writer.put("indptr", indptr)
+        for spool, (name, dtype), there in zip(spools, names.items(), present, strict=True):
+            if there:
+                _copied(spool, name, int(indptr[-1]), dtype, writer)
+
+
+def _bucket_with_data(
+    chunks: Callable[[], Iterator[EdgeRows]], span: tuple[int, int], num_nodes: int, rules: EdgeRules
+) -> CscArrays:
+    """The edges of the destinations `span[0] .. span[1] - 1`, in canonical order; `indptr` begins with 0."""
+    parts: list[list[np.ndarray]] = []
+    for rows in chunks():
+        found = np.empty(rows.sources.size * (1 + rules.symmetrize), np.int64)
+        found = found[: select_rows(rows.sources, rows.destinations, rules.symmetrize, rules.drop_loops, *span, found)]
+        edges, back = found >> 1, (found & 1).astype(np.bool_)
+        ends = rows.sources[edges], rows.destinations[edges]
+        parts.append([np.where(back, ends[1], ends[0]), np.where(back, ends[0], ends[1]) - span[0],
+                      *(values[edges] for values in rows[2:] if values is not None)])
+    first = rows[2:]
+    sources, destinations, *data = (np.concatenate(column) for column in zip(*parts, strict=True))
+    types = data.pop(0) if first[0] is not None else None
+    dtype = index_dtype(num_nodes)
+    return rows_with_data(sources.astype(dtype, copy=False), destinations.astype(dtype, copy=False),
+                          span[1] - span[0], merge=rules.merge, types=types, weights=data[0] if data else None)
+
+
+def _copied(spool: IO[bytes], name: str, size: int, dtype: np.dtype, writer: ArrayWriter) -> np.ndarray:
+    """The array `name` of the writer, filled from a file without a name."""
+    target = writer.array(name, (size,), dtype)
+    spool.seek(0)
+    for start in range(0, size, _COPY_EDGES):
+        piece = target[start : start + _COPY_EDGES]
+        piece[:] = np.fromfile(spool, dtype, piece.size)
+    return target
+
+
+def _append_all(spool: IO[bytes], buckets: Iterator[Bucket], writer: ArrayWriter) -> None:
+    """Write the sources of all buckets. After this call, no bucket is in memory."""
+    for bucket in buckets:
+        _append(spool, bucket.indices, writer)
 
 
 def _append(spool: IO[bytes], indices: np.ndarray, writer: ArrayWriter) -> None:

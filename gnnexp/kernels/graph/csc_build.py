@@ -71,6 +71,28 @@ def scatter(
 
 
 @compiled(nogil=True)
+def select_rows(
+    src: np.ndarray, dst: np.ndarray, both: bool, drop_loops: bool, low: int, high: int, out: np.ndarray
+) -> int:
+    """The edges whose destination is in `low..high - 1`, in order; returns how many.
+
+    `out` gets 2 e for edge e, and 2 e + 1 for its reverse (with `both`; a self loop has no reverse).
+    """
+    count = 0
+    for edge in range(src.size):
+        u, v = np.int64(src[edge]), np.int64(dst[edge])
+        if u == v and drop_loops:
+            continue
+        if low <= v < high:
+            out[count] = 2 * edge
+            count += 1
+        if both and u != v and low <= u < high:
+            out[count] = 2 * edge + 1
+            count += 1
+    return count
+
+
+@compiled(nogil=True)
 def _insertion_sort(row: np.ndarray) -> None:
     for i in range(1, row.size):
         value = row[i]

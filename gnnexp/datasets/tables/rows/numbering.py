@@ -1,0 +1,116 @@
+"""Edges of one type: ends become numbers of vertices, in the order of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+
+from gnnexp.datasets.tables.edges import ENDS
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds
+from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.rows.raw_edges import RawEdges
+from gnnexp.datasets.tables.spool import Spool
+
+_FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknown=drop"
+
+
+def numbered(
+    engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], starts: Mapping[str, int], folder: Path, *, drop: bool,
+) -> tuple[Spool, int]:
+    """Edges between numbers of vertices, and how many edges were dropped.
+
+    Args:
+        engine: what reads the tables.
+        edges: the edges.
+        ids: ids of the vertices by type.
+        starts: number of the first vertex of each type.
+        folder: folder of the spool.
+        drop: whether edges to unknown vertices are left out.
+
+    Raises:
+        DataError: an edge leads to an unknown vertex. Names rows.
+    """
+    columns = edges.columns
+    width = np.dtype(np.int32 if sum(one.count for one in ids.values()) < 2**31 else np.int64)
+    shifts = [starts[kind] for kind in columns.types]
+    dropped = 0
+    with Spool(folder, f"numbered_{columns.name}", columns.dtypes(width)) as spool:
+        for chunk in _numbers(engine, edges, [ids[kind] for kind in columns.types]):
+            known = (chunk[0] >= 0) & (chunk[1] >= 0)
+            dropped += known.size - int(known.sum())
+            rows = chunk if known.all() else [one[known] for one in chunk]
+            spool.append(*(one + shift for one, shift in zip(rows, shifts, strict=False)), *rows[2:])
+    if dropped and not drop:
+        first = _unknown(engine, edges, [ids[kind] for kind in columns.types])
+        refuse_rows(engine, columns.table, first, dropped, _FIX)
+    return spool, dropped
+
+
+def _numbers(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> Iterator[list[np.ndarray]]:
+    """Chunks: numbers of both ends (-1 for unknown ids), and what edges have besides."""
+    if edges.spool is not None:
+        finders = _finders(engine, edges, ids)
+        for chunk in edges.spool.chunks():
+            yield [*(find(one) for find, one in zip(finders, chunk, strict=False)), *chunk[2:]]
+        return
+    # Without weights, the order of edges does not matter, and is not kept: a sort would take most of the time.
+    data = "".join(f", e.{name}" for name in edges.columns.data)
+    order = "" if edges.columns.weight is None else " ORDER BY e.number"
+    joined = f"SELECT coalesce(a.number, -1), coalesce(b.number, -1){data} FROM {_joined(edges, ids)}{order}"
+    for batch in engine.batches(joined, edges.columns.table):
+        yield [values.to_numpy(zero_copy_only=False) for values in batch.columns]
+
+
+def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[WrongRow]:
+    """The first ends that are no vertex."""
+    columns, found = edges.columns, list[tuple[int, int, object]]()
+    if edges.spool is None:
+        rows = engine.rows("SELECT e.number, a.number IS NULL, e.source, b.number IS NULL, e.destination FROM "
+                           f"{_joined(edges, ids)} WHERE a.number IS NULL OR b.number IS NULL "
+                           f"ORDER BY e.number LIMIT {MOST_SHOWN}", columns.table)
+        found = [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
+    else:
+        finders, row = _finders(engine, edges, ids), 0
+        for chunk in edges.spool.chunks(ENDS):
+            for end, (find, values) in enumerate(zip(finders, chunk, strict=True)):
+                places = np.flatnonzero(find(values) < 0)[:MOST_SHOWN]
+                found += [(row + int(place), end, _value(edges, end, int(values[place]))) for place in places]
+            row += chunk[0].size
+            if len(found) >= MOST_SHOWN:
+                break
+    names = columns.source, columns.destination
+    return [WrongRow(row, names[end], value, f"is no vertex of type {columns.types[end]}")
+            for row, end, value in sorted(found, key=itemgetter(0, 1))[:MOST_SHOWN]]
+
+
+def _finders(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """For each end, what turns values of the spool into numbers of vertices, -1 for unknown ids."""
+    source, destination = ids
+    if edges.texts is None:
+        assert isinstance(source, IntegerIds) and isinstance(destination, IntegerIds)
+        first = source.lookup()
+        return [first.numbers, first.numbers if destination is source else destination.lookup().numbers]
+    found: list[np.ndarray] = []
+    for one, texts in zip((source, destination), edges.texts, strict=True):
+        assert isinstance(one, TextIds)
+        same = bool(found) and texts is edges.texts[0] and one is source
+        found.append(found[0] if same else engine.positions(texts, one.table))
+    return [values.astype(np.int32 if one.count < 2**31 else np.int64).__getitem__
+            for values, one in zip(found, ids, strict=True)]
+
+
+def _value(edges: RawEdges, end: int, value: int) -> object:
+    """The id that a value of the spool stands for."""
+    return value if edges.texts is None else edges.texts[end][value].as_py()
+
+
+def _joined(edges: RawEdges, ids: Sequence[Ids]) -> str:
+    """The rows `e` with the numbers `a` of their sources and `b` of their destinations, in SQL."""
+    source, destination = ids
+    assert isinstance(source, TextIds) and isinstance(destination, TextIds)
+    return (f"{edges.rows} e LEFT JOIN {source.table} a ON e.source = a.id "
+            f"LEFT JOIN {destination.table} b ON e.destination = b.id")

@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc_with_data
+from gnnexp.graph.storage.format import GraphWriter, open_graph
+
+
+@pytest.mark.parametrize("data", [("types",), ("weights",), ("types", "weights")])
+@given(seed=st.integers(0, 10**6), symmetrize=st.booleans(), loops=st.booleans(), merge=st.booleans(),
+       buffer_edges=st.integers(1, 40))
+def test_edges_with_data_are_those_of_build_graph(
+    data: tuple[str, ...], seed: int, symmetrize: bool, loops: bool, merge: bool, buffer_edges: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    draw = np.random.default_rng(seed)
+    num_nodes, size = int(draw.integers(1, 9)), int(draw.integers(1, 60))
+    ends = draw.integers(0, num_nodes, (2, size)).astype(np.int32)
+    types = draw.integers(0, 3, size).astype(np.int32) if "types" in data else None
+    weights = draw.random(size, np.float32) if "weights" in data else None
+
+    def chunks() -> Iterator[EdgeRows]:
+        for start in range(0, size, 7):
+            part = slice(start, start + 7)
+            yield EdgeRows(*ends[:, part], *(None if one is None else one[part] for one in (types, weights)))
+
+    folder: Path = tmp_path_factory.mktemp("csc") / "graph"
+    with GraphWriter(folder) as writer:
+        write_csc_with_data(chunks, num_nodes, EdgeRules(symmetrize, loops, merge), 64 * buffer_edges, writer)
+        for name in ("train", "val", "test"):
+            writer.put(name, np.empty(0, np.int64))
+        writer.finish_graph(name="g", num_classes=0, notes=[], num_features=None)
+    found = open_graph(folder)
+    wanted = build_graph(*ends, num_nodes, types=types, weights=weights, symmetrize=symmetrize,
+                         self_loops="remove" if loops else "keep", duplicates="merge" if merge else "keep")
+    for here, there in ((found.indptr, wanted.indptr), (found.indices, wanted.indices),
+                        (found.edge_types, wanted.types), (found.edge_weights, wanted.weights)):
+        assert (here is None and there is None) or (here is not None and there is not None and here.equal(there))
