@@ -23,6 +23,7 @@ RECORDS = {
     "planning/": "records of runs that are scaled to other graphs and machines",
     "provenance/": "digests of configurations as JSON, and recorded provenance",
     "cli/console.py": "lines of records", "cli/page.py": "lines of records",
+    "cli/looking/": "the document of gnnexp data",
     "cli/commands/report.py": "recorded trackers", "cli/commands/resume.py": "job.json of a run that goes on",
     "cli/commands/calibrate.py": "measured figures as JSON", "calibration.py": "its request as JSON",
     "cli/listing/runs.py": "job.json of the runs that are listed",
