@@ -43,8 +43,8 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
     """`graph` without the edges of held-out links. Its `links` have each link once, as `train`, `valid` and `test`.
 
     A link is an edge together with its reverse and its parallel edges: either all of them are held out, or none. The
-    choice depends on seed and link only, or on the times of links: then the newest links are for the test, and those
-    before them for validation (`parts_by_time`). The numbers of links are the rounded shares. Links are in the order
+    choice depends on seed and link only. If links have times, the newest ones are for the test (`parts_by_time`), and
+    those before them are for validation. The numbers of links are the rounded shares. Links are in the order
     of edges.
 
     Args:

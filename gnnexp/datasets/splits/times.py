@@ -51,8 +51,8 @@ class TimeParts:
 def parts_by_time(times: Times, sizes: tuple[int, int, int], what: Literal["vertices", "links"]) -> TimeParts:
     """Divide by time into parts for training, validation and test, in this order.
 
-    Equal times are never in different parts. So a part begins at a time, at the one for which the number of earlier
-    ones is nearest to the wanted number; of two times that are as near, at the earlier one. A part with a wanted size
+    Equal times are never in different parts. So a part begins at a time: the one with the number of earlier ones that
+    is nearest to the wanted number. Of two times that are as near, it is the earlier one. A part with a wanted size
     above 0 is never empty.
 
     Args:

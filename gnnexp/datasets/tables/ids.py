@@ -21,7 +21,7 @@ from gnnexp.kernels.tables.numbers import look_up, mark
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
 _REAL = ("FLOAT", "DOUBLE")
-_EXACT = 2**53  # whole numbers up to here are exact as real numbers
+_EXACT = 2**53  # larger whole numbers may be inexact as real numbers.
 # An array over all ids between the smallest and the largest is used if it has at most this many entries per vertex.
 _MOST_GAPS, _ALWAYS = 8, 1 << 20
 
