@@ -17,6 +17,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from gnnexp.datasets.reading.names import Names
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays, build_graph
@@ -111,6 +112,14 @@ class Dataset(ABC):
         answer must be quick: look at names and the first bytes of files, and import no library of the format.
         """
         return None
+
+    def like(self, names: Names) -> Dataset:
+        """This dataset with the columns of another graph, whose names are `names`: for a model of that graph.
+
+        Means, deviations and lists of categories are those of that graph. By default this is the dataset itself, for
+        features that do not depend on other vertices.
+        """
+        return self
 
     @property
     def at_hand(self) -> bool:

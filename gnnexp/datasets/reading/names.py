@@ -11,6 +11,12 @@ from urllib.parse import quote
 
 from gnnexp.graph.storage.writer import ArrayWriter, write_json
 
+# Entries in the order of the columns of features, by type of vertices:
+# `{column, width}`: a column of numbers, or of lists of `width` numbers. Tables with `empty` or `standardize` have lists
+#     of `width` numbers, too: `empty` replaces missing numbers, `mean` and `spread` standardize.
+# `{column, values}`: a column of categories, and the value of each of its one-hot columns.
+# `{file, width}`: a file of features with this ending.
+Columns = Mapping[str, Sequence[Mapping[str, Any]]]
 _FILE, _IDS = "names.json", "ids_"
 
 
@@ -22,13 +28,13 @@ class Names:
         types: types of vertices, in the order of their numbers; empty for a graph without ids of its own.
         classes: names of the classes; empty: classes are numbers.
         relations: names of the types of edges, in the order of their numbers.
-        columns: what the columns of features are, by type of vertices.
+        columns: what the columns of features are, by type of vertices (see `Columns`).
     """
 
     types: Sequence[str] = ()
     classes: Sequence[str] = ()
     relations: Sequence[str] = ()
-    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
 
     def write(self, writer: ArrayWriter) -> None:
         """Put the names next to the arrays of a graph."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
 from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
-from gnnexp.datasets.reading.names import Names, ids_file, is_of_names
+from gnnexp.datasets.reading.names import Columns, Names, ids_file, is_of_names
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine
-from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, rows_of_file
+from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, NewValues, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
     Asked,
@@ -73,6 +74,8 @@ class Tables(Dataset):
         categories: columns of `nodes` of which each value becomes a feature (one-hot).
         empty: what replaces missing numbers: `error` refuses them, `mean` of their column, `zero`.
         standardize: give each column of numbers the mean 0 and the standard deviation 1, over all vertices.
+        new_values: for predictions on other tables: `error` refuses categories and words that the model was not
+            trained with, `zero` gives them no feature.
         split: `random` shares of the labelled vertices, or the words of a column of `nodes` (`split=column`).
         split_column: this column.
         train: share of training vertices (`split=random`).
@@ -110,6 +113,7 @@ class Tables(Dataset):
     categories: list[str] = field(default_factory=list)
     empty: Empty = "error"
     standardize: bool = False
+    new_values: NewValues = "error"
     split: Literal["random", "column"] = "random"
     split_column: str = AUTO
     train: float = 0.6
@@ -128,6 +132,7 @@ class Tables(Dataset):
     duplicates: Literal["merge", "keep"] = "merge"
     link_split: LinkSplit = None
     buffer_bytes: int = 1 << 29
+    _known: Columns | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
@@ -145,6 +150,16 @@ class Tables(Dataset):
         problems = [Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
                     for name, holds, allowed, fix in rules if not holds]
         ConfigError.raise_all(problems + check_tables(self.nodes, self.edges))
+
+    def like(self, names: Names) -> Self:
+        """See `Dataset.like`. A model of a graph without columns of features takes any tables."""
+        made = copy.copy(self)
+        made._known = names.columns or None
+        return made
+
+    def options(self) -> dict[str, object]:
+        """Constructor arguments that decide the graph, and the columns of a trained model (`like`)."""
+        return super().options() if self._known is None else {**super().options(), "known": self._known}
 
     @property
     def at_hand(self) -> bool:
@@ -169,7 +184,7 @@ class Tables(Dataset):
     def _asked(self) -> Asked:
         split = self.split_column if self.split == "column" else None
         return Asked(self.id, self.source, self.destination, self.weight, self.label, self.target, self.features,
-                     split, self.as_text, self.categories)
+                     split, self.as_text, self.categories, self._known)
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -215,9 +230,11 @@ class Tables(Dataset):
         rules = Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates,
                       self.on_unknown == "drop", self.buffer_bytes)
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
-        form = FeatureForm(self.categories, self.empty, self.standardize)
+        form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
         features, columns = features_of(reader, layout, graph, form, file, self.sparse)
         labels = labels_of(reader, layout, graph)
+        if self._known is not None and labels is not None and not labels.classes:
+            labels = None  # a column without any label: the classes are to be predicted
         splits = self._splits(reader, layout, graph, labels)
         drawn = labels is not None and self.split == "random"
         names = Names(list(graph.ids), [] if labels is None else labels.classes,

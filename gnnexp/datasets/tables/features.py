@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +13,14 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.reading.names import Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.errors import DataError, Problem
 
+NewValues = Literal["error", "zero"]
 Empty = Literal["error", "mean", "zero"]
 Matrix = np.ndarray | scipy.sparse.csr_array
 FILES = (".npy", ".npz", ".json")
@@ -32,11 +35,22 @@ class FeatureForm:
         categories: columns of which each value becomes a feature (one-hot).
         empty: what replaces missing numbers: nothing, the mean of the column, or 0.
         standardize: whether columns of numbers get mean 0 and standard deviation 1.
+        known: the columns that a trained model takes, with their means, deviations and categories; None: they are
+            computed from the tables.
+        new_values: what happens to categories and words that are not among the known ones.
     """
 
     categories: Sequence[str]
     empty: Empty
     standardize: bool
+    known: Columns | None = None
+    new_values: NewValues = "error"
+
+    def earlier(self, kind: str, column: str) -> Mapping[str, Any] | None:
+        """The known entry of a column of the type `kind`; None if columns are not known."""
+        if self.known is None:
+            return None
+        return next(one for one in self.known[kind] if one.get("column") == column)
 
 
 def read_features(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]
@@ -48,7 +62,7 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
         columns: the table.
         count: V of the type.
         form: how columns become features.
-        names: receives `{column, width}` for each column of numbers, and `{column, values}` for each of categories.
+        names: receives the entry of each column (`gnnexp.datasets.reading.names.Columns`).
 
     Raises:
         DataError: a value is missing or not finite, or lists have different lengths. Names rows.
@@ -57,7 +71,7 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
     if columns.features:
         blocks.append(_numbers(reader, columns, count, form, names))
     for name in columns.categories:
-        blocks.append(_one_hot(reader, columns.table, name, form, names))
+        blocks.append(_one_hot(reader, columns, name, form, names))
     if len(blocks) == 1:
         return blocks[0]
     return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr")
@@ -67,7 +81,12 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
 def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]) -> np.ndarray:
     table = columns.table
     widths = [_width(reader, table, name) for name in columns.features]
-    names += [{"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)]
+    entries: list[dict[str, Any]] = [{"column": name, "width": width}
+                                     for name, width in zip(columns.features, widths, strict=True)]
+    names += entries
+    known = [form.earlier(columns.name, name) for name in columns.features]
+    DataError.raise_all([problem for entry, one in zip(entries, known, strict=True) if one is not None
+                         for problem in _differing(table, entry, one, form)])
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
     out, row, found = np.empty((count, sum(widths)), np.float32), 0, 0
     asked = ", ".join(f"{quoted(name)}::{'FLOAT[]' if _is_list(table, name) else 'FLOAT'}" for name in columns.features)
@@ -86,43 +105,99 @@ def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureFo
             start += width
         row += batch.num_rows
     refuse_rows(table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
-    _fill_and_scale(out, form)
+    _fill_and_scale(out, form, entries, known)
     return out
 
 
-def _fill_and_scale(out: np.ndarray, form: FeatureForm) -> None:
-    """Replace missing numbers, and standardize, in place; column by column, with sums in float64."""
+def _differing(table: Table, entry: Mapping[str, Any], known: Mapping[str, Any], form: FeatureForm) -> list[Problem]:
+    """Problems of a column of numbers that a trained model cannot take."""
+    where, problems = f"{table.files.shown}, column {entry['column']}", []
+    if entry["width"] != known["width"]:
+        problems.append(Problem(where, f"{entry['width']} numbers", f"the model takes {known['width']}",
+                                "give lists of this length"))
+    if form.standardize != ("mean" in known):
+        was = str(not form.standardize).lower()
+        problems.append(Problem("dataset.standardize", form.standardize, f"the model was trained with {was}",
+                                f"set dataset.standardize={was}"))
+    if form.empty == "mean" and "empty" not in known:
+        problems.append(Problem("dataset.empty", "mean", "the training data had no missing numbers, so no means are "
+                                "kept", "set dataset.empty=zero, or give the values"))
+    return problems
+
+
+def _fill_and_scale(
+    out: np.ndarray, form: FeatureForm, entries: Sequence[dict[str, Any]], known: Sequence[Mapping[str, Any] | None]
+) -> None:
+    """Replace missing numbers, and standardize, in place; column by column, with sums in float64.
+
+    Entries receive the numbers of their columns: those of `known`, or of these rows.
+    """
     if form.empty == "error" and not form.standardize:
         return
-    for column in out.T:
-        known = column[~np.isnan(column)].astype(np.float64)
-        mean = float(known.mean()) if known.size else 0.0
-        column[np.isnan(column)] = mean if form.empty == "mean" else 0.0
-        if form.standardize:
-            values = column.astype(np.float64)
-            spread = values.std()
-            column[:] = (values - values.mean()) / (spread if spread > 0 else 1.0)
+    start = 0
+    for entry, earlier in zip(entries, known, strict=True):
+        part = out[:, start : start + entry["width"]]
+        start += entry["width"]
+        found: list[dict[str, float]] = []
+        for place, column in enumerate(part.T):
+            before = None if earlier is None else {key: earlier[key][place] for key in _STATISTICS if key in earlier}
+            found.append(_filled_and_scaled(column, form, before))
+        entry.update({key: [one[key] for one in found] for key in _STATISTICS if found and key in found[0]})
 
 
-def _one_hot(reader: Engine, table: Table, name: str, form: FeatureForm, names: list[Any]) -> scipy.sparse.csr_array:
-    """`[V, number of values]`: values in ascending order; a missing value is a row of zeros."""
-    column = f"{quoted(name)}::VARCHAR"
+_STATISTICS = ("empty", "mean", "spread")
+
+
+def _filled_and_scaled(column: np.ndarray, form: FeatureForm, known: Mapping[str, float] | None) -> dict[str, float]:
+    """Change a column in place. Returns the numbers that did it."""
+    empty = 0.0
+    if form.empty == "mean" and known is not None:
+        empty = known["empty"]
+    elif form.empty == "mean":
+        present = column[~np.isnan(column)].astype(np.float64)
+        empty = float(present.mean()) if present.size else 0.0
+    column[np.isnan(column)] = empty
+    if not form.standardize:
+        return {"empty": empty}
+    values = column.astype(np.float64)
+    mean, spread = (known["mean"], known["spread"]) if known is not None else (
+        float(values.mean()), float(values.std()) or 1.0)
+    column[:] = (values - mean) / spread
+    return {"empty": empty, "mean": mean, "spread": spread}
+
+
+def _one_hot(
+    reader: Engine, columns: VertexColumns, name: str, form: FeatureForm, names: list[Any]
+) -> scipy.sparse.csr_array:
+    """`[V, number of values]`: values in ascending order; a missing value is a row of zeros.
+
+    Raises:
+        DataError: values are missing, or are not among those of a trained model. Names rows.
+    """
+    column, table = f"{quoted(name)}::VARCHAR", columns.table
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
         rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
         refuse_rows(table, [(row, name, None, "is missing") for row, in rows], reader.count(kept, "value IS NULL"),
                     "give the value, or set dataset.empty=zero")
+    known = form.earlier(columns.name, name)
     values = [row[0] for row in reader.rows(
-        f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)]
+        f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)
+        ] if known is None else list(known["values"])
     names.append({"column": name, "values": values})
-    ranked = reader.keep("SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM "
-                         f"(SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL)", table)
+    ranked = reader.numbered(values)
+    if known is not None and form.new_values == "error":
+        strange = reader.keep(f"SELECT number, value FROM {kept} ANTI JOIN {ranked} USING (value) "
+                              "WHERE value IS NOT NULL", table)
+        rows = reader.rows(f"SELECT number, value FROM {strange} ORDER BY number LIMIT {MOST_SHOWN}", table)
+        refuse_rows(table, [(row, name, value, "is no value that the model was trained with") for row, value in rows],
+                    reader.count(strange), "correct the value, or set dataset.new_values=zero")
     batches = [batch.column(0).to_numpy() for batch in reader.batches(
         f"SELECT coalesce(r.code, -1) FROM {kept} k LEFT JOIN {ranked} r USING (value) ORDER BY k.number", table)]
     codes = np.concatenate([np.empty(0, np.int64), *batches])
-    known = codes >= 0
-    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(known)])
-    return scipy.sparse.csr_array((np.ones(int(known.sum()), np.float32), codes[known], indptr),
+    present = codes >= 0
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(present)])
+    return scipy.sparse.csr_array((np.ones(int(present.sum()), np.float32), codes[present], indptr),
                                   shape=(codes.size, len(values)))
 
 
@@ -159,7 +234,7 @@ def rows_of_file(path: Path) -> int | None:
     return int(_matrix(path).shape[0]) if path.suffix == ".npz" else None
 
 
-def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
+def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, names: list[Any]) -> Matrix:
     """`[V, D]` features of a file.
 
     - `.npy`: `[V, D]` numbers, in the order of the vertices.
@@ -167,8 +242,15 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
     - `.json`: `{id: [number, ...]}`: words of each vertex (bag of words), or D values of each vertex if all lists have
       the same length and fractions occur.
 
+    Args:
+        reader: what finds the numbers of ids.
+        path: the file.
+        ids: ids of the vertices.
+        form: has the width that a trained model takes.
+        names: receives the entry of the file (`gnnexp.datasets.reading.names.Columns`).
+
     Raises:
-        DataError: rows do not fit the vertices, or an id is unknown.
+        DataError: rows do not fit the vertices or a trained model, or an id is unknown.
     """
     matrix = _bag(reader, path, ids) if path.suffix == ".json" else _matrix(path)
     if matrix.shape[0] != ids.count:
@@ -178,7 +260,30 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
     broken = int((~np.isfinite(values)).sum())
     if broken:
         raise DataError(Problem(str(path), f"{broken} values", "must be finite numbers", "replace them"))
+    for one in () if form.known is None else chain.from_iterable(form.known.values()):
+        matrix = _as_wide(path, matrix, one["width"], form) if "file" in one else matrix
+    names.append({"file": path.suffix, "width": matrix.shape[1]})
     return matrix.astype(np.float32)
+
+
+def _as_wide(path: Path, matrix: Matrix, width: int, form: FeatureForm) -> Matrix:
+    """`[V, width]`: the columns that a trained model takes. Words that no vertex has here are columns of zeros.
+
+    Raises:
+        DataError: there are other columns, or words that the model does not know.
+    """
+    if matrix.shape[1] == width:
+        return matrix
+    if path.suffix != ".json" or isinstance(matrix, np.ndarray):
+        raise DataError(Problem(str(path), f"{matrix.shape[1]} columns", f"the model takes {width}",
+                                "give the file these columns"))
+    new = np.unique(matrix.indices[matrix.indices >= width])
+    if new.size and form.new_values == "error":
+        raise DataError(Problem(str(path), new[:MOST_SHOWN].tolist(), f"{new.size} words that the model was not "
+                                f"trained with: it knows the words 0 to {width - 1}",
+                                "number words as in the training data, or set dataset.new_values=zero"))
+    known = scipy.sparse.csr_array(matrix[:, :width])
+    return scipy.sparse.csr_array((known.data, known.indices, known.indptr), shape=(matrix.shape[0], width))
 
 
 def _matrix(path: Path) -> Matrix:

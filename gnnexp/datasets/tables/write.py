@@ -176,7 +176,7 @@ def features_of(
              for kind, nodes in layout.vertices.items()}
     if len(graph.ids) == 1:
         [(kind, ids)] = graph.ids.items()
-        rows = found.get(kind) if file is None else read_feature_file(reader, file, ids)
+        rows = found.get(kind) if file is None else read_feature_file(reader, file, ids, form, names[kind])
         return (None if rows is None else _rows(rows, sparse)), names
     counts = [one.count for one in graph.ids.values()]
     types = np.repeat(np.arange(len(counts)), counts)
