@@ -12,8 +12,8 @@ from urllib.parse import quote
 from gnnexp.graph.storage.writer import ArrayWriter, write_json
 
 # Entries in the order of the columns of features, by type of vertices:
-# `{column, width}`: a column of numbers, or of lists of `width` numbers. Tables with `empty` or `standardize` have lists
-#     of `width` numbers, too: `empty` replaces missing numbers, `mean` and `spread` standardize.
+# `{column, width}`: a column of numbers, or of lists of `width` numbers. There may be lists of `width` numbers: `empty`
+#     replaces missing numbers, `mean` and `spread` standardize.
 # `{column, values}`: a column of categories, and the value of each of its one-hot columns.
 # `{file, width}`: a file of features with this ending.
 Columns = Mapping[str, Sequence[Mapping[str, Any]]]
