@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -13,10 +12,9 @@ from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
 from gnnexp.cli.running.origin import with_origin
 from gnnexp.config.compose import compose
-from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import build
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
@@ -62,8 +60,8 @@ def target_of(model: TrainedModel, overrides: Sequence[str] = (), *, trust: bool
                                   "train with features and feature_store=local, or predict without overrides"))
     asked = with_origin(argparse.Namespace(origin=str(model.run_dir), trust=trust, config_dir=None,
                                            overrides=list(overrides)))
-    config = compose(asked.overrides, asked.config_dir).config
-    graph, folder = prepare_graph(build(config["dataset"], Dataset).like(model.names), cache_root())
+    dataset = experiment_of(compose(asked.overrides, asked.config_dir).config).dataset
+    graph, folder = prepare_graph(dataset.like(model.names), cache_root())
     names = names_of(folder)
     DataError.raise_all([*_differences(model.names, names, graph.name), *model.misfits(graph)])
     graph = replace(graph, num_classes=own.num_classes)
@@ -80,10 +78,9 @@ def _differences(own: Names, other: Names, name: str) -> list[Problem]:
             for what, wanted, found in parts if wanted != found and (own.types and other.types)]
 
 
-def _columns(names: Names) -> dict[str, list[Any]]:
-    """What the columns of features are, without the numbers of their values."""
-    kept = ("column", "width", "values", "file")
-    return {kind: [{key: one[key] for key in kept if key in one} for one in entries]
+def _columns(names: Names) -> dict[str, list[str]]:
+    """What the columns of features are, by type of vertices, without the means and deviations."""
+    return {kind: [f"{one.get('column', one.get('file'))}: {one.get('values', one.get('width'))}" for one in entries]
             for kind, entries in names.columns.items()}
 
 

@@ -6,18 +6,37 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from urllib.parse import quote
 
 from gnnexp.graph.storage.writer import ArrayWriter, write_json
 
-# Entries in the order of the columns of features, by type of vertices:
-# `{column, width}`: a column of numbers, or of lists of `width` numbers. There may be lists of `width` numbers: `empty`
-#     replaces missing numbers, `mean` and `spread` standardize.
-# `{column, values}`: a column of categories, and the value of each of its one-hot columns.
-# `{file, width}`: a file of features with this ending.
-Columns = Mapping[str, Sequence[Mapping[str, Any]]]
 _FILE, _IDS = "names.json", "ids_"
+
+
+class Column(TypedDict, total=False):
+    """What some columns of features are: a column of numbers, one of categories, or a file.
+
+    Attributes:
+        column: name of the column of the table.
+        file: ending of the file.
+        width: number of columns of features that a column of numbers or a file makes.
+        values: the value of each one-hot column of a column of categories.
+        empty: what replaces missing numbers, `width` numbers; only if tables are filled or standardized.
+        mean, spread: what is subtracted from numbers, and by what the result is divided, `width` numbers each; only if
+            tables are standardized.
+    """
+
+    column: str
+    file: str
+    width: int
+    values: list[str]
+    empty: list[float]
+    mean: list[float]
+    spread: list[float]
+
+
+Columns = Mapping[str, Sequence[Column]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +47,7 @@ class Names:
         types: types of vertices, in the order of their numbers; empty for a graph without ids of its own.
         classes: names of the classes; empty: classes are numbers.
         relations: names of the types of edges, in the order of their numbers.
-        columns: what the columns of features are, by type of vertices (see `Columns`).
+        columns: what the columns of features are, in their order, by type of vertices.
     """
 
     types: Sequence[str] = ()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.reading.names import Columns
+from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds, refuse_rows
@@ -46,14 +46,14 @@ class FeatureForm:
     known: Columns | None = None
     new_values: NewValues = "error"
 
-    def earlier(self, kind: str, column: str) -> Mapping[str, Any] | None:
+    def earlier(self, kind: str, column: str) -> Column | None:
         """The known entry of a column of the type `kind`; None if columns are not known."""
         if self.known is None:
             return None
         return next(one for one in self.known[kind] if one.get("column") == column)
 
 
-def read_features(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]
+def read_features(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column]
                   ) -> Matrix | None:
     """`[V, D]` features of a type, sparse if it has categories; None without features.
 
@@ -62,7 +62,7 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
         columns: the table.
         count: V of the type.
         form: how columns become features.
-        names: receives the entry of each column (`gnnexp.datasets.reading.names.Columns`).
+        names: receives the entry of each column (`gnnexp.datasets.reading.names.Column`).
 
     Raises:
         DataError: a value is missing or not finite, or lists have different lengths. Names rows.
@@ -78,11 +78,11 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
                                   ) if blocks else None
 
 
-def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]) -> np.ndarray:
+def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column]) -> np.ndarray:
     table = columns.table
     widths = [_width(reader, table, name) for name in columns.features]
-    entries: list[dict[str, Any]] = [{"column": name, "width": width}
-                                     for name, width in zip(columns.features, widths, strict=True)]
+    entries: list[Column] = [{"column": name, "width": width}
+                             for name, width in zip(columns.features, widths, strict=True)]
     names += entries
     known = [form.earlier(columns.name, name) for name in columns.features]
     DataError.raise_all([problem for entry, one in zip(entries, known, strict=True) if one is not None
@@ -109,7 +109,7 @@ def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureFo
     return out
 
 
-def _differing(table: Table, entry: Mapping[str, Any], known: Mapping[str, Any], form: FeatureForm) -> list[Problem]:
+def _differing(table: Table, entry: Column, known: Column, form: FeatureForm) -> list[Problem]:
     """Problems of a column of numbers that a trained model cannot take."""
     where, problems = f"{table.files.shown}, column {entry['column']}", []
     if entry["width"] != known["width"]:
@@ -126,7 +126,7 @@ def _differing(table: Table, entry: Mapping[str, Any], known: Mapping[str, Any],
 
 
 def _fill_and_scale(
-    out: np.ndarray, form: FeatureForm, entries: Sequence[dict[str, Any]], known: Sequence[Mapping[str, Any] | None]
+    out: np.ndarray, form: FeatureForm, entries: Sequence[Column], known: Sequence[Column | None]
 ) -> None:
     """Replace missing numbers, and standardize, in place; column by column, with sums in float64.
 
@@ -138,36 +138,35 @@ def _fill_and_scale(
     for entry, earlier in zip(entries, known, strict=True):
         part = out[:, start : start + entry["width"]]
         start += entry["width"]
-        found: list[dict[str, float]] = []
-        for place, column in enumerate(part.T):
-            before = None if earlier is None else {key: earlier[key][place] for key in _STATISTICS if key in earlier}
-            found.append(_filled_and_scaled(column, form, before))
-        entry.update({key: [one[key] for one in found] for key in _STATISTICS if found and key in found[0]})
+        _fill(part, form, entry, earlier)
+        if form.standardize:
+            _standardize(part, entry, earlier)
 
 
-_STATISTICS = ("empty", "mean", "spread")
+def _fill(part: np.ndarray, form: FeatureForm, entry: Column, known: Column | None) -> None:
+    if form.empty != "mean":
+        entry["empty"] = [0.0] * entry["width"]
+    elif known is not None:
+        entry["empty"] = known["empty"]
+    else:
+        present = (column[~np.isnan(column)].astype(np.float64) for column in part.T)
+        entry["empty"] = [float(one.mean()) if one.size else 0.0 for one in present]
+    for column, value in zip(part.T, entry["empty"], strict=True):
+        column[np.isnan(column)] = value
 
 
-def _filled_and_scaled(column: np.ndarray, form: FeatureForm, known: Mapping[str, float] | None) -> dict[str, float]:
-    """Change a column in place. Returns the numbers that did it."""
-    empty = 0.0
-    if form.empty == "mean" and known is not None:
-        empty = known["empty"]
-    elif form.empty == "mean":
-        present = column[~np.isnan(column)].astype(np.float64)
-        empty = float(present.mean()) if present.size else 0.0
-    column[np.isnan(column)] = empty
-    if not form.standardize:
-        return {"empty": empty}
-    values = column.astype(np.float64)
-    mean, spread = (known["mean"], known["spread"]) if known is not None else (
-        float(values.mean()), float(values.std()) or 1.0)
-    column[:] = (values - mean) / spread
-    return {"empty": empty, "mean": mean, "spread": spread}
+def _standardize(part: np.ndarray, entry: Column, known: Column | None) -> None:
+    if known is None:
+        entry["mean"] = [float(column.astype(np.float64).mean()) for column in part.T]
+        entry["spread"] = [float(column.astype(np.float64).std()) or 1.0 for column in part.T]
+    else:
+        entry["mean"], entry["spread"] = known["mean"], known["spread"]
+    for column, mean, spread in zip(part.T, entry["mean"], entry["spread"], strict=True):
+        column[:] = (column.astype(np.float64) - mean) / spread
 
 
 def _one_hot(
-    reader: Engine, columns: VertexColumns, name: str, form: FeatureForm, names: list[Any]
+    reader: Engine, columns: VertexColumns, name: str, form: FeatureForm, names: list[Column]
 ) -> scipy.sparse.csr_array:
     """`[V, number of values]`: values in ascending order; a missing value is a row of zeros.
 
@@ -234,7 +233,7 @@ def rows_of_file(path: Path) -> int | None:
     return int(_matrix(path).shape[0]) if path.suffix == ".npz" else None
 
 
-def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, names: list[Any]) -> Matrix:
+def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, names: list[Column]) -> Matrix:
     """`[V, D]` features of a file.
 
     - `.npy`: `[V, D]` numbers, in the order of the vertices.
@@ -247,7 +246,7 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, n
         path: the file.
         ids: ids of the vertices.
         form: has the width that a trained model takes.
-        names: receives the entry of the file (`gnnexp.datasets.reading.names.Columns`).
+        names: receives the entry of the file (`gnnexp.datasets.reading.names.Column`).
 
     Raises:
         DataError: rows do not fit the vertices or a trained model, or an id is unknown.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gnnexp.datasets.reading.names import Columns
+from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import EdgeColumns
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm, quoted
 from gnnexp.datasets.tables.files import TableFiles, find_files
@@ -242,7 +241,7 @@ def _is_empty(reader: Engine, table: Table, name: str) -> bool:
     return not reader.rows(f"SELECT count({quoted(name)}) FROM {table.name}", table)[0][0]
 
 
-def _known_columns(table: Table, entries: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+def _known_columns(table: Table, entries: Sequence[Column]) -> tuple[list[str], list[str]]:
     """The columns of numbers and the columns of categories that a trained model takes.
 
     Raises:

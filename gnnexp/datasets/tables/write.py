@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
+from gnnexp.datasets.reading.names import Column
 from gnnexp.datasets.tables.edges import RawEdges, numbered, read_integers, read_texts
 from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
@@ -165,13 +165,13 @@ def labels_of(reader: Engine, layout: Layout, graph: Numbered) -> Labels | None:
 
 def features_of(
     reader: Engine, layout: Layout, graph: Numbered, form: FeatureForm, file: Path | None, sparse: Sparse,
-) -> tuple[Tensor | SparseRows | None, dict[str, list[Any]]]:
+) -> tuple[Tensor | SparseRows | None, dict[str, list[Column]]]:
     """`[V, D]` features, and what the columns of each type are.
 
     With one type of vertices, rows are the columns of its table, or a file. With several types, each type has columns
     of its own, after a one-hot code of the type.
     """
-    names: dict[str, list[Any]] = {kind: [] for kind in graph.ids}
+    names: dict[str, list[Column]] = {kind: [] for kind in graph.ids}
     found = {kind: read_features(reader, nodes, graph.ids[kind].count, form, names[kind])
              for kind, nodes in layout.vertices.items()}
     if len(graph.ids) == 1:
