@@ -94,7 +94,7 @@ class Dataset(ABC):
         for path in self.sources():
             try:
                 with open_regular(path) as file:
-                    if problem := _unlike(path, file):
+                    if problem := unlike(path, file):
                         unreadable.append(problem)
                         continue
                     digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
@@ -163,7 +163,7 @@ class VertexDataset(Dataset):
                              name=self.name, notes=notes))
 
 
-def _unlike(path: Path, file: BufferedReader) -> Problem | None:
+def unlike(path: Path, file: BufferedReader) -> Problem | None:
     """The problem of a large file whose first bytes do not fit its name, found before its hash takes long.
 
     Small files are not checked here, because their readers give better messages.

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 from gnnexp.cli.running.prepare import check_new_file
+from gnnexp.cli.sweeping.processes import STATES
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.disk import write_bytes
 from gnnexp.files.regular import is_file
@@ -17,7 +18,8 @@ def main(options: argparse.Namespace) -> int:
     if options.to == "records":
         ConfigError.raise_all([Problem("export", name, "is a run, and records are those of sweeps",
                                        f"gnnexp export {name} --to pyg, for its model")
-                               for name in options.names if name == "latest" or is_file(Path(name, "job.json"))])
+                               for name in options.names
+                               if not is_file(STATES / f"{name}.json") and is_file(Path(name, "job.json"))])
         from gnnexp.cli.commands.archives import export
 
         return export(options)

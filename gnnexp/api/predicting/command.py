@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.api.predicting.graphs import Target, target_of
-from gnnexp.api.predicting.links import scored
+from gnnexp.api.predicting.links import check_pairs, scored
 from gnnexp.api.predicting.vertices import embedded, metrics_of_all, predicted
 from gnnexp.api.trained import TrainedModel, load
 from gnnexp.cli.listing.runs import named_run
@@ -36,6 +36,8 @@ def main(options: argparse.Namespace) -> Answer:
     if options.links and (why := what_is(Path(options.links))):
         problems.append(Problem("--links", options.links, f"must be a table of pairs: {why}", "correct the path"))
     ConfigError.raise_all(problems)
+    if options.links:
+        check_pairs(Path(options.links))
     model = load(named_run(options.run), which="last" if options.last else "best", trust=options.trust)
     ConfigError.raise_all(_conflicts(model, options))
     target = target_of(model, options.overrides, trust=options.trust)

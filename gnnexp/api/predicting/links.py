@@ -16,11 +16,13 @@ from torch import Tensor
 from gnnexp.api.predicting.graphs import Target
 from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
+from gnnexp.datasets.base import unlike
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine, literal, quoted
 from gnnexp.datasets.tables.files import find_files
 from gnnexp.datasets.tables.ids import refuse_rows
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
 from gnnexp.errors import DataError, Problem
+from gnnexp.files.regular import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,14 +100,28 @@ def read_pairs(model: TrainedModel, target: Target, path: Path) -> Tensor:
     return torch.from_numpy(np.stack(found if relations is None else [found[0], relations, found[1]], 1))
 
 
-def _columns(table: Table, types: Sequence[str]) -> tuple[dict[str, str], str | None]:
+def check_pairs(path: Path) -> None:
+    """Check the columns of a table of pairs, before the model is loaded.
+
+    Raises:
+        DataError: it is no such table.
+    """
+    with open_regular(path) as file:
+        problem = unlike(path, file)
+    DataError.raise_all([] if problem is None else [problem])
+    with tempfile.TemporaryDirectory(prefix="gnnexp-") as place, engine(Path(place), _BUFFER_BYTES, 1) as reader:
+        _columns(reader.table(find_files("--links", Path(), str(path))), None)
+
+
+def _columns(table: Table, types: Sequence[str] | None) -> tuple[dict[str, str], str | None]:
     """The columns of both ends, by role, and that of the relation.
 
     Raises:
         DataError: columns are missing or ambiguous.
     """
     try:
-        check_header(table, types)
+        if types is not None:
+            check_header(table, types)
         columns = dict(zip(_ENDS, ends(table, AUTO, AUTO, ("", "")), strict=True))
         return columns, column(table, "relation", AUTO, needed=False, taken=columns.values())
     except DataError as error:
