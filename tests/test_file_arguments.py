@@ -43,6 +43,7 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("data", "picture"): (MAKES_FILE, ["data", "edges.tsv", "--picture", "PATH"], ".png"),
     ("predict", "run"): (READS_FOLDER, ["predict", "PATH"], ""),
     ("predict", "out"): (MAKES_FILE, ["predict", "good", "--out", "PATH"], ".csv"),
+    ("predict", "links"): (READS_FILE, ["predict", "good", "--links", "PATH"], ".csv"),
     ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
     ("tune", "name"): (READS_FILE, ["tune", "PATH", "--dry-run"], ".yaml"),
     ("tune", "out"): (MAKES_FOLDER, ["tune", "tuning", "--dry-run", "--out", "PATH"], ""),
@@ -70,6 +71,7 @@ NO_PATH = {
     *((command, "overrides")  # see KEYS
       for command in ("data", "run", "predict", "prepare", "sweep", "tune", "resume", "calibrate", "partition")),
     ("data", "label"), ("data", "sample"), ("data", "whole"), ("predict", "probabilities"), ("predict", "trust"),
+    ("predict", "embeddings"), ("predict", "last"), ("export", "to"), ("export", "trust"),
     *((command, name) for command in ("run", "sweep", "tune")
       for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
     ("run", "print_script"), ("sweep", "print_script"), ("tune", "trials"),

@@ -21,6 +21,7 @@ from gnnexp.training.parameters import join, put
 Which = Literal["best", "last"]
 WHICH = get_args(Which)
 _NOT_KEPT = "its checkpoint was not written or is damaged (train.checkpoint_every=0, a full disk)"
+_LAST = 'gnnexp.load(run, which="last"), or gnnexp predict RUN --last'
 # Modules of the paradigms that train convolutions of DGL.
 _OF_DGL = ("gnnexp.paradigms.dgl_reference", "gnnexp.paradigms.dgl_full_graph")
 
@@ -36,16 +37,18 @@ def find_checkpoint(run_dir: Path, which: Which) -> Checkpoint:
     if which == "last":
         latest, problems = latest_checkpoint(run_dir)
         if latest is None:
-            none = Problem(str(run_dir), "last", f"has no checkpoint: {_NOT_KEPT}", "make the run again")
+            none = Problem(str(run_dir), "last", f"has no checkpoint: {_NOT_KEPT}",
+                           "make the run again with train.checkpoint_every=1, which keeps the best model")
             raise DataError(problems or none)
         return latest
     best = best_of(run_dir)
     if best is None:
         raise DataError(Problem(str(run_dir), "best", "no epoch was evaluated, so none is the best",
-                                'gnnexp.load(run, which="last")'))
+                                _LAST))
     if best.checkpoint is None:
         raise DataError(Problem(str(run_dir), f"epoch {best.epoch}", f"is the best epoch, and its model was not kept: "
-                                f"{_NOT_KEPT}", 'gnnexp.load(run, which="last"), or run it again'))
+                                f"{_NOT_KEPT}", f"{_LAST}; or run it again with train.checkpoint_every=1, which keeps "
+                                "the best model"))
     found = open_checkpoint(best.checkpoint)
     found.verify()
     return found

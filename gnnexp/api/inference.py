@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,8 @@ from gnnexp.job import Job
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.model import Model
 from gnnexp.tasks.base import Task
+from gnnexp.tasks.decoders import Decoder
+from gnnexp.tasks.ranking import Scorer, pair_scores
 from gnnexp.tiers.tier import DeviceTier
 from gnnexp.training.evaluate import Evaluation
 
@@ -58,17 +61,48 @@ class Parts:
         return self.evaluated
 
 
-def outputs_of_all(parts: Parts, graph: Graph) -> Tensor:
-    """`[V, C]` outputs of all vertices of `graph`, on the device, in the order of their ids."""
-    with _evaluation(parts, graph) as evaluation:
-        return torch.cat([values for _, values in evaluation.logits()])
+def outputs_of_all(parts: Parts, graph: Graph) -> Iterator[Tensor]:
+    """Chunks `[n, C]` of the outputs of all vertices of `graph`, on the device, in the order of their ids.
+
+    `train.eval_memory` bounds what is in memory in addition to the graph: half of it is for the current chunk, and half
+    for the rows of two layers. Rows of layers that need more are in a mapped file.
+    """
+    with _evaluation(_OfAll, parts, graph) as evaluation:
+        for _, values in evaluation.outputs(parts.evaluated.num_layers):
+            yield values
+
+
+def hidden_of_all(parts: Parts, graph: Graph) -> Iterator[Tensor]:
+    """Chunks `[n, hidden]` of the last hidden layer's outputs, as `outputs_of_all`.
+
+    These are the rows that the last layer reads, after activation and skip connection. In a decoupled model they are
+    the rows of the last hidden dense layer, which has read no edges.
+    """
+    last = parts.base.num_layers - 1
+    with _evaluation(_OfAll, parts, graph) as evaluation:
+        for ids, rows in evaluation.outputs(last):
+            # A ReLU may be fused with the dropout of the next layer.
+            found = parts.base.drop_input(last, ids.to(rows.device, graph.indices.dtype), rows, None)
+            assert isinstance(found, Tensor)
+            yield found
+
+
+def scores_of_links(parts: Parts, graph: Graph, links: Tensor) -> Iterator[np.ndarray]:
+    """Pieces `[n]` float32 of the scores of links `[m, 2 | 3]`, in order. The outputs of all vertices come first.
+
+    They are in a mapped file if they need more than a quarter of `train.eval_memory`.
+    """
+    decoder = parts.base.decoder
+    assert isinstance(decoder, Decoder)
+    with _evaluation(_OfAll, parts, graph) as evaluation:
+        yield from evaluation.scores(decoder, links)
 
 
 def metrics_of(parts: Parts, graph: Graph) -> dict[str, float]:
     """Metrics by split (`acc/val`), as a run records them; empty if the graph has no held-out examples."""
     train = replace(parts.experiment.train, eval_every=0)
     parts = replace(parts, experiment=replace(parts.experiment, train=train))
-    with _evaluation(parts, graph, everyone=False) as evaluation:
+    with _evaluation(Evaluation, parts, graph) as evaluation:
         found = evaluation.after(train.epochs - 1)
     return {name: value for name, value in found.items() if name.partition("/")[2] in ("val", "test")}
 
@@ -80,12 +114,34 @@ class _OfAll(Evaluation):
         super().__init__(job, trainer)
         self._wanted = torch.arange(job.graph.num_nodes)
 
+    @torch.no_grad()
+    def outputs(self, num_layers: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Chunks `(ids [n], rows [n, .])` of what layer `num_layers` gives, in the order of the vertices."""
+        model = self._trainer.evaluation_model().eval()
+        held = self._inputs()
+        for index in range(num_layers - 1):
+            held = self._hidden(model, index, held)
+        yield from self._layer(model, num_layers - 1, held)
+
+    @torch.no_grad()
+    def scores(self, decoder: Decoder, links: Tensor) -> Iterator[np.ndarray]:
+        """Pieces `[n]` of the scores of `links` `[m, 2 | 3]`, in order."""
+        model = self._trainer.evaluation_model().eval()
+        held = self._inputs()
+        for index in range(model.num_layers):
+            held = self._hidden(model, index, held)
+        assert held is not None and held.places is None
+        yield from pair_scores(Scorer.of(decoder, held.rows), links, self._half)
+
+
+E = TypeVar("E", bound=Evaluation)
+
 
 @contextmanager
-def _evaluation(parts: Parts, graph: Graph, *, everyone: bool = True) -> Iterator[Evaluation]:
+def _evaluation(kind: type[E], parts: Parts, graph: Graph) -> Iterator[E]:
     """The evaluation of one process. Activations above the bound are in a folder that is removed at the end."""
     with in_words(), tempfile.TemporaryDirectory(prefix="gnnexp-") as folder:
-        yield (_OfAll if everyone else Evaluation)(_job(parts, graph, Path(folder)), cast("Trainer[Any]", parts))
+        yield kind(_job(parts, graph, Path(folder)), cast("Trainer[Any]", parts))
 
 
 def _job(parts: Parts, graph: Graph, folder: Path) -> Job:

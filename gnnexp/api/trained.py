@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gnnexp.api.checkpoint import WHICH, Which, find_checkpoint, recorded_metrics, restore_rows, restore_values
-from gnnexp.api.inference import Parts, metrics_of, outputs_of_all
+from gnnexp.api.inference import Parts, hidden_of_all, metrics_of, outputs_of_all, scores_of_links
 from gnnexp.api.record import Run
 from gnnexp.cli.commands.resume import read_job, refuse_imported
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
+from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.experiment import Experiment, target_of
@@ -52,12 +55,14 @@ class TrainedModel(nn.Module):
         experiment: all choices of the run.
         run_dir: directory of the run.
         epoch: number of the last epoch of training that the model has seen, from 0.
+        folder: folder of the prepared graph, with the names of its classes and the ids of its vertices.
+        task: the task of the run, for its graph.
     """
 
-    def __init__(self, parts: Parts, graph: Graph, run_dir: Path, epoch: int) -> None:
+    def __init__(self, parts: Parts, graph: Graph, run_dir: Path, epoch: int, folder: Path) -> None:
         super().__init__()
         self.model, self.graph, self.experiment = parts.evaluated, graph, parts.experiment
-        self.run_dir, self.epoch = run_dir, epoch
+        self.run_dir, self.epoch, self.folder, self.task = run_dir, epoch, folder, parts.task
         self._parts = parts
 
     def forward(self, graph: Graph | None = None) -> Tensor:
@@ -72,25 +77,70 @@ class TrainedModel(nn.Module):
         Raises:
             DataError: the model cannot be applied to the graph.
         """
-        if graph is None:
-            return self._in_order(self.graph)
-        DataError.raise_all(self._misfits(graph))
-        return self._in_order(replace(graph, num_classes=self.graph.num_classes))
+        return torch.cat([self.task.values(chunk) for chunk in self.outputs(graph)])
+
+    def outputs(self, graph: Graph | None = None) -> Iterator[Tensor]:
+        """Chunks `[n, C]` of logits, in the order of the vertices: all of them need not fit in memory.
+
+        In addition to the graph, about `train.eval_memory` bytes are used. Take all chunks of a graph before you ask
+        for those of another one.
+        """
+        yield from outputs_of_all(self._parts, self._attached(graph))
+
+    def embeddings(self, graph: Graph | None = None) -> Iterator[Tensor]:
+        """Chunks `[n, hidden]` of the outputs of the last hidden layer, with its activation, as `outputs`.
+
+        For a task of links these are the outputs of the model, which the decoder scores.
+
+        Raises:
+            DataError: the model has one layer, so none is hidden; or it cannot be applied to the graph.
+        """
+        if self.task.pairs:
+            yield from self.outputs(graph)
+            return
+        if self._parts.base.num_layers == 1:
+            raise DataError(Problem("model.layers", 1, "the model has no hidden layer, whose outputs are embeddings",
+                                    "train a model with model.layers=2 or more"))
+        yield from hidden_of_all(self._parts, self._attached(graph))
+
+    def link_scores(self, links: Tensor, graph: Graph | None = None) -> Iterator[np.ndarray]:
+        """Pieces `[n]` float32 of the logits of links `[m, 2 | 3]` (head, relation, tail), by the trained decoder."""
+        yield from scores_of_links(self._parts, self._attached(graph), links)
 
     def evaluate(self) -> dict[str, float]:
         """Metrics on the validation and test splits of the run's graph (`acc/val`), as the run records them."""
         _attach(self._parts.base, self.graph)
         return metrics_of(self._parts, self.graph)
 
-    def _in_order(self, graph: Graph) -> Tensor:
-        _attach(self._parts.base, graph)
-        return self._parts.task.values(outputs_of_all(self._parts, graph))
+    def _attached(self, graph: Graph | None) -> Graph:
+        """The graph, or that of the run, as the model sees it. The layers get its degrees.
 
-    def _misfits(self, graph: Graph) -> list[Problem]:
+        Raises:
+            DataError: the model cannot be applied to the graph.
+        """
+        if graph is None:
+            graph = self.graph
+        else:
+            DataError.raise_all(self.misfits(graph))
+            graph = replace(graph, num_classes=self.graph.num_classes)
+        _attach(self._parts.base, graph)
+        return graph
+
+    @property
+    def names(self) -> Names:
+        """Names of the classes, relations, types and columns of the run's graph; empty if its dataset has none."""
+        return names_of(self.folder)
+
+    @property
+    def has_own_rows(self) -> bool:
+        """Whether trained rows replace features. Such a model knows the vertices of its own graph only."""
+        return self._parts.rows is not None
+
+    def misfits(self, graph: Graph) -> list[Problem]:
         """Why the model cannot be applied to another graph."""
         base, name = self._parts.base, graph.name
         fix = "give a graph of the same kind as the run's (its attribute `graph`)"
-        if self._parts.rows is not None:
+        if self.has_own_rows:
             return [Problem("graph", name, "trained rows replace features: the model has rows of its own vertices only",
                             "call the model without a graph")]
         sizes = (("features", graph.num_features, base.in_dim), ("relations", graph.num_relations, base.num_relations))
@@ -131,9 +181,10 @@ def load(run: Run | Path | str, *, which: Which = "best", device: str = "cpu", t
     import_from_here()
     ConfigError.raise_all(read(job["config"]).problems)
     experiment = experiment_of(job["config"])
-    graph = as_seen(experiment, _graph(experiment, job.get("graph"), job["provenance"].get("dataset_key")))
+    graph, folder = _graph(experiment, job.get("graph"), job["provenance"].get("dataset_key"))
+    graph = as_seen(experiment, graph)
     epoch = found.position.epoch - (found.position.step == 0)
-    trained = TrainedModel(_parts(experiment, graph, found, torch.device(device)), graph, run_dir, epoch)
+    trained = TrainedModel(_parts(experiment, graph, found, torch.device(device)), graph, run_dir, epoch, folder)
     code = as_known_today(job["provenance"].get("code"))
     own = not target_of(experiment.paradigm).startswith("gnnexp.")
     if own or code != code_of_config(job["config"]).to_json():
@@ -153,8 +204,8 @@ def _argument_problems(which: str, device: str) -> list[Problem]:
     return problems
 
 
-def _graph(experiment: Experiment, folder: str | None, key: str | None) -> Graph:
-    """The prepared graph of the run.
+def _graph(experiment: Experiment, folder: str | None, key: str | None) -> tuple[Graph, Path]:
+    """The prepared graph of the run, and its folder.
 
     Raises:
         DataError: it is damaged, or the data have changed since the run.
@@ -162,11 +213,11 @@ def _graph(experiment: Experiment, folder: str | None, key: str | None) -> Graph
     if folder is not None and Path(folder).is_dir():
         graph = open_graph(Path(folder))
         DataError.raise_all(validate_ids(graph, name=folder))
-        return graph
+        return graph, Path(folder)
     if key is not None and experiment.dataset.key() != key:
         raise DataError(Problem("dataset", experiment.dataset.name, "has changed since the run, and the prepared graph "
                                 f"{folder} is gone", "restore the files of the dataset"))
-    return prepare_graph(experiment.dataset, cache_root())[0]
+    return prepare_graph(experiment.dataset, cache_root())
 
 
 def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torch.device) -> Parts:

@@ -33,7 +33,7 @@ Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the config
 # Commands that call compiled kernels, and commands that take overrides.
 _COMPUTING = (
     "run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere", "looking.command",
-    "looking.predict")
+    "gnnexp.api.predicting.command")
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -193,7 +193,7 @@ _ALL = _flag("--all", help="all runs, not only the 20 that were started last")
 _TRUST = _flag("--trust", help="accept also a run of another user: its files decide what is executed, and which "
                "process gets a signal")
 COMPOSING = ("run", "prepare", "sweep", "tune", "partition", "calibrate")
-# The commands by name: purpose, module in `gnnexp.cli.commands`, function in it, arguments.
+# The commands by name: purpose, module in `gnnexp.cli.commands` (or its whole name), function in it, arguments.
 COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "data": ("what a file or a folder of your own data holds, and the command that trains on it", "looking.command",
              "main", (
@@ -225,12 +225,17 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _flag("--job-ended", help="you know that its SLURM job has ended, and SLURM cannot be asked any more"),
         _option("overrides", nargs="*", default=[], metavar="key=value",
                 help="hardware.*, tracker.* and similar keys; nothing that changes the experiment"))),
-    "predict": ("the class of every vertex, by the model of a run, with your own ids", "looking.predict", "main", (
+    "predict": ("classes, values or embeddings of vertices, or scores of links, by the model of a run, with your own "
+                "ids", "gnnexp.api.predicting.command", "main", (
         _RUN_DIR, _option("overrides", nargs="*", default=[], metavar="dataset.key=value",
                           help="another graph of the same columns: dataset.path=FOLDER"),
         _option("--out", metavar="FILE", default="predictions.csv", help="the table: .csv or .parquet (default: "
                 "predictions.csv)"),
-        _flag("--probabilities", help="a column with the probability of each class"), _TRUST, _JSON)),
+        _flag("--probabilities", help="a column with the probability of each class"),
+        _flag("--embeddings", help="the outputs of the last hidden layer, instead of predictions"),
+        _option("--links", metavar="FILE", help="score these pairs: a table with the columns source, destination and, "
+                "for several relations, relation; without it: the test links"),
+        _flag("--last", help="the model of the latest checkpoint, instead of that of the best epoch"), _TRUST, _JSON)),
     "list": ("names to choose from: systems, datasets, models, hardware, sweeps, runs, …", "listing.command", "main", (
         _option("kind", nargs="?", metavar="KIND", help="runs, sweeps, or a group of the configuration; none = kinds"),
         _ALL, _JSON, _option("--config-dir", metavar="DIR", help="folder with your own <group>/<choice>.yaml"))),
@@ -272,9 +277,13 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "claims": ("the papers' claims, compared with the runs made here", "claims", "main", (
         _JSON, _option("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all"),
         _option("--out", metavar="DIR", help="folder for the files (default: reports/claims)"))),
-    "export": ("write the records of sweeps to one file", "archives", "export", (
-        _option("names", nargs="+", metavar="NAME", help="names or files of sweeps that were run here"),
-        _option("--out", metavar="FILE.tar.xz", help="the file (default: NAME.tar.xz)"))),
+    "export": ("write the records of sweeps to one file; or the model of a run for PyTorch Geometric",
+               "gnnexp.api.exporting.command", "main", (
+        _option("names", nargs="+", metavar="NAME|RUN", help="names or files of sweeps that were run here; with --to "
+                "pyg: the directory of one run, or latest"),
+        _option("--to", choices=("records", "pyg"), default="records", help="records of sweeps (default), or a "
+                "state_dict of PyTorch Geometric with the code of its model"),
+        _option("--out", metavar="FILE", help="the file (default: NAME.tar.xz, or model.pt)"), _TRUST)),
     "import": ("make runs in runs/ from exported files", "archives", "bring", (
         _option("files", nargs="+", metavar="FILE.tar.xz"),)),
     "calibrate": ("measure this machine, and write its hardware profile", "calibrate", "main", (
@@ -297,7 +306,7 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
 
 
 def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], int | Answer]:
-    """A command of `gnnexp.cli.commands.<name>`; the module is imported when the command is called."""
+    """A command of `gnnexp.cli.commands.<name>`, or of the module `name`, which is imported when it is called."""
 
     def command(options: argparse.Namespace) -> int | Answer:
         from importlib import import_module
@@ -311,8 +320,8 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
             check_here()
         only_shows = any(getattr(options, flag, False) for flag in ("cfg", "list", "dry_run", "print_script"))
         place_kernels(tell=name in _COMPUTING and not only_shows)
-        place = name if "." in name else f"commands.{name}"
-        found: Callable[[argparse.Namespace], int | Answer] = getattr(import_module(f"gnnexp.cli.{place}"), function)
+        place = name if name.startswith("gnnexp.") else f"gnnexp.cli.{name if '.' in name else f'commands.{name}'}"
+        found: Callable[[argparse.Namespace], int | Answer] = getattr(import_module(place), function)
         return found(options)
 
     return command

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing, origin_of
+from gnnexp.datasets.reading.names import Names
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays, build_graph
@@ -123,6 +124,14 @@ class Dataset(ABC):
         """
         return None
 
+    def like(self, names: Names) -> Dataset:
+        """This dataset with the columns of another graph, whose names are `names`: for a model of that graph.
+
+        Means, deviations and lists of categories are those of that graph. By default this is the dataset itself, for
+        features that do not depend on other vertices.
+        """
+        return self
+
     @property
     def at_hand(self) -> bool:
         """Whether the dataset is read from existing files. Its problems are then reported with the configuration's."""
@@ -217,7 +226,7 @@ def _digests_of(files: Iterable[Path], most: int | None = None) -> dict[Path, st
             with open_regular(path) as file:
                 if most is not None and os.fstat(file.fileno()).st_size > most:
                     found[path] = ""
-                elif problem := _unlike(path, file):
+                elif problem := unlike(path, file):
                     unreadable.append(problem)
                 else:
                     found[path] = hashlib.file_digest(file, "sha256").hexdigest()
@@ -228,7 +237,7 @@ def _digests_of(files: Iterable[Path], most: int | None = None) -> dict[Path, st
     return found
 
 
-def _unlike(path: Path, file: BufferedReader) -> Problem | None:
+def unlike(path: Path, file: BufferedReader) -> Problem | None:
     """The problem of a large file whose first bytes do not fit its name, found before its hash takes long.
 
     Small files are not checked here, because their readers give better messages.

@@ -150,6 +150,20 @@ class Task(ABC):
         """
         raise NotImplementedError("a task of pairs scores pairs")
 
+    def judging(self, graph: Graph) -> Self:
+        """This task as it was set up, but with the labels of another graph: it scores outputs of the same model."""
+        raise NotImplementedError("a task of vertices has labels")
+
+    def predictions(self, outputs: Tensor, classes: Sequence[str], *, every: bool) -> dict[str, np.ndarray]:
+        """Columns of a table of predictions, by name: one value for each of `n` vertices. By default the outputs.
+
+        Args:
+            outputs: `[n, C]` outputs of the vertices.
+            classes: C names of the classes.
+            every: whether to add the columns of each class.
+        """
+        return {f"output_{name}": column for name, column in zip(classes, outputs.cpu().numpy().T, strict=True)}
+
     @abstractmethod
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         """Metrics of the scores of all pieces and ranks, by name without the split."""

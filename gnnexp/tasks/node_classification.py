@@ -84,6 +84,18 @@ class NodeClassification(VertexTask):
             scores["score"] = (logits[:, 1] - logits[:, 0]).numpy()
         return scores
 
+    def predictions(self, outputs: Tensor, classes: Sequence[str], *, every: bool) -> dict[str, np.ndarray]:
+        """`class` and its `probability`; with `every`, and for multi-label data, the probability of each class."""
+        logits = outputs.cpu().double()
+        shares = torch.sigmoid(logits) if self._multilabel else torch.softmax(logits, 1)
+        columns: dict[str, np.ndarray] = {}
+        if not self._multilabel:
+            best, place = shares.max(1)
+            columns = {"class": np.array(classes, object)[place.numpy()], "probability": best.numpy()}
+        if every or self._multilabel:
+            columns |= {f"p_{name}": column for name, column in zip(classes, shares.numpy().T, strict=True)}
+        return columns
+
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         """`acc`, `macro_f1` and, for two classes, `roc_auc`; `micro_f1` and `roc_auc` for multi-label data."""
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}

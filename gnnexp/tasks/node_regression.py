@@ -66,6 +66,10 @@ class NodeRegression(VertexTask):
         """`[n, 1]` float64 predictions in the unit of the labels."""
         return outputs.double() * self._scale + self._mean
 
+    def predictions(self, outputs: Tensor, classes: Sequence[str], *, every: bool) -> dict[str, np.ndarray]:
+        """A column `prediction`."""
+        return {"prediction": outputs.flatten().cpu().numpy()}
+
     def score(self, outputs: Tensor, ids: Tensor) -> Scores:
         """Predictions and labels of labelled vertices, float64."""
         labels = self._labels[ids.long()].double()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Self
+
 import torch
 from torch import Tensor
 
@@ -30,6 +33,13 @@ class VertexTask(Task):
         if device.type != "cpu":
             ids = torch.sort(self._targets).values
             self._there = ids.to(device), self._labels[ids].to(device)
+
+    def judging(self, graph: Graph) -> Self:
+        """See `Task.judging`."""
+        assert graph.labels is not None
+        other = copy.copy(self)
+        other._labels, other._targets, other._there = graph.labels, graph.splits.train, None
+        return other
 
     def targets(self) -> Tensor:
         """Training vertices."""

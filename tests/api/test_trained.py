@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,44 +12,19 @@ from pathlib import Path
 import pytest
 import torch
 from linked_graphs import linked_graph
-from stopping import attempt
 
 import gnnexp
-from gnnexp.cli.running.execute import create_run
-from gnnexp.cli.running.prepare import checked, prepare
 from gnnexp.errors import ConfigError, DataError
-from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import save_graph
 from gnnexp.record.records import read_epochs
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.training.assemble import Artifacts
 from gnnexp.training.checkpoint import Position, checkpoint_folders, open_checkpoint
 
 SMALL = ("model.hidden=16", "train.epochs=3", "train.eval_every=1", "tracker=none", "hardware.device=cpu")
 BATCHES = ("train=default", "sampler.fanouts=[4,3]", "model.layers=2", "train.batch_size=512", *SMALL)
 FULL = ("model.layers=2", *SMALL)
 Trains = Callable[..., Path]
-
-
-@pytest.fixture
-def trains(ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trains:
-    """Trains overrides on some ranks of a pool, in a new run directory without a result, as a killed run leaves it."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path.parent / "cache"))
-
-    def train(*overrides: str, size: int = 2, stop_at: int | None = None, name: str = "run") -> Path:
-        run_dir = tmp_path / name
-        composed = checked([*overrides, f"hardware.workers={size}", f"hydra.run.dir={run_dir}"], None)
-        experiment = experiment_of(composed.config)
-        prepared = prepare(experiment, run_dir)
-        create_run(composed, experiment, prepared, None)
-        artifacts = Artifacts(prepared.folder, prepared.partition, prepared.presample, prepared.parts)
-        for at in dict.fromkeys((stop_at, None)):  # stopped, then resumed
-            ranks(size).run(attempt, composed.config, str(run_dir), at, signal.SIGTERM, artifacts)
-        return run_dir
-
-    return train
 
 
 def recorded(run_dir: Path, epoch: int) -> dict[str, float]:

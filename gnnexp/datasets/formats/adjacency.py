@@ -63,7 +63,7 @@ class AdjacencyDataset(ForeignDataset):
         features = None if self.features is None else _features(folder / self.features)
         if self.standardize and isinstance(features, np.ndarray):
             features = features.astype(np.float32)
-            fill_and_scale(features, FeatureForm((), "error", standardize=True))
+            fill_and_scale(features, FeatureForm((), "error", standardize=True), [{"width": features.shape[1]}], [None])
         elif self.standardize:
             raise DataError(Problem("dataset.standardize", True, "needs features that are not sparse",
                                     "set dataset.standardize=false"))

@@ -177,7 +177,7 @@ def _features(columns: Mapping[str, np.ndarray], attributes: Attributes, form: F
                                      f"{len(places)} values are wrong", "give the value, set dataset.empty=mean or "
                                      "zero, or leave the attribute out of dataset.features")
                              for row, column in places[:_SHOWN].tolist()])
-        fill_and_scale(rows, form)
+        fill_and_scale(rows, form, [{"width": rows.shape[1]}], [None])
         blocks.append(rows)
     for name in form.categories:
         texts = np.array(["" if one is None else str(one) for one in attributes[name]], object)

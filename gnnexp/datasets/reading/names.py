@@ -6,12 +6,37 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from urllib.parse import quote
 
 from gnnexp.graph.storage.writer import ArrayWriter, write_json
 
 _FILE, _IDS = "names.json", "ids_"
+
+
+class Column(TypedDict, total=False):
+    """What some columns of features are: a column of numbers, one of categories, or a file.
+
+    Attributes:
+        column: name of the column of the table.
+        file: ending of the file.
+        width: number of columns of features that a column of numbers or a file makes.
+        values: the value of each one-hot column of a column of categories.
+        empty: what replaces missing numbers, `width` numbers; only if tables are filled or standardized.
+        mean, spread: what is subtracted from numbers, and by what the result is divided, `width` numbers each; only if
+            tables are standardized.
+    """
+
+    column: str
+    file: str
+    width: int
+    values: list[str]
+    empty: list[float]
+    mean: list[float]
+    spread: list[float]
+
+
+Columns = Mapping[str, Sequence[Column]]
 
 
 @dataclass(frozen=True)
@@ -22,13 +47,13 @@ class Names:
         types: types of vertices, in the order of their numbers; empty for a graph without ids of its own.
         classes: names of the classes; empty: classes are numbers.
         relations: names of the types of edges, in the order of their numbers.
-        columns: what the columns of features are, by type of vertices.
+        columns: what the columns of features are, in their order, by type of vertices.
     """
 
     types: Sequence[str] = ()
     classes: Sequence[str] = ()
     relations: Sequence[str] = ()
-    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
 
     def write(self, writer: ArrayWriter) -> None:
         """Put the names next to the arrays of a graph."""

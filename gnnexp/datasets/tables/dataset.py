@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
 from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
-from gnnexp.datasets.reading.names import Names, ids_file, is_of_names
+from gnnexp.datasets.reading.names import Columns, Names, ids_file, is_of_names
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.splits.times import parts_by_time
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine
-from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, rows_of_file
+from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, NewValues, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
     Asked,
@@ -81,6 +82,8 @@ class Tables(Dataset):
         categories: columns of `nodes` of which each value becomes a feature (one-hot).
         empty: what replaces missing numbers: `error` refuses them, `mean` of their column, `zero`.
         standardize: give each column of numbers the mean 0 and the standard deviation 1, over all vertices.
+        new_values: for predictions on other tables: `error` refuses categories and words that the model was not
+            trained with, `zero` gives them no feature.
         split: `random` shares of the labelled vertices; the words of a column of `nodes` (`split=column`); the first
             words of the names of its files (`split=files`), such as `train-0.parquet`; or shares by `time`: the oldest
             labelled vertices are for training, the newest for the test. With `link_split`, links are held out by time,
@@ -125,6 +128,7 @@ class Tables(Dataset):
     categories: list[str] = field(default_factory=list)
     empty: Empty = "error"
     standardize: bool = False
+    new_values: NewValues = "error"
     split: Literal["random", "column", "files", "time"] = "random"
     split_column: str = AUTO
     train: float = 0.6
@@ -144,6 +148,7 @@ class Tables(Dataset):
     duplicates: Literal["merge", "keep"] = "merge"
     link_split: LinkSplit = None
     buffer_bytes: int = 1 << 29
+    _known: Columns | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
@@ -169,6 +174,16 @@ class Tables(Dataset):
         from gnnexp.datasets.looking.known import known_tables
 
         return known_tables(place)
+
+    def like(self, names: Names) -> Self:
+        """See `Dataset.like`. A model of a graph without columns of features takes any tables."""
+        made = copy.copy(self)
+        made._known = names.columns or None
+        return made
+
+    def options(self) -> dict[str, object]:
+        """Constructor arguments that decide the graph, and the columns of a trained model (`like`)."""
+        return super().options() if self._known is None else {**super().options(), "known": self._known}
 
     @property
     def at_hand(self) -> bool:
@@ -199,7 +214,7 @@ class Tables(Dataset):
         time = self.time if self.split == "time" else None
         return Asked(self.id, self.source, self.destination, self.weight, self.relation, time, self.label, self.target,
                      self.features, split, self.as_text, self.categories,
-                     links_by_time=time is not None and self.link_split is not None)
+                     known=self._known, links_by_time=time is not None and self.link_split is not None)
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -255,9 +270,11 @@ class Tables(Dataset):
     def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> Numbered:
         file, rules, findings = self.feature_file(), self._rules(layout), Findings()
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
-        form = FeatureForm(self.categories, self.empty, self.standardize)
+        form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
         made = findings.attempt(features_of, reader, layout, graph, form, file, self.sparse)
         labels = findings.attempt(labels_of, reader, layout, graph, self.label_kind)
+        if self._known is not None and labels is not None and not labels.present.any():
+            labels = None  # a column without any label: they are to be predicted
         split = findings.attempt(self._splits, reader, layout, graph, labels)
         findings.raise_all()
         assert made is not None and split is not None

@@ -215,6 +215,17 @@ class Engine:
         self._connection.unregister(asked)
         return np.asarray(found.column(0).to_numpy(), np.int64)
 
+    def numbered(self, values: Sequence[str]) -> str:
+        """A table with the columns `value` and, from 0 on, `code`: its name in SQL."""
+        import pyarrow as pa
+
+        name, self._tables = f"table_{self._tables}", self._tables + 1
+        given = pa.table({"value": pa.array(values, pa.string()), "code": np.arange(len(values))})
+        self._connection.register("given", given)
+        self._connection.execute(f"CREATE TEMP TABLE {name} AS SELECT value, code FROM given")
+        self._connection.unregister("given")
+        return name
+
     def copy(self, sql: str, path: Path) -> None:
         """Write a result to a Parquet file."""
         self._connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet)")

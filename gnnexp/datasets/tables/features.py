@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted, single
@@ -20,6 +22,7 @@ from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.errors import DataError, Problem
 
+NewValues = Literal["error", "zero"]
 Empty = Literal["error", "mean", "zero"]
 Matrix = np.ndarray | scipy.sparse.csr_array
 FILES = (".npy", ".npz", ".json")
@@ -34,14 +37,25 @@ class FeatureForm:
         categories: columns of which each value becomes a feature (one-hot).
         empty: what replaces missing numbers: nothing, the mean of the column, or 0.
         standardize: whether columns of numbers get mean 0 and standard deviation 1.
+        known: the columns that a trained model takes, with their means, deviations and categories; None: they are
+            computed from the tables.
+        new_values: what happens to categories and words that are not among the known ones.
     """
 
     categories: Sequence[str]
     empty: Empty
     standardize: bool
+    known: Columns | None = None
+    new_values: NewValues = "error"
+
+    def earlier(self, kind: str, column: str) -> Column | None:
+        """The known entry of a column of the type `kind`; None if columns are not known."""
+        if self.known is None:
+            return None
+        return next(one for one in self.known[kind] if one.get("column") == column)
 
 
-def read_features(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]
+def read_features(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column]
                   ) -> Matrix | None:
     """`[V, D]` features of a type, sparse if it has categories; None without features.
 
@@ -50,7 +64,7 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
         columns: the table.
         count: V of the type.
         form: how columns become features.
-        names: receives `{column, width}` for each column of numbers, and `{column, values}` for each of categories.
+        names: receives the entry of each column (`gnnexp.datasets.reading.names.Column`).
 
     Raises:
         DataError: a value is missing or not finite, or lists have different lengths. Names rows.
@@ -59,17 +73,22 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
     if columns.features:
         blocks.append(_numbers(reader, columns, count, form, names))
     for name in columns.categories:
-        blocks.append(_one_hot(reader, columns.table, name, form, names))
+        blocks.append(_one_hot(reader, columns, name, form, names))
     if len(blocks) == 1:
         return blocks[0]
     return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr")
                                   ) if blocks else None
 
 
-def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Any]) -> np.ndarray:
+def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column]) -> np.ndarray:
     table = columns.table
     widths = [width_of(reader, table, name) for name in columns.features]
-    names += [{"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)]
+    entries: list[Column] = [{"column": name, "width": width}
+                             for name, width in zip(columns.features, widths, strict=True)]
+    names += entries
+    known = [form.earlier(columns.name, name) for name in columns.features]
+    DataError.raise_all([problem for entry, one in zip(entries, known, strict=True) if one is not None
+                         for problem in _differing(table, entry, one, form)])
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
     out, row, found = np.empty((count, sum(widths)), np.float32), 0, 0
     asked = ", ".join(f"{quoted(name)}::FLOAT[]" if _is_list(table, name) else single(quoted(name))
@@ -89,43 +108,99 @@ def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureFo
             start += width
         row += batch.num_rows
     refuse_rows(reader, table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
-    fill_and_scale(out, form)
+    fill_and_scale(out, form, entries, known)
     return out
 
 
-def fill_and_scale(out: np.ndarray, form: FeatureForm) -> None:
-    """Replace missing numbers, and standardize, in place; column by column, with sums in float64."""
+def _differing(table: Table, entry: Column, known: Column, form: FeatureForm) -> list[Problem]:
+    """Problems of a column of numbers that a trained model cannot take."""
+    where, problems = f"{table.files.shown}, column {entry['column']}", []
+    if entry["width"] != known["width"]:
+        problems.append(Problem(where, f"{entry['width']} numbers", f"the model takes {known['width']}",
+                                "give lists of this length"))
+    if form.standardize != ("mean" in known):
+        was = str(not form.standardize).lower()
+        problems.append(Problem("dataset.standardize", form.standardize, f"the model was trained with {was}",
+                                f"set dataset.standardize={was}"))
+    if form.empty == "mean" and "empty" not in known:
+        problems.append(Problem("dataset.empty", "mean", "the training data had no missing numbers, so no means are "
+                                "kept", "set dataset.empty=zero, or give the values"))
+    return problems
+
+
+def fill_and_scale(
+    out: np.ndarray, form: FeatureForm, entries: Sequence[Column], known: Sequence[Column | None]
+) -> None:
+    """Replace missing numbers, and standardize, in place; column by column, with sums in float64.
+
+    Entries receive the numbers of their columns: those of `known`, or of these rows.
+    """
     if form.empty == "error" and not form.standardize:
         return
-    for column in out.T:
-        known = column[~np.isnan(column)].astype(np.float64)
-        mean = float(known.mean()) if known.size else 0.0
-        column[np.isnan(column)] = mean if form.empty == "mean" else 0.0
+    start = 0
+    for entry, earlier in zip(entries, known, strict=True):
+        part = out[:, start : start + entry["width"]]
+        start += entry["width"]
+        _fill(part, form, entry, earlier)
         if form.standardize:
-            values = column.astype(np.float64)
-            spread = values.std()
-            column[:] = (values - values.mean()) / (spread if spread > 0 else 1.0)
+            _standardize(part, entry, earlier)
 
 
-def _one_hot(reader: Engine, table: Table, name: str, form: FeatureForm, names: list[Any]) -> scipy.sparse.csr_array:
-    """`[V, number of values]`: values in ascending order; a missing value is a row of zeros."""
-    column = f"{quoted(name)}::VARCHAR"
+def _fill(part: np.ndarray, form: FeatureForm, entry: Column, known: Column | None) -> None:
+    if form.empty != "mean":
+        entry["empty"] = [0.0] * entry["width"]
+    elif known is not None:
+        entry["empty"] = known["empty"]
+    else:
+        present = (column[~np.isnan(column)].astype(np.float64) for column in part.T)
+        entry["empty"] = [float(one.mean()) if one.size else 0.0 for one in present]
+    for column, value in zip(part.T, entry["empty"], strict=True):
+        column[np.isnan(column)] = value
+
+
+def _standardize(part: np.ndarray, entry: Column, known: Column | None) -> None:
+    if known is None:
+        entry["mean"] = [float(column.astype(np.float64).mean()) for column in part.T]
+        entry["spread"] = [float(column.astype(np.float64).std()) or 1.0 for column in part.T]
+    else:
+        entry["mean"], entry["spread"] = known["mean"], known["spread"]
+    for column, mean, spread in zip(part.T, entry["mean"], entry["spread"], strict=True):
+        column[:] = (column.astype(np.float64) - mean) / spread
+
+
+def _one_hot(
+    reader: Engine, columns: VertexColumns, name: str, form: FeatureForm, names: list[Column]
+) -> scipy.sparse.csr_array:
+    """`[V, number of values]`: values in ascending order; a missing value is a row of zeros.
+
+    Raises:
+        DataError: values are missing, or are not among those of a trained model. Names rows.
+    """
+    column, table = f"{quoted(name)}::VARCHAR", columns.table
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
         rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
         refuse_rows(reader, table, [WrongRow(row, name, None, "is missing") for row, in rows],
                     reader.count(kept, "value IS NULL"), "give the value, or set dataset.empty=zero")
+    known = form.earlier(columns.name, name)
     values = [row[0] for row in reader.rows(
-        f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)]
+        f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)
+        ] if known is None else list(known["values"])
     names.append({"column": name, "values": values})
-    ranked = reader.keep("SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM "
-                         f"(SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL)", table)
+    ranked = reader.numbered(values)
+    if known is not None and form.new_values == "error":
+        strange = reader.keep(f"SELECT number, value FROM {kept} ANTI JOIN {ranked} USING (value) "
+                              "WHERE value IS NOT NULL", table)
+        rows = reader.rows(f"SELECT number, value FROM {strange} ORDER BY number LIMIT {MOST_SHOWN}", table)
+        said = "is no value that the model was trained with"
+        refuse_rows(reader, table, [WrongRow(row, name, value, said) for row, value in rows], reader.count(strange),
+                    "correct the value, or set dataset.new_values=zero")
     batches = [batch.column(0).to_numpy() for batch in reader.batches(
         f"SELECT coalesce(r.code, -1) FROM {kept} k LEFT JOIN {ranked} r USING (value) ORDER BY k.number", table)]
     codes = np.concatenate([np.empty(0, np.int64), *batches])
-    known = codes >= 0
-    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(known)])
-    return scipy.sparse.csr_array((np.ones(int(known.sum()), np.float32), codes[known], indptr),
+    present = codes >= 0
+    indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(present)])
+    return scipy.sparse.csr_array((np.ones(int(present.sum()), np.float32), codes[present], indptr),
                                   shape=(codes.size, len(values)))
 
 
@@ -162,7 +237,7 @@ def rows_of_file(path: Path) -> int | None:
     return int(matrix_of_file(path).shape[0]) if path.suffix == ".npz" else None
 
 
-def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
+def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, names: list[Column]) -> Matrix:
     """`[V, D]` features of a file.
 
     - `.npy`: `[V, D]` numbers, in the order of the vertices.
@@ -170,8 +245,15 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
     - `.json`: `{id: [number, ...]}`: words of each vertex (bag of words), or D values of each vertex if all lists have
       the same length and fractions occur.
 
+    Args:
+        reader: what finds the numbers of ids.
+        path: the file.
+        ids: ids of the vertices.
+        form: has the width that a trained model takes.
+        names: receives the entry of the file (`gnnexp.datasets.reading.names.Column`).
+
     Raises:
-        DataError: rows do not fit the vertices, or an id is unknown.
+        DataError: rows do not fit the vertices or a trained model, or an id is unknown.
     """
     matrix = _bag(reader, path, ids) if path.suffix == ".json" else matrix_of_file(path)
     if matrix.shape[0] != ids.count:
@@ -181,7 +263,30 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids) -> Matrix:
     broken = int((~np.isfinite(values)).sum())
     if broken:
         raise DataError(Problem(str(path), f"{broken} values", "must be finite numbers", "replace them"))
+    for one in () if form.known is None else chain.from_iterable(form.known.values()):
+        matrix = _as_wide(path, matrix, one["width"], form) if "file" in one else matrix
+    names.append({"file": path.suffix, "width": matrix.shape[1]})
     return matrix.astype(np.float32)
+
+
+def _as_wide(path: Path, matrix: Matrix, width: int, form: FeatureForm) -> Matrix:
+    """`[V, width]`: the columns that a trained model takes. Words that no vertex has here are columns of zeros.
+
+    Raises:
+        DataError: there are other columns, or words that the model does not know.
+    """
+    if matrix.shape[1] == width:
+        return matrix
+    if path.suffix != ".json" or isinstance(matrix, np.ndarray):
+        raise DataError(Problem(str(path), f"{matrix.shape[1]} columns", f"the model takes {width}",
+                                "give the file these columns"))
+    new = np.unique(matrix.indices[matrix.indices >= width])
+    if new.size and form.new_values == "error":
+        raise DataError(Problem(str(path), new[:MOST_SHOWN].tolist(), f"{new.size} words that the model was not "
+                                f"trained with: it knows the words 0 to {width - 1}",
+                                "number words as in the training data, or set dataset.new_values=zero"))
+    known = scipy.sparse.csr_array(matrix[:, :width])
+    return scipy.sparse.csr_array((known.data, known.indices, known.indptr), shape=(matrix.shape[0], width))
 
 
 def matrix_of_file(path: Path) -> Matrix:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, Relation
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm, quoted
 from gnnexp.datasets.tables.files import TableFiles, find_files
@@ -29,6 +30,10 @@ class Asked:
     """The configuration's words on columns; see `Tables`.
 
     Times are None if nothing is split by time, and links need one if `links_by_time`.
+
+    Attributes:
+        known: the columns of features that a trained model takes, instead of `features` and `categories`. Labels and a
+            split may then be missing.
     """
 
     id: str
@@ -43,6 +48,7 @@ class Asked:
     split_column: str | None
     as_text: Sequence[str]
     categories: Sequence[str]
+    known: Columns | None = None
     links_by_time: bool = False
 
 
@@ -202,7 +208,7 @@ def find_layout(
     read_tables = {kind: one for kind, one in tables.items() if one is not None}
     if len(read_tables) == len(vertices):
         findings.problems += _named_nowhere(read_tables, asked)
-    nodes = {kind: findings.attempt(_vertex_columns, one, kind, asked) for kind, one in read_tables.items()}
+    nodes = {kind: findings.attempt(_vertex_columns, reader, one, kind, asked) for kind, one in read_tables.items()}
     links = [findings.attempt(of_edges, entry) for entry in edges]
     findings.raise_all()
     known = {kind: one for kind, one in nodes.items() if one is not None}
@@ -239,6 +245,8 @@ def _relation(reader: Engine, table: Table, given: str | None, taken: Sequence[s
 
 def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
     """Problems of columns that the configuration names and no table of vertices has."""
+    if asked.known is not None:
+        return []
     named = [("label", asked.label), ("split_column", asked.split_column)]
     named += [("features", name) for name in asked.features or () if not isinstance(asked.features, str)]
     named += [("categories", name) for name in asked.categories]
@@ -248,7 +256,7 @@ def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
             for key, name in named if name not in (None, AUTO, *columns) and tables]
 
 
-def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
+def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> VertexColumns:
     def here(name: str | None) -> str | None:  # with several types, a column may be in the table of another type
         return name if name == AUTO or name in table.types else None
 
@@ -256,6 +264,8 @@ def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
     assert identity is not None
     split = column(table, "split", here(asked.split_column), needed=False, taken=(identity,))
     taken = [identity] if split is None else [identity, split]
+    known = None if asked.known is None else _known_columns(table, asked.known.get(kind, ()))
+    taken += [] if known is None else [*known[0], *known[1]]
     label = None
     if asked.target in (None, kind):
         label = column(table, "label", here(asked.label), needed=False, taken=taken)
@@ -268,18 +278,41 @@ def _vertex_columns(table: Table, kind: str, asked: Asked) -> VertexColumns:
                                     "labelled vertices are split by time",
                                     "name a column of both tables, or set dataset.label=null"))
         taken.append(time)
-    if asked.features == AUTO:
+    if known is not None:
+        features = known[0]
+    elif asked.features == AUTO:
         taken += asked.categories
         features = numeric(table, [name for name in table.types if name not in taken])
     else:
         features = [name for name in asked.features or () if name in table.types]
-        texts = [name for name in features if name not in numeric(table, features)]
-        DataError.raise_all([Problem(
-            f"{table.files.shown}, column {name}", table.types[name], "is no column of numbers", f"set dataset."
-            f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
-            "of texts") for name in texts])
-    categories = tuple(name for name in asked.categories if name in table.types)
+    texts = [name for name in features if name not in numeric(table, features)
+             and not (known is not None and _is_empty(reader, table, name))]
+    DataError.raise_all([Problem(
+        f"{table.files.shown}, column {name}", table.types[name], "is no column of numbers", f"set dataset."
+        f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
+        "of texts") for name in texts])
+    categories = tuple(known[1] if known is not None else [name for name in asked.categories if name in table.types])
     return VertexColumns(kind, table, identity, label, split, tuple(features), categories, time)
+
+
+def _is_empty(reader: Engine, table: Table, name: str) -> bool:
+    """Whether all cells of a column are empty. Text does not say then that the column has numbers."""
+    return not reader.rows(f"SELECT count({quoted(name)}) FROM {table.name}", table)[0][0]
+
+
+def _known_columns(table: Table, entries: Sequence[Column]) -> tuple[list[str], list[str]]:
+    """The columns of numbers and the columns of categories that a trained model takes.
+
+    Raises:
+        DataError: the table lacks some of them.
+    """
+    numbers = [one["column"] for one in entries if "column" in one and "width" in one]
+    categories = [one["column"] for one in entries if "values" in one]
+    missing = [name for name in (*numbers, *categories) if name not in table.types]
+    DataError.raise_all([Problem(
+        f"{table.files.shown}, column {name}", "missing", "the model was trained with this column; the table has "
+        f"{', '.join(table.types)}", "give the table this column") for name in missing])
+    return numbers, categories
 
 
 def _with_one_target(vertices: Mapping[str, VertexColumns], asked: Asked) -> Mapping[str, VertexColumns]:
@@ -292,7 +325,7 @@ def _with_one_target(vertices: Mapping[str, VertexColumns], asked: Asked) -> Map
     if len(labelled) > 1:
         raise DataError(Problem("dataset.target", None, f"the tables of {', '.join(labelled)} have labels",
                                 f"set dataset.target={labelled[0]}, the type of which classes are predicted"))
-    if asked.target is not None and asked.target not in labelled:
+    if asked.target is not None and asked.target not in labelled and asked.known is None:
         raise DataError(Problem("dataset.target", asked.target, f"its table has no column of labels; types with tables "
                                 f"are {', '.join(vertices)}", "set dataset.label=COLUMN, or another dataset.target"))
     return vertices

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
+from gnnexp.datasets.reading.names import Column
 from gnnexp.datasets.splits.times import LinkTimes, Times
 from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import Engine
@@ -212,18 +212,18 @@ def labels_of(reader: Engine, layout: Layout, graph: Numbered, label_kind: Label
 
 def features_of(
     reader: Engine, layout: Layout, graph: Numbered, form: FeatureForm, file: Path | None, sparse: Sparse,
-) -> tuple[Tensor | SparseRows | None, dict[str, list[Any]]]:
+) -> tuple[Tensor | SparseRows | None, dict[str, list[Column]]]:
     """`[V, D]` features, and what the columns of each type are.
 
     With one type of vertices, rows are the columns of its table, or a file. With several types, each type has columns
     of its own, after a one-hot code of the type.
     """
-    names: dict[str, list[Any]] = {kind: [] for kind in graph.ids}
+    names: dict[str, list[Column]] = {kind: [] for kind in graph.ids}
     found = {kind: read_features(reader, nodes, graph.ids[kind].count, form, names[kind])
              for kind, nodes in layout.vertices.items()}
     if len(graph.ids) == 1:
         [(kind, ids)] = graph.ids.items()
-        rows = found.get(kind) if file is None else read_feature_file(reader, file, ids)
+        rows = found.get(kind) if file is None else read_feature_file(reader, file, ids, form, names[kind])
         return (None if rows is None else _rows(rows, sparse)), names
     counts = [one.count for one in graph.ids.values()]
     types = np.repeat(np.arange(len(counts)), counts)

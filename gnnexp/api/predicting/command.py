@@ -1,0 +1,108 @@
+"""`gnnexp predict`: classes, embeddings or scores of links by the model of a run, with the user's own ids."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnexp.api.predicting.graphs import Target, target_of
+from gnnexp.api.predicting.links import check_pairs, scored
+from gnnexp.api.predicting.vertices import embedded, metrics_of_all, predicted
+from gnnexp.api.trained import TrainedModel, load
+from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.output import Answer
+from gnnexp.cli.running.prepare import check_new_file
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.files.disk import shortened
+from gnnexp.files.regular import what_is
+from gnnexp.tasks.base import Scores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ENDINGS = (".parquet", ".csv")
+
+
+def main(options: argparse.Namespace) -> Answer:
+    """Write a table with a row for each vertex or link."""
+    out = Path(options.out)
+    problems = check_new_file("--out", out)
+    if out.suffix not in _ENDINGS:
+        problems.append(Problem("--out", options.out, f"must end in {' or '.join(_ENDINGS)}", "--out FILE.csv"))
+    if options.links and (why := what_is(Path(options.links))):
+        problems.append(Problem("--links", options.links, f"must be a table of pairs: {why}", "correct the path"))
+    ConfigError.raise_all(problems)
+    if options.links:
+        check_pairs(Path(options.links))
+    model = load(named_run(options.run), which="last" if options.last else "best", trust=options.trust)
+    ConfigError.raise_all(_conflicts(model, options))
+    target = target_of(model, options.overrides, trust=options.trust)
+    scores: list[Scores] = []
+    count = write_table(out, _table(model, target, options, scores))
+    metrics = metrics_of_all(model, target, scores) if scores else {}
+    if metrics:
+        print(", ".join(f"{name} {value:.4f}" for name, value in metrics.items()) + ", over all labelled vertices")
+    print(f"{count:,} {'links' if _of_links(model, options) else 'vertices'}: {out}")
+    return Answer({"rows": count, "file": str(out), "metrics": metrics})
+
+
+def _of_links(model: TrainedModel, options: argparse.Namespace) -> bool:
+    return model.task.pairs and not options.embeddings
+
+
+def _conflicts(model: TrainedModel, options: argparse.Namespace) -> list[Problem]:
+    """Options that do not fit the task of the run, or each other."""
+    problems = []
+    if options.embeddings and (options.links or options.probabilities):
+        other = "--links" if options.links else "--probabilities"
+        problems.append(Problem("--embeddings", other, "a table has either embeddings or predictions",
+                                f"leave out {other}"))
+    if options.links and not model.task.pairs:
+        problems.append(Problem("--links", options.links, "the run was trained for vertices, so it scores no links",
+                                "leave it out, or train with task=link_prediction"))
+    if options.probabilities and model.task.pairs:
+        problems.append(Problem("--probabilities", True, "the run was trained for links, which have no classes",
+                                "leave it out: the table has a column probability"))
+    return problems
+
+
+def _table(
+    model: TrainedModel, target: Target, options: argparse.Namespace, scores: list[Scores]
+) -> Iterator[pa.RecordBatch]:
+    if options.embeddings:
+        return embedded(model, target, lists=Path(options.out).suffix == ".parquet")
+    if model.task.pairs:
+        return scored(model, target, Path(options.links) if options.links else None)
+    return predicted(model, target, probabilities=options.probabilities,
+                     scores=None if target.labelled is None else scores)
+
+
+def write_table(out: Path, batches: Iterator[pa.RecordBatch]) -> int:
+    """Write batches to a Parquet or CSV file, atomically; the number of rows."""
+    from pyarrow import csv, parquet
+
+    count = 0
+    with _replaced(out) as temporary:
+        first = next(batches)
+        make: Any = parquet.ParquetWriter if out.suffix == ".parquet" else csv.CSVWriter
+        with make(str(temporary), first.schema) as writer:
+            for batch in (first, *batches):
+                writer.write_batch(batch)
+                count += batch.num_rows
+    return count
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[Path]:
+    """A file next to `path` that takes its name at the end, or is removed after an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{shortened(path.name)}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

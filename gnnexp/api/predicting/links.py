@@ -1,0 +1,239 @@
+"""Scores of links as a table: pairs that a user names by their own ids, or the test links of a graph."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.api.predicting.graphs import Target
+from gnnexp.api.predicting.ids import OwnIds
+from gnnexp.api.trained import TrainedModel
+from gnnexp.datasets.base import unlike
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine, literal, quoted
+from gnnexp.datasets.tables.files import find_files
+from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
+from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.regular import open_regular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BUFFER_BYTES = 1 << 29
+_ENDS = ("source", "destination")
+
+
+def scored(model: TrainedModel, target: Target, pairs: Path | None) -> Iterator[pa.RecordBatch]:
+    """Rows `source`, `relation` (if links have some), `destination`, `score` (logit) and `probability`.
+
+    With several types of vertices, `source_type` and `destination_type` say of which type an id is. Links and the ids
+    of all vertices are in memory; outputs of vertices are within `train.eval_memory` (`scores_of_links`).
+
+    Args:
+        model: a trained model of a task of links.
+        target: the graph.
+        pairs: a table with a row for each link (`read_pairs`); None: the test links of the graph.
+
+    Raises:
+        DataError: the graph has no test links, or the table has wrong rows.
+    """
+    import pyarrow as pa
+
+    if pairs is not None:
+        links = read_pairs(model, target, pairs)
+    elif (found := target.links.get("test")) is not None and found.shape[0]:
+        links = found
+    else:
+        raise DataError(Problem("--links", None, "the graph has no test links", "name your pairs: --links FILE.csv"))
+    first = 0
+    for scores in model.link_scores(links, target.graph):
+        part = links[first : first + scores.size].numpy()
+        first += scores.size
+        shares = torch.sigmoid(torch.from_numpy(scores).double()).numpy()
+        relation = {"relation": _named(model, part[:, 1])} if part.shape[1] == 3 else {}
+        yield pa.RecordBatch.from_pydict({
+            **_end("source", target.ids, part[:, 0]), **relation, **_end("destination", target.ids, part[:, -1]),
+            "score": scores, "probability": shares})
+
+
+def _end(role: str, ids: OwnIds, numbers: np.ndarray) -> dict[str, Any]:
+    found = ids.chosen(numbers)
+    return {role if name == "id" else f"{role}_{name}": values for name, values in found.items()}
+
+
+def _named(model: TrainedModel, relations: np.ndarray) -> np.ndarray:
+    """`[n]` names of relations, or their numbers if they have no names."""
+    names = np.array(list(model.names.relations), object)
+    return names[relations] if names.size else relations
+
+
+def read_pairs(model: TrainedModel, target: Target, path: Path) -> Tensor:
+    """`[n, 2 | 3]` links of a table with the ids of sources and destinations and, if links have some, relations.
+
+    Columns have the usual names of tables of edges (`source` and `target`, `relation`, …). With several types of
+    vertices, the training links of a relation decide the types of its ends. Otherwise the columns `source_type` and
+    `destination_type` do, or an id that only one type has.
+
+    Raises:
+        DataError: a column is missing, or a row has an unknown id or relation. Names rows.
+    """
+    with tempfile.TemporaryDirectory(prefix="gnnexp-") as place, \
+            engine(Path(place), _BUFFER_BYTES, os.cpu_count() or 1) as reader:
+        files = find_files("--links", Path(), str(path))
+        table = reader.table(files)
+        columns, named = _columns(table, target.ids.names.types)
+        if not _count(reader, table):
+            raise DataError(Problem(files.shown, "0 rows", "there are no pairs", "give at least one"))
+        table = reader.table(files, as_text=[*columns.values(), *([named] if named else [])]
+                             if target.ids.text else [named] if named else [])
+        relations = _relations(reader, table, named, model)
+        found = [_numbers(reader, table, columns[role], _kinds(reader, table, role, target, model, relations), target)
+                 for role in _ENDS]
+    return torch.from_numpy(np.stack(found if relations is None else [found[0], relations, found[1]], 1))
+
+
+def check_pairs(path: Path) -> None:
+    """Check the columns of a table of pairs, before the model is loaded.
+
+    Raises:
+        DataError: it is no such table.
+    """
+    with open_regular(path) as file:
+        problem = unlike(path, file)
+    DataError.raise_all([] if problem is None else [problem])
+    with tempfile.TemporaryDirectory(prefix="gnnexp-") as place, engine(Path(place), _BUFFER_BYTES, 1) as reader:
+        _columns(reader.table(find_files("--links", Path(), str(path))), None)
+
+
+def _columns(table: Table, types: Sequence[str] | None) -> tuple[dict[str, str], str | None]:
+    """The columns of both ends, by role, and that of the relation.
+
+    Raises:
+        DataError: columns are missing or ambiguous.
+    """
+    try:
+        if types is not None:
+            check_header(table, types)
+        columns = dict(zip(_ENDS, ends(table, AUTO, AUTO, ("", "")), strict=True))
+        return columns, column(table, "relation", AUTO, needed=False, taken=columns.values())
+    except DataError as error:
+        fix = "give the table a first line with the names source, destination and, for several relations, relation"
+        raise DataError([replace(problem, fix=fix) for problem in error.problems]) from None
+
+
+def _count(reader: Engine, table: Table) -> int:
+    return int(reader.rows(f"SELECT count(*) FROM {table.name}", table)[0][0])
+
+
+def _relations(reader: Engine, table: Table, named: str | None, model: TrainedModel) -> np.ndarray | None:
+    """`[n]` relation of each row; None if links have no relations.
+
+    Raises:
+        DataError: the column is missing, or has unknown names. Names rows.
+    """
+    count = model.task.num_relations
+    if not count:
+        return None
+    names = list(model.names.relations)[:count] or [str(number) for number in range(count)]
+    if named is None:
+        if count == 1:
+            return np.zeros(_count(reader, table), np.int64)
+        raise DataError(Problem(table.files.shown, list(table.types), f"links have {count} relations, and no column "
+                                "has a usual name of the relation",
+                                f"add a column relation, with {', '.join(names[:20])}"))
+    kept = reader.keep(f"SELECT {quoted(named)}::VARCHAR AS value, row_number() OVER () - 1 AS number "
+                       f"FROM {table.name}", table)
+    codes = _codes(reader, table, kept, reader.numbered(names))
+    _refuse(reader, table, kept, named, codes < 0, "is no relation of the model", f"use {', '.join(names[:20])}")
+    return codes
+
+
+def _kinds(
+    reader: Engine, table: Table, role: str, target: Target, model: TrainedModel, relations: np.ndarray | None
+) -> np.ndarray | None:
+    """`[n]` type of the end `role` of each row, -1 if it is not known; None with one type of vertices.
+
+    Raises:
+        DataError: a type is unknown. Names rows.
+    """
+    types = list(target.ids.names.types)
+    if not target.ids.several_types:
+        return None
+    name = f"{role}_type"
+    if name in table.types:
+        kept = reader.keep(f"SELECT {quoted(name)}::VARCHAR AS value, row_number() OVER () - 1 AS number "
+                           f"FROM {table.name}", table)
+        codes = _codes(reader, table, kept, reader.numbered(types))
+        _refuse(reader, table, kept, name, codes < 0, "is no type of vertices", f"use {', '.join(types)}")
+        return codes
+    of_vertices, trained = model.graph.node_types, model.graph.links["train"]
+    if relations is None or of_vertices is None:
+        return np.full(_count(reader, table), -1, np.int64)
+    end = trained[:, 0 if role == "source" else -1]
+    by_relation = np.full(model.task.num_relations, -1, np.int64)
+    for relation in range(model.task.num_relations):
+        found = torch.unique(of_vertices[end[trained[:, 1] == relation]])
+        by_relation[relation] = int(found[0]) if found.numel() == 1 else -1
+    return np.asarray(by_relation[relations], np.int64)
+
+
+def _numbers(
+    reader: Engine, table: Table, name: str, kinds: np.ndarray | None, target: Target
+) -> np.ndarray:
+    """`[n]` vertex of each row's id.
+
+    Raises:
+        DataError: an id is missing, unknown, or in several types. Names rows.
+    """
+    ids, kept = target.ids, reader.keep(f"SELECT {quoted(name)}::VARCHAR AS value, row_number() OVER () - 1 AS number "
+                                        f"FROM {table.name}", table)
+    if ids.are_numbers:
+        known = f"SELECT range::VARCHAR AS value, range AS code FROM range({ids.num_nodes})"
+        found = [_codes(reader, table, kept, reader.keep(known, table))]
+    else:
+        found = []
+        for kind, start in zip(ids.names.types, ids.starts, strict=False):
+            known = (f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM "
+                     f"read_parquet({literal(str(ids.file(kind)))})")
+            found.append(_codes(reader, table, kept, reader.keep(known, table)))
+    choices = np.stack(found, 1)
+    if kinds is not None:  # only the type that is known
+        places = np.arange(choices.shape[1])
+        choices = np.where((kinds[:, None] < 0) | (kinds[:, None] == places), choices, -1)
+    matches = (choices >= 0).sum(1)
+    _refuse(reader, table, kept, name, matches == 0, "is the id of no vertex", "correct the id, or leave the row out")
+    _refuse(reader, table, kept, name, matches > 1, "is the id of vertices of several types",
+            "add the columns source_type and destination_type")
+    return np.asarray(choices.max(1), np.int64)
+
+
+def _codes(reader: Engine, table: Table, kept: str, known: str) -> np.ndarray:
+    """`[n]` int64 `code` in the table `known` of each `value` of the table `kept`, -1 for none."""
+    batches = reader.batches(f"SELECT coalesce(r.code, -1)::BIGINT FROM {kept} k LEFT JOIN {known} r USING (value) "
+                             "ORDER BY k.number", table)
+    return np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
+
+
+def _refuse(
+    reader: Engine, table: Table, kept: str, name: str, wrong: np.ndarray, said: str, fix: str
+) -> None:
+    """Refuse the rows that are `wrong` `[n]`.
+
+    Raises:
+        DataError: there are some. Names rows.
+    """
+    rows = np.flatnonzero(wrong)
+    if not rows.size:
+        return
+    shown = ", ".join(map(str, rows[:MOST_SHOWN].tolist()))
+    values = dict(reader.rows(f"SELECT number, value FROM {kept} WHERE number IN ({shown})", table))
+    refuse_rows(reader, table, [WrongRow(row, name, values[row], said) for row in rows[:MOST_SHOWN].tolist()], rows.size,
+                fix)
