@@ -235,5 +235,5 @@ def _refuse(
         return
     shown = ", ".join(map(str, rows[:MOST_SHOWN].tolist()))
     values = dict(reader.rows(f"SELECT number, value FROM {kept} WHERE number IN ({shown})", table))
-    refuse_rows(reader, table, [WrongRow(row, name, values[row], said) for row in rows[:MOST_SHOWN].tolist()], rows.size,
-                fix)
+    first = [WrongRow(row, name, values[row], said) for row in rows[:MOST_SHOWN].tolist()]
+    refuse_rows(reader, table, first, rows.size, fix)

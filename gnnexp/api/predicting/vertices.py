@@ -43,7 +43,8 @@ def predicted(
         first += outputs.shape[0]
         if judge is not None and scores is not None:
             scores.append(judge.score(outputs, numbers))
-        yield pa.RecordBatch.from_pydict({**ids, **task.predictions(task.values(outputs), classes, every=probabilities)})
+        columns = task.predictions(task.values(outputs), classes, every=probabilities)
+        yield pa.RecordBatch.from_pydict({**ids, **columns})
 
 
 def embedded(model: TrainedModel, target: Target, *, lists: bool) -> Iterator[pa.RecordBatch]:
