@@ -76,5 +76,5 @@ def _digest(source: np.ndarray, destination: np.ndarray, weight: np.ndarray | No
     order = np.lexsort(columns[::-1])
     digest = hashlib.sha256()
     for column in columns:
-        digest.update(column[order].tobytes())
+        digest.update(column[order].data)
     return digest.hexdigest()
