@@ -15,9 +15,9 @@ _PREFIX = "rev_"  # the names that PyG's ToUndirected gives
 def without_reverses(found: Foreign, *, keeps_duplicates: bool) -> Foreign:
     """The graph without the edges that `symmetrize` makes again.
 
-    A type of edges is left out if it has exactly the reverses of another, such as `rev_writes` of `writes`.
-    `Edges.reverse` has its name, and `symmetrize` gives these edges the relation of the reverses. Both directions of a
-    link thus stay one link, which is held out as a whole.
+    A type of edges, such as `rev_writes`, is left out if it has exactly the reverses of another, such as `writes`.
+    Then `Edges.reverse` has its name, and `symmetrize` makes its edges. So both directions of a link stay one link,
+    which is held out as a whole.
 
     A graph with one type of edges may have both directions of each. Then one of them is left out if parallel edges are
     kept, because there would be two of each.
@@ -76,5 +76,5 @@ def _digest(source: np.ndarray, destination: np.ndarray, weight: np.ndarray | No
     order = np.lexsort(columns[::-1])
     digest = hashlib.sha256()
     for column in columns:
-        digest.update(column[order].tobytes())
+        digest.update(column[order].data)
     return digest.hexdigest()
