@@ -271,5 +271,6 @@ def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run(tmp_path: Path) -> None:
     dgl.save_graphs(str(tmp_path / "g.bin"), [typed()])
-    assert run_command(["run", "dataset=dgl_graph", f"dataset.path={tmp_path}/g.bin", "model=rgcn", "train.epochs=1",
-                        "hardware.workers=1", "tracker=none", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+    assert run_command(["run", "dataset=dgl_graph", f"dataset.path={tmp_path}/g.bin", "dataset.weight=null",
+                        "model=rgcn", "train.epochs=1", "hardware.workers=1", "tracker=none",
+                        f"hydra.run.dir={tmp_path / 'run'}"]) == 0
