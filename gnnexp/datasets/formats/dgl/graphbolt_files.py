@@ -20,10 +20,8 @@ from gnnexp.files.regular import is_file, read_limited, what_is
 FORMAT_FIX = "see https://www.dgl.ai/dgl_docs/stochastic_training/ondisk-dataset-specification.html"
 _NAME, _MOST_BYTES = "metadata.yaml", 16 << 20
 _PREPARED = Path("preprocessed") / _NAME
-_PREPARED_FIX = (
-    "put the raw metadata.yaml (with `graph`) into the folder again, or write its edges in Python: g = gb.OnDiskDataset("
-    "FOLDER).load().graph; np.save('edges.npy', torch.stack([g.indices, torch.arange(g.total_num_nodes)"
-    ".repeat_interleave(g.csc_indptr.diff())])), and name them in `graph` with format: numpy")
+_PREPARED_FIX = ("put the raw metadata.yaml (with `graph`) into the folder again, or save the edges as in "
+                 "docs/howto/formats.md")
 _SETS = ("train_set", "validation_set", "test_set")
 _SEEDS = ("seeds", "seed_nodes", "node_pairs")
 _ONE_TYPE, _ONE_RELATION = "_N", "_N:_E:_N"
