@@ -37,6 +37,7 @@ from gnnexp.graph.storage.format import open_graph
 
 _AS_IT_IS = ("dataset.symmetrize=false", "dataset.self_loops=keep", "dataset.duplicates=keep")
 _MANY_CLASSES = 50
+_TYPED_LINKS = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
 
 
 def main(options: argparse.Namespace) -> Answer:
@@ -116,9 +117,11 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
     """Further overrides with which the graph can be trained on."""
     lines = []
     if facts.relations > 1:
-        lines.append("model=rgcn")
+        lines += ["model=rgcn", *(["dataset.weight=null"] if graph.edge_weights is not None else [])]
     if graph.labels is None and not graph.links:
         lines += ["task=link_prediction", "dataset.link_split={val:0.05,test:0.1}"]
+    elif graph.labels is None:
+        lines += ["task=link_prediction", *([_TYPED_LINKS] if graph.links["train"].shape[1] == 3 else [])]
     if graph.real_labels:
         lines.append("task=node_regression")
     if graph.features is None:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from gnnexp.datasets.base import Dataset, data_folder
 from gnnexp.datasets.formats.dgl import partitions
-from gnnexp.datasets.formats.dgl.arrays import USUAL
+from gnnexp.datasets.formats.dgl.arrays import AUTO, USUAL
 from gnnexp.datasets.formats.dgl.gconstruct import Entry, Gconstruct, Label, config_in, read_config
 from gnnexp.datasets.formats.dgl.gconstruct_tables import Columns, opened, rewritten, vertex_columns
 from gnnexp.datasets.reading.features import Sparse
@@ -39,6 +39,7 @@ class GraphStorm(Dataset):
         path: the JSON file, or its folder; null = `$GNNEXP_DATA/graphstorm`.
         label: column of the labels, if several tasks are defined on vertices; null = the only one.
         target: type of the vertices with labels; null = the only one.
+        weight: column of weights among the features of edges; `auto` finds it (`weight`, …); null = none.
         transforms: features with a transform that gnnexp does not have: `error`, or `skip` leaves them out.
         split: `auto` takes the files of the JSON file, or its shares; `random` draws the shares.
         train: share of training vertices; null = that of the JSON file.
@@ -54,6 +55,7 @@ class GraphStorm(Dataset):
     path: str | None = None
     label: str | None = None
     target: str | None = None
+    weight: str | None = AUTO
     transforms: Literal["error", "skip"] = "error"
     split: Literal["auto", "random"] = "auto"
     train: float | None = None
@@ -148,7 +150,7 @@ class GraphStorm(Dataset):
                     by_files = by_files or columns.has_split
             for one in config.edges:
                 name = one.kind[1] if relations[one.kind[1]] == 1 else ":".join(one.kind)
-                columns = findings.attempt(_edge_columns, reader, one, place)
+                columns = findings.attempt(_edge_columns, reader, one, place, self.weight)
                 if columns is not None:
                     file = rewritten(reader, columns, place / f"edges_{quote(name, safe='')}.parquet")
                     edges[name] = {"table": file, "from": one.kind[0], "to": one.kind[2]}
@@ -182,10 +184,10 @@ class _Translated(Tables):
         return self.said
 
 
-def _edge_columns(reader: Engine, entry: Entry, place: Path) -> Columns:
+def _edge_columns(reader: Engine, entry: Entry, place: Path, asked_weight: str | None) -> Columns:
     table = opened(reader, entry, place)
     names = [one.column for one in entry.features]
-    weights = [name for name in names if name in USUAL["weight"]]
+    weights = [name for name in names if name in (USUAL["weight"] if asked_weight == AUTO else (asked_weight,))]
     weight = weights[0] if len(weights) == 1 else None
     asked = [(str(column), end) for column, end in zip(entry.columns, ("source", "destination"), strict=True)]
     asked += [(weight, "weight")] if weight else []

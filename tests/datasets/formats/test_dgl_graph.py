@@ -271,5 +271,13 @@ def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run(tmp_path: Path) -> None:
     dgl.save_graphs(str(tmp_path / "g.bin"), [typed()])
-    assert run_command(["run", "dataset=dgl_graph", f"dataset.path={tmp_path}/g.bin", "model=rgcn", "train.epochs=1",
-                        "hardware.workers=1", "tracker=none", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+    assert run_command(["run", "dataset=dgl_graph", f"dataset.path={tmp_path}/g.bin", "dataset.weight=null",
+                        "model=rgcn", "train.epochs=1", "hardware.workers=1", "tracker=none",
+                        f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+
+
+def test_without_dgl_the_message_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dgl.save_graphs(str(tmp_path / "g.bin"), [small()])
+    monkeypatch.setattr("gnnexp.datasets.formats.dgl.reader.is_installed", lambda package: False)
+    with pytest.raises(ConfigError, match=r"needs the package dgl.*\n.*pip install 'gnnexp\[dgl\]'"):
+        load(tmp_path / "g.bin")

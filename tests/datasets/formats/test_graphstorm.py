@@ -52,7 +52,7 @@ def example(folder: Path) -> dict[str, Any]:
         "version": "gconstruct-v0.1",
         "nodes": [
             {"node_type": "paper", "format": {"name": "parquet"}, "files": "papers_*.parquet", "node_id_col": "nid",
-             "features": [{"feature_col": "emb", "feature_name": "e"},
+             "features": [{"feature_col": "emb", "transform": {"name": "no-op", "truncate_dim": 2}},
                           {"feature_col": "venue", "transform": {"name": "to_categorical"}}],
              "labels": [{"label_col": "class", "task_type": "classification", "split_pct": [0.5, 0.25, 0.25]}]},
             {"node_type": "author", "format": {"name": "csv", "separator": "|"}, "files": ["authors.csv"],
@@ -173,8 +173,8 @@ TITLE = [{"feature_col": "venue", "transform": {"name": "tokenize_hf", "max_seq_
 
 @pytest.mark.parametrize(("change", "said"), [
     (changed("nodes.0.files", "none_*.parquet"), "no such file"), (changed("nodes.0.node_id_col", "x"), "nid, emb"),
-    (changed("nodes.0.features", TITLE), "tokenize_hf.*noop and max_min_norm"),
-    (changed("nodes.0.features", [{"feature_col": "venue"}]), "noop of VARCHAR"),
+    (changed("nodes.0.features", TITLE), "tokenize_hf.*no-op and max_min_norm"),
+    (changed("nodes.0.features", [{"feature_col": "venue"}]), "no-op of VARCHAR"),
     (changed("nodes.0.labels.0.label_col", "x"), "x='missing'"), (changed("edges.0.dest_id_col", "x"), "x='missing'"),
     (changed("nodes.0.labels.0.split_pct", [2, 0, 0]), "split_pct"), (changed("edges.0.relation", ["a"]), "relation"),
     (changed("nodes.1.node_type", "paper"), "more than once"),
@@ -223,6 +223,11 @@ def test_max_min_norm_with_bounds(tmp_path: Path) -> None:
     features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()  # type: ignore[union-attr]
     ages = dict(zip(ids_of(folder, "author"), features[3:, -1].tolist(), strict=True))
     assert ages == pytest.approx({"a9": 0, "a8": 1 / 3, "a7": 1})
+    content["nodes"][1]["features"][0]["transform"] |= {"max_val": [130], "min_val": [30]}  # as GraphStorm keeps them
+    graph, folder = made(written(tmp_path, content))
+    features = graph.features if isinstance(graph.features, torch.Tensor) else graph.features.to_dense()  # type: ignore[union-attr]
+    ages = dict(zip(ids_of(folder, "author"), features[3:, -1].tolist(), strict=True))
+    assert ages == pytest.approx({"a9": 0, "a8": 0.2, "a7": 0.7})
 
 
 def test_hdf5_needs_h5py(tmp_path: Path) -> None:
@@ -262,4 +267,5 @@ def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
 def test_a_run(tmp_path: Path) -> None:
     written(tmp_path, example(tmp_path))
     assert run_command(["run", "dataset=graphstorm", f"dataset.path={tmp_path}", "model=rgcn", "train.epochs=1",
-                        "tracker=none", "hardware.workers=1", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+                        "dataset.weight=null", "tracker=none", "hardware.workers=1",
+                        f"hydra.run.dir={tmp_path / 'run'}"]) == 0

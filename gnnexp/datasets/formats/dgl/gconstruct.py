@@ -25,7 +25,7 @@ _SHARES = (0.8, 0.1, 0.1)
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature: its column, and what becomes of it (`transform` with its `name`; empty: nothing)."""
+    """A feature: its column, and what becomes of it (`transform` with its `name`; without a name: no-op)."""
 
     column: str
     transform: Mapping[str, Any]
@@ -33,7 +33,7 @@ class Feature:
     @property
     def kind(self) -> str:
         """Name of the transform."""
-        return str(self.transform.get("name") or "noop")
+        return str(self.transform.get("name") or "no-op")
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _parsed(folder: Path, key: str, entry: Mapping[str, Any], *, is_node: bool) 
     columns = (entry.get("node_id_col"),) if is_node else (entry["source_id_col"], entry["dest_id_col"])
     if len(kind) != (1 if is_node else 3):
         raise ValueError(f"relation {list(kind)}")
-    features = [Feature(str(column), one.get("transform") or {}) for one in entry.get("features") or ()
+    features = [Feature(str(column), one.get("transform") or one) for one in entry.get("features") or ()
                 for column in ([one["feature_col"]] if isinstance(one["feature_col"], str) else one["feature_col"])]
     labels, notes = [], []
     for one in entry.get("labels") or ():

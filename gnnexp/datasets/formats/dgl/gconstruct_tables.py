@@ -155,14 +155,14 @@ def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str
     is_list = table.types[one.column].endswith("]")
     if one.kind == "to_categorical" and not one.transform.get("separator") and not is_list:
         return f"{column}::VARCHAR"
-    if one.kind == "noop" and is_number:
+    if one.kind == "no-op" and is_number:
         width = one.transform.get("truncate_dim")
         return f"list_slice({column}, 1, {int(width)})" if width and is_list else column
     if one.kind == "max_min_norm" and is_number and not is_list:
         return _between(reader, table, column, one.transform)
     shown = f"{one.kind} of {table.types[one.column]}"
     raise DataError(Problem(
-        f"{entry.files.key}: {one.column}", shown, "gnnexp has noop and max_min_norm of numbers, and to_categorical",
+        f"{entry.files.key}: {one.column}", shown, "gnnexp has no-op and max_min_norm of numbers, and to_categorical",
         "set dataset.transforms=skip to leave such features out, or make rows of numbers of the column"))
 
 
@@ -172,7 +172,7 @@ def _between(reader: Engine, table: Table, column: str, options: Mapping[str, ob
 
     def bound(value: float | None, name: str, given: str, choose: Callable[[float, float], float]) -> float:
         if options.get(given) is not None:
-            return float(str(options[given]))
+            return float(np.asarray(options[given], np.float64).reshape(()))
         found = 0.0 if value is None else value
         return choose(found, float(str(options[name]))) if name in options else found
 

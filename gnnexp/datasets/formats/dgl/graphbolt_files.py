@@ -20,6 +20,8 @@ from gnnexp.files.regular import is_file, read_limited, what_is
 FORMAT_FIX = "see https://www.dgl.ai/dgl_docs/stochastic_training/ondisk-dataset-specification.html"
 _NAME, _MOST_BYTES = "metadata.yaml", 16 << 20
 _PREPARED = Path("preprocessed") / _NAME
+_PREPARED_FIX = ("put the raw metadata.yaml (with `graph`) into the folder again, or save the edges as in "
+                 "docs/howto/formats.md")
 _SETS = ("train_set", "validation_set", "test_set")
 _SEEDS = ("seeds", "seed_nodes", "node_pairs")
 _ONE_TYPE, _ONE_RELATION = "_N", "_N:_E:_N"
@@ -175,8 +177,7 @@ def read_metadata(place: Path) -> Metadata:
     assert isinstance(content, dict)
     if "graph" not in content:
         raise DataError(Problem(str(path), "graph_topology", "the prepared graph is a pickled object of GraphBolt, "
-                                "which gnnexp does not load", "keep the raw form (metadata.yaml with `graph`) in the "
-                                "folder, or save the edges: np.save('edges.npy', …) with format: numpy"))
+                                "which gnnexp does not load", _PREPARED_FIX))
     try:
         return _metadata(path, content)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
