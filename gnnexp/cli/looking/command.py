@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         graph, names = _loaded(chosen, Path(folder))
         facts, notes = facts_of_graph(graph), graph.notes
-        run = [*chosen, *_of_keys(_advised(graph, facts), chosen)]
+        run = [*chosen, *_known(_advised(graph, facts), chosen)]
     command = " ".join(["gnnexp run", *map(_typed, run)])
     document = {"format": guess.format, **asdict(facts), "names": asdict(names), "notes": list(notes),
                 "surprises": surprises(facts), "may_be_classes": dict(guess.classes), "run": run, "command": command}
@@ -62,8 +62,13 @@ def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, Names]:
 
 def _as_it_is(overrides: Sequence[str]) -> list[str]:
     """Overrides that change no edge, where the dataset has these keys."""
+    return _known(_AS_IT_IS, overrides)
+
+
+def _known(lines: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """Those of `lines` whose keys the chosen dataset has."""
     known = compose([one for one in overrides if one.startswith("dataset=")]).config["dataset"]
-    return [one for one in _AS_IT_IS if one.removeprefix("dataset.").partition("=")[0] in known]
+    return [one for one in lines if not one.startswith("dataset.") or one[len("dataset."):].partition("=")[0] in known]
 
 
 def _advised(graph: Graph, facts: Facts) -> list[str]:
@@ -78,13 +83,6 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
     elif not facts.sparse_features and _differ_in_scale(graph):
         lines.append("dataset.standardize=true")
     return lines
-
-
-def _of_keys(advised: Sequence[str], chosen: Sequence[str]) -> list[str]:
-    """Those of the overrides that name a key of the dataset, or of another group."""
-    known = compose([*chosen]).config["dataset"]
-    keys = [one.partition("=")[0].partition(".") for one in advised]
-    return [one for one, (group, _, key) in zip(advised, keys, strict=True) if group != "dataset" or key in known]
 
 
 def _differ_in_scale(graph: Graph) -> bool:
