@@ -22,6 +22,7 @@ from gnnexp.files.regular import is_file
 _FIX = "correct the name, relative to the folder of the graph, or set it to null"
 _BESIDE = {"features": ("features.npy", "features.npz", "features.csv", "features.txt"),
            "labels": ("labels.npy", "labels.csv", "labels.txt")}
+USUAL = {name for names in _BESIDE.values() for name in names}  # of files next to a graph
 
 
 @dataclass(kw_only=True, eq=False)

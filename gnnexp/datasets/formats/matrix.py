@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.adjacency import AdjacencyDataset, beside
+from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, beside
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Vertices
 from gnnexp.datasets.reading.content import endings, one_file, own_files
 from gnnexp.datasets.reading.sparse import Entries, is_sparse_npz, read_matrix_market, read_sparse_npz
@@ -39,12 +39,10 @@ class AdjacencyMatrix(AdjacencyDataset):
     def recognised(cls, place: Path) -> list[str] | None:
         """A file of a matrix; or a folder with one, and with features and labels under their usual names."""
         files = own_files(place)
-        found = [one for one in files if _fits(one)]
-        others = {line.partition("=")[2] for line in beside(found[0])} if found else set()
-        found = [one for one in found if one.name not in others]
-        if len(found) != 1 or (place.is_dir() and {one.name for one in files} - others != {found[0].name}):
+        graphs = [one for one in files if not place.is_dir() or one.name not in USUAL]
+        if len(graphs) != 1 or not _fits(graphs[0]):
             return None
-        return beside(found[0]) if place.is_dir() else []
+        return beside(graphs[0]) if place.is_dir() else []
 
     def file(self) -> Path:
         """The file of the matrix."""

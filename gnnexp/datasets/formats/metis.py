@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.adjacency import AdjacencyDataset, beside
+from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, beside
 from gnnexp.datasets.formats.foreign import VERTEX, Edges, Foreign
 from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files
 from gnnexp.errors import DataError, Problem
@@ -60,14 +60,11 @@ class Metis(AdjacencyDataset):
         """
         files = own_files(place)
         found = [one for one in files if endings(one) in _ENDINGS]
-        if len(found) != 1:
+        if len(found) == 1:
+            _refuse_webgraph(found[0])
+        if len(found) != 1 or (place.is_dir() and {one.name for one in files} - USUAL != {found[0].name}):
             return None
-        _refuse_webgraph(found[0])
-        lines = beside(found[0])
-        others = {line.partition("=")[2] for line in lines}
-        if place.is_dir():
-            return lines if {one.name for one in files} - others == {found[0].name} else None
-        return []
+        return beside(found[0]) if place.is_dir() else []
 
     def file(self) -> Path:
         """The file of the graph."""

@@ -1,4 +1,5 @@
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
@@ -110,7 +112,7 @@ def test_a_matrix_of_two_types(tmp_path: Path) -> None:
                                                   ("features.csv", "labels.csv")])
 def test_a_folder_may_have_features_and_labels(features: str, labels: str, tmp_path: Path) -> None:
     rows = np.arange(8, dtype=np.float64).reshape(4, 2)
-    path = save(scipy.sparse.csr_array(MATRIX), tmp_path / "adj.npz")
+    path = save(scipy.sparse.csr_array(MATRIX), tmp_path / ("graph.npz" if features.endswith("z") else "adj.npz"))
     if features == "features.npy":
         np.save(tmp_path / features, rows)
         np.save(tmp_path / labels, np.array([1, 0, 1, -1]))
@@ -193,3 +195,12 @@ def test_a_pickle_is_not_executed(tmp_path: Path, bomb: tuple[bytes, Path]) -> N
     with pytest.raises(DataError):
         load(tmp_path / "m.npz")
     assert not trace.exists()
+
+
+def test_data_advises_keys_that_the_dataset_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(scipy.sparse.csr_array(MATRIX), tmp_path / "adj.npz")
+    np.save(tmp_path / "features.npy", np.array([[0], [100], [200], [300]]))
+    assert run_command(["data", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["format"] == "matrix" and found["edges"] == 4 and "dataset.standardize=true" in found["run"]
+    assert compose(found["run"]).config["dataset"]["features"] == "features.npy"

@@ -360,3 +360,16 @@ def test_the_key_follows_the_bytes_of_all_tables(tmp_path: Path) -> None:
     with (tmp_path / "people.csv").open("a") as file:
         file.write("eve,1,2,good,,z\n")
     assert Tables(path=str(tmp_path), nodes="people.csv").key() != first
+
+
+def test_names_of_shards_are_a_split(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "a,b")
+    (tmp_path / "nodes").mkdir()
+    for name, rows in (("train-0", ["a,x", "b,y"]), ("validation-0", ["c,x"]), ("test-0", ["d,y", "e,"])):
+        text(tmp_path / "nodes" / f"{name}.csv", "id,label", *rows)
+    graph = load(tmp_path, nodes="nodes", split="files")
+    parts = [part.tolist() for part in (graph.splits.train, graph.splits.val, graph.splits.test)]
+    assert parts == [[2, 3], [4], [0, 1]]
+    text(tmp_path / "nodes" / "part-0.csv", "id,label", "f,x")
+    with pytest.raises(DataError, match=r"part-0\.csv='part'.*must begin with a word of a split"):
+        load(tmp_path, nodes="nodes", split="files")
