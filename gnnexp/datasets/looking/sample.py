@@ -151,7 +151,8 @@ def _of_text(path: Path, target: Path, share: int, limit: int) -> Rows:
     size, packed = path.stat().st_size, path.suffix.lower() == ".gz"
     if path.suffix.lower() == ".zst" or _is_document(path):
         if size > limit:
-            raise ValueError(f"{size} bytes without parts that can be read alone; --whole reads all of them")
+            raise DataError(Problem(str(path), f"{size} bytes", "no part of such a file can be read alone",
+                                    "gnnexp data --whole reads all of it; or write JSON lines or Parquet"))
         target.symlink_to(path)
         return Rows(0, 0, exact=False)
     with path.open("rb") as raw:

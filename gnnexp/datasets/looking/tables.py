@@ -235,14 +235,18 @@ def _entry(reader: Engine, found: _Found, place: str) -> list[str]:
 
 
 def _type_of(reader: Engine, table: Table, name: str, nodes: Mapping[str, Table]) -> str:
-    """The only type that has the first ids of a column; empty if none or several have them."""
-    found = []
+    """The only type that has the first ids of a column; empty if none or several have them.
+
+    If no type has all of them, as in a sample of the tables, it is the only type that has some.
+    """
+    some, every = [], []
     for kind, vertices in nodes.items():
         identity = column(vertices, "id", AUTO, needed=True, usual=words_of(kind))
         first = (f"(SELECT {in_sql(name)}::VARCHAR AS id FROM {table.name} WHERE {in_sql(name)} IS NOT NULL "
                  f"LIMIT {_FIRST})")
         there = f"(SELECT {in_sql(str(identity))}::VARCHAR FROM {vertices.name})"
-        if reader.rows(f"SELECT count(*) FROM {first} WHERE id NOT IN {there}", table)[0][0] == 0:
-            found.append(kind)
+        known, rows = reader.rows(f"SELECT count(*) FILTER (id IN {there}), count(*) FROM {first}", table)[0]
+        some += [kind] if known else []
+        every += [kind] if known == rows else []
+    found = every or some
     return found[0] if len(found) == 1 else ""
-

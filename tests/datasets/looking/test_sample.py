@@ -70,6 +70,13 @@ def test_a_sample_gives_the_command_of_the_whole(tmp_path: Path, capsys: Any) ->
     assert "dataset.edges=links" in found["run"] and f"dataset.path={tmp_path}" in found["run"]
 
 
+def test_types_are_found_in_a_sample(capsys: Any) -> None:
+    odd = str(Path(__file__).parents[2] / "data" / "odd" / "two_types")
+    _, found, err = looked(capsys, odd, "--sample", "1500")
+    assert found["sampled"] and found["rows_read"] < 216, err
+    assert found["run"] == looked(capsys, odd)[1]["run"]
+
+
 def test_cells_with_line_breaks_are_not_cut(tmp_path: Path, capsys: Any) -> None:
     lines = "".join(f'"a\n{one % 50}","b, {one}"\n' for one in range(5000))
     (tmp_path / "e.csv").write_text("from,to\n" + lines)

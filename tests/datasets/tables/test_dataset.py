@@ -16,6 +16,7 @@ from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
+from gnnexp.kernels.tables.texts import Dictionary
 
 EDGES = {"src": [70, 7, -5, 7], "dst": [7, -5, 70, 70]}
 
@@ -373,3 +374,18 @@ def test_names_of_shards_are_a_split(tmp_path: Path) -> None:
     text(tmp_path / "nodes" / "part-0.csv", "id,label", "f,x")
     with pytest.raises(DataError, match=r"part-0\.csv='part'.*must begin with a word of a split"):
         load(tmp_path, nodes="nodes", split="files")
+@pytest.mark.parametrize("nodes", [None, "people.csv"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_texts_that_do_not_fit_in_memory_give_the_same_graph(
+    nodes: str | None, weighted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people(tmp_path)
+    text(tmp_path / "edges.csv", "from,to,w", "ann,bob,1", "bob,zoë,2", "zoë,bob,3", "bob,zoë,4", '"c, d",ann,5')
+    options: dict[str, Any] = {"nodes": nodes, "weight": "w" if weighted else None}
+    graph, folder = made(tmp_path, **options)
+    monkeypatch.setattr(Dictionary, "num_bytes", 2**60)
+    again, other = made(tmp_path, **options, name="other")
+    assert ids_of(folder) == ids_of(other) and graph.indices.equal(again.indices) and graph.indptr.equal(again.indptr)
+    assert weighted == (graph.edge_weights is not None)
+    if graph.edge_weights is not None and again.edge_weights is not None:
+        assert graph.edge_weights.equal(again.edge_weights)
