@@ -60,8 +60,9 @@ class Edges:
         name: name of the type.
         types: types of the vertices at both ends.
         weight: `[E]` weights, or None.
-        reverse: name of the type that has the reverses of these edges in the file, and is left out: `symmetrize` gives
-            the reverses a relation of their own, also if there is one type of edges only. None: there is none.
+        reverse: name of the type that has the reverses of these edges in the file, and is left out. Then
+            `symmetrize` gives reverses a relation of their own, also if there is one type of edges only. None: no type
+            has the reverses.
     """
 
     source: np.ndarray

@@ -374,6 +374,8 @@ def test_names_of_shards_are_a_split(tmp_path: Path) -> None:
     text(tmp_path / "nodes" / "part-0.csv", "id,label", "f,x")
     with pytest.raises(DataError, match=r"part-0\.csv='part'.*must begin with a word of a split"):
         load(tmp_path, nodes="nodes", split="files")
+
+
 @pytest.mark.parametrize("nodes", [None, "people.csv"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_texts_that_do_not_fit_in_memory_give_the_same_graph(
