@@ -148,9 +148,9 @@ class Tables(Dataset):
     duplicates: Literal["merge", "keep"] = "merge"
     link_split: LinkSplit = None
     buffer_bytes: int = 1 << 29
-    _known: Columns | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._known: Columns | None = None
         check_fractions(train=self.train, val=self.val)
         check_link_split(self.link_split)
         rules = (
