@@ -36,7 +36,7 @@ RECORDS = {
     "experiment/signature.py": "keys of a node against a signature",
     "experiment/optimization.py": "options of torch's classes, passed on to them",
     "experiment/plan.py": "facts read from job.json", "job.py": "what was chosen for the user, recorded",
-    "datasets/formats/pyg/": "attributes of a graph of PyG",
+    "datasets/formats/dgl/": "content of files", "datasets/formats/pyg/": "attributes of a graph of PyG",
     "datasets/planetoid.py": "content of files",
     "datasets/reading/pickled.py": "content of files", "graph/partition.py": "a partition's description as JSON",
     "graph/storage/": "descriptions of arrays as JSON",
