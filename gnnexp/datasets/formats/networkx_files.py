@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _FACTOR = 24
 _NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))',
                         re.DOTALL)
+_GRAPHSTORM = re.compile(rb'"(node|source)_id_col"')  # its file also has lists of nodes and edges
 
 
 @dataclass(kw_only=True, eq=False)
@@ -111,7 +112,7 @@ def _fits(path: Path) -> bool:
         return kind == ".net"
     start = start_of(path)
     if kind == ".json":
-        return _NODE_LINK.search(start) is not None
+        return _NODE_LINK.search(start) is not None and _GRAPHSTORM.search(start) is None
     return start.lstrip().startswith(b"*") if kind == ".net" else b"{" in start
 
 

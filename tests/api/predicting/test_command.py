@@ -187,8 +187,8 @@ def same_links(rows: Sequence[dict[str, str]], links: torch.Tensor, scores: np.n
 def wrong_pairs(capsys: Any, run_dir: Path, folder: Path) -> None:
     """Each mistake names its row."""
     for header, rows, text in (
-        (["source", "target", "relation"], [[1, 2, "writes"], [99, 2, "writes"]], "row 2, column source='99'"),
-        (["source", "target", "relation"], [[1, 2, "writes"], [1, "", "writes"]], "row 2, column target=None"),
+        (["source", "target", "relation"], [[1, 2, "writes"], [99, 2, "writes"]], "line 3, column source='99'"),
+        (["source", "target", "relation"], [[1, 2, "writes"], [1, "", "writes"]], "line 3, column target=None"),
         (["source", "target", "relation"], [[1, 2, "likes"]], "column relation='likes': is no relation of the model"),
         (["source", "target"], [[1, 2]], "no column has a usual name of the relation"),
         (["source", "target", "relation", "source_type"], [[1, 2, "cites", "shop"]], "is no type of vertices"),

@@ -75,7 +75,7 @@ def test_new_categories_are_refused_with_their_rows_or_have_no_feature(trained: 
                                                                        tmp_path: Path) -> None:
     rows, names = trained
     other = tables(tmp_path / "other", ["1,30,1.5,x,good", "2,20,2.5,new,bad"])
-    with pytest.raises(DataError, match=r"row 2, column town='new': is no value that the model") as one:
+    with pytest.raises(DataError, match=r"line 3, column town='new': is no value that the model") as one:
         made(other, names)
     assert "dataset.new_values=zero" in one.value.problems[0].fix
     graph, _ = made(other, names, new_values="zero")
