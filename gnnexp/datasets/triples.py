@@ -51,9 +51,10 @@ class Triples(Dataset):
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
-        """A folder with the three files, whose first line has three columns."""
+        """A folder with the three files, whose first line has three columns; or an archive that begins with one."""
         if not place.is_dir() or not all(is_file(place / name) for name in _FILES.values()):
-            return None
+            archives = sorted(place.glob("*.tar.gz")) if place.is_dir() else [place]
+            return [] if len(archives) == 1 and _begins_with_triples(archives[0]) else None
         with (place / _FILES["train"]).open(encoding="utf-8", errors="replace") as file:
             return [] if len(file.readline().split()) == 3 else None
 
@@ -188,6 +189,17 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, bytes]:
                for name in names if name not in files]
     DataError.raise_all(missing)
     return {name: files[name] for name in names}
+
+
+def _begins_with_triples(path: Path) -> bool:
+    """Whether the first file of an archive is one of the three."""
+    if not path.name.endswith(".tar.gz") or not is_file(path):
+        return False
+    try:
+        with gzip.open(path) as file:
+            return tarfile.TarInfo.frombuf(file.read(tarfile.BLOCKSIZE), "utf-8", "replace").name in _FILES.values()
+    except (OSError, EOFError, zlib.error, tarfile.TarError):
+        return False
 
 
 def _regular_files(content: bytes) -> dict[str, bytes]:

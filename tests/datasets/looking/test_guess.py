@@ -58,6 +58,7 @@ def test_types_follow_from_names_or_ids(tmp_path: Path) -> None:
 
 def test_published_folders_are_recognised(tmp_path: Path, real) -> None:
     assert list(recognised(real("cora"), CLASSES).overrides)[:2] == ["dataset=planetoid", "dataset.name=cora"]
+    assert recognised(real("fb15k-237"), CLASSES).overrides[0] == "dataset=triples"
 
 
 @pytest.mark.parametrize(("files", "said"), [
