@@ -30,8 +30,9 @@ dgl = pytest.importorskip("dgl")
 
 
 @pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    read_here(monkeypatch)
+def here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "in_a_process_of_its_own" not in request.node.name:  # a damaged file may abort DGL's process
+        read_here(monkeypatch)
 
 
 def homogeneous() -> Any:
@@ -215,7 +216,7 @@ def swapped(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("change", "said"), [
-    (cut, "DGL cannot read"), (swapped, "each once"), (lambda one: shutil.rmtree(one / "part1"), "part1"),
+    (swapped, "each once"), (lambda one: shutil.rmtree(one / "part1"), "part1"),
     (lambda one: shutil.copy(one / "part0" / "node_feat.dgl", one / "part1" / "node_feat.dgl"), "_N, (feat|label)"),
     (config_changed(num_nodes=41), "num_nodes 41"),
     (config_changed(node_map={"_N": [[0, 30], [30, 40]]}), r"each once|must be|needed"),
@@ -233,6 +234,13 @@ def test_what_does_not_fit_together_is_an_error(change: Any, said: str, tmp_path
         pytest.skip("both parts have one size")
     change(folder)
     with pytest.raises(DataError, match=said):
+        DglPartitions(path=str(folder)).load()
+
+
+def test_a_damaged_part_is_an_error_in_a_process_of_its_own(tmp_path: Path) -> None:
+    folder = divided(homogeneous(), tmp_path, 2)
+    cut(folder)
+    with pytest.raises(DataError, match="DGL cannot read"):
         DglPartitions(path=str(folder)).load()
 
 
