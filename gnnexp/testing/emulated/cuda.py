@@ -32,6 +32,7 @@ def install(library: ctypes.CDLL) -> None:
     _add_products()
     # torch.manual_seed also seeds the device's generator. Here kernels use the CPU's generator, which is seeded anyway.
     torch.cuda.manual_seed_all = lambda seed: None
+    torch.__config__.show = lambda: NAME  # torch asks its library of CUDA for this text, which PyG wants at import
 
 
 def _add_products() -> None:
