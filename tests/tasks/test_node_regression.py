@@ -110,3 +110,17 @@ def test_real_labels_are_stored_and_checked(tmp_path) -> None:
     assert any("num_classes" in line for line in said) and any("vertex 5: inf" in line for line in said)
     missing = replace(graph, labels=torch.where(torch.arange(60) == graph.splits.train[0], torch.nan, graph.labels))
     assert any("must all have a label" in str(one) for one in validate_graph(missing, name="g"))
+
+
+def test_labels_of_another_graph_are_judged_in_the_unit_of_the_training_labels() -> None:
+    graph, other, task = valued(), valued(offset=5000.0, scale=7.0), NodeRegression()
+    task.setup(graph)
+    assert graph.labels is not None and other.labels is not None
+    train = graph.labels[graph.splits.train].double()
+    outputs = ((other.labels.double() - train.mean()) / train.std(correction=0))[:, None]
+    judge = task.judging(other)
+    found = judge.metrics([judge.score(outputs, torch.arange(other.num_nodes))])
+    assert found["mae"] == pytest.approx(0, abs=1e-9) and found["r2"] == pytest.approx(1)
+    assert task.score(outputs, torch.arange(3))["label"].tolist() == graph.labels[:3].double().tolist(), "unchanged"
+    [name] = task.predictions(task.values(outputs), [], every=True)
+    assert name == "prediction"
