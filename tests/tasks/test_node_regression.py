@@ -122,6 +122,6 @@ def test_labels_of_another_graph_are_judged_in_the_unit_of_the_training_labels()
     found = judge.metrics([judge.score(outputs, torch.arange(other.num_nodes))])
     assert found["mae"] == pytest.approx(0, abs=1e-9) and found["r2"] == pytest.approx(1)
     own = graph.labels[~graph.labels.isnan()].double().tolist()
-    assert task.score(outputs, torch.arange(graph.num_nodes))["label"].tolist() == own, "the task itself keeps its labels"
+    assert task.score(outputs, torch.arange(graph.num_nodes))["label"].tolist() == own, "the task keeps its labels"
     [name] = task.predictions(task.values(outputs), [], every=True)
     assert name == "prediction"
