@@ -342,9 +342,8 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 def module_of(command: str) -> Path:
     module = command_line.COMMANDS[command][1]
-    if module.startswith("gnnexp."):
-        return ROOT / module.replace(".", "/")
-    return ROOT / "gnnexp" / "cli" / f"{module if '.' in module else f'commands.{module}'}".replace(".", "/")
+    full = module if module.startswith("gnnexp.") else f"gnnexp.cli.{'' if '.' in module else 'commands.'}{module}"
+    return ROOT / full.replace(".", "/")
 
 
 def calls(file: Path) -> set[str]:

@@ -76,7 +76,7 @@ class AdjacencyDataset(ForeignDataset):
         return Vertices(count, features, labels, classes=classes)
 
 
-def beside(file: Path) -> list[str]:
+def files_next_to(file: Path) -> list[str]:
     """Overrides for files of features and labels that are next to `file` under their usual names."""
     found = {key: next((name for name in names if name != file.name and is_file(file.parent / name)), None)
              for key, names in _BESIDE.items()}

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, beside
+from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Vertices
 from gnnexp.datasets.reading.content import endings, one_file, own_files
 from gnnexp.datasets.reading.sparse import Entries, is_sparse_npz, read_matrix_market, read_sparse_npz
@@ -42,7 +42,7 @@ class AdjacencyMatrix(AdjacencyDataset):
         graphs = [one for one in files if not place.is_dir() or one.name not in USUAL]
         if len(graphs) != 1 or not _fits(graphs[0]):
             return None
-        return beside(graphs[0]) if place.is_dir() else []
+        return files_next_to(graphs[0]) if place.is_dir() else []
 
     def file(self) -> Path:
         """The file of the matrix."""

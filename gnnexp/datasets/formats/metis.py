@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, beside
+from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
 from gnnexp.datasets.formats.foreign import VERTEX, Edges, Foreign
 from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files
 from gnnexp.errors import DataError, Problem
@@ -64,7 +64,7 @@ class Metis(AdjacencyDataset):
             _refuse_webgraph(found[0])
         if len(found) != 1 or (place.is_dir() and {one.name for one in files} - USUAL != {found[0].name}):
             return None
-        return beside(found[0]) if place.is_dir() else []
+        return files_next_to(found[0]) if place.is_dir() else []
 
     def file(self) -> Path:
         """The file of the graph."""

@@ -89,7 +89,11 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
         name: torch.from_numpy(np.stack([column[edges[mask]] for column in columns], axis=1).astype(np.int64))
         for name, mask in chosen.items()
     }
-    kept = torch.from_numpy(parts == 0)
+    return _without(replace(graph, links=links, notes=(*graph.notes, note)), torch.from_numpy(parts == 0))
+
+
+def _without(graph: Graph, kept: torch.Tensor) -> Graph:
+    """The graph with the edges `kept` `[E]` bool."""
     starts = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
     return replace(
         graph,
@@ -98,8 +102,6 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
         edge_types=None if graph.edge_types is None else graph.edge_types[kept],
         edge_features=None if graph.edge_features is None else graph.edge_features[kept],
         edge_weights=None if graph.edge_weights is None else graph.edge_weights[kept],
-        links=links,
-        notes=(*graph.notes, note),
     )
 
 
