@@ -69,6 +69,7 @@ owner = np.load(os.environ["GNNEXP_PARTITION"] + "/node_owner.npy")
 assert set(owner) == {0, 1}
 report(0, loss=1.0, **{"acc/test": 0.5})
 print("hello from rank", rank)
+dist.destroy_process_group()
 """
     assert run_command(["run", *words(body, "paradigm.partition=true", "seed=3")]) == 0
     assert "hello from rank 1" in Path("run/logs/rank_1.log").read_text()

@@ -56,3 +56,6 @@ for epoch in range(train["epochs"]):
         report |= {f"acc/{name}": float(right[splits[name]].float().mean()) for name in ("val", "test")}
         with Path(given["GNNEXP_EPOCHS"]).open("a") as file:
             file.write(json.dumps(report) + "\n")
+
+if ranks > 1:
+    dist.destroy_process_group()  # a rank that exits with an open gloo group can abort (SIGABRT)

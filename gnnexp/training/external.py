@@ -53,7 +53,8 @@ _POLL_S, _MEMORY_S, _FIRST_MEMORY_S = 0.01, 0.5, 0.05
 _ABSENT_S = 3.0
 # Seconds in which killed processes must have ended.
 _END_S = 10.0
-_LAST_BYTES = 1 << 12
+_LAST_BYTES = 1 << 14
+_FATAL = "Fatal Python error: "  # begins the stack that Python's fault handler writes
 _HOST_PEAK = ("resident memory of the command's processes since it began, twice a second; pages that processes share "
               "count in each of them")
 
@@ -338,10 +339,12 @@ def _failure(command: Sequence[str], code: int, run_dir: Path, rank: int, killed
 
 
 def _last_line(file: Path) -> str:
+    """The last line that the command printed, without the stack that Python's fault handler writes after it."""
     with suppress(OSError), open_regular(file) as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - _LAST_BYTES))
-        lines = log.read().decode(errors="replace").split("\n")
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        printed, fatal, stack = log.read().decode(errors="replace").partition(_FATAL)
+        lines = printed if printed.strip() else fatal + stack.split("\n")[0]
+        return next((line.strip()[:300] for line in reversed(lines.split("\n")) if line.strip()), "")
     return ""
 
 

@@ -120,6 +120,15 @@ def test_a_command_that_fails(place: Place, body: str, error: type, said: str) -
     assert not (place.run_dir / "result.json").exists()
 
 
+@pytest.mark.parametrize(("printed", "said"), [("terminate called\n", "of output: terminate called$"),
+                                              ("", "of output: Fatal Python error: Aborted$")])
+def test_a_crash_shows_the_line_before_its_stack(place: Place, printed: str, said: str) -> None:
+    stack = f"Fatal Python error: Aborted\n\nThread 0x1:\n  <no Python frame>\n\nExtension modules: {'torch, ' * 900}\n"
+    (place.run_dir / "logs" / "rank_0.log").write_text(printed + stack)
+    with pytest.raises(CommandError, match=said):
+        place.follow("os.kill(os.getpid(), 6)")
+
+
 def test_empty_lines_are_no_epochs(place: Place) -> None:
     place.follow("open(os.environ['GNNEXP_EPOCHS'], 'a').write('\\n{\"epoch\": 0}\\r\\n\\n')")
     assert len(place.metrics) == 1

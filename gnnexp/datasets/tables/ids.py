@@ -86,6 +86,11 @@ class IntegerIds(Ids):
         """V."""
         return int(self.values.size)
 
+    @property
+    def are_numbers(self) -> bool:
+        """Whether each id is the number of its vertex."""
+        return bool((self.values == np.arange(self.count)).all())
+
     def lookup(self) -> Lookup:
         """What finds the numbers of many ids."""
         return Lookup.of(self.values)
@@ -127,7 +132,7 @@ class Lookup:
         return Lookup(low, None, values[order], order.astype(dtype))
 
     def numbers(self, ids: np.ndarray) -> np.ndarray:
-        """`[n]` numbers of `ids` `[n]` int64, -1 for unknown ids."""
+        """`[n]` numbers of `ids` `[n]` int32 or int64, -1 for unknown ids."""
         if self.table is not None:
             found = np.empty(ids.size, self.table.dtype)
             look_up(ids, self.low, self.table, found)

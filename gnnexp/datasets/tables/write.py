@@ -32,6 +32,8 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc, write_csc_with_data
 from gnnexp.graph.storage.format import GraphWriter
 
+_HELD = 4  # edges in memory before they are sorted take at most this part (1 / 4) of the buffer
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -85,8 +87,9 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     findings = Findings()
     given = {kind: findings.attempt(ids_of_rows, reader, nodes.table, nodes.id, text=layout.text)
              for kind, nodes in layout.vertices.items()}
-    tried = [findings.attempt(read_texts, reader, one, place, rules.buffer_bytes) if layout.text else
-             findings.attempt(read_integers, reader, one, place) for one in layout.edges]
+    held = rules.buffer_bytes // (_HELD * max(1, len(layout.edges)))
+    tried = [findings.attempt(read_texts, reader, one, place, rules.buffer_bytes, held) if layout.text else
+             findings.attempt(read_integers, reader, one, place, held) for one in layout.edges]
     findings.raise_all()
     ids = {kind: one for kind, one in given.items() if one is not None}
     raw = [one for one in tried if one is not None]
@@ -102,13 +105,13 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     check_memory(24 * sum(one.count for one in ids.values()), "vertices")
     spools, notes = [], []
     for one in raw:
-        found = findings.attempt(numbered, reader, one, ids, starts, place, drop=rules.drop)
+        found = findings.attempt(numbered, reader, one, ids, starts, place, held, drop=rules.drop)
         if found is None:
             continue
         spool, dropped = found
         spools.append(spool)
         notes += [f"{dropped} edges of {one.columns.name} to unknown vertices were dropped"] if dropped else []
-        if one.spool is not None:
+        if one.spool is not None and one.spool is not spool:
             one.spool.remove()
     findings.raise_all()
     return Numbered(ids, starts, spools, [len(one.relations) for one in layout.edges], notes)

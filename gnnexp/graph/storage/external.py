@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -127,8 +128,15 @@ def write_csc(
     """
     dtype = index_dtype(num_nodes)
     indptr, buckets = csc_buckets(chunks, num_nodes, rules, max(1, buffer_bytes // dtype.itemsize))
+    first = next(buckets, None)
+    if first is not None and first.starts.size == indptr.size:
+        writer.put("indptr", indptr)
+        return indptr, _filled("indices", first.indices, writer)
     # The number of edges after merging is known only at the end, so edges first go to a file without a name.
     with tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0) as spool:
+        if first is not None:
+            _append(spool, first.indices, writer)
+            first = None
         _append_all(spool, buckets, writer)
         writer.put("indptr", indptr)
         target = _copied(spool, "indices", int(indptr[-1]), dtype, writer)
@@ -186,6 +194,16 @@ def _bucket_with_data(
     dtype = index_dtype(num_nodes)
     return rows_with_data(sources.astype(dtype, copy=False), destinations.astype(dtype, copy=False),
                           span[1] - span[0], merge=rules.merge, types=types, weights=data[0] if data else None)
+
+
+def _filled(name: str, values: np.ndarray, writer: ArrayWriter) -> np.ndarray:
+    """The array `name` of the writer, written as a file: through its map, memory would hold the values twice."""
+    target = writer.array(name, values.shape, values.dtype)
+    if isinstance(target, np.memmap):
+        with Path(str(target.filename)).open("r+b", buffering=0) as file:
+            file.seek(target.offset)
+            _append(file, values, writer)
+    return target
 
 
 def _copied(spool: IO[bytes], name: str, size: int, dtype: np.dtype, writer: ArrayWriter) -> np.ndarray:

@@ -10,11 +10,15 @@ import numba
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.prefetch import prefetch
 
 # Rows up to this length are sorted by insertion, which is faster than numba's quicksort. CPU time for 31 M edges of a
 # products-like graph, 50 per row on average: 0.90 s without insertion, 0.73 s up to length 48, 0.66 s up to 96, 0.63 s
 # up to 192.
 _INSERTION = 96
+# How many edges ahead `scatter` requests the cursor of a row, and then the place to which the cursor points. CPU time
+# for 4 * 10^7 random edges of 4 * 10^6 vertices: 2.4 s without these requests, 1.6 s with them.
+_CURSOR_AHEAD, _PLACE_AHEAD = 32, 12
 
 
 def row_ranges(low: int, high: int) -> np.ndarray:
@@ -40,6 +44,19 @@ def count_rows(
                 counts[u - base] += 1
 
 
+@compiled(nogil=True)
+def _request(
+    ends: np.ndarray, edge: int, low: int, high: int, base: int, cursor: np.ndarray, out: np.ndarray
+) -> None:
+    """Request the memory that later edges will need, if their rows are in `low..high - 1`."""
+    row = np.int64(ends[min(edge + _CURSOR_AHEAD, ends.size - 1)])
+    if low <= row < high:
+        prefetch(cursor, row - base)
+    row = np.int64(ends[min(edge + _PLACE_AHEAD, ends.size - 1)])
+    if low <= row < high:
+        prefetch(out, cursor[row - base])
+
+
 @compiled(nogil=True, parallel=True)
 def scatter(
     src: np.ndarray,
@@ -59,6 +76,9 @@ def scatter(
     for part in numba.prange(ranges.size - 1):
         low, high = ranges[part], ranges[part + 1]
         for edge in range(src.size):
+            _request(dst, edge, low, high, base, cursor, out)
+            if both:
+                _request(src, edge, low, high, base, cursor, out)
             u, v = np.int64(src[edge]), np.int64(dst[edge])
             if u == v and drop_loops:
                 continue

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.graph.build import build_graph
-from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc_with_data
+from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc, write_csc_with_data
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 
 
@@ -41,3 +41,29 @@ def test_edges_with_data_are_those_of_build_graph(
     for here, there in ((found.indptr, wanted.indptr), (found.indices, wanted.indices),
                         (found.edge_types, wanted.types), (found.edge_weights, wanted.weights)):
         assert (here is None and there is None) or (here is not None and there is not None and here.equal(there))
+
+
+@given(seed=st.integers(0, 10**6), symmetrize=st.booleans(), loops=st.booleans(), merge=st.booleans(),
+       num_nodes=st.integers(0, 12), buffer_edges=st.sampled_from([1, 5, 20, 1000]))
+def test_edges_are_those_of_build_graph_in_one_bucket_and_in_several(
+    seed: int, symmetrize: bool, loops: bool, merge: bool, num_nodes: int, buffer_edges: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    draw = np.random.default_rng(seed)
+    size = int(draw.integers(0, 60)) if num_nodes else 0
+    ends = draw.integers(0, max(1, num_nodes), (2, size)).astype(np.int32)
+
+    def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return (tuple(ends[:, start : start + 7]) for start in range(0, size, 7))
+
+    folder: Path = tmp_path_factory.mktemp("csc") / "graph"
+    with GraphWriter(folder) as writer:
+        indptr, indices = write_csc(chunks, num_nodes, EdgeRules(symmetrize, loops, merge), 4 * buffer_edges, writer)
+        for name in ("train", "val", "test"):
+            writer.put(name, np.empty(0, np.int64))
+        writer.finish_graph(name="g", num_classes=0, notes=[], num_features=None)
+    found = open_graph(folder)
+    wanted = build_graph(*ends, num_nodes, symmetrize=symmetrize, self_loops="remove" if loops else "keep",
+                         duplicates="merge" if merge else "keep")
+    assert found.indptr.equal(wanted.indptr) and found.indices.equal(wanted.indices)
+    assert (indptr == wanted.indptr.numpy()).all() and (indices == wanted.indices.numpy()).all()

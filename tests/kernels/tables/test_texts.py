@@ -1,6 +1,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,15 +32,20 @@ def test_a_dictionary_grows_with_its_texts() -> None:
     assert dictionary.count == 300_000 and dictionary.num_bytes > 8 * 450_000
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50), st.integers(-(2**63), 2**63 - 4))
-def test_numbers_outside_of_the_table_are_unknown(ids: list[int], low: int) -> None:
-    table, values = np.array([7, -1, 9], np.int32), np.array([*ids, low, low + 1, low + 2], np.int64)
+@pytest.mark.parametrize("bits", [32, 64])
+@given(data=st.data())
+def test_numbers_outside_of_the_table_are_unknown(bits: int, data: st.DataObject) -> None:
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    ids = data.draw(st.lists(st.integers(least, most), min_size=1, max_size=50))
+    low = data.draw(st.integers(least, most - 2))
+    table, values = np.array([7, -1, 9], np.int32), np.array([*ids, low, low + 1, low + 2], f"int{bits}")
     found = np.empty(values.size, np.int32)
     look_up(values, low, table, found)
     assert found.tolist() == [table[one - low] if low <= one < low + 3 else -1 for one in values.tolist()]
 
 
-def test_numbers_are_marked() -> None:
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_numbers_are_marked(dtype: type) -> None:
     present = np.zeros(5, np.bool_)
-    mark(np.array([-1, 2, 2], np.int64), -1, present)
+    mark(np.array([-1, 2, 2], dtype), -1, present)
     assert present.tolist() == [True, False, False, True, False]

@@ -19,9 +19,12 @@ _FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknow
 
 
 def numbered(
-    engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], starts: Mapping[str, int], folder: Path, *, drop: bool,
+    engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], starts: Mapping[str, int], folder: Path, held_bytes: int,
+    *, drop: bool,
 ) -> tuple[Spool, int]:
     """Edges between numbers of vertices, and how many edges were dropped.
+
+    The spool is that of `edges` if all ids are the numbers of their vertices.
 
     Args:
         engine: what reads the tables.
@@ -29,6 +32,7 @@ def numbered(
         ids: ids of the vertices by type.
         starts: number of the first vertex of each type.
         folder: folder of the spool.
+        held_bytes: most bytes of edges in memory.
         drop: whether edges to unknown vertices are left out.
 
     Raises:
@@ -37,8 +41,11 @@ def numbered(
     columns = edges.columns
     width = np.dtype(np.int32 if sum(one.count for one in ids.values()) < 2**31 else np.int64)
     shifts = [starts[kind] for kind in columns.types]
+    if edges.spool is not None and edges.spool.dtypes["source"] == width and not any(shifts) and all(
+            _are_numbers(ids[kind], span) for kind, span in zip(columns.types, edges.span, strict=True)):
+        return edges.spool, 0
     dropped = 0
-    with Spool(folder, f"numbered_{columns.name}", columns.dtypes(width)) as spool:
+    with Spool(folder, f"numbered_{columns.name}", columns.dtypes(width), held_bytes) as spool:
         for chunk in _numbers(engine, edges, [ids[kind] for kind in columns.types]):
             known = (chunk[0] >= 0) & (chunk[1] >= 0)
             dropped += known.size - int(known.sum())
@@ -48,6 +55,11 @@ def numbered(
         first = _unknown(engine, edges, [ids[kind] for kind in columns.types])
         refuse_rows(engine, columns.table, first, dropped, _FIX)
     return spool, dropped
+
+
+def _are_numbers(ids: Ids, span: tuple[int, int]) -> bool:
+    """Whether all ids from `span[0]` to `span[1]` are the numbers of their vertices."""
+    return isinstance(ids, IntegerIds) and span[0] >= 0 and span[1] < ids.count and ids.are_numbers
 
 
 def _numbers(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> Iterator[list[np.ndarray]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NO_SPAN = ((0, -1), (0, -1))
+_SMALL = np.dtype(np.int32)  # of ids, until one does not fit
 _TWO_ENDS = "give each edge two ends"
 
 
@@ -32,8 +33,8 @@ class RawEdges:
 
     Attributes:
         columns: the table.
-        spool: columns `source` and `destination`: int64 ids, or places of ids in `texts`; and what edges have besides.
-            Or None.
+        spool: columns `source` and `destination`: ids (int32 if all of them fit, else int64), or places of ids in
+            `texts`; and what edges have besides. Or None.
         rows: name in SQL of the rows, if there is no spool.
         span: smallest and largest id of each end, if ids are integers.
         texts: the different texts of each end, if they fit in memory; or None.
@@ -46,25 +47,36 @@ class RawEdges:
     texts: tuple[pa.Array, pa.Array] | None = None
 
 
-def read_integers(engine: Engine, columns: EdgeColumns, folder: Path) -> RawEdges:
+def read_integers(engine: Engine, columns: EdgeColumns, folder: Path, held_bytes: int) -> RawEdges:
     """Edges whose ids are integers, in one pass over the table.
+
+    Args:
+        engine: what reads the table.
+        columns: the table.
+        folder: folder of the spool.
+        held_bytes: most bytes of edges in memory.
 
     Raises:
         DataError: the table is damaged, or a value is missing or not finite. Names rows.
     """
     asked = [id_of(columns.table, name, text=False) for name in (columns.source, columns.destination)]
     wrong, spans = _Wrong(engine, columns), list[list[tuple[int, int]]]()
-    with Spool(folder, columns.name, columns.dtypes(np.dtype(np.int64))) as spool:
-        for batch in _batches(engine, columns, asked):
+    with Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool:
+        for batch in filter(len, _batches(engine, columns, asked)):
             wrong.look(batch, spool.num_rows)
             arrays = [values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns]
+            spans.append([(int(ids.min()), int(ids.max())) for ids in arrays[:2]])
+            if spool.dtypes["source"] == _SMALL and not all(_fits(span) for span in spans[-1]):
+                spool.widen(ENDS, np.dtype(np.int64))
             spool.append(*arrays)
-            if batch.num_rows:
-                spans.append([(int(ids.min()), int(ids.max())) for ids in arrays[:2]])
     wrong.refuse()
     lows, highs = (np.array(spans, np.int64).reshape(-1, 2, 2)[:, :, side] for side in (0, 1))
     span = tuple((int(lows[:, end].min()), int(highs[:, end].max())) if spans else (0, -1) for end in (0, 1))
     return RawEdges(columns, spool, "", (span[0], span[1]))
+
+
+def _fits(span: tuple[int, int]) -> bool:
+    return np.iinfo(_SMALL).min <= span[0] and span[1] <= np.iinfo(_SMALL).max
 
 
 def _batches(engine: Engine, columns: EdgeColumns, ends: Sequence[str]
@@ -112,7 +124,7 @@ class _Wrong:
         findings.raise_all()
 
 
-def read_texts(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int) -> RawEdges:
+def read_texts(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int, held_bytes: int) -> RawEdges:
     """Edges of which an end has texts as ids: the different texts are in memory, or the engine keeps the columns.
 
     Args:
@@ -120,20 +132,22 @@ def read_texts(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: i
         columns: the table.
         folder: folder of the spool.
         most_bytes: most bytes of different texts in memory.
+        held_bytes: most bytes of edges in memory.
 
     Raises:
         DataError: as `read_integers`.
     """
-    return _in_memory(engine, columns, folder, most_bytes) or _kept(engine, columns)
+    return _in_memory(engine, columns, folder, most_bytes, held_bytes) or _kept(engine, columns)
 
 
-def _in_memory(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int) -> RawEdges | None:
+def _in_memory(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int, held_bytes: int
+               ) -> RawEdges | None:
     """The edges in one pass over the table; None if the different texts are too many."""
     first = Dictionary()
     ends = first, first if columns.types[0] == columns.types[1] else Dictionary()
     asked = [id_of(columns.table, name, text=True) for name in (columns.source, columns.destination)]
     wrong = _Wrong(engine, columns)
-    with Spool(folder, f"texts_{columns.name}", columns.dtypes(np.dtype(np.int32))) as spool, \
+    with Spool(folder, f"texts_{columns.name}", columns.dtypes(np.dtype(np.int32)), held_bytes) as spool, \
             closing(_batches(engine, columns, asked)) as batches:
         for batch in filter(len, batches):
             wrong.look(batch, spool.num_rows)
