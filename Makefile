@@ -37,23 +37,23 @@ EMULATED := TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/pyth
 
 # On emulated GPUs: no rank shares its GPU (NCCL), all ranks do (gloo), backward passes on the loop's thread.
 define ON_EMULATED_GPUS
-	GNNEXP_EMULATED_GPUS=4 $(EMULATED) -m gpu
-	GNNEXP_EMULATED_GPUS=1 $(EMULATED) -m gpu
-	GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m gpu
+	GNNEXP_EMULATED_GPUS=4 $(EMULATED) -m "gpu$(1)"
+	GNNEXP_EMULATED_GPUS=1 $(EMULATED) -m "gpu$(1)"
+	GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m "gpu$(1)"
 endef
 
-test-slow: setup ## longer checks: every combination of the exactness tests, injected delays, whole systems, emulated GPUs
-	$(BIN)/python -m pytest -m slow
-	$(ON_EMULATED_GPUS)
+test-slow: setup ## longer checks: exactness for every pair of options, injected delays, whole systems, emulated GPUs
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "slow and not gpu"
+	$(call ON_EMULATED_GPUS, and not nightly)
 
 SEED := $(or $(SEED),$(shell date +%s))
 RANDOM_EXAMPLES := --hypothesis-profile nightly --hypothesis-seed $(SEED)
 
-nightly: setup ## make test-slow, and all property tests, with random examples; prints the seed (SEED=17: these examples again)
+nightly: setup ## make test-slow, every combination, and all property tests, with random examples; prints the seed (SEED=17: these examples again)
 	@echo "the examples of this run: make nightly SEED=$(SEED)"
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "hypothesis and not slow and not gpu and not slurm" $(RANDOM_EXAMPLES)
-	$(BIN)/python -m pytest -m slow $(RANDOM_EXAMPLES)
-	$(ON_EMULATED_GPUS)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "hypothesis and not slow and not nightly and not gpu and not slurm" $(RANDOM_EXAMPLES)
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "(slow or nightly) and not gpu" $(RANDOM_EXAMPLES)
+	$(call ON_EMULATED_GPUS)
 
 coverage: setup ## which lines of gnnexp the tests of `make test` execute, those of ranks too (COVERED=tests/comm: only a part)
 	$(BIN)/python -m coverage erase
@@ -61,10 +61,10 @@ coverage: setup ## which lines of gnnexp the tests of `make test` execute, those
 		$(BIN)/python -m coverage combine --quiet; $(BIN)/python -m coverage report --skip-covered --sort=cover; exit $$code
 
 test-gpu: setup ## checks that need a CUDA device
-	$(BIN)/python -m pytest -vv -m gpu
+	$(BIN)/python -m pytest -vv -m "gpu and not nightly"
 
 test-emulated-gpu: setup ## the same checks on two emulated CUDA devices: no GPU is needed (docs/howto/emulated_gpu.md)
-	GNNEXP_EMULATED_GPUS=2 $(EMULATED) -m "gpu and not slow"
+	GNNEXP_EMULATED_GPUS=2 $(EMULATED) -m "gpu and not slow and not nightly"
 
 gpu-proof: ## what a GPU of this machine does: right results, rates, a hardware profile; goes on where it stopped (PROOF="--minutes 9")
 	$(GPU_PYTHON) -m benchmarks.gpu.proof $(PROOF)

@@ -77,6 +77,23 @@ def test_who_presses_ctrl_c_again_and_again_has_a_run_that_goes_on(place, pause)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["ctrl-c", "terminal closed"])
+def test_who_stops_a_run_once_has_a_checkpoint(place, number):
+    process = start("run", "hydra.run.dir=run", *SMALL, "hardware.workers=2", "train.epochs=400",
+                    "train.checkpoint_every=0")
+    until_epoch(process, "run", 3)
+    process.send_signal(number)
+    output = finish(process)
+    assert process.returncode == 128 + number and "middle of a step" not in output, output
+    before = curve("run")
+    assert len(list(Path("run/checkpoints").iterdir())) == 1 and len(before) < 400
+    assert run_command(["resume", "run"]) == 0
+    assert len(curve("run")) == 400 and curve("run")[: len(before)] == before
+    events = [json.loads(line) for line in Path("run/attempts.jsonl").read_text().splitlines()]
+    assert not [one for one in events if one.get("event") == "ranks" and one["from_start"]][1:]
+
+
+@pytest.mark.slow
 def test_a_frozen_rank_is_named(place):
     more = ["hardware.workers=2", "hardware.timeout_s=8", "train.epochs=5000"]
     process = start("run", "hydra.run.dir=run", *SMALL, *more)

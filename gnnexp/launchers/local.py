@@ -98,7 +98,7 @@ class LocalLauncher(Launcher):
                 try:
                     stopped = _wait(ranks, hardware, asked, watchdog)
                     if stopped:
-                        in_time = _stop(ranks, hardware, stopped, asked)
+                        in_time = _stop(ranks, hardware, asked)
                         self.close()
                         if have_finished(run_dir, hardware.workers):  # the ranks had just finished
                             return Outcome(0, "finished", asked=stopped)
@@ -157,19 +157,19 @@ def _starter_trouble(run_dir: Path, ranks: Ranks, hardware: HardwareConfig) -> O
     return Outcome(1, "failed", reason, reason, "hang")
 
 
-def _stop(ranks: Ranks, hardware: HardwareConfig, number: signal.Signals, asked: Interrupts) -> bool:
-    """Pass a signal on to the ranks, and let them finish their step and write a checkpoint.
+def _stop(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts) -> bool:
+    """Ask the ranks to finish their step, to write a checkpoint, and to end.
 
-    A step of a large graph takes minutes, so the ranks have `hardware.timeout_s`. A further signal ends the wait.
+    Whatever signal came here, the ranks get SIGTERM: they end at once on other signals, without a checkpoint. A step of a large graph takes minutes, so the ranks have `hardware.timeout_s`. A further signal ends the wait.
 
     Returns:
         Whether all ranks ended by themselves; also True if none had started.
     """
-    began, before, said = time.monotonic(), asked.count, False
-    ranks.signal(number)
+    began, said = time.monotonic(), False
+    ranks.signal(signal.SIGTERM)
     while ranks.pids and len(ranks.exit_codes) < hardware.workers and not ranks.lost:
         waited = time.monotonic() - began
-        if asked.count > before or waited > hardware.timeout_s:
+        if asked.count > 1 or waited > hardware.timeout_s:
             return False
         if waited > _QUIET_S and not said:
             said = True

@@ -44,6 +44,8 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("make setup", "installs into .venv", "`.ci/run` starts with it on a clean checkout"),
     ("make run", "needs .venv", "`gnnexp sweep quickstart`, all that it does, is executed"),
     ("make test", "this is it", "`make test`, test-slow, test-core, test-gpu, test-slurm are suites of their own"),
+    ("make nightly", "it has this suite", "its parts are suites of their own"),
+    ("make coverage", "it has most tests", "its parts are suites of their own"),
     ("make lint", "needs .venv", "`.ci/run`"),
     ("make bench", "takes an hour", "benchmarks/ is linted; its results are kept"),
     ("make peers", "downloads gigabytes and compiles for minutes", "tests/benchmarks/test_peers.py"),
