@@ -160,7 +160,8 @@ def _starter_trouble(run_dir: Path, ranks: Ranks, hardware: HardwareConfig) -> O
 def _stop(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts) -> bool:
     """Ask the ranks to finish their step, to write a checkpoint, and to end.
 
-    Whatever signal came here, the ranks get SIGTERM: they end at once on other signals, without a checkpoint. A step of a large graph takes minutes, so the ranks have `hardware.timeout_s`. A further signal ends the wait.
+    Whatever signal came here, the ranks get SIGTERM: other signals end them at once, without a checkpoint. A step of a
+    large graph takes minutes, so the ranks have `hardware.timeout_s`. A further signal ends the wait.
 
     Returns:
         Whether all ranks ended by themselves; also True if none had started.

@@ -10,7 +10,8 @@ from gnnexp.launchers.local import LocalLauncher
 if __name__ == "__main__":
     hardware = HardwareConfig(workers=int(sys.argv[2]), timeout_s=30)
     outcome = LocalLauncher("stub_worker").launch(Path(sys.argv[1]), hardware)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # tests that ask again and again want this launch's answer
+    # Tests that ask again and again want the answer of this launch.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     print(outcome.message, flush=True)
     sys.exit(outcome.exit_code)

@@ -1,4 +1,4 @@
-"""Cases of every combination: a few for `make test`, every pair of values in `make test-slow`, all in `make nightly`."""
+"""Cases of every combination: few in `make test`, every pair of values in `make test-slow`, all in `make nightly`."""
 
 from __future__ import annotations
 
