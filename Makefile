@@ -35,16 +35,17 @@ test: setup ## the test suite, a few minutes
 # Triton interprets its kernels, which the emulated device then runs.
 EMULATED := TRITON_INTERPRET=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -n $(TEST_JOBS) --dist worksteal
 
-# On emulated GPUs: no rank shares its GPU (NCCL), all ranks do (gloo), backward passes on the loop's thread.
+# On emulated GPUs: no rank shares its GPU (NCCL), all ranks do (gloo), backward passes on the loop's thread. The second
+# argument selects tests of the last two.
 define ON_EMULATED_GPUS
 	GNNEXP_EMULATED_GPUS=4 $(EMULATED) -m "gpu$(1)"
-	GNNEXP_EMULATED_GPUS=1 $(EMULATED) -m "gpu$(1)"
-	GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m "gpu$(1)"
+	GNNEXP_EMULATED_GPUS=1 $(EMULATED) -m "gpu$(2)"
+	GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m "gpu$(2)"
 endef
 
 test-slow: setup ## longer checks: exactness for every pair of options, injected delays, whole systems, emulated GPUs
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "slow and not gpu"
-	$(call ON_EMULATED_GPUS, and not nightly)
+	$(call ON_EMULATED_GPUS, and not nightly, and not slow and not nightly)
 
 SEED := $(or $(SEED),$(shell date +%s))
 RANDOM_EXAMPLES := --hypothesis-profile nightly --hypothesis-seed $(SEED)
@@ -53,7 +54,7 @@ nightly: setup ## make test-slow, every combination, and all property tests, wit
 	@echo "the examples of this run: make nightly SEED=$(SEED)"
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "hypothesis and not slow and not nightly and not gpu and not slurm" $(RANDOM_EXAMPLES)
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "(slow or nightly) and not gpu" $(RANDOM_EXAMPLES)
-	$(call ON_EMULATED_GPUS)
+	$(call ON_EMULATED_GPUS,,)
 
 coverage: setup ## which lines of gnnexp the tests of `make test` execute, those of ranks too (COVERED=tests/comm: only a part)
 	$(BIN)/python -m coverage erase
