@@ -86,7 +86,7 @@ def _nearest(earlier: np.ndarray, wanted: int, low: int, high: int) -> int:
 
 
 class LinkTimes:
-    """Collects the time of each edge of a graph: that of the first row of a table that names its link.
+    """Collects the time of each edge of a graph: the earliest of all rows of tables that name its link.
 
     Args:
         graph: the graph, whose edges are in canonical order.

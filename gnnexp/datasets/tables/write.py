@@ -183,7 +183,7 @@ def _types(graph: Numbered) -> list[np.ndarray]:
 
 
 def link_times(whole: Graph, graph: Numbered, layout: Layout, rules: Rules) -> Times:
-    """`[E]` the time of each edge: that of the first row that names its link.
+    """`[E]` the time of each edge: the earliest of the rows that name its link.
 
     Raises:
         DataError: tables have times of different kinds.

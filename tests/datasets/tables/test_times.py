@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
+from gnnexp.kernels.tables.texts import Dictionary
 
 COLUMNS = {
     "numbers": ["5", "1", "4", "2", "3", ""], "fractions": ["5.5", "1.25", "4", "2", "3", ""],
@@ -103,7 +105,7 @@ def test_what_a_split_by_time_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ids", [range(8), "abcdefgh"])
 @pytest.mark.parametrize("duplicates", ["merge", "keep"])
 def test_the_newest_links_are_held_out(ids: Any, duplicates: Any, tmp_path: Path) -> None:
-    """A link is as old as its first row, in either direction. Rows of 2021 name links of 2010 and 2012 again."""
+    """A link is as old as its oldest row, in either direction. Rows of 2021 name links of 2010 and 2012 again."""
     edges = [(0, 1, 2010), (1, 2, 2011), (3, 2, 2012), (3, 4, 2013), (4, 5, 2014), (5, 6, 2018), (6, 7, 2020),
              (1, 0, 2021), (2, 3, 2021), (2, 2, 2022)]
     text(tmp_path / "edges.csv", "src,dst,year", *(f"{ids[u]},{ids[v]},{year}" for u, v, year in edges))
@@ -138,3 +140,19 @@ def test_tables_of_edges_need_times_of_one_kind(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"edges\.csv, line 3, column time"):
         text(tmp_path / "edges.csv", "src,dst,time", "0,1,5", "1,2,")
         load(tmp_path, **options)
+
+
+def test_a_link_is_as_old_as_its_oldest_row_also_if_texts_do_not_fit_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+    once = draw.integers(0, 10**6, (2, 100_000))  # more vertices than edges: then DuckDB joins in another order
+    ends = np.concatenate([once, once[:, draw.permutation(100_000)]], axis=1)
+    pq.write_table(pa.table({"src": [f"u{one}" for one in ends[0]], "dst": [f"u{one}" for one in ends[1]],
+                             "time": draw.permutation(200_000)}), tmp_path / "edges.parquet")
+    options: dict[str, Any] = {"edges": "edges.parquet", "split": "time", "link_split": {"val": 0.1, "test": 0.1}}
+    first = load(tmp_path, **options)
+    monkeypatch.setattr(Dictionary, "num_bytes", 2**60)
+    again = load(tmp_path, **options)
+    assert first.links is not None and again.links is not None and set(first.links) == set(again.links)
+    assert all(first.links[name].equal(again.links[name]) for name in first.links)
