@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +92,10 @@ def from_dgl(
         ConfigError: an option is unknown or has a wrong value.
         DataError: the data do not fit together.
     """
+    from gnnexp.datasets.formats.dgl_graph import foreign_of_dgl
+
     dataset = _dataset(InMemory, dict(options, name=name))
-    convert = import_module("gnnexp.datasets.formats.dgl_graph").foreign_of_dgl
-    return _given(convert(graph, label=label, features=features, weight=weight), dataset)
+    return _given(foreign_of_dgl(graph, label=label, features=features, weight=weight), dataset)
 
 
 def from_networkx(
@@ -116,9 +116,10 @@ def from_networkx(
         ConfigError: an option is unknown or has a wrong value.
         DataError: the attributes do not fit together.
     """
+    from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
+
     dataset = _dataset(InMemory, dict(options, name=name))
-    convert = import_module("gnnexp.datasets.formats.networkx_graph").foreign_of_networkx
-    return _given(convert(graph, label=label, features=features, weight=weight), dataset)
+    return _given(foreign_of_networkx(graph, label=label, features=features, weight=weight), dataset)
 
 
 def _attributes(data: Any) -> Mapping[Any, Any]:  # noqa: ANN401
