@@ -1,5 +1,4 @@
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,41 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from own_tables import ids_of, load, made, named_edges, text
 
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, DataError
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.tables.texts import Dictionary
 
 EDGES = {"src": [70, 7, -5, 7], "dst": [7, -5, 70, 70]}
-
-
-def load(folder: Path, **options: Any) -> Graph:
-    return Tables(path=str(folder), **options).load()
-
-
-def made(folder: Path, **options: Any) -> tuple[Graph, Path]:
-    """The graph, and the folder in which it and the ids of its vertices are."""
-    target = folder / "made" / "graph"
-    return Tables(path=str(folder), **options).generate(target), target
-
-
-def ids_of(folder: Path, kind: str = "vertex") -> list[Any]:
-    found: list[Any] = pq.read_table(folder / f"ids_{kind}.parquet").column("id").to_pylist()
-    return found
-
-
-def named_edges(graph: Graph, ids: Sequence[Any]) -> set[tuple[Any, Any]]:
-    ends = zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True)
-    return {(ids[source], ids[destination]) for source, destination in ends}
-
-
-def text(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize("file", ["e.csv", "e.tsv", "e.jsonl", "e.parquet", "e.feather", "e.csv.gz"])
@@ -76,62 +48,6 @@ def test_a_file_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path) -> N
     text(tmp_path / "a[1]*.csv", "src,dst", "1,2")
     text(tmp_path / "a1.csv", "src,dst", "8,9")
     assert load(tmp_path, edges="a[1]*.csv").num_nodes == 2
-
-
-_IDS = {
-    "numbers of vertices": st.integers(0, 3), "integers with gaps": st.integers(-40, 1000),
-    "around 2^31": st.integers(2**31 - 3, 2**31 + 3), "large integers": st.integers(-(2**63), 2**63 - 1),
-    "texts": st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=4).map("x{}".format),
-}
-
-
-@pytest.mark.parametrize("kind", _IDS)
-@given(data=st.data())
-def test_edges_lead_between_the_named_vertices(kind: str, data: st.DataObject, tmp_path_factory: Any) -> None:
-    folder = tmp_path_factory.mktemp("own")
-    rows = data.draw(st.lists(st.tuples(_IDS[kind], _IDS[kind], st.integers(1, 9)), min_size=1, max_size=30))
-    source, destination, weight = (list(column) for column in zip(*rows, strict=True))
-    kinds = pa.string() if kind == "texts" else pa.int64()
-    pq.write_table(pa.table({"head": pa.array(source, kinds), "tail": pa.array(destination, kinds), "w": weight}),
-                   folder / "edges.parquet")
-    weighted = data.draw(st.booleans())
-    graph, place = made(folder, edges="edges.parquet", symmetrize=False, self_loops="keep",
-                        weight="w" if weighted else None)
-    ids = ids_of(place)
-    assert ids == sorted({*source, *destination}, key=lambda one: one if isinstance(one, int) else one.encode())
-    first = {}
-    for *pair, one in rows:
-        first.setdefault(tuple(pair), one)
-    ends = list(zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True))
-    assert len(ends) == len(first) and {(ids[u], ids[v]) for u, v in ends} == set(first)
-    if weighted:
-        assert graph.edge_weights is not None
-        assert graph.edge_weights.tolist() == [first[ids[u], ids[v]] for u, v in ends]
-
-
-@pytest.mark.parametrize("held", [4, 2**40])
-def test_a_late_large_id_widens_earlier_ids(held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnexp.datasets.tables.engine.BATCH_ROWS", 2048)
-    monkeypatch.setattr("gnnexp.datasets.tables.write._HELD", held)  # all pieces in memory, or none
-    source, destination = [*range(6000), 2**40, 5], [*range(1, 6001), -7, 2**40]
-    pq.write_table(pa.table({"src": source, "dst": destination}), tmp_path / "edges.parquet")
-    graph, place = made(tmp_path, edges="edges.parquet", symmetrize=False)
-    assert named_edges(graph, ids_of(place)) == set(zip(source, destination, strict=True))
-
-
-@pytest.mark.parametrize("nodes", [None, "people.csv"])
-def test_ids_that_are_the_numbers_of_their_vertices(nodes: str | None, tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    source, destination = draw.integers(0, 50, (2, 4000)).tolist()
-    pq.write_table(pa.table({"src": source, "dst": destination}), tmp_path / "edges.parquet")
-    text(tmp_path / "people.csv", "id", *map(str, range(50)))
-    graph, place = made(tmp_path, edges="edges.parquet", nodes=nodes, symmetrize=False, self_loops="keep")
-    assert ids_of(place) == list(range(50)) and named_edges(graph, range(50)) == set(
-        zip(source, destination, strict=True))
-    text(tmp_path / "people.csv", "id", *map(str, range(49)))
-    if nodes is not None:
-        with pytest.raises(DataError, match="=49: is no vertex"):
-            load(tmp_path, edges="edges.parquet", nodes=nodes)
 
 
 def people(folder: Path) -> None:

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from own_tables import load, text
 
-from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import DataError
-from gnnexp.graph.graph import Graph
-
-
-def text(path: Path, *lines: str) -> None:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def load(folder: Path, **options: Any) -> Graph:
-    return Tables(path=str(folder), **options).load()
 
 
 @pytest.mark.parametrize(("values", "kind", "expected"), [

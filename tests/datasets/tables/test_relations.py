@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from own_tables import load, text
 
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import DataError
-from gnnexp.graph.graph import Graph
-
-
-def text(path: Path, *lines: str) -> None:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def load(folder: Path, **options: Any) -> Graph:
-    return Tables(path=str(folder), **options).load()
 
 
 def test_relations_are_types_of_edges(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from own_tables import load, text
 
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, DataError
@@ -25,14 +26,6 @@ COLUMNS = {
     "zones": ["2021-05-05T12:00:00Z", "2021-05-05T10:00:00+02:00", "2021-05-05T05:00:00-06:00",
               "2021-05-05T09:00:00Z", "2021-05-05T11:00:00+01:00", ""],
 }
-
-
-def text(path: Path, *lines: str) -> None:
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def load(folder: Path, **options: Any) -> Graph:
-    return Tables(path=str(folder), **options).load()
 
 
 def split_of(graph: Graph) -> list[list[int]]:
