@@ -387,8 +387,7 @@ def test_reports_are_documents(typed: list[str], said: Said) -> None:
     if code == 2:
         pytest.skip(err)
     found = json.loads(out)
-    text = json.dumps(found)
-    assert code == 0 and "NaN" not in text and "rows" in text
+    assert code == 0 and "NaN" not in json.dumps(found) and "rows" in json.dumps(found)
 
 
 def test_an_error_leaves_standard_output_empty(said: Said) -> None:

@@ -168,18 +168,18 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
     assert not any(path.is_dir() for path in (tmp_path / "cache" / "graphs").iterdir())
 
 
-@pytest.mark.parametrize(("room", "buffer_bytes", "told"), [
+@pytest.mark.parametrize(("room", "buffer_bytes", "said"), [
     (1000, 400, "needs room for all edges"), (1650, 400, "indices needs"), (1650, 1 << 20, "indices needs"),
 ], ids=["where edges wait", "where they stay", "where they go at once"])
 def test_a_disk_that_fills_leaves_nothing_and_the_next_start_succeeds(
-    tmp_path: Path, room: int, buffer_bytes: int, told: str
+    tmp_path: Path, room: int, buffer_bytes: int, said: str
 ) -> None:
     """400 edges are 1,600 bytes, and a header more. With a small buffer, they first wait in a file."""
     EDGES.astype("<i4").tofile(tmp_path / "e.bin")
     dataset = EdgeList(path=str(tmp_path / "e.bin"), streamed=True, duplicates="keep", self_loops="keep",
                        symmetrize=False, buffer_bytes=buffer_bytes)
     whole, _ = prepare_graph(dataset, tmp_path / "elsewhere")
-    with room_for(room), pytest.raises(DataError, match=rf"(?s){told}.*fix: make room there"):
+    with room_for(room), pytest.raises(DataError, match=rf"(?s){said}.*fix: make room there"):
         prepare_graph(dataset, tmp_path / "cache")
     assert list((tmp_path / "cache" / "graphs").iterdir()) == []
     graph, _ = prepare_graph(dataset, tmp_path / "cache")
