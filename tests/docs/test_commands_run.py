@@ -131,8 +131,10 @@ def test_it_does_what_it_says(command: Command, place: Path) -> None:
     options = [word for word in words if word.startswith("--")]
     before = {run.path for run in find_runs(folder / "runs")}
     if words[1] == "sweep" and "--dry-run" not in options:
-        name, *overrides = words[2:]
-        words = [*words[:2], small_sweep(folder, name, overrides), *SMALLER_SWEEPS.get(name, ["train.epochs=2"])]
+        end = words.index(options[0]) if options else len(words)
+        name, *overrides = words[2:end]
+        small = small_sweep(folder, name, overrides)
+        words = [*words[:2], small, *SMALLER_SWEEPS.get(name, ["train.epochs=2"]), *words[end:]]
     said = run([*words, *smaller(command)], folder)
     made = [run for run in find_runs(folder / "runs") if run.path not in before]
     assert all(run.status == "finished" for run in made), said[-4000:]

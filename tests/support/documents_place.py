@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -54,7 +55,8 @@ def small_sweep(folder: Path, name: str, overrides: list[str]) -> str:
 
     Its rows are left out, because they may name keys that only other cases have.
     """
-    sweep = load_sweep(name, overrides)
+    with contextlib.chdir(folder):
+        sweep = load_sweep(name, overrides)
     first, *others = sweep.cases
     system = [line for line in first.overrides if line.startswith("system=")]
     other = next((case for case in others if system and system[0] not in case.overrides), None)
@@ -62,7 +64,7 @@ def small_sweep(folder: Path, name: str, overrides: list[str]) -> str:
     report = {key: value for key, value in sweep.report.items() if key in ("kind", "published")}
     content = {"description": sweep.description, "cases": [{"overrides": list(case.overrides)} for case in chosen],
                "report": report}
-    file = folder / "small" / f"{name}.yaml"
+    file = folder / "small" / f"{sweep.name}.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(content), encoding="utf-8")
     return str(file)
