@@ -22,18 +22,24 @@ RUNS = PurePosixPath("runs")
 STATES = RUNS / "sweeps"
 
 
-def pack(names: Sequence[str], file: Path, folder: Path = Path()) -> int:
-    """Write the records of the sweeps `names` below `folder` to `file`, atomically, and return the number of runs.
+def pack(names: Sequence[str], file: Path, folder: Path = Path(), *, words: Sequence[str] | None = None) -> int:
+    """Write the records of sweeps to one file, atomically, and return the number of runs.
 
     Equal records give equal bytes.
+
+    Args:
+        names: names of the sweeps.
+        file: the new file.
+        folder: folder above `runs/`.
+        words: what the user typed for each sweep, such as the file of a sweep; by default its name.
 
     Raises:
         DataError: a sweep was not run here, none of its runs has ended, or a record is damaged.
     """
     members: dict[str, bytes] = {}
     findings = Findings()
-    for name in names:
-        members |= findings.attempt(_members, folder, name) or {}
+    for name, word in zip(names, words or names, strict=True):
+        members |= findings.attempt(_members, folder, name, word) or {}
     findings.raise_all()
     file.parent.mkdir(parents=True, exist_ok=True)
     packed = io.BytesIO()
@@ -46,14 +52,14 @@ def pack(names: Sequence[str], file: Path, folder: Path = Path()) -> int:
     return sum(member.endswith(f"/{RESULT_FILE}") for member in members)
 
 
-def _members(folder: Path, name: str) -> dict[str, bytes]:
+def _members(folder: Path, name: str, word: str) -> dict[str, bytes]:
     """The state of a sweep and the results of its runs, by their names in the archive."""
     file = folder / STATES / f"{name}.json"
     state = read_state(file) if os.path.lexists(file) else {"cases": []}
     found = dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"])
     runs = [run for run in found if os.path.lexists(folder / run / RESULT_FILE)]
     if not runs:
-        raise DataError(Problem("export", name, "no run of such a sweep has ended here", f"gnnexp sweep {name}"))
+        raise DataError(Problem("export", word, "no run of such a sweep has ended here", f"gnnexp sweep {word}"))
     members = {str(STATES / f"{name}.json"): _text(state)}
     problems = []
     for run in runs:

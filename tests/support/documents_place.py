@@ -23,7 +23,7 @@ DATA = {"path/to/cora": "cora", "path/to/aminer": "aminer"}
 
 
 def linked_place(folder: Path) -> Path:
-    """`folder`, with a copy of examples/ (runs are made there), links to data, edges in binary, a graph on disk."""
+    """`folder`, with a copy of examples/ (runs are made there), links to data, edges, a graph on disk, a query."""
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "runs"))
     root = os.environ.get(ROOT_VARIABLE)
     for name, data in DATA.items() if root else ():
@@ -32,6 +32,8 @@ def linked_place(folder: Path) -> Path:
     edges = np.loadtxt(ROOT / "examples" / "my_graph" / "edges.tsv", dtype=np.int32)
     edges.tofile(folder / "edges.bin")
     save_graph(Digits().load(), folder / "graph")
+    page = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
+    (folder / "mine.sql").write_text(page.partition("```sql\n")[2].partition("```")[0], encoding="utf-8")
     return folder
 
 

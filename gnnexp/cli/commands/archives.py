@@ -27,7 +27,7 @@ def export(options: argparse.Namespace) -> int:
     if not file.name.endswith(_SUFFIX):
         problems.append(Problem("--out", str(file), f"must end with {_SUFFIX}", f"--out {file}{_SUFFIX}"))
     ConfigError.raise_all(problems)
-    count = pack(names, file)
+    count = pack(names, file, words=options.names)
     make_console().print(f"{count} runs, {file.stat().st_size / 1e3:.0f} kB: {file}", soft_wrap=True)
     return 0
 
