@@ -20,8 +20,8 @@ class SlowTimer(PhaseTimer):
     slow_in: Phase
     seconds: float
 
-    def __init__(self, synchronize: Callable[[], None] | None = None) -> None:
-        super().__init__(synchronize)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.slept = True  # nobody measures what comes before the first epoch
 
     def start_epoch(self) -> None:

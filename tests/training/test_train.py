@@ -8,6 +8,7 @@ import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from experiments import trained
@@ -74,6 +75,14 @@ def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology)
 def _train_with_a_slow_rank(config: dict[str, Any], phase: Phase) -> list[dict[str, Any]]:
     with slowed(phase, 0.05) if read_environment().rank == 1 else nullcontext():
         return _train(config, {})
+
+
+def test_the_timer_of_a_slow_rank_is_entered():
+    """The slow test below needs it; here no time is compared."""
+    config = small_config(MODELS["sage"], train={"epochs": 2})
+    with slowed("forward", 0.0), patch("slow_rank.time") as clock:
+        _train(config, {})
+    assert clock.sleep.call_count == 2, "once in every epoch"
 
 
 @pytest.mark.slow  # it compares measured times: not for a busy machine
