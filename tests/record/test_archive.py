@@ -101,9 +101,9 @@ def test_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert run_command(["export", "nothing"]) == 2
     assert "gnnexp sweep nothing" in capsys.readouterr().err
     Path("mine").mkdir()
-    Path("mine/idle.yaml").touch()
-    assert run_command(["export", "mine/idle.yaml"]) == 2
+    Path("mine/my idle.yaml").touch()
+    assert run_command(["export", "mine/my idle.yaml"]) == 2
     said = capsys.readouterr().err
-    assert "export='mine/idle.yaml'" in said and "gnnexp sweep mine/idle.yaml" in said
+    assert "export='mine/my idle.yaml'" in said and "gnnexp sweep 'mine/my idle.yaml'" in said
     assert run_command(["import", "absent.tar.xz"]) == 2
     assert run_command(["export", "some", "--out", "some.zip"]) == 2

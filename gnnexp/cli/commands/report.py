@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -149,7 +150,7 @@ def _not_run(command: str, typed: str, name: str) -> Problem:
     of_full = name.removesuffix("_full")
     sweeps = product_sweeps()
     if name in sweeps or is_sweep_file(typed):
-        return Problem(command, typed, "this sweep was not run here", f"gnnexp sweep {typed}")
+        return Problem(command, typed, "this sweep was not run here", f"gnnexp sweep {shlex.quote(typed)}")
     if of_full in sweeps:
         return Problem(command, typed, "this sweep was not run here", f"gnnexp sweep {of_full} --full")
     if "/" in typed or typed.startswith((".", "~")):
