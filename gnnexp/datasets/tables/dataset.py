@@ -15,7 +15,7 @@ import numpy as np
 
 from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
-from gnnexp.datasets.reading.names import Columns, Names, ids_file, is_of_names
+from gnnexp.datasets.reading.names import Columns, Names, is_of_names
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.splits.times import parts_by_time
@@ -44,6 +44,7 @@ from gnnexp.datasets.tables.write import (
     no_splits,
     number,
     write_edges,
+    write_ids,
     write_rows,
 )
 from gnnexp.errors import ConfigError, Findings, Problem
@@ -279,14 +280,13 @@ class Tables(Dataset):
         findings.raise_all()
         assert made is not None and split is not None
         (features, columns), (splits, notes) = made, split
-        names = Names(list(graph.ids), [] if labels is None else labels.classes, layout.relations, columns)
+        names = Names(list(graph.counts), [] if labels is None else labels.classes, layout.relations, columns)
         with GraphWriter(folder) as writer:
+            graph = write_ids(graph, writer)
             write_edges(graph, rules, writer)
             width = write_rows(graph, features, labels, writer)
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
-            for kind, ids in graph.ids.items():
-                ids.save(writer.extra(ids_file(kind)))
             names.write(writer)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
@@ -326,7 +326,7 @@ class Tables(Dataset):
         self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels
     ) -> tuple[Splits, list[str]]:
         [(kind, nodes)] = [(kind, one) for kind, one in layout.vertices.items() if one.time is not None]
-        start, stop = graph.starts[kind], graph.starts[kind] + graph.ids[kind].count
+        start, stop = graph.starts[kind], graph.starts[kind] + graph.counts[kind]
         assert nodes.time is not None
         times = read_times(reader, nodes.table, moment_of(nodes.table, nodes.time), labels.present[start:stop])
         count = times.values.size

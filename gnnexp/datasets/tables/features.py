@@ -17,7 +17,7 @@ from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted, single
-from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds
+from gnnexp.datasets.tables.ids import Ids
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.errors import DataError, Problem
@@ -237,7 +237,7 @@ def rows_of_file(path: Path) -> int | None:
     return int(matrix_of_file(path).shape[0]) if path.suffix == ".npz" else None
 
 
-def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, names: list[Column]) -> Matrix:
+def read_feature_file(path: Path, ids: Ids, form: FeatureForm, names: list[Column]) -> Matrix:
     """`[V, D]` features of a file.
 
     - `.npy`: `[V, D]` numbers, in the order of the vertices.
@@ -246,7 +246,6 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, n
       the same length and fractions occur.
 
     Args:
-        reader: what finds the numbers of ids.
         path: the file.
         ids: ids of the vertices.
         form: has the width that a trained model takes.
@@ -255,7 +254,7 @@ def read_feature_file(reader: Engine, path: Path, ids: Ids, form: FeatureForm, n
     Raises:
         DataError: rows do not fit the vertices or a trained model, or an id is unknown.
     """
-    matrix = _bag(reader, path, ids) if path.suffix == ".json" else matrix_of_file(path)
+    matrix = _bag(path, ids) if path.suffix == ".json" else matrix_of_file(path)
     if matrix.shape[0] != ids.count:
         raise DataError(Problem(str(path), f"{matrix.shape[0]} rows", f"there are {ids.count} vertices",
                                 "give one row for each vertex, in the order of dataset.nodes"))
@@ -306,7 +305,7 @@ def matrix_of_file(path: Path) -> Matrix:
     return array[:, None] if array.ndim == 1 else array
 
 
-def _bag(reader: Engine, path: Path, ids: Ids) -> Matrix:
+def _bag(path: Path, ids: Ids) -> Matrix:
     try:
         check_memory(12 * path.stat().st_size, str(path))
         content = json.loads(path.read_bytes())
@@ -320,7 +319,7 @@ def _bag(reader: Engine, path: Path, ids: Ids) -> Matrix:
     except (TypeError, ValueError):
         raise DataError(Problem(str(path), "a value that is no number", "lists must have numbers",
                                 "number the words from 0 on")) from None
-    rows = np.repeat(_numbers_of(reader, path, list(content), ids), lengths)
+    rows = np.repeat(_numbers_of(path, list(content), ids), lengths)
     words = flat.astype(np.int64)
     if (words != flat).any() or (words < 0).any():
         if lengths.size and (lengths == lengths[0]).all():
@@ -335,19 +334,13 @@ def _bag(reader: Engine, path: Path, ids: Ids) -> Matrix:
     return found
 
 
-def _numbers_of(reader: Engine, path: Path, names: list[str], ids: Ids) -> np.ndarray:
+def _numbers_of(path: Path, names: list[str], ids: Ids) -> np.ndarray:
     """`[n]` number of the vertex of each name.
 
     Raises:
         DataError: a name is no vertex.
     """
-    if isinstance(ids, IntegerIds):
-        whole = [name.removeprefix("-").isdecimal() and len(name) < 19 for name in names]
-        values = np.array([int(name) if fits else 0 for name, fits in zip(names, whole, strict=True)], np.int64)
-        numbers = np.where(whole, ids.lookup().numbers(values), -1)
-    else:
-        assert isinstance(ids, TextIds)
-        numbers = reader.positions(names, ids.table)
+    numbers = ids.named(names)
     unknown = np.flatnonzero(numbers < 0)
     if unknown.size:
         shown = [names[int(one)] for one in unknown[:MOST_SHOWN]]

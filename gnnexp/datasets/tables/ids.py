@@ -1,22 +1,27 @@
 """Numbers the vertices of one type: ids of any integers or texts, with gaps, become 0..V-1.
 
 With a table of vertices, the number is the row. Without one, vertices are those that edges name, in ascending order of
-their ids. Integers are looked up in arrays, O(V). Texts are joined by DuckDB, which may use the disk.
+their ids. Integers are looked up in arrays, O(V). Texts are in a hash table, or, if they do not fit in memory or have a
+table of vertices, joined by DuckDB, which may use the disk.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.engine import BATCH_ROWS, MOST_SHOWN, Engine, Table, quoted
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.kernels.tables.numbers import look_up, mark
+from gnnexp.kernels.tables.texts import Dictionary, ascending
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _WIDE = ("HUGEINT", "UHUGEINT", "UBIGINT")
@@ -24,6 +29,7 @@ _REAL = ("FLOAT", "DOUBLE")
 _EXACT = 2**53  # larger whole numbers may be inexact as real numbers.
 # An array over all ids between the smallest and the largest is used if it has at most this many entries per vertex.
 _MOST_GAPS, _ALWAYS = 8, 1 << 20
+_DIGITS = 19  # texts with as many digits may not fit in int64
 
 
 def are_integers(engine: Engine, table: Table, column: str) -> bool:
@@ -52,18 +58,16 @@ def id_of(table: Table, column: str, *, text: bool) -> str:
 
 
 class Ids(ABC):
-    """The ids of the vertices of one type.
-
-    Attributes:
-        is_text: whether ids are texts, which are looked up by a join.
-    """
-
-    is_text: ClassVar[bool]
+    """The ids of the vertices of one type."""
 
     @property
     @abstractmethod
     def count(self) -> int:
         """V."""
+
+    @abstractmethod
+    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
+        """`[n]` number of the vertex that each text names, -1 for unknown ones."""
 
     @abstractmethod
     def save(self, path: Path) -> None:
@@ -78,7 +82,6 @@ class IntegerIds(Ids):
         values: `[V]` int64 id of each vertex; all ids are different.
     """
 
-    is_text = False
     values: np.ndarray
 
     @property
@@ -94,6 +97,13 @@ class IntegerIds(Ids):
     def lookup(self) -> Lookup:
         """What finds the numbers of many ids."""
         return Lookup.of(self.values)
+
+    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
+        """See `Ids.named`."""
+        texts = [str(one) for one in names]
+        whole = [text.removeprefix("-").isdecimal() and len(text) < _DIGITS for text in texts]
+        values = np.array([int(text) if fits else 0 for text, fits in zip(texts, whole, strict=True)], np.int64)
+        return np.where(whole, self.lookup().numbers(values), -1)
 
     def save(self, path: Path) -> None:
         """Write `id` int64 and `vertex` int64."""
@@ -153,7 +163,6 @@ class TextIds(Ids):
         size: V.
     """
 
-    is_text = True
     engine: Engine
     table: str
     size: int
@@ -163,9 +172,84 @@ class TextIds(Ids):
         """V."""
         return self.size
 
+    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
+        """See `Ids.named`."""
+        return self.engine.positions(names, self.table)
+
     def save(self, path: Path) -> None:
         """Write `id` text and `vertex` int64."""
         self.engine.copy(f"SELECT id, number AS vertex FROM {self.table} ORDER BY number", path)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldTexts(Ids):
+    """Ids that are texts, in memory.
+
+    Attributes:
+        known: the different texts.
+        order: `[V]` int32 place of the text of each vertex in `known`.
+        ranks: `[V]` int32 number of the vertex of each text in `known`.
+    """
+
+    known: Dictionary
+    order: np.ndarray
+    ranks: np.ndarray
+
+    @staticmethod
+    def of(given: Sequence[Dictionary]) -> HeldTexts:
+        """The ids that edges name, ascending; `given`: different texts of edges, all of which are in memory."""
+        known = given[0]
+        if len(given) > 1:
+            known = Dictionary()
+            for one in given:
+                known.numbers(*one.texts())
+            known.pack()
+        order = ascending(*known.texts()).astype(np.int32)
+        ranks = np.empty(order.size, np.int32)
+        ranks[order] = np.arange(order.size, dtype=np.int32)
+        return HeldTexts(known, order, ranks)
+
+    @property
+    def count(self) -> int:
+        """V."""
+        return int(self.order.size)
+
+    def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
+        """See `Ids.named`."""
+        import pyarrow as pa
+
+        places = self.known.known(*bytes_of(pa.array(names, pa.large_string())))
+        return np.where(places < 0, np.int32(-1), self.ranks[places])
+
+    def save(self, path: Path) -> None:
+        """Write `id` text and `vertex` int64."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        texts, schema = array_of(self.known), pa.schema([("id", pa.string()), ("vertex", pa.int64())])
+        with parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
+            for start in range(0, self.count, BATCH_ROWS):
+                ids = texts.take(pa.array(self.order[start : start + BATCH_ROWS])).cast(pa.string())
+                vertices = np.arange(start, start + len(ids))
+                writer.write_table(pa.table({"id": ids, "vertex": vertices}, schema=schema))
+
+
+def bytes_of(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes of texts, and their bounds `[n + 1]` int64; a missing text counts as an empty one."""
+    import pyarrow as pa
+
+    texts = column.cast(pa.large_string())
+    _, bounds, content = texts.buffers()
+    offsets = np.frombuffer(bounds, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(content if content is not None and content.size else b"\0", np.uint8), offsets
+
+
+def array_of(known: Dictionary) -> pa.Array:
+    """The different texts, in the order of their numbers."""
+    import pyarrow as pa
+
+    data, offsets = known.texts()
+    return pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def ids_of_rows(engine: Engine, table: Table, column: str, *, text: bool) -> Ids:

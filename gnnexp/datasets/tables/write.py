@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from torch import Tensor
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
-from gnnexp.datasets.reading.names import Column
+from gnnexp.datasets.reading.names import Column, ids_file
 from gnnexp.datasets.splits.times import LinkTimes, Times
 from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
-from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows, named_integers, named_texts
+from gnnexp.datasets.tables.ids import HeldTexts, Ids, IntegerIds, array_of, ids_of_rows, named_integers, named_texts
 from gnnexp.datasets.tables.layout import Layout
 from gnnexp.datasets.tables.rows.numbering import numbered
 from gnnexp.datasets.tables.rows.raw_edges import RawEdges, read_integers, read_texts
@@ -52,7 +52,8 @@ class Numbered:
     """Vertices and edges with numbers.
 
     Attributes:
-        ids: ids of the vertices by type.
+        ids: ids of the vertices by type, until they are written.
+        counts: number of vertices of each type.
         starts: number of the first vertex of each type.
         spools: edges of each table.
         relations: number of types of edges of each table.
@@ -60,6 +61,7 @@ class Numbered:
     """
 
     ids: Mapping[str, Ids]
+    counts: Mapping[str, int]
     starts: Mapping[str, int]
     spools: Sequence[Spool]
     relations: Sequence[int]
@@ -73,7 +75,7 @@ class Numbered:
     @property
     def num_nodes(self) -> int:
         """V, of all types."""
-        return sum(one.count for one in self.ids.values())
+        return sum(self.counts.values())
 
 
 def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int | None = None) -> Numbered:
@@ -98,11 +100,12 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
             counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
             ids[kind] = counted or _named(reader, kind, raw)
     ids = {kind: ids[kind] for kind in layout.types}
-    empty = [kind for kind, one in ids.items() if not one.count]
+    counts = {kind: one.count for kind, one in ids.items()}
+    empty = [kind for kind, count in counts.items() if not count]
     DataError.raise_all([Problem("dataset.nodes", kind, "this type has no vertices", "give its table a row")
                          for kind in empty])
-    starts = dict(zip(ids, accumulate((one.count for one in ids.values()), initial=0), strict=False))
-    check_memory(24 * sum(one.count for one in ids.values()), "vertices")
+    starts = dict(zip(ids, accumulate(counts.values(), initial=0), strict=False))
+    check_memory(24 * sum(counts.values()), "vertices")
     spools, notes = [], []
     for one in raw:
         found = findings.attempt(numbered, reader, one, ids, starts, place, held, drop=rules.drop)
@@ -110,11 +113,16 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
             continue
         spool, dropped = found
         spools.append(spool)
-        notes += [f"{dropped} edges of {one.columns.name} to unknown vertices were dropped"] if dropped else []
+        notes += [_dropped(dropped, one.columns.name)] if dropped else []
         if one.spool is not None and one.spool is not spool:
             one.spool.remove()
     findings.raise_all()
-    return Numbered(ids, starts, spools, [len(one.relations) for one in layout.edges], notes)
+    return Numbered(ids, counts, starts, spools, [len(one.relations) for one in layout.edges], notes)
+
+
+def _dropped(count: int, kind: str) -> str:
+    edges = "1 edge" if count == 1 else f"{count} edges"
+    return f"dropped {edges} of type {kind!r} with an unknown end"
 
 
 def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
@@ -122,9 +130,13 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
     named = [(one, end) for one in raw for end in (0, 1) if one.columns.types[end] == kind]
     names = "source", "destination"
     spools = [(one.spool, end) for one, end in named if one.spool is not None and one.texts is None]
+    held = [one.texts[end] for one, end in named if one.texts is not None]
+    if held and len(held) == len(named):
+        return HeldTexts.of([*dict.fromkeys(held)])
     if not spools:
-        return named_texts(reader, [(one.columns.table, one.rows, names[end]) if one.texts is None else
-                                    (one.columns.table, reader.texts(one.texts[end]), "id") for one, end in named])
+        return named_texts(reader, [
+            (one.columns.table, one.rows, names[end]) if one.texts is None else
+            (one.columns.table, reader.texts(array_of(one.texts[end])), "id") for one, end in named])
     spans = [one.span[end] for one, end in named if one.span[end][0] <= one.span[end][1]]
     low, high = (min(span[0] for span in spans), max(span[1] for span in spans)) if spans else (0, -1)
 
@@ -133,6 +145,13 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
             yield from spool.chunks((names[end],))
 
     return named_integers(chunks(), low, high, sum(spool.num_rows for spool, _ in spools))
+
+
+def write_ids(graph: Numbered, writer: GraphWriter) -> Numbered:
+    """Write the ids of all vertices. Returns the graph without them, as they may take more memory than its edges."""
+    for kind, ids in graph.ids.items():
+        ids.save(writer.extra(ids_file(kind)))
+    return replace(graph, ids={})
 
 
 def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
@@ -221,16 +240,16 @@ def features_of(
     With one type of vertices, rows are the columns of its table, or a file. With several types, each type has columns
     of its own, after a one-hot code of the type.
     """
-    names: dict[str, list[Column]] = {kind: [] for kind in graph.ids}
-    found = {kind: read_features(reader, nodes, graph.ids[kind].count, form, names[kind])
+    names: dict[str, list[Column]] = {kind: [] for kind in graph.counts}
+    found = {kind: read_features(reader, nodes, graph.counts[kind], form, names[kind])
              for kind, nodes in layout.vertices.items()}
     if len(graph.ids) == 1:
         [(kind, ids)] = graph.ids.items()
-        rows = found.get(kind) if file is None else read_feature_file(reader, file, ids, form, names[kind])
+        rows = found.get(kind) if file is None else read_feature_file(file, ids, form, names[kind])
         return (None if rows is None else _rows(rows, sparse)), names
-    counts = [one.count for one in graph.ids.values()]
+    counts = [*graph.counts.values()]
     types = np.repeat(np.arange(len(counts)), counts)
-    blocks = [found.get(kind) for kind in graph.ids]
+    blocks = [found.get(kind) for kind in graph.counts]
     widened = scipy.sparse.block_diag([scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
                                        for count, block in zip(counts, blocks, strict=True)], format="csr")
     return _rows(scipy.sparse.hstack([one_hot_columns(types[:, None]), widened], format="csr"), sparse), names
@@ -245,9 +264,9 @@ def _rows(rows: Matrix, sparse: Sparse) -> Tensor | SparseRows:
 def write_rows(graph: Numbered, features: Tensor | SparseRows | None, labels: Labels | None, writer: GraphWriter
                ) -> int | None:
     """Write features, labels and types of vertices. Returns D if features are sparse."""
-    if len(graph.ids) > 1:
-        counts = [one.count for one in graph.ids.values()]
-        writer.put("node_types", np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+    if len(graph.counts) > 1:
+        types = np.arange(len(graph.counts), dtype=np.int32)
+        writer.put("node_types", np.repeat(types, [*graph.counts.values()]))
     if labels is not None:
         writer.put("labels", labels.values)
     if isinstance(features, SparseRows):

@@ -1,7 +1,8 @@
-"""Number different texts in the order in which they first occur: a hash table with open addressing."""
+"""Different texts: numbers in the order in which they first occur (a hash table), and their ascending order."""
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
@@ -27,17 +28,18 @@ def _hash(data: np.ndarray, start: int, stop: int) -> np.uint64:
 @compiled(nogil=True)
 def number_texts(
     data: np.ndarray, offsets: np.ndarray, slots: np.ndarray, kept: np.ndarray, starts: np.ndarray, count: int,
-    out: np.ndarray,
+    add: bool, out: np.ndarray,
 ) -> int:
-    """The number of each text; new texts are added. Returns how many texts are known afterwards.
+    """The number of each text. Returns how many texts are known afterwards.
 
     Args:
         data: uint8 bytes of the texts.
         offsets: `[n + 1]` int64 bounds of the texts in `data`.
         slots: `[power of 2]` uint64 hash table, 0 = empty: upper half of the hash, number of the text plus 1.
-        kept: uint8 bytes of known texts, with room for all new ones.
-        starts: `[>= count + n + 1]` int64 bounds of known texts in `kept`.
+        kept: uint8 bytes of known texts; with `add`, with room for all new ones.
+        starts: int64 bounds of known texts in `kept`: `[>= count + 1]`, or with `add` `[>= count + n + 1]`.
         count: number of known texts.
+        add: whether unknown texts become known; otherwise their number is -1.
         out: `[n]` int32, receives the numbers.
     """
     size, mask, half = offsets.size - 1, np.uint64(slots.size - 1), np.uint64(32)
@@ -54,6 +56,9 @@ def number_texts(
         place, tag = hashes[text] & mask, hashes[text] >> half
         while True:
             slot = slots[place]
+            if slot == np.uint64(0) and not add:
+                out[text] = -1
+                break
             if slot == np.uint64(0):
                 begin = starts[count]
                 for byte in range(length):
@@ -89,6 +94,69 @@ def fill_slots(kept: np.ndarray, starts: np.ndarray, count: int, slots: np.ndarr
         slots[place] = ((found >> half) << half) | np.uint64(text + 1)
 
 
+@compiled(nogil=True, parallel=True)
+def _words(parts: int, data: np.ndarray, offsets: np.ndarray, texts: np.ndarray, depth: int, out: np.ndarray) -> None:
+    """`out[i]`: the bytes `depth` to `depth + 7` of text `texts[i]` as one number, the first byte highest; 0 = none."""
+    for part in numba.prange(parts):
+        for place in range(texts.size * part // parts, texts.size * (part + 1) // parts):
+            start, stop = offsets[texts[place]] + depth, offsets[texts[place] + 1]
+            word = np.uint64(0)
+            for byte in range(start, start + 8):
+                word = (word << np.uint64(8)) | np.uint64(data[byte] if byte < stop else 0)
+            out[place] = word
+
+
+@compiled(nogil=True)
+def _shared(data: np.ndarray, offsets: np.ndarray) -> int:
+    """Number of first bytes that all texts have in common."""
+    shared = offsets[1] - offsets[0]
+    for text in range(1, offsets.size - 1):
+        shared, byte = min(shared, offsets[text + 1] - offsets[text]), 0
+        while byte < shared and data[offsets[text] + byte] == data[offsets[0] + byte]:
+            byte += 1
+        shared = byte
+    return shared
+
+
+def ascending(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """`[n]` int64 places of different texts in ascending order of their bytes.
+
+    Texts are sorted by eight bytes at a time: first all texts, then those that are equal so far.
+
+    Args:
+        data: uint8 bytes of the texts.
+        offsets: `[n + 1]` int64 bounds of the texts in `data`.
+    """
+    order = np.arange(offsets.size - 1)
+    if order.size < 2:
+        return order
+    depth, longest = _shared(data, offsets), int(np.diff(offsets).max())
+    keys = np.empty(order.size, np.uint64)
+    _words(numba.get_num_threads(), data, offsets, order, depth, keys)
+    order = np.argsort(keys)
+    keys = keys[order]
+    # Places in `order` with texts that are equal so far, and a number for each group of equal ones.
+    places, groups = _equal(np.arange(order.size), keys[1:] == keys[:-1])
+    while places.size and depth < longest:
+        depth += 8
+        texts, keys = order[places], np.empty(places.size, np.uint64)
+        _words(numba.get_num_threads(), data, offsets, texts, depth, keys)
+        sorting = np.lexsort((keys, groups))
+        order[places], keys = texts[sorting], keys[sorting]
+        places, groups = _equal(places, (keys[1:] == keys[:-1]) & (groups[1:] == groups[:-1]))
+    # What is left differs in the number of zero bytes at the end.
+    texts = order[places]
+    order[places] = texts[np.lexsort((offsets[texts + 1] - offsets[texts], groups))]
+    return order
+
+
+def _equal(places: np.ndarray, same: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of elements that equal a neighbour, and the number of their group; `same[i]`: i + 1 equals i."""
+    after, before = np.append(False, same), np.append(same, False)
+    chosen = after | before
+    return places[chosen], np.cumsum(~after)[chosen]
+
+
 class Dictionary:
     """Different texts. `numbers` adds those that are new."""
 
@@ -104,37 +172,52 @@ class Dictionary:
 
     def numbers(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """`[n]` int32 numbers of texts with the bytes `data` uint8 and the bounds `offsets` `[n + 1]` int64."""
-        self._make_room(offsets.size - 1, int(offsets[-1] - offsets[0]))
+        texts = offsets.size - 1
+        _grow(self._starts, self.count + texts + 1)
+        _grow(self._kept, int(self._starts[self.count] + offsets[-1] - offsets[0]))
+        self._make_slots(self.count + texts)
+        out = np.empty(texts, np.int32)
+        self.count = number_texts(data, offsets, self._slots, self._kept, self._starts, self.count, True, out)
+        return out
+
+    def known(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """As `numbers`, but adds no text: the number of an unknown text is -1."""
+        self._make_slots(self.count)
         out = np.empty(offsets.size - 1, np.int32)
-        self.count = number_texts(data, offsets, self._slots, self._kept, self._starts, self.count, out)
+        number_texts(data, offsets, self._slots, self._kept, self._starts, self.count, False, out)
         return out
 
     def texts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes and bounds `[count + 1]` of all texts, in the order of their numbers."""
+        """Bytes and bounds `[count + 1]` of all texts, in the order of their numbers. `numbers` makes them invalid."""
         return self._kept, self._starts[: self.count + 1]
 
-    def _make_room(self, texts: int, num_bytes: int) -> None:
-        """Room for new texts; at most three quarters of the slots are in use."""
-        self._starts = _grown(self._starts, self.count + texts + 1)
-        self._kept = _grown(self._kept, int(self._starts[self.count]) + num_bytes)
-        size = self._slots.size
-        while 3 * size < 4 * (self.count + texts):
+    def pack(self) -> None:
+        """Free what only new texts need. The hash table is made again when it is needed."""
+        self._slots = np.zeros(0, np.uint64)
+        self._starts.resize(self.count + 1, refcheck=False)
+        self._kept.resize(max(1, int(self._starts[-1])), refcheck=False)
+
+    def _make_slots(self, texts: int) -> None:
+        """A hash table of which at most three quarters are in use by so many texts."""
+        size = max(_FIRST_SLOTS, self._slots.size)
+        while 3 * size < 4 * texts:
             size *= 2
         if size > self._slots.size:
+            self._slots = np.zeros(0, np.uint64)  # free the old table first
             self._slots = np.zeros(size, np.uint64)
             fill_slots(self._kept, self._starts, self.count, self._slots)
 
 
-def _grown(values: np.ndarray, size: int) -> np.ndarray:
-    if size <= values.size:
-        return values
-    grown = np.empty(max(size, values.size * 3 // 2), values.dtype)
-    grown[: values.size] = values
-    return grown
+def _grow(values: np.ndarray, size: int) -> None:
+    """Room for `size` elements. The system moves large arrays without a copy."""
+    if size > values.size:
+        values.resize(max(size, values.size * 3 // 2), refcheck=False)
 
 
 def warm_up() -> None:
     """Compile the kernels."""
-    found = Dictionary()
-    found.numbers(np.frombuffer(b"ab", np.uint8), np.frombuffer(np.arange(3).tobytes(), np.int64))
+    found, data = Dictionary(), np.frombuffer(b"ab", np.uint8)
+    found.numbers(data, np.frombuffer(np.arange(3).tobytes(), np.int64))
+    found.known(data, np.arange(3))
     fill_slots(*found.texts(), 1, np.zeros(2, np.uint64))
+    ascending(data, np.arange(3))

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from own_tables import ids_of, load, made, named_edges, text
 
+from gnnexp.datasets.reading.names import ids_file
+from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds, bytes_of
 from gnnexp.errors import DataError
+from gnnexp.kernels.tables.texts import Dictionary
 
 _IDS = {
     "numbers of vertices": st.integers(0, 3), "integers with gaps": st.integers(-40, 1000),
@@ -67,3 +70,55 @@ def test_ids_that_are_the_numbers_of_their_vertices(nodes: str | None, tmp_path:
     if nodes is not None:
         with pytest.raises(DataError, match="=49: is no vertex"):
             load(tmp_path, edges="edges.parquet", nodes=nodes)
+
+
+_NAMES = ["zoë", "ann", "bob", "", "ann\0", "a" * 20, "a" * 19, "x, y", "10", "9"]
+
+
+def _held(*batches: list[str]) -> Dictionary:
+    made = Dictionary()
+    for names in batches:
+        made.numbers(*bytes_of(pa.array(names, pa.string())))
+    return made
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_texts_in_memory_are_numbered_in_ascending_order(
+    parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnexp.datasets.tables.ids.BATCH_ROWS", 4)  # so that several groups of rows are written
+    ids = HeldTexts.of([_held(_NAMES[part:], _NAMES[:part]) for part in range(parts)])
+    ascending = sorted(_NAMES, key=str.encode)
+    assert ids.count == len(_NAMES) and ids.named([*ascending, "unknown"]).tolist() == [*range(len(_NAMES)), -1]
+    ids.save(tmp_path / "ids.parquet")
+    saved = pq.read_table(tmp_path / "ids.parquet")
+    assert saved.schema == pa.schema([("id", pa.string()), ("vertex", pa.int64())])
+    assert saved.to_pydict() == {"id": ascending, "vertex": list(range(len(_NAMES)))}
+
+
+@given(names=st.lists(st.text("0123456789-x", max_size=21), min_size=1, max_size=9))
+def test_texts_name_integers(names: list[str]) -> None:
+    values = np.array([-5, 0, 12, 10**17], np.int64)
+    assert IntegerIds(values).named(["-5", "12", str(10**17), "x", "", "9" * 30]).tolist() == [0, 2, 3, -1, -1, -1]
+    expected = [values.tolist().index(int(one)) if one.removeprefix("-").isdecimal() and int(one) in values else -1
+                for one in names]
+    assert IntegerIds(values).named(names).tolist() == expected
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_types_named_by_several_tables_share_their_texts(fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                         ) -> None:
+    text(tmp_path / "wrote.csv", "src,dst", "zoë,p2", "ann,p1", "zoë,p1")
+    text(tmp_path / "cites.csv", "src,dst", "p3,p1", "p1,p0")
+    text(tmp_path / "knows.csv", "src,dst", "bob,ann", "ann,cid")
+    tables = {"wrote": ("person", "paper"), "cites": ("paper", "paper"), "knows": ("person", "person")}
+    edges = {name: {"table": f"{name}.csv", "from": ends[0], "to": ends[1]} for name, ends in tables.items()}
+    if not fits:
+        monkeypatch.setattr(Dictionary, "num_bytes", 2**60)
+    graph, place = made(tmp_path, edges=edges, symmetrize=False)
+    people, papers = ["ann", "bob", "cid", "zoë"], ["p0", "p1", "p2", "p3"]
+    ids = {kind: pq.read_table(place / ids_file(kind))["id"].to_pylist() for kind in ("person", "paper")}
+    assert ids == {"person": people, "paper": papers}
+    named = [*people, *papers] if graph.node_types is not None and graph.num_nodes == 8 else []
+    assert named_edges(graph, named) == {("zoë", "p2"), ("ann", "p1"), ("zoë", "p1"), ("p3", "p1"), ("p1", "p0"),
+                                         ("bob", "ann"), ("ann", "cid")}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.kernels.tables.numbers import look_up, mark
-from gnnexp.kernels.tables.texts import Dictionary
+from gnnexp.kernels.tables.texts import Dictionary, ascending
 
 
 def packed(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -30,6 +30,49 @@ def test_a_dictionary_grows_with_its_texts() -> None:
         found = dictionary.numbers(*packed(texts[start : start + 100_000]))
         assert (found == np.arange(start, start + 100_000)).all()
     assert dictionary.count == 300_000 and dictionary.num_bytes > 8 * 450_000
+
+
+def test_unknown_texts_are_found_and_not_added() -> None:
+    dictionary = Dictionary()
+    assert dictionary.known(*packed([b"a", b""])).tolist() == [-1, -1], "nothing is known yet"
+    dictionary.numbers(*packed([b"a", b"bc", b"", b"a"]))
+    for _ in range(2):
+        assert dictionary.known(*packed([b"bc", b"b", b"", b"c", b"a"])).tolist() == [1, -1, 2, -1, 0]
+        dictionary.pack()  # the hash table is made again
+    assert dictionary.count == 3
+    assert dictionary.numbers(*packed([b"b", b"a", b"b"])).tolist() == [3, 0, 3]
+    data, bounds = dictionary.texts()
+    assert [data[low:high].tobytes() for low, high in pairwise(bounds)] == [b"a", b"bc", b"", b"b"]
+
+
+def test_a_packed_dictionary_is_small() -> None:
+    dictionary = Dictionary()
+    dictionary.numbers(*packed([b"%06d" % number for number in range(100_000)]))
+    dictionary.pack()
+    assert dictionary.num_bytes == 6 * 100_000 + 8 * 100_001
+
+
+# Texts that differ early, late, behind more than eight equal bytes, or only in zero bytes at their ends.
+_PIECES = st.sampled_from([b"", b"\0", b"a", b"\xff", b"b\0", b"12345678", b"123456789abcdefgh"])
+_TEXTS = st.lists(_PIECES, max_size=4).map(b"".join)
+
+
+@given(st.lists(_TEXTS, unique=True, max_size=60))
+def test_different_texts_in_ascending_order(texts: list[bytes]) -> None:
+    order = ascending(*packed(texts))
+    assert [texts[place] for place in order] == sorted(texts)
+
+
+@pytest.mark.parametrize("prefix", [b"", b"http://example.org/entity/"])
+def test_many_texts_in_ascending_order(prefix: bytes) -> None:
+    draw = np.random.default_rng(0)
+    texts = list({prefix + b"%x" % (value ** 3) for value in draw.integers(0, 2**20, 20_000).tolist()})
+    assert [texts[place] for place in ascending(*packed(texts))] == sorted(texts)
+
+
+def test_equal_texts_stay_together() -> None:
+    order = ascending(*packed([b"b", b"a", b"b"]))
+    assert order[0] == 1 and sorted(order) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("bits", [32, 64])

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
-from gnnexp.datasets.tables.ids import Ids, IntegerIds, TextIds
+from gnnexp.datasets.tables.ids import HeldTexts, Ids, IntegerIds, TextIds, array_of
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.rows.raw_edges import RawEdges
 from gnnexp.datasets.tables.spool import Spool
@@ -50,7 +50,8 @@ def numbered(
             known = (chunk[0] >= 0) & (chunk[1] >= 0)
             dropped += known.size - int(known.sum())
             rows = chunk if known.all() else [one[known] for one in chunk]
-            spool.append(*(one + shift for one, shift in zip(rows, shifts, strict=False)), *rows[2:])
+            ends = (np.add(one, shift, dtype=width) if shift else one for one, shift in zip(rows, shifts, strict=False))
+            spool.append(*ends, *rows[2:])
     if dropped and not drop:
         first = _unknown(engine, edges, [ids[kind] for kind in columns.types])
         refuse_rows(engine, columns.table, first, dropped, _FIX)
@@ -65,7 +66,7 @@ def _are_numbers(ids: Ids, span: tuple[int, int]) -> bool:
 def _numbers(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> Iterator[list[np.ndarray]]:
     """Chunks: numbers of both ends (-1 for unknown ids), and what edges have besides."""
     if edges.spool is not None:
-        finders = _finders(engine, edges, ids)
+        finders = _finders(edges, ids)
         for chunk in edges.spool.chunks():
             yield [*(find(one) for find, one in zip(finders, chunk, strict=False)), *chunk[2:]]
         return
@@ -86,7 +87,7 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[WrongR
                            f"ORDER BY e.number LIMIT {MOST_SHOWN}", columns.table)
         found = [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
     else:
-        finders, row = _finders(engine, edges, ids), 0
+        finders, row = _finders(edges, ids), 0
         for chunk in edges.spool.chunks(ENDS):
             for end, (find, values) in enumerate(zip(finders, chunk, strict=True)):
                 places = np.flatnonzero(find(values) < 0)[:MOST_SHOWN]
@@ -99,7 +100,7 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[WrongR
             for row, end, value in sorted(found, key=itemgetter(0, 1))[:MOST_SHOWN]]
 
 
-def _finders(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray], np.ndarray]]:
+def _finders(edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray], np.ndarray]]:
     """For each end, what turns values of the spool into numbers of vertices, -1 for unknown ids."""
     source, destination = ids
     if edges.texts is None:
@@ -108,16 +109,18 @@ def _finders(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[Callab
         return [first.numbers, first.numbers if destination is source else destination.lookup().numbers]
     found: list[np.ndarray] = []
     for one, texts in zip((source, destination), edges.texts, strict=True):
-        assert isinstance(one, TextIds)
-        same = bool(found) and texts is edges.texts[0] and one is source
-        found.append(found[0] if same else engine.positions(texts, one.table))
-    return [values.astype(np.int32 if one.count < 2**31 else np.int64).__getitem__
+        if isinstance(one, HeldTexts) and one.known is texts:
+            found.append(one.ranks)
+        else:
+            same = bool(found) and texts is edges.texts[0] and one is source
+            found.append(found[0] if same else one.named(array_of(texts)))
+    return [values.astype(np.int32 if one.count < 2**31 else np.int64, copy=False).__getitem__
             for values, one in zip(found, ids, strict=True)]
 
 
 def _value(edges: RawEdges, end: int, value: int) -> object:
     """The id that a value of the spool stands for."""
-    return value if edges.texts is None else edges.texts[end][value].as_py()
+    return value if edges.texts is None else array_of(edges.texts[end])[value].as_py()
 
 
 def _joined(edges: RawEdges, ids: Sequence[Ids]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
-from gnnexp.datasets.tables.ids import id_of
+from gnnexp.datasets.tables.ids import bytes_of, id_of
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.errors import Findings
@@ -44,7 +44,7 @@ class RawEdges:
     spool: Spool | None
     rows: str
     span: tuple[tuple[int, int], tuple[int, int]]
-    texts: tuple[pa.Array, pa.Array] | None = None
+    texts: tuple[Dictionary, Dictionary] | None = None
 
 
 def read_integers(engine: Engine, columns: EdgeColumns, folder: Path, held_bytes: int) -> RawEdges:
@@ -151,32 +151,17 @@ def _in_memory(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: i
             closing(_batches(engine, columns, asked)) as batches:
         for batch in filter(len, batches):
             wrong.look(batch, spool.num_rows)
-            codes = [one.numbers(*_bytes_of(values)) for one, values in zip(ends, batch.columns, strict=False)]
+            codes = [one.numbers(*bytes_of(values)) for one, values in zip(ends, batch.columns, strict=False)]
             spool.append(*codes, *(values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns[2:]))
             if sum(one.num_bytes for one in {*ends}) > most_bytes:
                 break
         else:
             wrong.refuse()
-            texts = {one: _array_of(*one.texts()) for one in ends}
-            return RawEdges(columns, spool, "", _NO_SPAN, (texts[ends[0]], texts[ends[1]]))
+            for one in {*ends}:
+                one.pack()
+            return RawEdges(columns, spool, "", _NO_SPAN, ends)
     spool.remove()
     return None
-
-
-def _bytes_of(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes of texts, and their bounds `[n + 1]`; a missing text counts as an empty one."""
-    import pyarrow as pa
-
-    texts = column.cast(pa.large_string())
-    _, bounds, content = texts.buffers()
-    offsets = np.frombuffer(bounds, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return np.frombuffer(content if content is not None and content.size else b"\0", np.uint8), offsets
-
-
-def _array_of(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.LargeStringArray.from_buffers(offsets.size - 1, pa.py_buffer(offsets), pa.py_buffer(data))
 
 
 def _kept(engine: Engine, columns: EdgeColumns) -> RawEdges:
