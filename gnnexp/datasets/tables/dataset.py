@@ -283,6 +283,7 @@ class Tables(Dataset):
         names = Names(list(graph.counts), [] if labels is None else labels.classes, layout.relations, columns)
         with GraphWriter(folder) as writer:
             graph = write_ids(graph, writer)
+            reader.close()
             write_edges(graph, rules, writer)
             width = write_rows(graph, features, labels, writer)
             for name in SPLITS:

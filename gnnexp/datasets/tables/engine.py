@@ -102,6 +102,10 @@ class Engine:
         self._connection, self._tables = connection, 0
         self._forms: dict[str, tuple[TextForm, Sequence[str]]] = {}  # of each view
 
+    def close(self) -> None:
+        """Free the memory of all tables, which are gone then."""
+        self._connection.close()
+
     def table(self, files: TableFiles, form: TextForm | None = None, *, as_text: Sequence[str] = ()) -> Table:
         """The table in `files`.
 

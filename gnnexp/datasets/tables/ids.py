@@ -203,7 +203,6 @@ class HeldTexts(Ids):
             known = Dictionary()
             for one in given:
                 known.numbers(*one.texts())
-            known.pack()
         order = ascending(*known.texts()).astype(np.int32)
         ranks = np.empty(order.size, np.int32)
         ranks[order] = np.arange(order.size, dtype=np.int32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
-from gnnexp.datasets.tables.ids import HeldTexts, Ids, IntegerIds, TextIds, array_of
+from gnnexp.datasets.tables.ids import HeldTexts, Ids, IntegerIds, Lookup, TextIds, array_of
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.rows.raw_edges import RawEdges
 from gnnexp.datasets.tables.spool import Spool
@@ -114,7 +114,7 @@ def _finders(edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray],
         else:
             same = bool(found) and texts is edges.texts[0] and one is source
             found.append(found[0] if same else one.named(array_of(texts)))
-    return [values.astype(np.int32 if one.count < 2**31 else np.int64, copy=False).__getitem__
+    return [Lookup(0, values.astype(np.int32 if one.count < 2**31 else np.int64, copy=False), None, None).numbers
             for values, one in zip(found, ids, strict=True)]
 
 

@@ -157,8 +157,6 @@ def _in_memory(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: i
                 break
         else:
             wrong.refuse()
-            for one in {*ends}:
-                one.pack()
             return RawEdges(columns, spool, "", _NO_SPAN, ends)
     spool.remove()
     return None
