@@ -34,6 +34,7 @@ _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_te
           "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
+_READ_AHEAD = "16MiB"  # of a result, while a batch is used
 
 
 @dataclass(frozen=True)
@@ -277,6 +278,7 @@ def engine(folder: Path, memory_bytes: int, threads: int) -> Iterator[Engine]:
 
     with duckdb.connect(config={**_OPTIONS, "threads": threads, "temp_directory": str(folder),
                                 "memory_limit": f"{max(1, memory_bytes >> 20)}MiB"}) as connection:
+        connection.execute(f"SET streaming_buffer_size = {literal(_READ_AHEAD)}")
         yield Engine(connection)
 
 
