@@ -23,6 +23,8 @@ from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, s
 
 # Number of edges that are copied from file to file at a time.
 _COPY_EDGES = 1 << 22
+# Number of counts that are added up at a time.
+_COUNTS = 1 << 20
 # Bytes in memory of an edge with type and weight, while its bucket is sorted.
 _EDGE_BYTES = 64
 
@@ -32,7 +34,7 @@ class Bucket(NamedTuple):
 
     Attributes:
         first: the first destination.
-        starts: `[n + 1]` int64 bounds of the edges of each destination in `indices`.
+        starts: `[n + 1]` int64 bounds of the edges of each destination in `indices`, valid until the next bucket.
         indices: sources of the edges, in canonical order.
     """
 
@@ -78,7 +80,7 @@ class EdgeRules:
 def csc_buckets(
     chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_edges: int
 ) -> tuple[np.ndarray, Iterator[Bucket]]:
-    """`indptr [V + 1]` and the buckets in order; `indptr` is complete after the last bucket.
+    """`indptr [V + 1]` and the buckets in order; `indptr` is complete after the last bucket, or with an only one.
 
     Args:
         chunks: function that begins a pass and yields `(sources [n], destinations [n])`, the same in every pass.
@@ -96,26 +98,33 @@ def csc_buckets(
 def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges: int) -> Iterator[Bucket]:
     num_nodes, low, written = indptr.size - 1, 0, 0
     while low < num_nodes:
-        # indptr[v + 1] still holds counts from `low` on.
-        starts = _starts(indptr, low, buffer_edges)
-        high = low + starts.size - 1
+        high = _last(indptr, low, buffer_edges)
+        starts = indptr[low : high + 1]  # bounds of this bucket's rows are made in place: V may be as large as E
+        starts[0] = 0
+        np.cumsum(starts, out=starts)
         indices = np.empty(int(starts[-1]), index_dtype(num_nodes))
         ranges, cursor = row_ranges(low, high), starts[:-1].copy()
         for src, dst in chunks():
             scatter(src, dst, rules.symmetrize, rules.drop_loops, ranges, cursor, False, indices)
+        del cursor
         sort_rows(starts, indices)
         if rules.merge:
             indices.resize(merge_rows(starts, indices), refcheck=False)
-        indptr[low + 1 : high + 1] = starts[1:] + written
+        size = indices.size
         yield Bucket(low, starts, indices)
-        low, written = high, written + indices.size
+        starts += written
+        low, written = high, written + size
 
 
-def _starts(indptr: np.ndarray, low: int, buffer_edges: int) -> np.ndarray:
-    """Bounds of the rows of the bucket that begins with the vertex `low`; `indptr` has counts from there on."""
-    ends = np.cumsum(indptr[low + 1 :])
-    count = max(1, int(np.searchsorted(ends, buffer_edges, side="right")))
-    return np.concatenate([np.zeros(1, np.int64), ends[:count]])
+def _last(indptr: np.ndarray, low: int, buffer_edges: int) -> int:
+    """The end of the bucket that begins with the vertex `low`; `indptr[v + 1]` is the count of v's edges from there."""
+    room, num_nodes = buffer_edges, indptr.size - 1
+    for start in range(low, num_nodes, _COUNTS):
+        ends = np.cumsum(indptr[start + 1 : min(start + _COUNTS, num_nodes) + 1])
+        if ends[-1] > room:
+            return max(low + 1, start + int(np.searchsorted(ends, room, side="right")))
+        room -= int(ends[-1])
+    return num_nodes
 
 
 def write_csc(
@@ -162,7 +171,7 @@ def write_csc_with_data(
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0)) for _ in names]
         low, present = 0, [True, False, False]
         while low < num_nodes:
-            high = low + _starts(indptr, low, max(1, buffer_bytes // _EDGE_BYTES)).size - 1
+            high = _last(indptr, low, max(1, buffer_bytes // _EDGE_BYTES))
             bucket = _bucket_with_data(chunks, (low, high), num_nodes, rules)
             indptr[low + 1 : high + 1] = bucket.indptr.numpy()[1:] + indptr[low]
             arrays = [bucket.indices, bucket.types, bucket.weights]

@@ -44,9 +44,9 @@ def test_edges_with_data_are_those_of_build_graph(
 
 
 @given(seed=st.integers(0, 10**6), symmetrize=st.booleans(), loops=st.booleans(), merge=st.booleans(),
-       num_nodes=st.integers(0, 12), buffer_edges=st.sampled_from([1, 5, 20, 1000]))
+       num_nodes=st.integers(0, 12), buffer_edges=st.sampled_from([1, 5, 20, 1000]), counts=st.sampled_from([1, 3, 99]))
 def test_edges_are_those_of_build_graph_in_one_bucket_and_in_several(
-    seed: int, symmetrize: bool, loops: bool, merge: bool, num_nodes: int, buffer_edges: int,
+    seed: int, symmetrize: bool, loops: bool, merge: bool, num_nodes: int, buffer_edges: int, counts: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     draw = np.random.default_rng(seed)
@@ -57,7 +57,8 @@ def test_edges_are_those_of_build_graph_in_one_bucket_and_in_several(
         return (tuple(ends[:, start : start + 7]) for start in range(0, size, 7))
 
     folder: Path = tmp_path_factory.mktemp("csc") / "graph"
-    with GraphWriter(folder) as writer:
+    with GraphWriter(folder) as writer, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnexp.graph.storage.external._COUNTS", counts)
         indptr, indices = write_csc(chunks, num_nodes, EdgeRules(symmetrize, loops, merge), 4 * buffer_edges, writer)
         for name in ("train", "val", "test"):
             writer.put(name, np.empty(0, np.int64))
