@@ -1,8 +1,8 @@
 """Numbers the vertices of one type: ids of any integers or texts, with gaps, become 0..V-1.
 
 With a table of vertices, the number is the row. Without one, vertices are those that edges name, in ascending order of
-their ids. Integers are looked up in arrays, O(V). Texts are in a hash table, or, if they do not fit in memory or have a
-table of vertices, joined by DuckDB, which may use the disk.
+their ids. Integers are looked up in arrays, O(V). Texts are in a hash table. If they do not fit in memory or their type
+has a table of vertices, DuckDB joins them, and may use the disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REAL = ("FLOAT", "DOUBLE")
 _EXACT = 2**53  # larger whole numbers may be inexact as real numbers.
 # An array over all ids between the smallest and the largest is used if it has at most this many entries per vertex.
 _MOST_GAPS, _ALWAYS = 8, 1 << 20
-_DIGITS = 19  # texts with as many digits may not fit in int64
+_MOST_DIGITS = 19  # of a number in int64
 
 
 def are_integers(engine: Engine, table: Table, column: str) -> bool:
@@ -100,10 +100,9 @@ class IntegerIds(Ids):
 
     def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
         """See `Ids.named`."""
-        texts = [str(one) for one in names]
-        whole = [text.removeprefix("-").isdecimal() and len(text) < _DIGITS for text in texts]
-        values = np.array([int(text) if fits else 0 for text, fits in zip(texts, whole, strict=True)], np.int64)
-        return np.where(whole, self.lookup().numbers(values), -1)
+        found = [_integer(str(one)) for one in names]
+        known = np.array([one is not None for one in found], np.bool_)
+        return np.where(known, self.lookup().numbers(np.array([one or 0 for one in found], np.int64)), -1)
 
     def save(self, path: Path) -> None:
         """Write `id` int64 and `vertex` int64."""
@@ -187,13 +186,13 @@ class HeldTexts(Ids):
 
     Attributes:
         known: the different texts.
-        order: `[V]` int32 place of the text of each vertex in `known`.
-        ranks: `[V]` int32 number of the vertex of each text in `known`.
+        places: `[V]` int32 place of the text of each vertex in `known`.
+        numbers: `[V]` int32 number of the vertex of each text in `known`.
     """
 
     known: Dictionary
-    order: np.ndarray
-    ranks: np.ndarray
+    places: np.ndarray
+    numbers: np.ndarray
 
     @staticmethod
     def of(given: Sequence[Dictionary]) -> HeldTexts:
@@ -203,22 +202,23 @@ class HeldTexts(Ids):
             known = Dictionary()
             for one in given:
                 known.numbers(*one.texts())
-        order = ascending(*known.texts()).astype(np.int32)
-        ranks = np.empty(order.size, np.int32)
-        ranks[order] = np.arange(order.size, dtype=np.int32)
-        return HeldTexts(known, order, ranks)
+        places = ascending(*known.texts()).astype(np.int32)
+        numbers = np.empty(places.size, np.int32)
+        numbers[places] = np.arange(places.size, dtype=np.int32)
+        return HeldTexts(known, places, numbers)
 
     @property
     def count(self) -> int:
         """V."""
-        return int(self.order.size)
+        return int(self.places.size)
 
     def named(self, names: Sequence[str] | pa.Array) -> np.ndarray:
         """See `Ids.named`."""
         import pyarrow as pa
 
         places = self.known.known(*bytes_of(pa.array(names, pa.large_string())))
-        return np.where(places < 0, np.int32(-1), self.ranks[places])
+        found: np.ndarray = np.append(self.numbers, np.int32(-1))[places]  # place -1 is the last one
+        return found
 
     def save(self, path: Path) -> None:
         """Write `id` text and `vertex` int64."""
@@ -228,9 +228,18 @@ class HeldTexts(Ids):
         texts, schema = array_of(self.known), pa.schema([("id", pa.string()), ("vertex", pa.int64())])
         with parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
             for start in range(0, self.count, BATCH_ROWS):
-                ids = texts.take(pa.array(self.order[start : start + BATCH_ROWS])).cast(pa.string())
+                ids = texts.take(pa.array(self.places[start : start + BATCH_ROWS])).cast(pa.string())
                 vertices = np.arange(start, start + len(ids))
                 writer.write_table(pa.table({"id": ids, "vertex": vertices}, schema=schema))
+
+
+def _integer(text: str) -> int | None:
+    """The number that a text is, if it fits in int64."""
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or len(digits.lstrip("0")) > _MOST_DIGITS:
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
 
 
 def bytes_of(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

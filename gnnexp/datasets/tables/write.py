@@ -98,7 +98,7 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     for kind in layout.types:
         if kind not in ids:
             counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
-            ids[kind] = counted or _named(reader, kind, raw)
+            ids[kind] = counted or _named(reader, kind, raw, rules.buffer_bytes)
     ids = {kind: ids[kind] for kind in layout.types}
     counts = {kind: one.count for kind, one in ids.items()}
     empty = [kind for kind, count in counts.items() if not count]
@@ -120,19 +120,19 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     return Numbered(ids, counts, starts, spools, [len(one.relations) for one in layout.edges], notes)
 
 
-def _dropped(count: int, kind: str) -> str:
+def _dropped(count: int, table: str) -> str:
     edges = "1 edge" if count == 1 else f"{count} edges"
-    return f"dropped {edges} of type {kind!r} with an unknown end"
+    return f"dropped {edges} of {table!r} with an unknown end"
 
 
-def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
-    """The ids of a type without a table."""
+def _named(reader: Engine, kind: str, raw: Sequence[RawEdges], most_bytes: int) -> Ids:
+    """The ids of a type without a table; different texts take at most `most_bytes` of memory, or are in the engine."""
     named = [(one, end) for one in raw for end in (0, 1) if one.columns.types[end] == kind]
     names = "source", "destination"
     spools = [(one.spool, end) for one, end in named if one.spool is not None and one.texts is None]
-    held = [one.texts[end] for one, end in named if one.texts is not None]
-    if held and len(held) == len(named):
-        return HeldTexts.of([*dict.fromkeys(held)])
+    held = dict.fromkeys(one.texts[end] for one, end in named if one.texts is not None)
+    if held and all(one.texts for one, _ in named) and sum(one.num_bytes for one in held) <= most_bytes:
+        return HeldTexts.of([*held])
     if not spools:
         return named_texts(reader, [
             (one.columns.table, one.rows, names[end]) if one.texts is None else
@@ -148,7 +148,7 @@ def _named(reader: Engine, kind: str, raw: Sequence[RawEdges]) -> Ids:
 
 
 def write_ids(graph: Numbered, writer: GraphWriter) -> Numbered:
-    """Write the ids of all vertices. Returns the graph without them, as they may take more memory than its edges."""
+    """Write the ids of all vertices. Returns the graph without ids: they may take more memory than edges."""
     for kind, ids in graph.ids.items():
         ids.save(writer.extra(ids_file(kind)))
     return replace(graph, ids={})

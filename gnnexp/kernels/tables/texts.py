@@ -156,6 +156,7 @@ def ascending(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         _words(numba.get_num_threads(), data, offsets, texts, depth, keys)
         sorting = np.lexsort((keys, groups))
         order[places], keys = texts[sorting], keys[sorting]
+        longest = int((offsets[texts + 1] - offsets[texts]).max())
         places, groups = _equal(places, (keys[1:] == keys[:-1]) & (groups[1:] == groups[:-1]))
     # What is left differs in the number of zero bytes at the end.
     texts = order[places]
@@ -226,4 +227,5 @@ def warm_up() -> None:
     found.numbers(data, np.frombuffer(np.arange(3).tobytes(), np.int64))
     found.known(data, np.arange(3))
     _move(np.zeros(1, np.uint64), np.zeros(1, np.uint64))
-    ascending(data, np.arange(3))
+    ascending(*found.texts())
+    Dictionary().numbers(*found.texts())

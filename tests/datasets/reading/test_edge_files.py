@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from full_disk import room_for
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gnnexp.datasets.edge_list import EdgeList
 from gnnexp.datasets.reading.edge_files import TextFormat, TextStream, open_edges
@@ -119,8 +121,10 @@ def test_vertex_data_beside_streamed_edges(tmp_path: Path) -> None:
     assert torch.equal(found.splits.train, expected.splits.train)
 
 
-def test_buckets_of_a_graph_with_a_vertex_beyond_the_buffer() -> None:
+@pytest.mark.parametrize("counts", [1, 2, 3, 1 << 20])
+def test_buckets_of_a_graph_with_a_vertex_beyond_the_buffer(counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A vertex with more edges than the buffer has a bucket of its own."""
+    monkeypatch.setattr("gnnexp.graph.storage.external._COUNTS", counts)
     pairs = np.array([[v, 3] for v in range(9)] + [[3, v] for v in range(9)])
 
     def chunks():
@@ -130,6 +134,23 @@ def test_buckets_of_a_graph_with_a_vertex_beyond_the_buffer() -> None:
     sizes = [bucket.indices.tolist() for bucket in buckets]
     assert sizes == [[3, 3], [3], [0, 1, 2, 4, 5, 6, 7, 8], [3, 3], [3, 3], [3]]
     assert indptr.tolist() == [0, 1, 2, 3, 11, 12, 13, 14, 15, 16]
+
+
+@given(degrees=st.lists(st.integers(0, 4), min_size=1, max_size=12), buffer_edges=st.integers(1, 9),
+       counts=st.sampled_from([1, 2, 5, 99]))
+def test_a_bucket_has_as_many_vertices_as_fit(degrees: list[int], buffer_edges: int, counts: int) -> None:
+    destinations = np.repeat(np.arange(len(degrees)), degrees).astype(np.int32)
+    expected, room = [0], 0
+    for vertex, degree in enumerate(degrees):
+        if room + degree > buffer_edges and vertex > expected[-1]:
+            expected, room = [*expected, vertex], 0
+        room += degree
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gnnexp.graph.storage.external._COUNTS", counts)
+        indptr, buckets = csc_buckets(lambda: iter([(np.zeros_like(destinations), destinations)]), len(degrees),
+                                      EdgeRules(), buffer_edges)
+        assert [bucket.first for bucket in buckets] == expected
+    assert indptr.tolist() == [0, *np.cumsum(degrees)]
 
 
 BAD = {

@@ -174,7 +174,7 @@ def test_edges_to_unknown_vertices_are_named_or_dropped(tmp_path: Path) -> None:
         assert [said.count(f"line {line}, column {end}") for line, end in (
             (3, "src"), (4, "dst"), (5, "src"), (5, "dst"))] == [1, 1, 1, 1] and "line 2," not in said
         graph = load(tmp_path, nodes="nodes.csv", on_unknown="drop")
-        assert graph.num_edges == 2 and graph.notes[-2] == "dropped 3 edges of type 'edges' with an unknown end"
+        assert graph.num_edges == 2 and graph.notes[-2] == "dropped 3 edges of 'edges' with an unknown end"
 
 
 _BAD = {

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from own_tables import ids_of, load, made, named_edges, text
 
 from gnnexp.datasets.reading.names import ids_file
+from gnnexp.datasets.tables import dataset
+from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds, bytes_of
 from gnnexp.errors import DataError
 from gnnexp.kernels.tables.texts import Dictionary
@@ -98,27 +102,61 @@ def test_texts_in_memory_are_numbered_in_ascending_order(
 
 @given(names=st.lists(st.text("0123456789-x", max_size=21), min_size=1, max_size=9))
 def test_texts_name_integers(names: list[str]) -> None:
-    values = np.array([-5, 0, 12, 10**17], np.int64)
-    assert IntegerIds(values).named(["-5", "12", str(10**17), "x", "", "9" * 30]).tolist() == [0, 2, 3, -1, -1, -1]
+    values = np.array([-5, 0, 12, 2**63 - 1, -(2**63)], np.int64)
+    texts = ["-5", "12", str(2**63 - 1), str(-(2**63)), "x", "", "-", "9" * 30, str(2**63), str(-(2**63) - 1)]
+    assert IntegerIds(values).named(texts).tolist() == [0, 2, 3, 4, *[-1] * 6]
     expected = [values.tolist().index(int(one)) if one.removeprefix("-").isdecimal() and int(one) in values else -1
                 for one in names]
     assert IntegerIds(values).named(names).tolist() == expected
 
 
-@pytest.mark.parametrize("fits", [True, False])
-def test_types_named_by_several_tables_share_their_texts(fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-                                                         ) -> None:
+# Bytes of a dictionary: all fit in memory; those of one table fit, but not those of all tables of people; none fits.
+@pytest.mark.parametrize("num_bytes", [1, 2**28, 2**60])
+def test_types_named_by_several_tables_share_their_texts(num_bytes: int, tmp_path: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     text(tmp_path / "wrote.csv", "src,dst", "zoë,p2", "ann,p1", "zoë,p1")
     text(tmp_path / "cites.csv", "src,dst", "p3,p1", "p1,p0")
     text(tmp_path / "knows.csv", "src,dst", "bob,ann", "ann,cid")
-    tables = {"wrote": ("person", "paper"), "cites": ("paper", "paper"), "knows": ("person", "person")}
+    text(tmp_path / "likes.csv", "src,dst", "cid,dan")
+    tables = {"wrote": ("person", "paper"), "cites": ("paper", "paper"), "knows": ("person", "person"),
+              "likes": ("person", "person")}
     edges = {name: {"table": f"{name}.csv", "from": ends[0], "to": ends[1]} for name, ends in tables.items()}
-    if not fits:
-        monkeypatch.setattr(Dictionary, "num_bytes", 2**60)
+    monkeypatch.setattr(Dictionary, "num_bytes", num_bytes)
+    made_in_memory = []
+    of = HeldTexts.of
+    monkeypatch.setattr(HeldTexts, "of", staticmethod(lambda given: made_in_memory.append(len(given)) or of(given)))
     graph, place = made(tmp_path, edges=edges, symmetrize=False)
-    people, papers = ["ann", "bob", "cid", "zoë"], ["p0", "p1", "p2", "p3"]
+    assert made_in_memory == {1: [3, 2], 2**28: [2], 2**60: []}[num_bytes]
+    people, papers = ["ann", "bob", "cid", "dan", "zoë"], ["p0", "p1", "p2", "p3"]
     ids = {kind: pq.read_table(place / ids_file(kind))["id"].to_pylist() for kind in ("person", "paper")}
     assert ids == {"person": people, "paper": papers}
-    named = [*people, *papers] if graph.node_types is not None and graph.num_nodes == 8 else []
-    assert named_edges(graph, named) == {("zoë", "p2"), ("ann", "p1"), ("zoë", "p1"), ("p3", "p1"), ("p1", "p0"),
-                                         ("bob", "ann"), ("ann", "cid")}
+    assert named_edges(graph, [*people, *papers]) == {
+        ("zoë", "p2"), ("ann", "p1"), ("zoë", "p1"), ("p3", "p1"), ("p1", "p0"), ("bob", "ann"), ("ann", "cid"),
+        ("cid", "dan")}
+
+
+def test_texts_and_the_engine_are_freed_before_edges_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                               ) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "b,a", "c,b")
+    dictionaries, engines, alive = WeakSet[Dictionary](), list[Engine](), list[int]()
+    first, opened, write = Dictionary.__init__, Engine.__init__, dataset.write_edges
+
+    def counted(self: Dictionary) -> None:
+        first(self)
+        dictionaries.add(self)
+
+    def kept(self: Engine, connection: Any) -> None:
+        opened(self, connection)
+        engines.append(self)
+
+    def written(*given: Any) -> None:
+        alive.append(len(dictionaries))
+        with pytest.raises(duckdb.ConnectionException):
+            engines[0].count("any table")
+        write(*given)
+
+    monkeypatch.setattr(Dictionary, "__init__", counted)
+    monkeypatch.setattr(Engine, "__init__", kept)
+    monkeypatch.setattr(dataset, "write_edges", written)
+    graph, place = made(tmp_path, symmetrize=False)
+    assert alive == [0] and named_edges(graph, ids_of(place)) == {("b", "a"), ("c", "b")}

@@ -110,7 +110,7 @@ def _finders(edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray],
     found: list[np.ndarray] = []
     for one, texts in zip((source, destination), edges.texts, strict=True):
         if isinstance(one, HeldTexts) and one.known is texts:
-            found.append(one.ranks)
+            found.append(one.numbers)
         else:
             same = bool(found) and texts is edges.texts[0] and one is source
             found.append(found[0] if same else one.named(array_of(texts)))
