@@ -1,20 +1,19 @@
-"""Proof that a change gives the same results: `python benchmarks/same_results.py --base COMMIT --why TEXT`.
+"""Whether a change gives the same results to the bit: `python benchmarks/same_results.py --base COMMIT`.
 
-Runs every system of `conf/system` in a checkout of the base and in this one, and compares every loss, count and
-accuracy of all epochs bit by bit. If nothing differs, `gnnexp/provenance/same_results.csv` gets a row for every module
-that changed: finished runs stay finished. Systems that refuse a case in both checkouts are left out, and named.
+Runs every system of `conf/system` in a checkout of the base and in this one. Compares every loss, count and accuracy of
+all epochs bit by bit, and all graphs that it can load. Systems that refuse a case in both checkouts are left out, and
+named. `tests/frozen` compares less, without a base: it is a part of `make test`.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,8 @@ import numpy
 from machine import describe
 
 from gnnexp.config.compose import compose
-from gnnexp.provenance.code import ROOTS, TABLE, WITHOUT_RESULTS, known_results, loaded_digest
-from gnnexp.provenance.source import closure, digest_of, file_of
 
 HERE = Path(__file__).resolve().parent.parent
-GROUPS = ("datasets", "partitioners", "samplers", "feature_stores", "models", "tasks", "paradigms")
 SMALL = ("train.epochs=2", "hardware.workers=2", "model.hidden=16", "tracker=none", "train.checkpoint_every=1")
 # What a run is made on and what it took is no result.
 _NO_RESULT = ("time/", "memory/", "eval/")
@@ -74,10 +70,9 @@ for arguments in json.loads(sys.argv[1]).values():
 
 
 def main() -> int:
-    """Compare, and write the rows; 1 if anything differs."""
+    """Compare; 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", required=True, help="commit whose results are known")
-    parser.add_argument("--why", required=True, help="what the change is, for the table")
     parser.add_argument("--data", default="digits,planetoid", help="datasets of the cases, each with overrides or not")
     parser.add_argument("--with", dest="more", nargs="*", default=[], help="overrides of all cases")
     parser.add_argument("--keep", type=Path, help="write the base's losses, counts and accuracies here, as JSON")
@@ -100,14 +95,9 @@ def main() -> int:
             print(f"{len(graphs[0])} of {len(LOADED)} data sets loaded: {', '.join(graphs[0])}")
             print("\n".join(differing) or f"{len(after)} runs are equal: losses, counts, accuracies")
             print("left out, since the base refuses them:", ", ".join(sorted({*cases} - {*before})) or "nothing")
-            if differing or not after:
-                return 1
-            commit = git("rev-parse", "--short", options.base)
-            why = f"{options.why} ({len(after)} runs and {len(graphs[0])} loaded graphs bit-identical to {commit})"
-            write_rows(list(rows(base, why)))
+            return int(bool(differing) or not after)
         finally:
             git("worktree", "remove", "--force", str(base))
-    return 0
 
 
 def git(*words: str) -> str:
@@ -191,32 +181,6 @@ def results_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
              **{name: repr(value) for name, value in epoch["metrics"].items()
                 if not name.startswith(_NO_RESULT) and "seconds" not in name and not name.endswith("_s")}}
             for epoch in result["epochs"]]
-
-
-def rows(base: Path, why: str) -> Iterator[dict[str, str]]:
-    """A row for every module that can change a result, has no row, and what it was in the base."""
-    components = [f"gnnexp.{file.relative_to(HERE / 'gnnexp').with_suffix('').as_posix().replace('/', '.')}"
-                  for group in GROUPS for file in (HERE / "gnnexp" / group).rglob("*.py")]
-    names = [name.removesuffix(".__init__") for name in components]
-    known = known_results()
-    for name in closure([*ROOTS, *names], HERE, WITHOUT_RESULTS).files:
-        digest = loaded_digest(name)
-        if (name, digest) not in known:
-            file = file_of(name, base)
-            before = None if file is None else digest_of(file)
-            yield {"module": name, "digest": digest, "same_as": known.get((name, str(before)), "2"), "why": why}
-
-
-def write_rows(new: Sequence[Mapping[str, str]]) -> None:
-    """Add them to the table, which stays sorted by module; rows of one module in order of their time."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        found = [*csv.DictReader(file), *new]
-    found.sort(key=lambda row: row["module"])
-    with TABLE.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, ["module", "digest", "same_as", "why"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(found)
-    print(f"{len(new)} rows: {', '.join(row['module'] for row in new)}")
 
 
 if __name__ == "__main__":

@@ -45,10 +45,8 @@ def preload() -> None:
     for name in PRELOADED:
         import_module(name)
     from gnnexp.kernels.counter import permutation
-    from gnnexp.provenance.code import remember_loaded
 
     permutation(0, 2)
-    remember_loaded()
 
 
 def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], heartbeat: Heartbeat) -> str:

@@ -295,12 +295,12 @@ def test_a_run_of_another_user_needs_trust(first: Path, said: Said) -> None:
 def test_what_differs_today_is_said(first: Path, said: Said) -> None:
     job = json.loads((first / "job.json").read_text())
     job["config"]["optimizer"]["lr"] = 0.5
-    job["provenance"]["code"] = {"changed": {"gnnexp.models.sage": "0" * 16}, "own": {}}
+    job["provenance"]["code"] = {"own": {"mymodel": "0" * 16}}
     job["provenance"]["reproduce"] = "GNNEXP_DATA=/gone " + job["provenance"]["reproduce"]
     (first / "job.json").write_text(json.dumps(job))
     _, _, err = said("run", "--from", "runs/first", "--cfg")
     assert "optimizer.lr was 0.5, today it is 0.003" in err
-    assert "other code of gnnexp.models.sage" in err and "GNNEXP_DATA=/gone" in err
+    assert "other code of mymodel" in err and "GNNEXP_DATA=/gone" in err
 
 
 def test_a_folder_of_configurations_that_is_gone(first: Path, said: Said) -> None:

@@ -33,6 +33,7 @@ RECORDS = {
     "cli/tuning/definition.py": "the section `tune` of a sweep's YAML file",
     "cli/tuning/preset.py": "values of a configuration that a preset repeats",
     "experiment/resolved.py": "the closed value itself",
+    "experiment/run_key.py": "a configuration as JSON, for its key",
     "experiment/signature.py": "keys of a node against a signature",
     "experiment/optimization.py": "options of torch's classes, passed on to them",
     "experiment/plan.py": "facts read from job.json", "job.py": "what was chosen for the user, recorded",

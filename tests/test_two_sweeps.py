@@ -126,7 +126,7 @@ def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> Non
     (run,) = map(Path, all_there())
     (run / "result.json").unlink()
     assert case_of("one.yaml", "seed=0").state.run_dir == str(run)
-    note(run, RANKS, nodes=[], code={"changed": {}, "own": {"mine": "1"}}, from_start=True)
+    note(run, RANKS, nodes=[], code={"own": {"mine": "1"}}, from_start=True)
     assert case_of("one.yaml", "seed=0").state.run_dir == ""
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0 and len(all_there()) == 2
 

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from gnnexp.provenance.run_key import as_executed
+
 from gnnexp.provenance.code import Code
 from gnnexp.provenance.machine import this_node
-from gnnexp.provenance.run_key import as_executed
 from gnnexp.record.attempts import codes_of, nodes_of, read_attempts
 from gnnexp.training.result import note_ranks
 

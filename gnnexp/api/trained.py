@@ -38,7 +38,8 @@ from gnnexp.ops.backends import elsewhere
 from gnnexp.ops.dense.products import matmul_elsewhere
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
-from gnnexp.provenance.code import as_known_today, code_of_config
+from gnnexp.provenance.code import code_of_config, package_digest
+from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.owner import check_own
 from gnnexp.training.checkpoint import Checkpoint
 
@@ -185,9 +186,10 @@ def load(run: Run | Path | str, *, which: Which = "best", device: str = "cpu", t
     graph = as_seen(experiment, graph)
     epoch = found.position.epoch - (found.position.step == 0)
     trained = TrainedModel(_parts(experiment, graph, found, torch.device(device)), graph, run_dir, epoch, folder)
-    code = as_known_today(job["provenance"].get("code"))
+    executed = codes_of(read_attempts(run_dir))
     own = not target_of(experiment.paradigm).startswith("gnnexp.")
-    if own or code != code_of_config(job["config"]).to_json():
+    now = replace(code_of_config(job["config"]), package=package_digest()).to_json()
+    if own or executed[-1:] != [now]:
         _check_metrics(trained, recorded_metrics(run_dir, epoch) if found.position.step == 0 else {})
     return trained
 

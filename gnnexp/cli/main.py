@@ -165,6 +165,8 @@ def _queue(rerun: str) -> tuple[Argument, ...]:
         _flag("--rerun", help=rerun),
         _flag("--accept-foreign",
               help="also accept finished runs of other kinds of machines, and imported runs: their times differ"),
+        _flag("--changed-code", help="also accept finished runs of an earlier gnnexp whose results may differ"),
+        _flag("--same-code", help="accept only finished runs that exactly this code of gnnexp made"),
         _option("--out", metavar="DIR", help="folder of the report (default: reports/<name>)"))
 
 
@@ -286,6 +288,9 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _option("--out", metavar="FILE", help="the file (default: NAME.tar.xz, or model.pt)"), _TRUST)),
     "import": ("make runs in runs/ from exported files", "archives", "bring", (
         _option("files", nargs="+", metavar="FILE.tar.xz"),)),
+    "rekey": ("give runs of gnnexp 0.1 the keys of today, so that sweeps take them as finished", "rekey", "main", (
+        _option("folders", nargs="*", metavar="FOLDER", help="folders that contain runs (default: runs)"),
+        _flag("--dry-run", help="say what would change, and change nothing"), _JSON)),
     "calibrate": ("measure this machine, and write its hardware profile", "calibrate", "main", (
         *_OVERRIDES,
         _option("--out", metavar="FILE",

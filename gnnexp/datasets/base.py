@@ -20,6 +20,7 @@ from torch import Tensor
 from gnnexp.datasets.reading.checksums import FIX, LARGEST, Origin, differing, origin_of
 from gnnexp.datasets.reading.names import Names
 from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.experiment.signature import decisive
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
@@ -27,7 +28,7 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.validate import validate_graph
 from gnnexp.provenance.code import code_key
-from gnnexp.provenance.older import first_name
+from gnnexp.provenance.names import name_of, version_of
 
 ROOT_VARIABLE = "GNNEXP_DATA"
 # Hashing a large file takes a quarter of a second or more.
@@ -45,7 +46,7 @@ class Dataset(ABC):
     A subclass stores every constructor argument as an attribute of the same name, so that `options` finds it.
 
     Attributes:
-        version: increased when the same options and files give another graph than before.
+        version: increased when the same options and files give another graph than before, or a default changes.
         unkeyed: constructor arguments that never change the graph (place of the files, size of a buffer).
         is_published: whether files of this form are published, so that their bytes are compared with checksums.
     """
@@ -85,20 +86,28 @@ class Dataset(ABC):
         return {name: getattr(self, name) for name in names if name != "self" and name not in self.unkeyed}
 
     def key(self) -> str:
-        """SHA-256 (hexadecimal) of the class, version, options, code and bytes of the sources.
+        """SHA-256 (hexadecimal) of the name, version, options, the user's code and the bytes of the sources.
 
         Raises:
             DataError: source files are missing or cannot be read.
         """
         digest = hashlib.sha256()
-        kind = first_name(f"{type(self).__module__}.{type(self).__qualname__}")
-        digest.update(json.dumps([kind, self.version, self.options()], sort_keys=True).encode())
-        digest.update(code_key(type(self)).encode())
+        digest.update(self.described().encode())
         files = self.sources()
         digests = _digests_of(files)
         for path in files:
             digest.update(f"{path.name}:{digests[path]}\n".encode())
         return digest.hexdigest()
+
+    def described(self) -> str:
+        """What the key has in addition to the bytes of the sources: name, version, options, and the user's code.
+
+        Raises:
+            DataError: the user's code cannot be read, or was edited since this process imported it.
+        """
+        kind = name_of(f"{type(self).__module__}.{type(self).__qualname__}")
+        options = decisive(self.options(), type(self))
+        return json.dumps([kind, version_of(type(self)), options], sort_keys=True) + code_key(type(self))
 
     def origin(self) -> Origin | None:
         """Of which published data set the bytes are; None for a dataset without published files.
@@ -183,6 +192,7 @@ class VerifiedDataset(Dataset):
 
     verify: bool
     is_published: ClassVar[bool] = True
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "verify"})
 
     def key(self) -> str:
         """See `Dataset.key`.
@@ -193,10 +203,6 @@ class VerifiedDataset(Dataset):
         self.check_bytes()
         return super().key()
 
-    def options(self) -> dict[str, object]:
-        """`verify` is true for published bytes: it changes no graph, and keys are those of when it was the default."""
-        return {**super().options(), "verify": self.verify or not self._differing()}
-
     def check_bytes(self) -> None:
         """Refuse bytes that are not known, with `verify`.
 
@@ -205,12 +211,13 @@ class VerifiedDataset(Dataset):
         """
         if not self.verify:
             return
-        DataError.raise_all(self._differing())
+        DataError.raise_all(self.differing_bytes())
         origin = self.origin()
         if origin is not None and not origin.known:
             raise DataError(Problem("dataset.verify", True, origin.text, FIX))
 
-    def _differing(self) -> list[Problem]:
+    def differing_bytes(self) -> list[Problem]:
+        """Files that differ from the published ones of their names."""
         return differing(_digests_of(self.sources(), LARGEST))
 
 

@@ -66,7 +66,3 @@ class GnnexpFormat(Dataset):
         folder = Path(self.path)
         return sorted(path for path in folder.iterdir() if is_of_names(path) and is_file(path)) if is_folder(
             folder) else []
-
-    def options(self) -> dict[str, object]:
-        """Without `weights` where they are kept: keys are those that came before the option."""
-        return {name: value for name, value in super().options().items() if (name, value) != ("weights", True)}

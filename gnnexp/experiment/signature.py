@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Sequence as AbstractSequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
@@ -25,11 +25,17 @@ class Parameter:
         name: the key.
         hint: annotation of the key, `Any` if there is none or it cannot be evaluated.
         required: whether the key has no default.
+        default: the default, if it has one.
     """
 
     name: str
     hint: Any
     required: bool
+    default: Any = None
+
+    def is_default(self, value: object) -> bool:
+        """Whether a value is the default. Values of other types differ: `1` may mean one row, `1.0` all of them."""
+        return not self.required and _equal(value, self.default)
 
 
 def parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
@@ -56,7 +62,8 @@ def _parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None
             return None
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             required = parameter.default is parameter.empty
-            found[parameter.name] = Parameter(parameter.name, hints.get(parameter.name, Any), required)
+            default = None if required else parameter.default
+            found[parameter.name] = Parameter(parameter.name, hints.get(parameter.name, Any), required, default)
     return found
 
 
@@ -73,12 +80,26 @@ def parameters_of_dataclass(cls: type) -> Mapping[str, Parameter]:
 @cache
 def _fields_of(cls: type) -> Mapping[str, Parameter]:
     hints = get_type_hints(cls)
-    return {
-        item.name: Parameter(
-            item.name, hints[item.name], item.default is MISSING and item.default_factory is MISSING
-        )
-        for item in fields(cls)
-    }
+    return {item.name: Parameter(item.name, hints[item.name], *_default_of(item)) for item in fields(cls)}
+
+
+def _equal(value: object, default: object) -> bool:
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return len(value) == len(default) and all(map(_equal, value, default))
+    return type(value) is type(default) and bool(value == default)
+
+
+def _default_of(item: Field[Any]) -> tuple[bool, Any]:
+    """Whether a field is required, and its default."""
+    if item.default is not MISSING:
+        return False, item.default
+    return (True, None) if item.default_factory is MISSING else (False, item.default_factory())
+
+
+def decisive(options: Mapping[str, Any], target: Callable[..., Any]) -> dict[str, Any]:
+    """The options that differ from the defaults of `target`: what keys have, so that a new option changes no key."""
+    allowed = parameters_of(target) or {}
+    return {key: value for key, value in options.items() if key not in allowed or not allowed[key].is_default(value)}
 
 
 def _hints(target: Callable[..., Any]) -> dict[str, Any]:

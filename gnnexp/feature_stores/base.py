@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ class FeatureStore(ABC):
     """Reads feature rows by original vertex id, through a cache if there is one. Counts where each row came from.
 
     Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
         cache: hot rows that are read without a fetch, or None.
         dtype: `bfloat16` if rows are held and moved in bfloat16, None if in the run's dtype.
         partitioned: whether a rank holds the rows of the vertices that it owns.
@@ -39,6 +40,7 @@ class FeatureStore(ABC):
         trainable: whether rows are trained. Such rows change after every step, and a read is part of autograd's graph.
     """
 
+    version: ClassVar[int] = 1
     origins: tuple[str, ...] = ("host",)
     partitioned = False
     communicates = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import psutil
@@ -41,8 +41,12 @@ class FeatureCache(ABC):
         policy: what makes a row hot.
         epochs: number of epochs to pre-sample for the policy `frequency`.
         more: problems with the options of a subclass.
+
+    Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
     """
 
+    version: ClassVar[int] = 1
     origins: tuple[str, ...] = ("local",)
     communicates = False
     peer_access: PeerAccess | None = None  # kernels that look ids up, read peers' rows, and count what they find

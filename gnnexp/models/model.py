@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -46,10 +46,12 @@ class Model(nn.Module, ABC):
         bias: whether layers have a bias.
 
     Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
         degrees_of: whether layers normalise by degrees of the full graph (`graph`) or of the block (`block`).
         backend: kernels; `setup` sets it.
     """
 
+    version: ClassVar[int] = 1
     degrees_of: Literal["graph", "block"] = "graph"
     backend: Backend
 

@@ -22,6 +22,7 @@ class Paradigm(ABC):
     A subclass is a frozen dataclass. Its fields are its options, with the names of its YAML file.
 
     Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
         always_partitioned: whether the paradigm needs a partition, whatever the other choices are.
         takes_vertex_cut: whether in-edges of a vertex may have different owners (`Partitioner.vertex_cut`).
         reads_rows_on_gpu: whether each rank reads whole rows of features for its batches: they may be on its GPU.
@@ -29,6 +30,7 @@ class Paradigm(ABC):
         reads_narrow_rows: whether all rows of features come from the store onto the device, which may widen them there.
     """
 
+    version: ClassVar[int] = 1
     always_partitioned: ClassVar[bool] = False
     takes_vertex_cut: ClassVar[bool] = False
     reads_rows_on_gpu: ClassVar[bool] = False

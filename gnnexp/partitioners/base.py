@@ -9,20 +9,21 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.packages import is_installed, missing_package
+from gnnexp.experiment.signature import decisive
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.measure.memory import give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.provenance.code import code_key
-from gnnexp.provenance.older import first_name
+from gnnexp.provenance.names import name_of, version_of
 
 
 class Owners(NamedTuple):
@@ -49,10 +50,12 @@ class Partitioner(ABC):
     Attributes:
         num_parts: number of parts, `auto` for one per rank.
         vertex_cut: whether edges get owners too; a partitioner that reads a stored partition sets it per instance.
+        version: raised when the same options give other parts, or a default changes (CONTRIBUTING.md).
     """
 
     num_parts: int | Literal["auto"]
     vertex_cut: bool = False
+    version: ClassVar[int] = 1
 
     @abstractmethod
     def assign(self, graph: Graph, num_parts: int) -> Owners:
@@ -107,9 +110,9 @@ class Partitioner(ABC):
         return type(self).__module__.rpartition(".")[2]
 
     @property
-    def version(self) -> str:
-        """A version that changes when a new release gives other parts for the same options."""
-        return "1"
+    def library(self) -> str:
+        """Name and version of the library that decides the parts; empty if gnnexp's own code does."""
+        return ""
 
     def options(self) -> dict[str, Any]:
         """The options that decide the result, without `num_parts`."""
@@ -122,8 +125,9 @@ class Partitioner(ABC):
     def key(self, graph_key: str, num_parts: int, presample_key: str = "") -> str:
         """Content key of the partition, 64 hexadecimal digits. Equal keys mean equal partitions."""
         content = {
-            "class": first_name(f"{type(self).__module__}.{type(self).__qualname__}"), "version": self.version,
-            "options": self.options(), "graph": graph_key, "num_parts": num_parts,
+            "name": name_of(f"{type(self).__module__}.{type(self).__qualname__}"), "version": version_of(type(self)),
+            "library": self.library, "options": decisive(self.options(), type(self)), "graph": graph_key,
+            "num_parts": num_parts,
         }
         if presample_key:
             content["presample"] = presample_key

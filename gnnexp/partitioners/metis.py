@@ -71,9 +71,9 @@ class ByMetis(Partitioner):
         return ("pymetis",)
 
     @property
-    def version(self) -> str:
+    def library(self) -> str:
         """The version of pymetis, because another pymetis may contain another METIS."""
-        return metis_version()
+        return f"metis {metis_version()}"
 
 
 class MetisPartitioner(ByMetis):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.run_key import component_in_key
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
@@ -19,6 +20,7 @@ from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.tally import movement, tally_pairs, tally_positions, tally_vertices
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.provenance.code import code_of, modules_of, refuse_edited
+from gnnexp.provenance.recorded import RESULT_VERSION
 from gnnexp.samplers.pipeline import prefetched
 
 # Batches that are sampled while one is counted: sampling takes two to three times as long as counting.
@@ -30,12 +32,11 @@ def presample_key(experiment: Experiment, graph_key: str, epochs: int) -> str:
     ignored = ("threads", "prefetch", "topology", "key")
     sampler, task, train = experiment.sampler.node, experiment.task.node, experiment.train
     layers = experiment.model.options.num_layers
-    batches = [train.batch_size, train.shuffle, layers, json.loads(task.text()), experiment.seed]
+    batches = [train.batch_size, train.shuffle, layers, component_in_key(task.mapping), experiment.seed]
     modules = modules_of({"sampler": sampler.mapping, "task": task.mapping})
     refuse_edited(modules)
-    code = code_of(modules)
-    drawn_by = json.loads(sampler.text(without=ignored))
-    content = [1, graph_key, drawn_by, *batches, epochs, *([code.to_json()] if code else [])]
+    drawn_by = component_in_key(sampler.mapping, ignored)
+    content = [RESULT_VERSION, graph_key, drawn_by, *batches, epochs, dict(code_of(modules).own)]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

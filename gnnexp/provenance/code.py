@@ -1,14 +1,11 @@
-"""The code of a run that can change its result: modules of gnnexp, and a user's own.
+"""The code that can change a run's result: a user's own modules, and gnnexp itself.
 
-`same_results.csv` lists the modules of gnnexp whose results are known. A row has a module, the digest of its source,
-and the digest that gives the same results. This is `2` (runs of `RESULT_VERSION` 2), an earlier digest of the same
-module, or `module@digest` of a module that it replaces. A module with any other digest may give other results, so it
-becomes a part of the run's key.
+The key of a run has the digests of the user's modules. Of gnnexp, it has versions (`gnnexp.provenance.recorded`); the
+digest of gnnexp's files is only recorded.
 """
 
 from __future__ import annotations
 
-import csv
 import importlib.metadata
 import importlib.util
 import json
@@ -36,78 +33,66 @@ from gnnexp.provenance.source import (
 )
 
 PACKAGE = "gnnexp"
-# `RESULT_VERSION`: increased when the same configuration gives other results everywhere.
-BASELINE = "2"
-TABLE = Path(__file__).with_name("same_results.csv")
-# Modules that every run executes in addition to its components: the ranks' program, their environment, and the code
-# that makes artifacts.
-ROOTS = ("gnnexp.worker", "gnnexp.preparation.artifacts", "gnnexp.launchers.variables")
-# Modules that start, follow and show runs. They cannot change what a run computes or records about it.
-WITHOUT_RESULTS = (
-    "gnnexp.__main__", "gnnexp.api", "gnnexp.cli", "gnnexp.reports", "gnnexp.planning", "gnnexp.calibration",
-    "gnnexp.trackers", "gnnexp.launchers", "gnnexp.testing", "gnnexp.provenance", "gnnexp.errors",
-    "gnnexp.record.archive", "gnnexp.record.attempts", "gnnexp.record.ending", "gnnexp.record.failure",
-    "gnnexp.record.heartbeat", "gnnexp.record.runs",
-)
-_BASE = Path(__file__).resolve().parent.parent.parent
+_FOLDER = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
 class Code:
-    """The difference between the code of a run and the code of runs of `RESULT_VERSION`.
+    """The code of a run.
 
     Attributes:
-        changed: modules of gnnexp whose results are not known to be the same, with their digests.
         own: modules outside of gnnexp with their digests, and installed distributions with their versions.
+        package: digest of gnnexp's files (`package_digest`); empty if it was not made.
     """
 
-    changed: Mapping[str, str]
     own: Mapping[str, str]
+    package: str = ""
 
-    def __bool__(self) -> bool:
-        return bool(self.changed or self.own)
-
-    def to_json(self) -> dict[str, dict[str, str]]:
-        """The code as JSON, for a key and for the record."""
-        return {"changed": dict(self.changed), "own": dict(self.own)}
+    def to_json(self) -> dict[str, Any]:
+        """The code as JSON, for the record."""
+        return {"own": dict(self.own), **({PACKAGE: self.package} if self.package else {})}
 
 
 def code_of_config(config: Mapping[str, Any]) -> Code:
-    """The code of a run with this resolved configuration.
+    """The code of a run with this resolved configuration, without the digest of gnnexp.
 
     Raises:
         DataError: a source file cannot be read.
     """
-    return code_of([*ROOTS, *modules_of(config)])
+    return code_of(modules_of(config))
 
 
 def modules_of(config: Mapping[str, Any]) -> list[str]:
     """The modules of every `_target_`, except trackers and launchers, which change no result, and torch's classes."""
     groups = {name: node for name, node in config.items() if name not in ("tracker", "hardware")}
-    found = (name_today(target).rpartition(".")[0] for target in targets_in(groups))
-    return [module for module in found if module and not module.startswith("torch.")]
+    modules = (name_today(target).rpartition(".")[0] for target in targets_in(groups))
+    return [module for module in modules if module and not module.startswith("torch.")]
 
 
 def code_key(cls: type) -> str:
-    """The part of an artifact's key that names the class which makes it; empty while its results are known.
+    """The part of an artifact's key that has the user's code which makes it; empty for a class of gnnexp.
 
     Raises:
         DataError: a source file cannot be read, or was edited (`refuse_edited`).
     """
     refuse_edited([cls.__module__])
-    code = code_of([cls.__module__])
-    return json.dumps(code.to_json(), sort_keys=True) if code else ""
+    own = code_of([cls.__module__]).own
+    return json.dumps(own, sort_keys=True) if own else ""
 
 
 def code_of(modules: Iterable[str]) -> Code:
-    """The code that importing `modules` may execute.
+    """The code of the user that importing `modules` may execute.
 
     Raises:
         DataError: a source file cannot be read.
     """
-    own, ours = _own_code(modules)
-    used = {name: loaded_digest(name) for name in _files_of_gnnexp(ours)}
-    return Code(still_changed(used), own)
+    return Code(_own_code(modules))
+
+
+@cache
+def package_digest() -> str:
+    """The digest of all files of gnnexp with code, when this process first asked for it: it ignores later edits."""
+    return digest_of_installed([_FOLDER])
 
 
 def remember_own(config: Mapping[str, Any]) -> None:
@@ -116,7 +101,7 @@ def remember_own(config: Mapping[str, Any]) -> None:
     Raises:
         DataError: a source file cannot be read.
     """
-    for name, file in _own_sources(modules_of(config))[0].items():
+    for name, file in _own_sources(modules_of(config)).items():
         drop_if_stale(file)
         _imported_digest(name, file)
 
@@ -131,7 +116,7 @@ def refuse_edited(modules: Iterable[str]) -> None:
     """
     DataError.raise_all([
         Problem(str(file), "was edited", "must be the code that this command has imported", "start the command again")
-        for name, file in _own_sources(list(modules))[0].items()
+        for name, file in _own_sources(list(modules)).items()
         if name in sys.modules and _imported_digest(name, file) != digest_of(file)
     ])
 
@@ -139,60 +124,6 @@ def refuse_edited(modules: Iterable[str]) -> None:
 @cache
 def _imported_digest(name: str, file: Path) -> str:
     """The digest of a user's module when this process first asked for it (`remember_own`)."""
-    return digest_of(file)
-
-
-def remember_loaded() -> None:
-    """Keep the digests of the modules that this process and its forks have loaded: they ignore later edits."""
-    for name in _files_of_gnnexp(ROOTS):
-        if name in sys.modules:
-            loaded_digest(name)
-
-
-def _files_of_gnnexp(roots: Iterable[str]) -> Mapping[str, Path]:
-    """Modules of gnnexp that importing `roots` may read: the same from a wheel as in a checkout."""
-    return closure(roots, _BASE, WITHOUT_RESULTS, only=(PACKAGE,)).files
-
-
-def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
-    """The modules of gnnexp whose results are not known to be those of `RESULT_VERSION`, with the digests that count.
-
-    Args:
-        digests: digests by module.
-    """
-    known = known_results()
-    found = {name: known.get((name, digest), digest) for name, digest in digests.items()}
-    changed = [(name, *result.rpartition("@")) for name, result in found.items() if result != BASELINE]
-    return {replaced or name: digest for name, replaced, _, digest in changed}
-
-
-def as_known_today(code: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
-    """Recorded code (`Code.to_json`) without the changes that are known today to give the same results.
-
-    Two records are of the same code if these values are equal.
-    """
-    return Code(still_changed(code["changed"]), code["own"]).to_json() if code else Code({}, {}).to_json()
-
-
-@cache
-def known_results() -> dict[tuple[str, str], str]:
-    """The first digest with the same results, by module and digest; `BASELINE` for most modules."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        rows = {(row["module"], row["digest"]): row["same_as"] for row in csv.DictReader(file)}
-    found = {}
-    for (module, digest), same_as in rows.items():
-        result = same_as
-        while (module, result) in rows and rows[module, result] != result:
-            result = rows[module, result]
-        found[module, digest] = result
-    return found
-
-
-@cache
-def loaded_digest(name: str) -> str:
-    """The digest of a module of gnnexp when this process first asked for it, since it ignores later edits."""
-    file = file_of(name, _BASE)
-    assert file is not None, f"{name} is a module of gnnexp"
     return digest_of(file)
 
 
@@ -206,28 +137,28 @@ def targets_in(node: object) -> list[str]:
 
 def own_files(config: Mapping[str, Any]) -> list[Path]:
     """Source files of the user's own components, and of modules that they import from the same folder."""
-    return sorted(_own_sources(modules_of(config))[0].values())
+    return sorted(_own_sources(modules_of(config)).values())
 
 
-def _own_code(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """Digests of the code outside of gnnexp that `modules` may execute, and the imported modules of gnnexp.
+def _own_code(modules: Iterable[str]) -> dict[str, str]:
+    """Digests of the code outside of gnnexp that `modules` may execute.
 
     An installed package of a component is identified by its version and its files. Its imports are not followed.
     """
     modules = list(modules)
-    files, ours = _own_sources(modules)
+    files = _own_sources(modules)
     for file in files.values():
         drop_if_stale(file)
-    found = {name: digest_of(file) for name, file in files.items()}
+    digests = {name: digest_of(file) for name, file in files.items()}
     for top in {name.partition(".")[0] for name in modules} - {PACKAGE}:
         spec = _spec(top)
         if spec is not None and (places := [place for place in _places(spec) if _is_installed(spec, place)]):
-            found[_distribution(top)] = digest_of_installed(places)
-    return dict(sorted(found.items())), ours
+            digests[_distribution(top)] = digest_of_installed(places)
+    return dict(sorted(digests.items()))
 
 
-def _own_sources(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
-    """Source files outside of gnnexp that importing `modules` may read, by module, and the imported modules of gnnexp.
+def _own_sources(modules: Iterable[str]) -> dict[str, Path]:
+    """Source files outside of gnnexp that importing `modules` may read, by module.
 
     Packages of a package manager and Python's own are not followed.
     """
@@ -248,7 +179,7 @@ def _own_sources(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
         files |= found.files
         seen |= set(found.files)
         waiting += found.outside
-    return files, [name for name in seen if is_within(name, (PACKAGE,))]
+    return files
 
 
 def _spec(top: str) -> ModuleSpec | None:

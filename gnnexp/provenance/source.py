@@ -50,7 +50,7 @@ class Closure:
     outside: frozenset[str]
 
 
-def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = (), only: Sequence[str] = ()) -> Closure:
+def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> Closure:
     """Modules below `base` that importing `roots` may read.
 
     Imports inside of functions count, but imports for type checkers only do not. Compiled modules are found, but their
@@ -60,7 +60,6 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = (), only
         roots: dotted names of the first modules.
         base: the folder that is in `sys.path`.
         excluded: packages and modules that are not followed, unless they are roots.
-        only: packages that are followed; empty for all. `site-packages` contains many modules that gnnexp imports.
 
     Raises:
         DataError: a file cannot be read.
@@ -74,7 +73,7 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = (), only
         if name in found or name in outside:
             continue
         followed = name in roots or not is_within(name, excluded)
-        file = file_of(name, base) if followed and (not only or is_within(name, only)) else None
+        file = file_of(name, base) if followed else None
         # A package is executed before its modules; the name of a nested class leads to its module in the same way.
         waiting += [name.rpartition(".")[0]] if "." in name else []
         if name.endswith(".*") and (package := file_of(name[:-2], base)) is not None:

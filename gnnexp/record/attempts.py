@@ -125,7 +125,7 @@ def _is_of_ranks(line: Mapping[str, Any]) -> bool:
     """Whether a line is an undamaged note of ranks that have met."""
     nodes, code = line.get("nodes"), line.get("code")
     return (line["event"] == RANKS and isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes)
-            and isinstance(code, dict) and all(isinstance(code.get(part), dict) for part in ("changed", "own")))
+            and isinstance(code, dict) and isinstance(code.get("own"), dict))
 
 
 def _each_once(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

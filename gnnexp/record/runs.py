@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.provenance.code import still_changed
 from gnnexp.provenance.machine import machine_of
 from gnnexp.provenance.older import KEYS, as_today
-from gnnexp.provenance.run_key import recorded_key
+from gnnexp.provenance.recorded import own_of, recorded_key
 from gnnexp.record.records import (
     RESULT_FILE,
     figure_of_merit,
@@ -73,17 +72,13 @@ class Run:
 
     @property
     def key(self) -> str:
-        """The key by which equal runs are recognised (`gnnexp.provenance.run_key`), empty if it was not recorded."""
-        return recorded_key(self.config, self.provenance)
+        """The key by which equal runs are recognised (`gnnexp.experiment.run_key`), empty if it was not recorded."""
+        return recorded_key(self.provenance)
 
     @property
     def code(self) -> Mapping[str, str]:
-        """Modules that the ranks executed, with digests: the user's own, and changed modules of gnnexp.
-
-        A changed module of gnnexp that was found to give the same results is left out (`gnnexp.provenance.code.Code`).
-        """
-        code: Mapping[str, Any] = self.provenance.get("code") or {}
-        return {**code.get("own", {}), **still_changed(code.get("changed", {}))}
+        """Modules of the user that the ranks executed, with digests."""
+        return own_of(self.provenance.get("code"))
 
     @property
     def outcome(self) -> str:

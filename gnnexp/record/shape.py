@@ -169,7 +169,7 @@ _PROVENANCE = _fields({
         **_texts("host", "cpu", "system"),
         **dict.fromkeys(("cores", "threads", "ram_bytes"), _count(0, most=_MOST_BYTES)),
         "side_by_side": _fields({"num_cases": _FROM_ONE}), "gpus": _each(_TEXT)}),
-    "code": _none_or(_fields(dict.fromkeys(("changed", "own"), _values(_TEXT)), ("changed", "own"))),
+    "code": _none_or(_fields({"own": _values(_TEXT), **_texts("gnnexp")}, ("own",))), "result_version": _count(0),
 })
 _JOB = _fields({"config": _CONFIG, "provenance": _PROVENANCE, "profile": _none_or(_MAPPING)}, ("config", "provenance"))
 _ROWS = _rule(lambda rows: isinstance(rows, dict) and _are_numbers(rows.values()) and (

@@ -28,6 +28,7 @@ class Sampler(ABC):
     """Makes the blocks that the computation of targets needs.
 
     Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
         exact_key: whether draws are a pure function of (seed, epoch, step, micro, hop, original vertex id), so that a
             global batch is the same for every number of ranks.
         scales: whether drawn edges have `Block.scale`, which multiplies messages and does not change degrees.
@@ -44,6 +45,7 @@ class Sampler(ABC):
         pool: memory of blocks, for samplers that reuse memory.
     """
 
+    version: ClassVar[int] = 1
     exact_key: ClassVar[bool] = True
     scales: ClassVar[bool] = False
     device: SampleDevice = "cpu"

@@ -57,11 +57,13 @@ class Task(ABC):
     brings their outputs to the rank that has the link. The `decoder` is trained together with the model.
 
     Attributes:
+        version: raised when the same options give other results or counts, or a default changes (CONTRIBUTING.md).
         exclude_targets: whether message passing leaves out the links of the batch itself.
         negatives_per_link: negatives that training draws for each link.
         num_relations: R, number of relations of the links, set by `setup`; 0 without links or without relations.
     """
 
+    version: ClassVar[int] = 1
     pairs: ClassVar[bool] = False
     exclude_targets: bool = False
     negatives_per_link: int = 1

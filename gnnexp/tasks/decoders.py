@@ -87,10 +87,12 @@ class Decoder(nn.Module, ABC):
     """Scores links. It is made from scalars, and `setup` makes its parameters.
 
     Attributes:
+        version: see `gnnexp.tasks.base.Task`.
         typed: whether scores depend on relations.
         dim: C, number of columns of the outputs that the decoder reads.
     """
 
+    version: ClassVar[int] = 1
     typed: ClassVar[bool] = True
     dim: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.experiment.build import train_of
 from gnnexp.job import Job
 from gnnexp.paradigms.trainer import Trainer
-from gnnexp.provenance.code import Code
+from gnnexp.provenance.code import Code, package_digest
 from gnnexp.provenance.machine import this_node
-from gnnexp.provenance.run_key import as_executed
+from gnnexp.provenance.recorded import as_executed
 from gnnexp.record.attempts import RANKS, codes_of, nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
 from gnnexp.training.best import best_of, describe_best, ending
@@ -26,7 +27,7 @@ def note_ranks(run_dir: Path, comm: Communicator, code: Code) -> None:
     nodes of a cluster may see the edit at different times. Each version of the code gets a line. A result of several
     versions is not a result of any of them.
     """
-    ranks: Any = comm.gather_objects((this_node(), code.to_json()))
+    ranks: Any = comm.gather_objects((this_node(), replace(code, package=package_digest()).to_json()))
     if comm.rank == 0:
         from_start = not checkpoint_folders(run_dir) and not read_epochs(run_dir)
         codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]

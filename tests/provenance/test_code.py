@@ -9,28 +9,19 @@ from typing import Any
 
 import pytest
 
-from gnnexp.config.compose import compose
 from gnnexp.errors import DataError
 from gnnexp.provenance import code as code_module
 from gnnexp.provenance.code import (
-    BASELINE,
-    ROOTS,
-    TABLE,
-    WITHOUT_RESULTS,
+    Code,
     _imported_digest,
     code_key,
     code_of,
     code_of_config,
-    known_results,
-    loaded_digest,
     modules_of,
     own_files,
+    package_digest,
     remember_own,
-    still_changed,
 )
-from gnnexp.provenance.source import closure
-
-REPOSITORY = Path(code_module.__file__).parents[2]
 
 
 @pytest.fixture
@@ -124,20 +115,17 @@ def test_trackers_and_launchers_change_no_result(folder: Path) -> None:
     assert own_files(config()) == [folder / "mymodel.py", folder / "myparts.py"]
 
 
-def test_a_module_of_gnnexp_counts_where_it_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
-    edited = {"gnnexp.models.gat": "f" * 16, "gnnexp.reports.table": "f" * 16, "gnnexp.comm.communicator": "e" * 16}
-    monkeypatch.setattr(code_module, "loaded_digest", lambda name: edited.get(name, "same"))
-    monkeypatch.setattr(code_module, "known_results", _Everything)
-    assert code_of_config(config("gnnexp.models.gat.GAT")).changed == {
-        "gnnexp.comm.communicator": "e" * 16, "gnnexp.models.gat": "f" * 16}
-    assert set(code_of_config(config("gnnexp.models.sage.SAGE")).changed) == {"gnnexp.comm.communicator"}
-
-
-class _Everything(dict[Any, str]):
-    """Knows the results of `same`."""
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return BASELINE if key[1] == "same" else default
+def test_gnnexps_own_code_is_one_digest_of_its_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "part.py").write_text("x = 1\n")
+    monkeypatch.setattr(code_module, "_FOLDER", tmp_path)
+    package_digest.cache_clear()
+    first = package_digest()
+    (tmp_path / "part.py").write_text("x = 2\n")
+    assert package_digest() == first, "this process has loaded the code of before"
+    package_digest.cache_clear()
+    assert package_digest() != first
+    package_digest.cache_clear()
+    assert code_of_config(config("gnnexp.models.gat.GAT")) == Code({})
 
 
 def test_an_artifact_of_edited_code_is_another(folder: Path) -> None:
@@ -166,41 +154,3 @@ def test_an_edit_between_the_beginning_of_a_command_and_its_first_artifact_is_se
         code_key(mymodel.Mine)
     for name in ("mymodel", "myparts"):
         del sys.modules[name]
-
-
-def test_rows_lead_to_the_first_of_equal_digests() -> None:
-    assert set(known_results().values()) >= {BASELINE}
-    name, digest = next(iter(known_results()))
-    assert still_changed({name: digest, "gnnexp.training.train": "0" * 16}) == {"gnnexp.training.train": "0" * 16}
-
-
-def test_a_module_that_was_replaced_still_sets_its_runs_apart() -> None:
-    """Issue 32 fixed old rows of vertex parallelism (`comm.stale`, now `comm.arrival`): runs before it are others."""
-    systems = sorted(file.stem for file in (REPOSITORY / "conf" / "system").glob("*.yaml"))
-    configs = {system: compose([f"system={system}", "dataset=digits"]).config for system in systems}
-    fixed = {"gnnexp.comm.stale": "efc18f8fb78e4ca4"}
-    found = {system: code_of_config(one).changed for system, one in configs.items()}
-    assert found == {system: fixed if one["paradigm"]["_target_"].endswith("VertexParallel") else {}
-                     for system, one in configs.items()}
-    assert sum(map(bool, found.values())) == 8
-
-
-def test_what_stands_for_a_removed_module_is_a_row_of_its_own() -> None:
-    known = known_results()
-    replaced = {tuple(result.split("@")) for result in known.values() if "@" in result}
-    assert replaced and all(known[module, digest] == digest for module, digest in replaced)
-
-
-def test_every_module_that_can_change_a_result_was_decided_on() -> None:
-    """A change of such a module either gives the same results, which its row says and why, or it gives others."""
-    components = [f"gnnexp.{file.relative_to(REPOSITORY / 'gnnexp').with_suffix('').as_posix().replace('/', '.')}"
-                  for group in ("datasets", "partitioners", "samplers", "feature_stores", "models", "tasks",
-                                "paradigms") for file in (REPOSITORY / "gnnexp" / group).rglob("*.py")]
-    names = [name.removesuffix(".__init__") for name in components]
-    found = closure([*ROOTS, *names], REPOSITORY, WITHOUT_RESULTS).files
-    known = known_results()
-    new = [f"{name},{loaded_digest(name)}" for name in found if (name, loaded_digest(name)) not in known]
-    assert not new, (
-        f"{TABLE.name} has no row for these modules (module, digest). Prove that results are the same: `python "
-        "benchmarks/same_results.py` writes the rows. Or write rows whose `same_as` is the digest itself: then runs of "
-        "these modules are new runs.\n" + "\n".join(new))

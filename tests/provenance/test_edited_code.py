@@ -112,7 +112,7 @@ def test_code_that_is_edited_while_a_sweep_runs_is_not_mixed_in(workplace: Path,
     asked = json.loads((workplace / "runs" / "sweeps" / "mine.json").read_text())["cases"]
     assert asked[1]["reason"] == "its code was edited since the sweep began: start the sweep again"
     assert result["provenance"]["run_key"] == asked[0]["key"], "the code that its ranks had imported"
-    assert result["provenance"]["code"] != code_of_config(result["config"]).to_json()
+    assert result["provenance"]["code"]["own"] != dict(code_of_config(result["config"]).own)
     assert result["nodes"] == [machine.this_node().to_json()]
     assert sweep() == 0 and len(runs(workplace)) == 3, "both again: with the code of now"
     capsys.readouterr()
@@ -137,7 +137,7 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
     with Launchers() as launchers:
         assert carry_out(Path("run"), experiment, console, launchers).status == "finished"
     before, after = (json.loads(Path("run", name).read_text())["provenance"] for name in ("job.json", "result.json"))
-    assert after["code"] == code_of_config(composed.config).to_json() != before["code"]
+    assert after["code"]["own"] == dict(code_of_config(composed.config).own) != before["code"]["own"]
     assert after["run_key"] == "" != before["run_key"] and after["earlier_code"] == [before["code"]]
 
 

@@ -122,7 +122,7 @@ def test_the_cells_are_the_records(tmp_path: Path) -> None:
 def test_rows_say_that_their_runs_executed_different_code(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / f"{n}", seed=n) for n in range(2)]
     for run, digest in zip(runs, ("1", "2"), strict=True):
-        run.provenance["code"] = {"changed": {}, "own": {"mymodel": digest, "myparts": "3"}}
+        run.provenance["code"] = {"own": {"mymodel": digest, "myparts": "3"}}
     table = make_table(group_runs(runs, ("system",)), ("system",))
     assert "Some rows combine runs that differ in the code of mymodel." in table.caption
 

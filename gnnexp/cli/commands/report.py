@@ -35,6 +35,7 @@ from gnnexp.reports.estimates.column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.layout import Layout, layout_of, read_layout
 from gnnexp.reports.overview import ORDERS
+from gnnexp.reports.page.page import several_versions
 from gnnexp.reports.published import paper_table
 from gnnexp.reports.queries.answer import ask, draw, table_of
 from gnnexp.reports.queries.query import is_query, query_names, read_query
@@ -189,6 +190,8 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
     slips = unrecorded(runs, asked)
     notes = [*(f"Warning: {slip}." for slip in slips), *side_by_side(runs),
              *filter(None, choice.state.get("notes") or [of_runs(runs)])]
+    for line in several_versions(runs):
+        console.print(line, soft_wrap=True)
     for name, table in tables.items():
         tables[name] = replace(table, caption=" ".join([table.caption, *notes]))
         console.print(tables[name].rich(console.width, f"report {choice.name}"))

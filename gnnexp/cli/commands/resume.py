@@ -8,7 +8,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 
@@ -21,6 +21,7 @@ from gnnexp.config.overrides import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read, tracker_of
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.run_key import run_key
 from gnnexp.launchers.base import Launchers, Outcome
 from gnnexp.launchers.elsewhere.ends import check_silent
 from gnnexp.launchers.elsewhere.prepared import is_prepared
@@ -29,8 +30,15 @@ from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
 from gnnexp.launchers.queue.slurm_jobs import forget_submission
 from gnnexp.paradigms.external.paradigm import External
-from gnnexp.provenance.code import Code, as_known_today, code_of_config
-from gnnexp.provenance.run_key import recorded_inputs, recorded_key, run_key
+from gnnexp.provenance.code import Code, code_of_config, package_digest
+from gnnexp.provenance.recorded import (
+    RESULT_VERSION,
+    is_of_other_version,
+    own_of,
+    recorded_inputs,
+    recorded_key,
+    version_in_words,
+)
 from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
 from gnnexp.record.owner import check_own
@@ -147,6 +155,8 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
     if isinstance(experiment.paradigm, External):
         place = experiment.paradigm.restart
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
+    if began := _other_code(run_dir):
+        console.print(f"  note: other code of gnnexp began this run ({began}); the record names both", soft_wrap=True)
     for leftover in run_dir.glob(".*.tmp"):  # files of a process that was killed while it wrote
         if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
             leftover.unlink(missing_ok=True)
@@ -181,21 +191,33 @@ def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_
         ConfigError: the code was edited since the run began, and the user did not allow that.
     """
     provenance = job["provenance"]
-    key, now = run_key(config, str(provenance["dataset_key"]), code, recorded_inputs(provenance)), code.to_json()
+    key = run_key(config, str(provenance["dataset_key"]), code, recorded_inputs(provenance))
+    now = {"code": code.to_json(), "result_version": RESULT_VERSION}
     if not checkpoint_folders(run_dir) and not read_epochs(run_dir):
-        return {**provenance, "code": now, "run_key": key}
+        return {**provenance, **now, "run_key": key}
     executed = codes_of(read_attempts(run_dir))
-    before = as_known_today(executed[-1] if executed else provenance.get("code"))
-    if before == now:
-        same = key == recorded_key(job["config"], provenance)
-        return provenance if same else {**provenance, "run_key": ""}
-    if not changed_code:
-        names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
-                        if before[part].get(name) != now[part].get(name)})
-        raise ConfigError(Problem("code", ", ".join(names), f"was edited since the run in {run_dir} began",
-                                  "restore that code, start a new run, or say that this is right: gnnexp resume "
-                                  f"--changed-code {run_dir}"))
-    return {**provenance, "code": now, "run_key": ""}
+    before = own_of(executed[-1] if executed else provenance.get("code"))
+    names = sorted(name for name in {*before, *code.own} if before.get(name) != code.own.get(name))
+    if names or is_of_other_version(provenance):
+        if not changed_code:
+            _refuse_changed(run_dir, names, provenance)
+        return {**provenance, **now, "run_key": ""}
+    return provenance if key == recorded_key(provenance) else {**provenance, "run_key": ""}
+
+
+def _other_code(run_dir: Path) -> str:
+    """The digest of gnnexp's code that last worked on a run, if it is not the code of now; else empty."""
+    executed = [str(code.get("gnnexp") or "") for code in codes_of(read_attempts(run_dir))]
+    return executed[-1] if executed and executed[-1] != package_digest() else ""
+
+
+def _refuse_changed(run_dir: Path, names: Sequence[str], provenance: Mapping[str, Any]) -> NoReturn:
+    """Refuse to continue a run with other code than it began with: modules of the user, or another gnnexp."""
+    what = f"was edited since the run in {run_dir} began" if names else (
+        f"began the run in {run_dir}: the gnnexp of today may give other results")
+    raise ConfigError(Problem("code", ", ".join(names) or version_in_words(provenance), what,
+                              "restore that code, start a new run, or say that this is right: gnnexp resume "
+                              f"--changed-code {run_dir}"))
 
 
 def read_job(run_dir: Path) -> dict[str, Any]:

@@ -148,21 +148,21 @@ def _differences(job: Mapping[str, Any], made: argparse.Namespace) -> Iterator[s
     """What may make the run another one today: its code, the YAML files, and the places that it names."""
     from gnnexp.cli.running.provenance import code_version
     from gnnexp.config.compose import compose
-    from gnnexp.provenance.code import as_known_today, code_of_config
+    from gnnexp.provenance.code import code_of_config
     from gnnexp.provenance.older import as_today
+    from gnnexp.provenance.recorded import is_of_other_version, own_of
     from gnnexp.reports.values.labels import flat
 
     provenance = job["provenance"]
     try:
         config = compose(made.overrides, made.config_dir, made.config_name).config
-        before, now = as_known_today(provenance.get("code")), code_of_config(config).to_json()
+        before, now = own_of(provenance.get("code")), code_of_config(config).own
     except GnnexpError:  # the run itself reports this
         return
-    if before != now:
-        names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
-                        if before[part].get(name) != now[part].get(name)})
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if names or is_of_other_version(provenance):
         yield (f"made by gnnexp {provenance.get('code_version')}, this is {code_version()}: other code of "
-               f"{', '.join(names[:_MOST_NAMED])}; results may differ")
+               f"{', '.join(names[:_MOST_NAMED]) or 'gnnexp'}; results may differ")
     old, new = flat(as_today(job["config"])), flat(config)
     differing = [key for key in {**old, **new} if old.get(key) != new.get(key) and not key.startswith(_PLACES)]
     for key in differing[:_MOST_NAMED]:

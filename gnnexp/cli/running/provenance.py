@@ -21,11 +21,12 @@ from gnnexp.config.compose import Composed
 from gnnexp.config.folders import PRIMARY, VARIABLE, files_of
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.run_key import run_key
 from gnnexp.graph.graph import Graph
 from gnnexp.provenance.code import code_of_config, own_files
 from gnnexp.provenance.machine import hardware, output_of
+from gnnexp.provenance.recorded import RESULT_VERSION
 from gnnexp.provenance.repository import repositories
-from gnnexp.provenance.run_key import run_key
 from gnnexp.record.runs import RUNS
 
 LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
@@ -62,6 +63,7 @@ def make_provenance(
     return {
         "uid": uuid.uuid4().hex,
         "run_key": run_key(composed.config, dataset_key, code, inputs),
+        "result_version": RESULT_VERSION,
         "code": code.to_json(),
         "inputs": inputs,
         "repositories": [asdict(one) for one in repositories(_own_places(composed, experiment))],

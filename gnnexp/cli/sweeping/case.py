@@ -59,12 +59,14 @@ class QueuedCase:
         command: the command that runs the sweep again.
         composed: the configuration of the case.
         state: the state of the case.
+        made_by: version of the other code of gnnexp that made its finished run; empty if the code of now did.
     """
 
     sweep: str
     command: str
     composed: Composed
     state: State
+    made_by: str = ""
 
     @property
     def experiment(self) -> Experiment:

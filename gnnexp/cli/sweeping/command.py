@@ -50,7 +50,8 @@ def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
 
 def looking_of(options: argparse.Namespace) -> Looking:
     """Which existing runs count for the sweep."""
-    return Looking(options.accept_foreign, all_there() if options.rerun else frozenset())
+    return Looking(options.accept_foreign, all_there() if options.rerun else frozenset(),
+                   changed_code=options.changed_code, same_code=options.same_code)
 
 
 def add_and_work(queue: Queue, labelled: Sequence[tuple[str, Composed | ProblemsError]], options: argparse.Namespace,
@@ -136,7 +137,12 @@ def _tell_plan(queue: Queue, cases: Sequence[QueuedCase]) -> None:
     foreign = sum("--accept-foreign" in case.state.reason for case in waiting)
     runs = f"{len(cases)} runs, {len(cases) - len(waiting)} finished before, {begun} to be continued"
     runs += f", {foreign} made on another kind of machine (--accept-foreign takes them)" if foreign else ""
+    older = sum("--changed-code" in case.state.reason for case in waiting)
+    runs += f", {older} finished with an earlier gnnexp (--changed-code takes them)" if older else ""
     queue.console.print(f"sweep {queue.sweep.name}: {runs}; {written}. {queue.sweep.description}", soft_wrap=True)
+    if made_by := Counter(case.made_by for case in cases if case.made_by):
+        queue.console.print(f"{made_by.total()} of the finished runs were made by other code of gnnexp ("
+                            f"{', '.join(made_by)}): --same-code makes them again", soft_wrap=True)
 
 
 def _disk_of(cases: Sequence[QueuedCase]) -> tuple[int, int]:

@@ -14,14 +14,16 @@ from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.locate import missing_module
 from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.run_key import run_key
 from gnnexp.launchers.local import LocalLauncher
-from gnnexp.provenance.code import as_known_today, code_of_config
+from gnnexp.provenance.code import code_of_config, package_digest
 from gnnexp.provenance.machine import UNKNOWN, Node, node_of_launch, this_node
-from gnnexp.provenance.run_key import recorded_key, run_key
+from gnnexp.provenance.recorded import is_of_other_version, own_of, recorded_key, version_in_words
 from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.failure import Kind
 from gnnexp.record.records import JOB_FILE, load_job, run_dirs
+from gnnexp.record.rekeying import key_of_older
 from gnnexp.record.runs import RUNS, Run, read_run
 
 # Options of launchers that change neither where a job runs nor which resources it has.
@@ -41,6 +43,8 @@ class Looking:
         folders: folders that contain runs.
         node: what a case has of this machine: all of it, or a share (`--jobs`).
         keep_failed: whether a run that failed by its own configuration counts as failed, and is not continued.
+        changed_code: whether finished runs of another `RESULT_VERSION` count.
+        same_code: whether only runs that exactly this code of gnnexp made count.
     """
 
     accept_foreign: bool = False
@@ -48,6 +52,8 @@ class Looking:
     folders: tuple[Path, ...] = (RUNS,)
     node: Node = field(default_factory=this_node)
     keep_failed: bool = False
+    changed_code: bool = False
+    same_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Known:
         finished: whether it has finished.
         imported: name of the file that it was imported from; empty for a run that was made here.
         failed: why it failed by its own configuration; empty if it did not (`fails_again`).
+        made_by: version of gnnexp that made it, if this was other code than that of now; else empty.
+        release: release of gnnexp that made it, if the same configuration may have other results now; else empty.
     """
 
     path: Path
@@ -71,6 +79,8 @@ class Known:
     finished: bool
     imported: str = ""
     failed: str = ""
+    made_by: str = ""
+    release: str = ""
 
     def is_own(self, experiment: Experiment, here: str) -> bool:
         """Whether a run of this experiment, started from a machine of the kind `here`, would use this kind of machine.
@@ -88,6 +98,8 @@ class Known:
 def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
     """The state of a case, with the run directory of the one of `runs` that it takes or continues, if there is one."""
     state = replace(case.state, status="waiting", run_dir="", reason="")
+    refused = [(run, why) for run in runs if (why := _of_other_code(run, looking))]
+    runs = [run for run in runs if run not in [other for other, _ in refused]]
     mine = [run for run in runs if run.is_own(case.experiment, looking.node.kind)]
     others = [run for run in runs if run not in mine] if looking.accept_foreign else []
     own = [*others, *mine]
@@ -100,7 +112,16 @@ def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
         did = "finished" if runs[-1].finished else "begun"
         where = f"imported from {runs[-1].imported}, " if runs[-1].imported else ""
         return replace(state, reason=f"{where}{did} on {runs[-1].machine} ({runs[-1].path}): --accept-foreign takes it")
-    return state
+    return replace(state, reason=refused[-1][1]) if refused else state
+
+
+def _of_other_code(run: Known, looking: Looking) -> str:
+    """Why the code of gnnexp that made a run keeps it from being taken; empty if it does not."""
+    if run.release and not looking.changed_code:
+        return f"finished with {run.release} ({run.path}): --changed-code takes it"
+    if looking.same_code and (run.release or run.made_by):
+        return f"made by other code of gnnexp, {run.made_by or run.release} ({run.path}): without --same-code it counts"
+    return ""
 
 
 def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
@@ -116,8 +137,18 @@ def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
             except ModuleNotFoundError as error:
                 raise ConfigError(missing_module("dataset", target_of(dataset), error)) from error
         keyed.append(replace(case, state=State(case.state.label, key_now(case, datasets[node]), datasets[node])))
-    known = known_runs({case.state.key for case in keyed}, looking)
-    return [replace(case, state=stand(case, known.get(case.state.key, []), looking)) for case in keyed]
+    keys = {case.state.key for case in keyed}
+    known = known_runs(keys, looking)
+    older = older_runs(keys - known.keys(), looking)
+    return [_standing(case, [*older.get(case.state.key, ()), *known.get(case.state.key, ())], looking)
+            for case in keyed]
+
+
+def _standing(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> QueuedCase:
+    """The case with its state, and with the other code that made its finished run."""
+    state = stand(case, runs, looking)
+    taken = next((run for run in runs if str(run.path) == state.run_dir and run.finished), None)
+    return replace(case, state=state, made_by="" if taken is None else taken.made_by or taken.release)
 
 
 def key_now(case: QueuedCase, dataset_key: str) -> str:
@@ -135,9 +166,25 @@ def known_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]
     """Runs with one of these keys, the latest last; results of other runs are not read."""
     found: dict[str, list[Known]] = {}
     for path, job in _jobs(looking):
-        key = recorded_key(job["config"], job["provenance"])
+        key = recorded_key(job["provenance"])
         if key in keys and key and (known := _known(path, job, key)) is not None:
             found.setdefault(key, []).append(known)
+    return found
+
+
+def older_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]]:
+    """Finished runs of gnnexp 0.1 that would have one of these keys today, the latest last."""
+    found: dict[str, list[Known]] = {}
+    for path, job in _jobs(looking) if keys else ():
+        provenance = job["provenance"]
+        if not is_of_other_version(provenance) or (key := key_of_older(job["config"], provenance)) not in keys:
+            continue
+        with suppress(DataError):  # it has not ended
+            run = read_run(path)
+            if run.status == "finished":
+                known = Known(path, _launcher(Resolved(job["config"])), UNKNOWN, run.machine, finished=True,
+                              imported=imported_from(provenance), release=version_in_words(provenance))
+                found.setdefault(key, []).append(known)
     return found
 
 
@@ -160,13 +207,19 @@ def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
     with suppress(DataError):  # it has not ended
         run = read_run(path)
         if run.status == "finished":
-            return replace(known, machine=run.machine, finished=True) if run.key == key else None
+            return replace(known, machine=run.machine, finished=True, made_by=_made_by(run)) if run.key == key else None
         known = replace(known, failed=run.reason if fails_again(run) else "")
     with suppress(DataError):  # continuing the run reports the damage
-        planned = as_known_today(job["provenance"].get("code"))
-        if any(as_known_today(code) != planned for code in codes_of(read_attempts(path))):
+        executed = codes_of(read_attempts(path))
+        if any(own_of(code) != own_of(job["provenance"].get("code")) for code in executed):
             return None
     return None if imported else known
+
+
+def _made_by(run: Run) -> str:
+    """The version of gnnexp that made a run, if its code differs from that of now; else empty."""
+    code = run.provenance.get("code") or {}
+    return "" if code.get("gnnexp") == package_digest() else str(run.provenance.get("code_version", UNKNOWN))
 
 
 def fails_again(run: Run) -> bool:

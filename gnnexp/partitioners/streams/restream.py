@@ -121,9 +121,9 @@ class RestreamPartitioner(Partitioner):
         return ("pymetis",) if (self.start, self.coarsest) == ("clusters", "metis") else ()
 
     @property
-    def version(self) -> str:
-        """The version, with METIS's version if METIS splits the last level of clusters."""
-        return f"2, metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else "2"
+    def library(self) -> str:
+        """METIS's version if METIS splits the last level of clusters."""
+        return f"metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else ""
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners by restreaming; no part is empty."""

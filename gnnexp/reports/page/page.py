@@ -169,13 +169,19 @@ def _told(values: Iterable[str]) -> str:
     return "; ".join(f"{value} ({count} run{'s' if count > 1 else ''})" for value, count in counted.items())
 
 
+def several_versions(runs: Sequence[Run]) -> list[str]:
+    """A note with all versions of gnnexp that made `runs`, if there are several: their times may differ."""
+    if len({_version(run) for run in runs}) < 2:
+        return []
+    return [f"Runs were made by several versions of gnnexp: {_told(_version(run) for run in runs)}. Times may differ."]
+
+
 def notes(lines: Sequence[RunLine], runs: Sequence[Run]) -> list[str]:
     """Warnings for the reader of the tables: runs that are missing, approximate or not comparable."""
     missing = Counter(line.status for line in lines if line.status != "finished")
     found = [f"{count} of {len(lines)} runs {status}: the tables do not contain them."
              for status, count in missing.items()]
-    if len({_version(run) for run in runs}) > 1:
-        found.append("Runs were made by several versions of gnnexp: see provenance.")
+    found += several_versions(runs)
     if any(_version(run).endswith("-dirty") for run in runs):
         found.append("Some runs were made by code that differs from its commit (-dirty): the commit alone does not "
                      "reproduce them.")

@@ -1,0 +1,130 @@
+"""Keys of today for runs of gnnexp 0.1: how a sweep finds them, and how `gnnexp rekey` rewrites them.
+
+Runs of 0.1 were keyed by names of classes, by all options, and by digests of gnnexp's own modules.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gnnexp.datasets.base import Dataset, VerifiedDataset
+from gnnexp.errors import ProblemsError
+from gnnexp.experiment.build import build
+from gnnexp.experiment.run_key import run_key
+from gnnexp.provenance.code import Code, code_of
+from gnnexp.provenance.older import MOVED, as_today
+from gnnexp.provenance.recorded import RESULT_VERSION, is_of_other_version, own_of, recorded_inputs
+from gnnexp.record.attempts import alone
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, load_result, write_json
+
+# What `code.changed` of a run of 0.1 says if its results are those of the last commit of 0.1. Vertex parallelism read
+# old rows wrongly before this digest.
+_VERTEX_PARALLEL, _MENDED = "gnnexp.paradigms.vertex_parallel.VertexParallel", {"gnnexp.comm.stale": "efc18f8fb78e4ca4"}
+# An option that came after 0.1 had keys, with the value that was left out of them.
+_LATER = ("weights", True)
+NOT_THE_LAST = "was made by code of gnnexp 0.1 that may give other results"
+CURRENT = "has the keys of today"
+LATER = "was made by a later gnnexp"
+NO_KEY = "its ranks executed several codes, so it had no key"
+NO_DATA = "its data are not here, or are others"
+
+
+@dataclass(frozen=True)
+class Rekeyed:
+    """What became of a run: `why` is why it keeps its key; empty if it has a new one."""
+
+    run_dir: Path
+    why: str
+
+
+def key_of_older(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
+    """The key that a run of gnnexp 0.1 would have today; empty if it had none, or if its data are not here."""
+    if not provenance.get("run_key") or "result_version" in provenance:
+        return ""
+    config = as_today(config)
+    data = _data_key_today(json.dumps(config["dataset"], sort_keys=True), str(provenance.get("dataset_key")))
+    try:
+        return data and run_key(config, data, Code(own_of(provenance.get("code"))), recorded_inputs(provenance))
+    except ImportError:  # a class of the user's that is not here
+        return ""
+
+
+def rekeyed_provenance(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """The provenance of a run of 0.1 with the keys of today, or why it keeps its own."""
+    config, code = as_today(config), provenance.get("code") or {}
+    if "result_version" in provenance:
+        return LATER
+    if not provenance.get("run_key"):
+        return NO_KEY
+    mended = _MENDED if config["paradigm"]["_target_"] == _VERTEX_PARALLEL else {}
+    if code.get("changed", {}) != mended:
+        return NOT_THE_LAST
+    key, data = key_of_older(config, provenance), str(provenance.get("dataset_key"))
+    if not key:
+        return NO_DATA
+    today = _data_key_today(json.dumps(config["dataset"], sort_keys=True), data)
+    return {**provenance, "run_key": key, "dataset_key": today, "result_version": RESULT_VERSION,
+            "code": {"own": own_of(code)}, "rekeyed": {"run_key": provenance["run_key"], "dataset_key": data}}
+
+
+def rekey(run_dir: Path, *, write: bool) -> Rekeyed:
+    """Give a run of 0.1 the keys of today, in `job.json` and `result.json`; other runs stay as they are.
+
+    Args:
+        run_dir: the directory of the run.
+        write: whether to write the files.
+
+    Raises:
+        ConfigError: another process works on the run.
+    """
+    try:
+        job = load_job(run_dir)
+    except (OSError, ValueError) as error:
+        return Rekeyed(run_dir, f"{JOB_FILE}: {error}"[:200])
+    if not is_of_other_version(job["provenance"]):
+        return Rekeyed(run_dir, CURRENT)
+    files = {JOB_FILE: job}
+    try:
+        files[RESULT_FILE] = load_result(run_dir)
+    except FileNotFoundError:
+        pass  # it has not ended
+    except (OSError, ValueError) as error:
+        return Rekeyed(run_dir, f"{RESULT_FILE}: {error}"[:200])
+    found = {name: rekeyed_provenance(content["config"], content["provenance"]) for name, content in files.items()}
+    if why := next((one for one in found.values() if isinstance(one, str)), ""):
+        return Rekeyed(run_dir, why)
+    if write:
+        with alone(run_dir):
+            for name, content in reversed(files.items()):  # `job.json` last: a killed call begins again
+                write_json(run_dir / name, {**content, "provenance": found[name]})
+    return Rekeyed(run_dir, "")
+
+
+@cache
+def _data_key_today(node: str, recorded: str) -> str:
+    """The key that data of 0.1 have today; empty if the data that the mapping names are not here, or are others."""
+    try:
+        dataset = build(json.loads(node), Dataset)
+        older = copy.copy(dataset)
+        object.__setattr__(older, "described", lambda: _described(dataset))
+        return dataset.key() if older.key() == recorded else ""
+    except (ProblemsError, OSError):
+        return ""
+
+
+def _described(dataset: Dataset) -> str:
+    """The description of a dataset in its key of 0.1: first name of the class, version, all options, own code."""
+    name = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+    first = next((former for former, today in MOVED.items() if today == name), name)
+    options = {key: value for key, value in dataset.options().items() if (key, value) != _LATER}
+    if isinstance(dataset, VerifiedDataset):
+        options["verify"] = dataset.verify or not dataset.differing_bytes()
+    own = code_of([type(dataset).__module__]).own
+    code = json.dumps({"changed": {}, "own": dict(own)}, sort_keys=True) if own else ""
+    return json.dumps([first, dataset.version, options], sort_keys=True) + code
