@@ -45,8 +45,31 @@ def preload() -> None:
     for name in PRELOADED:
         import_module(name)
     from gnnexp.kernels.counter import permutation
+    from gnnexp.provenance.code import package_digest
 
     permutation(0, 2)
+    package_digest()  # of the code that the forks have loaded, once for all of them
+
+
+def lesson() -> str:
+    """What this rank has loaded that later ranks will need, for `learn`: modules of gnnexp, and compiled kernels.
+
+    DGL starts threads when it is imported, so that modules of a rank that has imported it are not named.
+    """
+    from gnnexp.kernels.lessons import loaded_kernels
+
+    modules = [] if "dgl" in sys.modules else [name for name in sys.modules if name.startswith("gnnexp.")]
+    return json.dumps({"modules": modules, "kernels": loaded_kernels()})
+
+
+def learn(lesson: str) -> None:
+    """Load what an earlier rank needed, before ranks are forked; starts no threads."""
+    from gnnexp.kernels.lessons import load_kernels
+
+    found = json.loads(lesson)
+    for name in found["modules"]:
+        import_module(name)
+    load_kernels(found["kernels"])
 
 
 def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], heartbeat: Heartbeat) -> str:

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from gnnexp.provenance.run_key import as_executed
-
 from gnnexp.provenance.code import Code
 from gnnexp.provenance.machine import this_node
+from gnnexp.provenance.recorded import as_executed
 from gnnexp.record.attempts import codes_of, nodes_of, read_attempts
 from gnnexp.training.result import note_ranks
 
@@ -34,8 +33,8 @@ def test_a_fork_has_nothing_left_to_import() -> None:
 
 def test_ranks_that_execute_different_code_make_the_result_of_none(tmp_path: Path) -> None:
     """A node of a cluster may see an edit a minute after another one."""
-    here, before = this_node(), Code({}, {"mymodel": "a"})
-    after = Code({}, {"mymodel": "b"})
+    here, before = this_node(), Code({"mymodel": "a"})
+    after = Code({"mymodel": "b"})
     for codes in ([before, before], [before, after], [after, after]):
         told = [(here, code.to_json()) for code in codes]
         comm = SimpleNamespace(rank=0, gather_objects=lambda _, told=told: told)

@@ -6,6 +6,9 @@ may start before a fork: forks of a process whose OpenMP threads have started wo
 
 A request is a line of JSON on the standard input, `{"run_dir", "folder", "ranks": [variables of each]}`. The standard
 output has a line `{"rank", "pid"}` for every rank that started, and `{"rank", "exit_code"}` for every rank that ended.
+After a run, rank 0 says on a pipe what it has loaded (`lesson` of the module). Before the next run, this process loads
+it for the ranks of that run (`learn`).
+
 When the input ends, this process ends, and so do its ranks (`gnnexp.launchers.parent`). It also dies with its launcher
 if it is frozen: ranks that live on would train at the same time as those of `gnnexp resume`.
 """
@@ -18,6 +21,7 @@ import json
 import os
 import select
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,8 @@ from gnnexp.launchers.parent import LAUNCHER_VARIABLE, die_with_parent
 
 _POLL_S = 0.05
 _CHUNK = 1 << 16
+# A pipe holds 64 KiB. A rank must not wait until somebody reads.
+_MOST_TAUGHT = 1 << 15
 
 
 def main() -> int:
@@ -33,20 +39,24 @@ def main() -> int:
     die_with_parent()
     name = sys.argv[1]
     failure = _preload(name)
-    requests, replies = os.dup(0), os.dup(1)
+    requests, replies, lessons = os.dup(0), os.dup(1), os.pipe()
     os.dup2(2, 1)  # output of libraries must not mix with replies
     os.environ[LAUNCHER_VARIABLE] = str(os.getpid())
     running: dict[int, int] = {}
-    for request in _requests(requests, replies, running):
+    for request in _requests(requests, replies, running, Lessons(lessons[0], name)):
         for rank, variables in enumerate(request["ranks"]):
             pid = os.fork()
             if pid == 0:
                 os.close(requests)
                 os.close(replies)
                 _become(rank, name, request, variables)
+                os.close(lessons[0])
                 if failure is not None:
                     raise failure
-                return importlib.import_module(name).main() or 0
+                exit_code = importlib.import_module(name).main() or 0
+                if rank == 0 and not exit_code:
+                    _teach(name, lessons[1])
+                return exit_code
             running[pid] = rank
             _tell(replies, rank=rank, pid=pid)
     return 0
@@ -63,7 +73,38 @@ def _preload(name: str) -> Exception | None:
     return None
 
 
-def _requests(requests: int, replies: int, running: dict[int, int]) -> Iterator[dict[str, Any]]:
+class Lessons:
+    """What ranks that have finished teach this process, for the ranks of later runs.
+
+    Args:
+        pipe: where rank 0 writes a line.
+        name: the module of the ranks.
+    """
+
+    def __init__(self, pipe: int, name: str) -> None:
+        self.pipe, self._name, self._unread = pipe, name, b""
+
+    def take(self) -> None:
+        """Learn from the runs that have ended. A command with one run never calls this after it."""
+        if not select.select([self.pipe], [], [], 0)[0]:
+            return
+        *lines, self._unread = (self._unread + os.read(self.pipe, _CHUNK)).split(b"\n")
+        for line in lines:
+            try:
+                importlib.import_module(self._name).learn(line.decode())
+            except Exception:  # ranks load by themselves what this process cannot
+                traceback.print_exc()
+        gc.freeze()
+
+
+def _teach(name: str, pipe: int) -> None:
+    """Tell the starter what this rank has loaded. A module without lessons, or a longer line, is left out."""
+    line = getattr(importlib.import_module(name), "lesson", str)().encode() + b"\n"
+    if 1 < len(line) <= _MOST_TAUGHT:
+        os.write(pipe, line)
+
+
+def _requests(requests: int, replies: int, running: dict[int, int], lessons: Lessons) -> Iterator[dict[str, Any]]:
     """Yield requests until the input ends. Between requests, report ranks that have ended."""
     unread = b""
     while True:
@@ -72,6 +113,7 @@ def _requests(requests: int, replies: int, running: dict[int, int]) -> Iterator[
             if not received:
                 return
             *lines, unread = (unread + received).split(b"\n")
+            lessons.take()
             yield from map(json.loads, lines)
         for pid in list(running):
             ended, status = os.waitpid(pid, os.WNOHANG)

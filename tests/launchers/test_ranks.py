@@ -109,3 +109,18 @@ def test_closing_ends_ranks_that_run(tmp_path: Path) -> None:
     assert set(ranks.exit_codes.values()) == {-signal.SIGTERM}
     ranks.close()
     assert ranks.lost and not [child for child in psutil.Process().children() if "starter" in " ".join(child.cmdline())]
+
+
+def test_later_ranks_have_what_rank_0_of_an_earlier_run_needed(
+        launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lesson that is too long for the pipe or cannot be learned is left out; a failed run teaches nothing."""
+    monkeypatch.setenv("LESSONS", "first,long,wrong,,last,failed,end")
+    with Launchers() as launchers:
+        launcher = launchers.of(with_launcher({**NODE, "worker_module": "learning_worker"}))
+        outcomes = [launch(launcher, behaviours, threads=1)[0].status for behaviours in (
+            ["finish"], ["finish"] * 2, ["finish"], ["finish"], ["finish"], ["raise"], ["finish"] * 2)]
+    assert outcomes == [*["finished"] * 5, "failed", "finished"]
+    runs = sorted(folder for folder in tmp_path.iterdir() if folder.name.isdecimal())
+    assert [(folder / "learned_0").read_text() for folder in runs] == [
+        "", "first", "first", "first", "first", "first last", "first last"]
+    assert (runs[-1] / "learned_1").read_text() == "first last"

@@ -49,7 +49,7 @@ class Place:
                           "train.epochs=2", "train.batch_size=8", "train.batch_of=rank", *overrides]).config
         request = {"config": config, "graph": str(self.run_dir.parent / "graph"),
                    "provenance": {} if inputs is None else {"inputs": inputs}}
-        return follow(self.run_dir, request, experiment_of(config), Environment(), Code({}, {}), [],
+        return follow(self.run_dir, request, experiment_of(config), Environment(), Code({}), [],
                       SimpleNamespace(watch=lambda timer: None))
 
     @property

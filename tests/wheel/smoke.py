@@ -131,9 +131,8 @@ def _wheel(place: Place) -> Path:
 
 def compare_key(result: dict[str, object]) -> None:
     """A run of the wheel is recognised in the checkout, and the other way round."""
-    from gnnexp.provenance.run_key import run_key
-
     from gnnexp.config.compose import compose
+    from gnnexp.experiment.run_key import run_key
     from gnnexp.provenance.code import code_of_config
 
     provenance = result["provenance"]

@@ -78,10 +78,13 @@ class RowKernel:
 
     Args:
         kernel: an `njit` dispatcher; arguments of type `Code` are compile-time constants of the kernel.
+
+    Attributes:
+        kernel: the dispatcher.
     """
 
     def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
+        self.kernel = kernel
         self._versions: dict[tuple[Any, ...], _Version] = {}
         self._loops: dict[tuple[Any, ...], Callable[..., None]] = {}
 
@@ -100,18 +103,18 @@ class RowKernel:
         loop(int(numba.get_num_threads()), bounds, version.address, arguments)
 
     def _compiled(self, arguments: tuple[Any, ...]) -> _Version:
-        kinds = tuple(self._kernel.typeof_pyval(argument) for argument in arguments)
+        kinds = tuple(self.kernel.typeof_pyval(argument) for argument in arguments)
         constants = (types.IntegerLiteral(int(argument)) if isinstance(argument, Code) else kind
                      for argument, kind in zip(arguments, kinds, strict=True))
         signature = (types.int64, types.int64, *constants)
-        self._kernel.compile(signature)
-        compiled = self._kernel.overloads[signature]
+        self.kernel.compile(signature)
+        compiled = self.kernel.overloads[signature]
         address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
         return _Version(compiled.entry_point, address)
 
     def _looped(self, arguments: tuple[Any, ...]) -> Callable[..., None]:
         """The parallel loop for these argument types; all values of constants share it."""
-        signature = (types.int64, types.int64[::1], types.int64, self._kernel.typeof_pyval(arguments))
+        signature = (types.int64, types.int64[::1], types.int64, self.kernel.typeof_pyval(arguments))
         _all_ranges.compile(signature)
         entry_point: Callable[..., None] = _all_ranges.overloads[signature].entry_point
         return entry_point
