@@ -216,7 +216,7 @@ def mixtures(groups: Sequence[Group]) -> list[str]:
 
 def _made_again(groups: Sequence[Group]) -> int:
     """The number of runs that repeat another run of their row (`--rerun`), with equal configuration, data and code."""
-    known = [[run.key for run in group.runs if run.key] for group in groups]
+    known = [[key for run in group.runs if (key := run.provenance.get("run_key"))] for group in groups]
     return sum(len(keys) - len(set(keys)) for keys in known)
 
 

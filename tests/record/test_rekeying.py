@@ -60,7 +60,7 @@ def test_a_run_of_0_1_is_named_and_taken_only_on_demand(said: Said) -> None:
     as_of_0_1()
     plan = said("sweep", "one.yaml", "--dry-run")
     assert "0 finished before" in plan and "1 finished with an earlier gnnexp (--changed-code takes them)" in plan
-    assert "finished with gnnexp 0.1.0 (runs/one/" in plan
+    assert "finished with gnnexp 0.1.0 (runs/one/" in said("sweep", "one.yaml", "--dry-run", "--json")
     assert "1 finished before" in said("sweep", "one.yaml", "--dry-run", "--changed-code")
     assert "1 finished before" not in said("sweep", "one.yaml", "--dry-run", "--changed-code", "--same-code")
     said("sweep", "one.yaml")

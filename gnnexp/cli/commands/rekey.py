@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from gnnexp.cli.console import made_table, make_console
+from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.record.records import JOB_FILE, run_dirs
@@ -25,9 +25,8 @@ def main(options: argparse.Namespace) -> Answer:
     console, current, kept = make_console(), counted.pop(CURRENT, 0), [one for one in outcomes if one.why]
     done = "would get new keys" if options.dry_run else "have new keys"
     console.print(f"{counted.pop('', 0)} runs {done}, {current} have the keys of today already", soft_wrap=True)
-    if counted:
-        console.print(made_table(("runs that keep their old keys", "why"), [
-            (str(number), why) for why, number in counted.most_common()], ""))
+    for why, number in counted.most_common():
+        console.print(f"{number} keep their keys: {why}", soft_wrap=True)
     return Answer({"rekeyed": [str(one.run_dir) for one in outcomes if not one.why], "current": current,
                    "kept": [{"run_dir": str(one.run_dir), "why": one.why} for one in kept if one.why != CURRENT]})
 
