@@ -34,6 +34,8 @@ Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the config
 _COMPUTING = (
     "run", "resume", "sweep", "tuning.command", "partition", "calibrate", "running.elsewhere", "looking.command",
     "gnnexp.api.predicting.command")
+# Commands that may work for hours.
+_TRAINING = ("run", "resume", "sweep", "tuning.command")
 
 
 class StopRequestedError(KeyboardInterrupt):
@@ -325,11 +327,20 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
             check_here()
         only_shows = any(getattr(options, flag, False) for flag in ("cfg", "list", "dry_run", "print_script"))
         place_kernels(tell=name in _COMPUTING and not only_shows)
+        if name in _TRAINING and not only_shows:
+            tell_if_deaf()
         place = name if name.startswith("gnnexp.") else f"gnnexp.cli.{name if '.' in name else f'commands.{name}'}"
         found: Callable[[argparse.Namespace], int | Answer] = getattr(import_module(place), function)
         return found(options)
 
     return command
+
+
+def tell_if_deaf() -> None:
+    """Say how to end this process if it ignores Ctrl-C, as a process does that a script has put into the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        print(f"gnnexp: Ctrl-C does not reach this command (SIGINT is ignored, as in the background of a script); end "
+              f"it with: kill {os.getpid()}", file=sys.stderr)
 
 
 # Environment variables with paths that a record contains.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from gnnexp.cli.main import run_command
 
 # A shell that runs the tests in the background has SIGINT ignored, and Python then leaves it so.
 _START = """
@@ -32,3 +36,15 @@ def test_ctrl_c_has_no_traceback(script, handler, codes):
     ended = subprocess.run([sys.executable, "-c", script.format(handler=handler)], capture_output=True, text=True,
                            timeout=60, check=False)
     assert ended.returncode in codes and "Traceback" not in ended.stderr, (ended.returncode, ended.stderr)
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_command_in_the_background_of_a_script_says_how_to_end_it(
+        ignored: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        assert run_command(["resume", "no such run"]) == 2
+        assert run_command(["run", "--dry-run", "train.epochs=0"]) == 2
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err.count(f"kill {os.getpid()}") == int(ignored)
