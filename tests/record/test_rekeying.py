@@ -13,6 +13,7 @@ import pytest
 from gnnexp.cli.main import run_command
 from gnnexp.provenance.code import package_digest
 from gnnexp.provenance.recorded import RESULT_VERSION, as_executed
+from gnnexp.record.attempts import RANKS, note
 from gnnexp.record.rekeying import LATER, NO_DATA, NO_KEY, NOT_THE_LAST
 from gnnexp.record.runs import find_runs
 
@@ -130,6 +131,16 @@ def test_other_code_of_gnnexp_is_taken_and_named_and_refused_on_demand(said: Sai
     plan = said("sweep", "one.yaml", "--dry-run", "--same-code")
     assert "0 finished before" in plan and "made by other code of gnnexp, 0.2.0+abc" in plan
     said("run", "--same-code", code=2)
+
+
+def test_a_begun_run_of_other_code_is_continued_or_left_alone_on_demand(said: Said) -> None:
+    (run,) = Path("runs/one").iterdir()
+    (run / "result.json").unlink()
+    note(run, RANKS, nodes=[], code={"own": {}, "gnnexp": "0" * 16}, from_start=True)
+    assert "1 to be continued" in said("sweep", "one.yaml", "--dry-run")
+    assert "0 to be continued" in said("sweep", "one.yaml", "--dry-run", "--same-code")
+    note(run, RANKS, nodes=[], code={"own": {}, "gnnexp": package_digest()}, from_start=True)
+    assert "1 to be continued" in said("sweep", "one.yaml", "--dry-run", "--same-code")
 
 
 def test_a_result_of_several_codes_of_the_user_has_no_key() -> None:

@@ -213,6 +213,8 @@ def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
         executed = codes_of(read_attempts(path))
         if any(own_of(code) != own_of(job["provenance"].get("code")) for code in executed):
             return None
+        if executed and executed[-1].get("gnnexp") != package_digest():
+            known = replace(known, made_by=str(job["provenance"].get("code_version", UNKNOWN)))
     return None if imported else known
 
 
