@@ -1,6 +1,8 @@
 PYTHON ?= python3.11
 # Another build of torch: make setup TORCH='torch==2.13.0 --index-url ...'
 TORCH ?= $(shell grep '^torch==' constraints.txt)
+# For the tests of Triton's kernels without a GPU. CUDA builds of torch bring the version that they need.
+TRITON ?= triton==3.9.0
 # Test processes side by side; many tests start ranks of their own, and wait for them.
 TEST_JOBS ?= 2
 VENV := .venv
@@ -10,7 +12,7 @@ STAMP := $(VENV)/.made-by-make
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(BIN)/python),python3),$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow nightly coverage test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core wheel-smoke lint peers bench reproduce-small torture torture-slice ui docs clean
+.PHONY: help setup run test test-slow nightly coverage test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core resolution wheel-smoke lint peers bench reproduce-small torture torture-slice ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -22,6 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q $(TORCH)
 	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	$(BIN)/python -c 'import sys, torch; sys.exit(torch.version.cuda is not None)' && $(BIN)/pip install -q $(TRITON) || test $$? = 1
 	@if test -f gnnexp/kernels/warmup.py; then echo "compiling kernels"; $(BIN)/python -m gnnexp.kernels.warmup; fi
 	@touch $@
 
@@ -87,6 +90,9 @@ NOT_CORE := dgl,mlflow,hydra,omegaconf,submitit,rich,matplotlib,sklearn,pymetis,
 test-core: setup ## the training core, with hydra, mlflow, dgl and everything else that a rank does without blocked from import
 	GNNEXP_WITHOUT=$(NOT_CORE) PYTHONPATH=tests/support/without $(BIN)/python -m pytest -p no:hydra_pytest \
 		-n $(TEST_JOBS) --dist worksteal $(CORE_TESTS)
+
+resolution: setup ## what pip would install on a fresh machine, with PyPI's torch and with a CPU build, for each Python (downloads no package)
+	$(BIN)/python tests/wheel/resolution.py
 
 wheel-smoke: setup ## the wheel, installed into a new environment and used outside of this checkout (minutes)
 	$(BIN)/python tests/wheel/smoke.py

@@ -12,11 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from gnnexp.ops.backends import has_triton
+from fused_interpreter import needs_fused_interpreter
 
 _ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(not has_triton(), reason="Triton is not installed")
+pytestmark = needs_fused_interpreter
 
 
 def interpreted(*words: str) -> str:

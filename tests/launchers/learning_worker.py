@@ -1,7 +1,10 @@
 """A rank of tests that says what later ranks need: the n-th run says the n-th word of `LESSONS`."""
 
+import atexit
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 import stub_worker
@@ -12,7 +15,10 @@ LEARNED: list[str] = []
 def main() -> int:
     run_dir = Path(sys.argv[1])
     (run_dir / f"learned_{os.environ['RANK']}").write_text(" ".join(LEARNED))
+    atexit.register((run_dir / "asked").write_text, "by atexit")
+    threading.Thread(target=lambda: (time.sleep(0.2), (run_dir / "joined").write_text("a thread"))).start()
     stub_worker.main()
+    print("the last word", end="")
     return 0
 
 

@@ -124,3 +124,14 @@ def test_later_ranks_have_what_rank_0_of_an_earlier_run_needed(
     assert [(folder / "learned_0").read_text() for folder in runs] == [
         "", "first", "first", "first", "first", "first last", "first last"]
     assert (runs[-1] / "learned_1").read_text() == "first last"
+
+
+def test_a_rank_leaves_at_once_but_after_its_threads_and_what_they_have_written(
+        launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LESSONS", "one,two")
+    with Launchers() as launchers:
+        launcher = launchers.of(with_launcher({**NODE, "worker_module": "learning_worker"}))
+        assert launch(launcher, ["finish"], threads=1)[0].status == "finished"
+    (run,) = (folder for folder in tmp_path.iterdir() if folder.name.isdecimal())
+    assert (run / "asked").read_text() == "by atexit" and (run / "joined").read_text() == "a thread"
+    assert (run / "logs" / "rank_0.log").read_text().endswith("the last word")

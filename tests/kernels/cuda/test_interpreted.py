@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fused_interpreter import needs_fused_interpreter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -22,10 +23,11 @@ from gnnexp.graph.sparse import SparseRows, StoredRows
 from gnnexp.kernels import counter as cpu
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backend_numba import NumbaBackend
-from gnnexp.ops.backends import has_triton, is_interpreted, make_backend
+from gnnexp.ops.backends import is_interpreted, make_backend
 from gnnexp.testing.blocks import looped, make_block, typed
 
-pytestmark = pytest.mark.skipif(not (has_triton() and is_interpreted()), reason="run by tests/kernels/test_triton.py")
+pytestmark = [needs_fused_interpreter,
+              pytest.mark.skipif(not is_interpreted(), reason="run by tests/kernels/test_triton.py")]
 CPU, DROP = torch.device("cpu"), Drop(0.37, 0xFEDCBA9876543210)
 KINDS = (torch.float32, torch.float64)
 each_kind = pytest.mark.parametrize("kind", KINDS)

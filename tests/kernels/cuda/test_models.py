@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from fused_interpreter import needs_fused_interpreter
 
-from gnnexp.ops.backends import has_triton, is_interpreted
+from gnnexp.ops.backends import is_interpreted
 from gnnexp.testing.on_gpu import ALL_MODELS, Case
 from gnnexp.testing.steps import global_losses, run_steps, worst_gradient_error, worst_loss_error
 
-pytestmark = pytest.mark.skipif(not (has_triton() and is_interpreted()), reason="run by tests/kernels/test_triton.py")
+pytestmark = [needs_fused_interpreter,
+              pytest.mark.skipif(not is_interpreted(), reason="run by tests/kernels/test_triton.py")]
 
 
 @pytest.mark.parametrize("model", ALL_MODELS)
