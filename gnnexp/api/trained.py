@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from gnnexp.api.checkpoint import WHICH, Which, find_checkpoint, recorded_metrics, restore_rows, restore_values
 from gnnexp.api.inference import Parts, hidden_of_all, metrics_of, outputs_of_all, scores_of_links
 from gnnexp.api.record import Run
-from gnnexp.cli.commands.resume import read_job, refuse_imported
+from gnnexp.cli.commands.resume import refuse_imported
+from gnnexp.cli.listing.runs import read_job
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.datasets.reading.names import Names, names_of

@@ -9,17 +9,19 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from gnnexp.files.regular import parse_json
-from gnnexp.graph.graph import Graph
 from gnnexp.measure.merit import is_share
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.record.shape import check_line
+
+if TYPE_CHECKING:  # it imports torch and numba, which commands that only show something do not need
+    from gnnexp.graph.graph import Graph
 
 _POLL_S = 0.2
 _PIPE_WIDTH = 180  # characters, if there is no terminal: tables must not be folded in a log file

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.kinds import LAUNCHER
 from gnnexp.experiment.optimization import schedule_length
-from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED, WARM_UP_STEPS, HardwareConfig, TrainConfig
-from gnnexp.graph.graph import Graph
 from gnnexp.measure.merit import lower_is_better
+
+if TYPE_CHECKING:  # they import torch and numba, which reports and the composition do not need
+    from gnnexp.experiment.plan import GraphFacts
+    from gnnexp.graph.graph import Graph
 
 # A fix with more fanouts than this would not be readable.
 _MOST_SHOWN = 20

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-import torch
+if TYPE_CHECKING:  # readers of records need no torch
+    import torch
 
 # `exact`: the host waits for the GPU at each boundary of a phase, and ranks meet before each exchange.
 # `free`: neither. On a GPU, phases end when the GPU has done their work. Without a GPU, exchanges include waiting.
@@ -29,6 +30,8 @@ class Marks:
 
     def mark(self) -> torch.cuda.Event:
         """Put a mark behind the work that was launched so far. The host does not wait."""
+        import torch
+
         event = torch.cuda.Event(  # type: ignore[no-untyped-call]
             enable_timing=True, **({"external": True} if self._captured else {}))
         event.record(torch.cuda.current_stream(self._device))
@@ -36,6 +39,8 @@ class Marks:
 
     def pass_all(self) -> None:
         """Wait until the GPU has passed all marks."""
+        import torch
+
         torch.cuda.synchronize(self._device)
 
     def seconds(self, first: torch.cuda.Event, second: torch.cuda.Event) -> float:

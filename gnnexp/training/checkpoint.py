@@ -19,16 +19,16 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.disk import subfolder
 from gnnexp.files.regular import read_json
 from gnnexp.graph.storage.writer import sync
 from gnnexp.record.records import write_json
+
+if TYPE_CHECKING:  # `gnnexp status` counts checkpoints without torch
+    from gnnexp.comm.communicator import Communicator
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +91,8 @@ class Checkpoint:
                 raise _damaged(self.folder / name, "differs from its checksum in " + META)
 
     def _read(self, name: str) -> dict[str, Any]:
+        import torch
+
         path = self.folder / name
         _check_archive(path)
         try:
@@ -222,6 +224,8 @@ def save_checkpoint(
 
 
 def _write(folder: Path, contents: Mapping[str, Mapping[str, Any]]) -> _Written:
+    import torch
+
     files = {}
     try:
         subfolder(folder.parent.parent, FOLDER, folder.name)

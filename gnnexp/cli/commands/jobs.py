@@ -11,10 +11,9 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from gnnexp.cli.commands.resume import read_job
 from gnnexp.cli.console import epoch_line, made_table, make_console
 from gnnexp.cli.listing.command import tell_runs
-from gnnexp.cli.listing.runs import SHOWN, SWEEP_HEADER, list_runs, list_sweeps, named_run, newest
+from gnnexp.cli.listing.runs import SHOWN, SWEEP_HEADER, list_runs, list_sweeps, named_run, newest, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.sweeping.processes import STATES, cancel_sweep, is_seen
 from gnnexp.errors import ConfigError, Problem, RunError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from gnnexp.cli.console import make_console, marked
-from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
@@ -42,7 +41,7 @@ from gnnexp.provenance.recorded import (
 from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
 from gnnexp.record.owner import check_own
-from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, read_epochs
+from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.delivery import DELIVERY_FILE, reopen
 from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
@@ -218,21 +217,6 @@ def _refuse_changed(run_dir: Path, names: Sequence[str], provenance: Mapping[str
     raise ConfigError(Problem("code", ", ".join(names) or version_in_words(provenance), what,
                               "restore that code, start a new run, or say that this is right: gnnexp resume "
                               f"--changed-code {run_dir}"))
-
-
-def read_job(run_dir: Path) -> dict[str, Any]:
-    """The contents of `job.json`: what the run should do.
-
-    Raises:
-        ConfigError: `run_dir` is no run directory.
-    """
-    try:
-        return load_job(run_dir)
-    except (OSError, ValueError) as error:
-        said = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
-        why = said if os.path.lexists(run_dir) else "there is none"
-        raise ConfigError(Problem("run", str(run_dir), f"must be the directory of a run ({JOB_FILE}: {why})",
-                                  "gnnexp report lists the runs")) from None
 
 
 def refuse_imported(run_dir: Path, job: Mapping[str, Any]) -> None:

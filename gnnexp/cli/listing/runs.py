@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gnnexp.cli.sweeping.processes import STATES, processes_of
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -199,3 +200,18 @@ def _written(file: Path) -> float:
         return file.stat().st_mtime
     except OSError:  # removed in the meantime
         return 0.0
+
+
+def read_job(run_dir: Path) -> dict[str, Any]:
+    """The contents of `job.json`: what the run should do.
+
+    Raises:
+        ConfigError: `run_dir` is no run directory.
+    """
+    try:
+        return load_job(run_dir)
+    except (OSError, ValueError) as error:
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
+        why = said if os.path.lexists(run_dir) else "there is none"
+        raise ConfigError(Problem("run", str(run_dir), f"must be the directory of a run ({JOB_FILE}: {why})",
+                                  "gnnexp report lists the runs")) from None

@@ -7,9 +7,9 @@ import shlex
 import sys
 from pathlib import Path
 
-from gnnexp.cli.commands.resume import check_job, read_job, refuse_imported
+from gnnexp.cli.commands.resume import check_job, refuse_imported
 from gnnexp.cli.console import make_console
-from gnnexp.cli.listing.runs import named_run
+from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.execute import answer_of, complete, draw_or_say, start_run, tell_result
 from gnnexp.cli.running.prepare import checked

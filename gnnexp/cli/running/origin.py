@@ -63,7 +63,7 @@ def _job(run_dir: Path, *, trust: bool) -> Mapping[str, Any]:
     Raises:
         ConfigError: it is no run, or its record may name code that this user did not choose.
     """
-    from gnnexp.cli.commands.resume import read_job
+    from gnnexp.cli.listing.runs import read_job
     from gnnexp.record.archive import imported_from
     from gnnexp.record.owner import check_own
 

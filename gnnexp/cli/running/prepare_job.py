@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gnnexp.cli.commands.resume import read_job
+from gnnexp.cli.listing.runs import read_job
 from gnnexp.cli.running.execute import write_job
 from gnnexp.cli.running.prepare import prepare
 from gnnexp.errors import DataError, Problem
