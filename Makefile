@@ -91,7 +91,7 @@ test-core: setup ## the training core, with hydra, mlflow, dgl and everything el
 	GNNEXP_WITHOUT=$(NOT_CORE) PYTHONPATH=tests/support/without $(BIN)/python -m pytest -p no:hydra_pytest \
 		-n $(TEST_JOBS) --dist worksteal $(CORE_TESTS)
 
-resolution: setup ## what pip would install on a fresh machine, with PyPI's torch and with a CPU build, for each Python (downloads no package)
+resolution: setup ## what pip would install on a fresh machine, with PyPI's torch and with a CPU build, for each Python (installs nothing, but pip may fetch gigabytes of wheels)
 	$(BIN)/python tests/wheel/resolution.py
 
 wheel-smoke: setup ## the wheel, installed into a new environment and used outside of this checkout (minutes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import threading
 from collections.abc import Callable, Generator
 from functools import cache
 from pathlib import Path
@@ -12,6 +14,10 @@ import pytest
 from hypothesis import settings
 
 from gnnexp.errors import ConfigError
+
+# In the background of a script, SIGINT is ignored, and every process that a test starts would inherit this.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The contract's number of steps takes long: what `make test` runs has fewer, but for some ways of every paradigm.
 QUICK, WHOLE = 6, 20

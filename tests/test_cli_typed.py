@@ -125,7 +125,7 @@ def test_a_class_of_the_user_is_not_imported_for_a_hint(workplace: Path, said: S
 
 
 def test_the_version(said: Said) -> None:
-    assert said("--version")[:2] == (0, "gnnexp 0.1.0\n")
+    assert said("--version")[:2] == (0, "gnnexp 0.2.0\n")
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------

@@ -65,6 +65,7 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("run", "origin"): (READS_FOLDER, ["run", "--from", "PATH"], ""),
     ("list", "config_dir"): (READS_FOLDER, ["list", "systems", "--config-dir", "PATH"], ""),
     ("export", "names"): (READS_FILE, ["export", "PATH"], ".yaml"),
+    ("rekey", "folders"): (READS_FOLDER, ["rekey", "PATH"], ""),
 }
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
@@ -73,7 +74,8 @@ NO_PATH = {
     ("data", "label"), ("data", "sample"), ("data", "whole"), ("predict", "probabilities"), ("predict", "trust"),
     ("predict", "embeddings"), ("predict", "last"), ("export", "to"), ("export", "trust"),
     *((command, name) for command in ("run", "sweep", "tune")
-      for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
+      for name in ("jobs", "dry_run", "rerun", "accept_foreign", "changed_code", "same_code")), ("rekey", "dry_run"),
+    ("rekey", "json"),
     ("run", "print_script"), ("sweep", "print_script"), ("tune", "trials"),
     ("run", "multirun"), ("sweep", "full"),
     *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),

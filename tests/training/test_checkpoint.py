@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.torch, "save", full)
+    monkeypatch.setattr(torch, "save", full)
     assert "No space left" in save(tmp_path, 2)
     assert [item.name for item in (tmp_path / "checkpoints").iterdir()] == [Position(1).folder]
 

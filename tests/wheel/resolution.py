@@ -1,6 +1,7 @@
 """What pip would install on a fresh machine, for each Python and each build of torch: `make resolution`.
 
-Nothing is installed, and no package is downloaded: pip reads the packages' metadata. PyPI's own torch, which most
+Nothing is installed. But pip may fetch whole wheels to read their metadata, gigabytes for the CUDA build, and keeps
+none: so `.ci/run` leaves this out. PyPI's own torch, which most
 people get, requires CUDA and one version of Triton. A CPU build is tried where pip's configuration leads to one.
 """
 

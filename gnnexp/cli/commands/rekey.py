@@ -18,9 +18,9 @@ def main(options: argparse.Namespace) -> Answer:
     """Rewrite the keys, and say which runs keep theirs, and why."""
     folders = [Path(name) for name in options.folders] or [RUNS]
     ConfigError.raise_all([Problem("rekey", str(folder), "must be a folder that contains runs", "name it: gnnexp rekey "
-                                   "FOLDER") for folder in folders if not folder.is_dir()])
-    outcomes = [_rekeyed(run_dir, write=not options.dry_run) for folder in folders
-                for run_dir in sorted(run_dirs(folder, JOB_FILE))]
+                                   "FOLDER") for folder in folders if not any(run_dirs(folder, JOB_FILE))])
+    places = dict.fromkeys(run_dir for folder in folders for run_dir in sorted(run_dirs(folder, JOB_FILE)))
+    outcomes = [_rekeyed(run_dir, write=not options.dry_run) for run_dir in places]
     counted = Counter(one.why for one in outcomes)
     console, current, kept = make_console(), counted.pop(CURRENT, 0), [one for one in outcomes if one.why]
     done = "would get new keys" if options.dry_run else "have new keys"
