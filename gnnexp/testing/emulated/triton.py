@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import functools
 import inspect
 import itertools
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ from torch import Tensor
 
 from gnnexp.testing.emulated.counts import NAMES
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _LIBRARY = "gnnexp_triton"
 _HOST_READ, _PEER_READ = NAMES.index("host_read_bytes"), NAMES.index("peer_read_bytes")
 _WRITES = ("store", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
@@ -32,14 +35,18 @@ _WRITES = ("store", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "ato
 
 def install(device: ctypes.CDLL) -> None:
     """Let interpreted launches with tensors of the emulated device run on it; TRITON_INTERPRET=1 must be set."""
-    from triton.runtime.interpreter import GridExecutor
+    from triton.runtime.interpreter import FunctionRewriter, GridExecutor
 
     library: Any = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]
     original = GridExecutor.__call__
     operations: dict[str, Callable[..., None]] = {}
     launches: dict[int, Callable[..., None]] = {}  # by number: the launch that runs now, and those of captured graphs
     numbers = itertools.count()
-    lock = threading.RLock()  # the interpreter changes `triton.language` while it runs
+    # The interpreter changes `triton.language` while it runs. Python 3.11 counts the depth of syntax trees once for all
+    # threads: two that parse at the same time (a batch is prepared ahead) may end in a SystemError.
+    lock = threading.RLock()
+    FunctionRewriter.rewrite_ast = _one_at_a_time(FunctionRewriter.rewrite_ast, lock)
+    written_by = _one_at_a_time(functools.cache(written_arguments), lock)
 
     def run_launch(reads: Sequence[Tensor], writes: Sequence[Tensor], number: int) -> None:
         with lock:  # a replay comes from here
@@ -56,7 +63,7 @@ def install(device: ctypes.CDLL) -> None:
         bound = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         tensors = {name: value for name, value in bound.items() if isinstance(value, Tensor)}
         on_device = [tensor.is_cuda for tensor in tensors.values()]
-        written = written_arguments(self.fn)
+        written = written_by(self.fn)
         # A GPU reads pinned host memory over the link.
         pinned = {name: value for name, value in tensors.items() if any(on_device) and not value.is_cuda}
         for name, value in pinned.items():
@@ -88,6 +95,15 @@ def install(device: ctypes.CDLL) -> None:
                     del launches[number]
 
     GridExecutor.__call__ = launch
+
+
+def _one_at_a_time(function: Callable[_P, _R], lock: Any) -> Callable[_P, _R]:
+    @functools.wraps(function)
+    def alone(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with lock:
+            return function(*args, **kwargs)
+
+    return alone
 
 
 @contextmanager
