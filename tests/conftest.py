@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Generator
 from functools import cache
@@ -11,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from combinations import CHOSEN
+from costs import Costs
 from hypothesis import settings
+from warm_forks import WarmPopen
 
 from gnnexp.errors import ConfigError
+from gnnexp.testing.emulated import is_wanted
 
 # In the background of a script, SIGINT is ignored, and every process that a test starts would inherit this.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
@@ -81,3 +87,25 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(line("way", "ranks", "waits", "free waits", "launches", "pageable bytes", "h2d bytes"))
     for row in sorted(rows, key=lambda row: (row["way"], row["ranks"])):
         terminalreporter.write_line(line(*row.values()))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests say what they cost, and their commands are forks of a process that has imported everything."""
+    config.pluginmanager.register(Costs(), "costs")
+    os.environ[CHOSEN] = config.option.markexpr
+    if not is_wanted() and "GNNEXP_WITHOUT" not in os.environ:
+        subprocess.Popen = WarmPopen  # type: ignore[misc]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test with the mark `interpreter` gets what a user's shell starts."""
+    WarmPopen.wanted = item.get_closest_marker("interpreter") is None
+    WarmPopen.interpreters.clear()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """An interpreter takes seconds: a test that needs one says so."""
+    if WarmPopen.wanted and WarmPopen.interpreters:
+        pytest.fail(f"the mark 'interpreter' is missing: {WarmPopen.interpreters[0]}", pytrace=False)

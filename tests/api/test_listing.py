@@ -101,6 +101,7 @@ def test_no_folder_and_no_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("package", "call"), [
     ("pandas", "gnnexp.runs(folder='.')"), ("duckdb", "gnnexp.runs('seed = 0', '.')")])
+@pytest.mark.interpreter
 def test_a_missing_package_is_a_problem(tmp_path: Path, package: str, call: str) -> None:
     import subprocess
     import sys

@@ -93,6 +93,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.interpreter
 def test_ctrl_c_ends_the_ranks_and_raises(place: Path) -> None:
     """In a process whose `__main__` has no file and no guard."""
     process = subprocess.Popen([sys.executable, "-c", KERNEL, *QUICK, "train.epochs=100000", "hydra.run.dir=run"],
@@ -170,6 +171,7 @@ def test_a_paradigm_of_the_users_own_is_checked_by_its_metrics(place: Path) -> N
 
 
 # --- the package -----------------------------------------------------------------------------------------------------
+@pytest.mark.interpreter
 def test_importing_gnnexp_imports_nothing_else() -> None:
     code = ("import sys, gnnexp; print(sorted(name for name in sys.modules if name.startswith('gnnexp.') or "
             "name in ('torch', 'numpy', 'pandas', 'mlflow', 'hydra', 'duckdb')), 'runs' in dir(gnnexp))")

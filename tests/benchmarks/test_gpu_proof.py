@@ -35,6 +35,7 @@ FACTS = {"source": "a", "device": "x", "emulated": False, "torch": "2", "quick":
 BLOCKS = awkward_blocks()
 
 
+@pytest.mark.interpreter
 def test_the_files_are_few_and_import_nothing_but_the_core(tmp_path: Path) -> None:
     files = list(needed_files())
     assert ROOT / "benchmarks/gpu/configs/step.json" in files and ROOT / "gnnexp/training/train.py" in files

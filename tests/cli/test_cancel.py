@@ -41,6 +41,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.interpreter
 def test_the_holder_is_asked_to_stop(run: Path, innocent: subprocess.Popen[bytes]) -> None:
     """While a run is resumed, its last start was noted by a process that is gone, and whose number is another's."""
     note(run, "start", pid=innocent.pid)

@@ -46,6 +46,7 @@ def test_another_gnnexp_in_the_folder_is_named(tmp_path: Path, monkeypatch: pyte
     assert "has a package gnnexp" in capsys.readouterr().err
 
 
+@pytest.mark.interpreter
 def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
     """The records of a run made there could not be read."""
     folder = tmp_path / os.fsdecode(b"b\xff")

@@ -19,6 +19,7 @@ sys.exit(code)
 
 
 @pytest.mark.parametrize("words", [["list"], ["list", "systems"], ["list", "runs"]], ids=" ".join)
+@pytest.mark.interpreter
 def test_a_command_that_only_lists_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, *words], cwd=tmp_path, capture_output=True, text=True,
                           check=False)

@@ -32,6 +32,7 @@ sys.exit(main())
 @pytest.mark.parametrize(("script", "handler", "codes"), [
     (_AFTER, "signal.default_int_handler", (-2, 130)), (_AFTER, "signal.SIG_IGN", (2,)),
     (_WHILE, "signal.default_int_handler", (130,))], ids=["after", "after, ignored", "while"])
+@pytest.mark.interpreter
 def test_ctrl_c_has_no_traceback(script, handler, codes):
     ended = subprocess.run([sys.executable, "-c", script.format(handler=handler)], capture_output=True, text=True,
                            timeout=60, check=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from wheels import build_both, files_of
 
 import gnnexp
@@ -17,6 +18,7 @@ def test_the_package_carries_the_folders_of_the_checkout() -> None:
         assert product_folder(name).resolve() == (PACKAGE.parent / name).resolve()
 
 
+@pytest.mark.interpreter
 def test_a_wheel_carries_every_file_of_data(tmp_path: Path) -> None:
     """That of the checkout, and that of the source distribution."""
     wheel, from_sdist = build_both(PACKAGE.parent, tmp_path)

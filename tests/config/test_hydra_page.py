@@ -91,6 +91,7 @@ def typed(*words: str) -> int:
 
 
 @pytest.mark.parametrize(("row", "verdict"), EQUAL)
+@pytest.mark.interpreter
 def test_equal(row: str, verdict: str, place: Path, monkeypatch: pytest.MonkeyPatch,
                capsys: pytest.CaptureFixture[str]) -> None:
     words = row.split(" ") if "'" not in row else [row]

@@ -41,6 +41,7 @@ def _executed(file: Path) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.interpreter
 def test_the_code_that_is_recorded_is_the_code_that_is_executed(edited: Path) -> None:
     code_of([edited.stem])
     assert _executed(edited) == "2"
@@ -56,6 +57,7 @@ def test_what_is_right_stays(tmp_path: Path) -> None:
     assert compiled[1].read_bytes() == before
 
 
+@pytest.mark.interpreter
 def test_what_cannot_be_removed_is_named(edited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(13, "Permission denied", str(path))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -63,11 +64,12 @@ def combined(system: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """`(task, rows, model, config)`: the system's own, with the groups of others in it."""
     config = compose([f"system={system}", "dataset=digits", "tracker=none"]).config
     config = {**config, "hardware": {**config["hardware"], "workers": 1 if system == "dgl_full_graph" else 2}}
-    for (task, node), rows, (model, chosen) in product(_TASKS.items(), ROWS, _MODELS.items()):
+    for (task, choice), rows, model in product(TASKS.items(), ROWS, MODELS):
         store = config["feature_store"]
         if rows == "trained rows":
-            store = _STORES["embedding_sliced" if system == "p3" else "embedding"]
-        yield task, rows, model, {**config, "task": node, "feature_store": store, "model": chosen}
+            store = _group("feature_store", "embedding_sliced" if system == "p3" else "embedding")
+        parts = {"task": _group("task", choice), "feature_store": store, "model": _group("model", model)}
+        yield task, rows, model, {**config, **parts}
 
 
 def linked() -> Graph:
@@ -78,14 +80,10 @@ def linked() -> Graph:
     return replace(graph, links={"train": edges[10:], "valid": edges[:5], "test": edges[5:10]})
 
 
+@cache
 def _group(name: str, choice: str) -> dict[str, Any]:
     node: dict[str, Any] = compose([f"{name}={choice}", "dataset=digits"]).config[name]
     return node
-
-
-_MODELS = {model: _group("model", model) for model in MODELS}
-_TASKS = {task: _group("task", choice) for task, choice in TASKS.items()}
-_STORES = {store: _group("feature_store", store) for store in ("embedding", "embedding_sliced")}
 
 
 def _cell(of_models: Mapping[str, Sequence[Problem]], reasons: list[str]) -> str:

@@ -21,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def start_command(arguments: Sequence[str], around: Surroundings) -> int:
     """Start `gnnexp ARGUMENTS…` as a child of this process, in a session of its own; its process id."""
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = _fork()
+    pid = fork()
     if pid == 0:
         ended_by(lambda: _command(arguments, around))
     return pid
@@ -116,7 +117,7 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
     os.environ.clear()
     os.environ.update(around.environment)
     sys.argv = ["gnnexp", *arguments]
-    _call_it("gnnexp")
+    call_it("gnnexp")
     _take_spare(around.spare)
     from gnnexp.cli.main import run_command
 
@@ -127,7 +128,7 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
     return run_command(arguments)
 
 
-def _fork() -> int:
+def fork() -> int:
     """`os.fork` that no signal interrupts: Python swallows what a handler raises in its hooks around a fork.
 
     `subprocess`, which gnnexp uses where these are forks, has no such hooks.
@@ -146,18 +147,25 @@ def ended_by(work: Callable[[], int]) -> NoReturn:
         code = work()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        code = -signal.SIGINT
     except BaseException:
         traceback.print_exc()
     finally:
         try:
+            threading._shutdown()  # type: ignore[attr-defined]  # threads that are not daemons are waited for
             atexit._run_exitfuncs()
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
+            if code == -signal.SIGINT:  # an interpreter ends so that its parent sees the signal
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGINT)
             os._exit(code & 0xFF)
 
 
-def _call_it(name: str) -> None:
+def call_it(name: str) -> None:
     """As /proc/PID/comm has it; a fork keeps the command line of its parent."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
@@ -171,7 +179,7 @@ def _take_spare(count: int) -> None:
     _spare.clear()
     for _ in range(count):
         here, there = socket.socketpair()
-        pid = _fork()
+        pid = fork()
         if pid == 0:
             here.close()
             for _, other in _spare:  # else it would keep them open when this process is killed
@@ -185,7 +193,7 @@ def _take_spare(count: int) -> None:
 
 
 def _wait_for_a_module(end: socket.socket) -> int:
-    _call_it("gnnexp-spare")
+    call_it("gnnexp-spare")
     message, streams, _, _ = socket.recv_fds(end, _MESSAGE, 3)
     if not message:
         return 0  # the command has ended, or was killed
@@ -205,7 +213,7 @@ def _wait_for_a_module(end: socket.socket) -> int:
     os.environ.clear()
     os.environ.update(request["environment"])
     name, *rest = request["module"]
-    _call_it(name.rpartition(".")[2])
+    call_it(name.rpartition(".")[2])
     _take_spare(2 if name.endswith("side_by_side") else 0)
     sys.modules.pop(name, None)  # as `python -m` does, its text runs as `__main__`
     sys.argv = [name, *rest]

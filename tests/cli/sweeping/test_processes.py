@@ -64,6 +64,7 @@ def test_a_process_is_found_while_it_works() -> None:
     assert processes_of("mine") == [] and list((STATES / ".cases").iterdir()) == []
 
 
+@pytest.mark.interpreter
 def test_a_killed_process_leaves_nothing_for_long(working: subprocess.Popen[bytes]) -> None:
     assert [found.pid for found in processes_of("mine[1]")] == [working.pid]
     working.kill()
@@ -73,6 +74,7 @@ def test_a_killed_process_leaves_nothing_for_long(working: subprocess.Popen[byte
         assert len(list((STATES / ".cases").iterdir())) == 1
 
 
+@pytest.mark.interpreter
 def test_the_process_of_a_sweep_is_asked_to_end(
     working: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_damaged_file_names_nobody(text: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
 @pytest.mark.parametrize("theirs", ["state", "process"])
+@pytest.mark.interpreter
 def test_files_of_another_user_are_refused(
     working: subprocess.Popen[bytes], theirs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_state_of_an_older_version_is_replaced(pretending: Path, capsys: pytes
         case["key"][:8] for case in found["cases"]) and not list((states / "mine.jobs").glob("*.json"))
 
 
+@pytest.mark.interpreter
 def test_a_process_that_dies_before_it_has_a_run_is_a_failed_case(
         pretending: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     dies = "import os, sys\nif 'side_by_side' in ' '.join(sys.orig_argv): os._exit(3)"

@@ -57,6 +57,7 @@ def test_a_machine_that_is_too_small_is_named_with_the_fix(
     assert [words for words in said if words not in str(caught.value)] == []
 
 
+@pytest.mark.interpreter
 def test_a_process_inherits_the_cores_of_its_slot() -> None:
     before = os.sched_getaffinity(0)
     (slot,) = make_slots(1, [asking(1)])

@@ -43,6 +43,7 @@ def test_all_folders_are_in_the_table() -> None:
     assert {one.name for one in ODD.iterdir() if one.is_dir() and not one.name.startswith("_")} == {*SETS}
 
 
+@pytest.mark.interpreter
 def test_the_script_makes_them(tmp_path: Path) -> None:
     """The bytes of Parquet and of packed files depend on the versions of libraries."""
     subprocess.run([sys.executable, str(ODD / "make.py"), str(tmp_path)], check=True)

@@ -190,6 +190,7 @@ def test_a_sparse_tensor_must_be_one(tmp_path: Path) -> None:
     assert Pyg(path=str(path)).load().num_nodes == 3
 
 
+@pytest.mark.interpreter
 def test_the_pickle_of_torch_needs_no_torch_geometric(tmp_path: Path) -> None:
     """A process in which torch_geometric cannot be imported reads PyG's own objects."""
     import subprocess
