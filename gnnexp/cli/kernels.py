@@ -33,7 +33,7 @@ def place_kernels(*, tell: bool) -> None:
     if folder != package:
         os.environ.setdefault(VARIABLE, str(folder))
     if tell and next(folder.rglob("*.nbi"), None) is None:
-        print(f"compiling kernels into {folder}: the first runs take a minute or two longer. To compile all of them: "
+        print(f"compiling kernels into {folder}: the first runs take longer. To compile what they use at once: "
               f"{VARIABLE}={shlex.quote(str(folder))} python -m gnnexp.kernels.warmup", file=sys.stderr)
 
 

@@ -20,6 +20,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,21 @@ def _reason_to_leave(handle: int, pulses: dict[int, Pulse], waited_s: float) -> 
     return f"another machine holds it for {waited_s:.0f} s" * (waited_s > _UNSEEN_S)
 
 
+@cache
+def _say_once() -> None:
+    """One line per process, not per kernel."""
+    log.warning("compiling kernels at their first use: this takes seconds, and later runs find them in the cache")
+
+
 class _LockedCache(FunctionCache):
     """The compiled versions of a function on disk."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The version on disk, or None; then it is compiled next, which the user should know."""
+        found = super().load_overload(sig, target_context)
+        if found is None:
+            _say_once()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Read the list of versions, add one, and write the list, under a lock that excludes other processes."""

@@ -1,24 +1,32 @@
-"""Compile the common kernels once, at set-up, into numba's cache: `python -m gnnexp.kernels.warmup`.
+"""Compile kernels once, at set-up, into numba's cache: `python -m gnnexp.kernels.warmup [--all]`.
 
-A kernel takes about a second to compile and milliseconds to load. numba notices a change in the file of a cached
-function. It does not notice a change in another file whose functions or intrinsics are inlined. So all cached kernels
-are deleted when any file in this folder or below is newer than one of them.
+A kernel takes about a second to compile and milliseconds to load. Set-up compiles what the first commands use. The
+list is `first_commands.csv`, which tests/support/first_kernels.py writes. Other kernels are compiled at their first
+use. `--all` compiles common versions of all kernels. `make test` calls it, so that tests with time limits only load.
+
+numba notices a change in the file of a cached function. It does not notice a change in another file whose functions or
+intrinsics are inlined. So all cached kernels are deleted when any file in this folder or below is newer than one of
+them.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import logging
 import os
 import pkgutil
+import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 import numpy as np
 import torch
 
-from gnnexp.kernels import counter
+from gnnexp.kernels import compiled, counter, versions
 from gnnexp.kernels.graph import edges, transpose
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows import attention, outer
@@ -27,6 +35,7 @@ from gnnexp.kernels.rows.dropout import drop_edges, drop_rows, drop_sparse, keep
 from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows, place_rows
 from gnnexp.kernels.rows.layout import layout, max_width
 from gnnexp.kernels.rows.rowkernel import SERIAL_FLOATS
+from gnnexp.kernels.versions import Version
 
 # Enough edges for every pass to run in parallel, so that the parallel loop is compiled too. 2 rows at both ends.
 _E = SERIAL_FLOATS
@@ -41,20 +50,47 @@ _WEIGHTED = (7, 10, 16, 41, 64, 100, 128, 256)
 _HEADS = ((4, 16), (4, 64), (8, 8))
 _SHARED = ((4, 64), (4, 100), (4, 128), (8, 64))
 
+# A process costs about 2 CPU seconds before it compiles.
+_MOST_PROCESSES = 8
+
+# What the first commands use: README's, with the models sage, gcn and gat on digits.
+FIRST = Path(__file__).parent / "first_commands.csv"
+
 Task = tuple[str, int, int]
 
 
-def main() -> None:
-    """Compile on all cores."""
+def main(arguments: list[str]) -> None:
+    """Compile on all cores, and show the progress."""
+    parser = argparse.ArgumentParser(prog="python -m gnnexp.kernels.warmup", description="compile what is not cached")
+    parser.add_argument("--all", action="store_true", help="all kernels, not only those of the first commands")
+    chosen = [*first_pieces(), *(tasks() if parser.parse_args(arguments).all else ())]
     remove_stale(Path(__file__).parent)
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as processes:
-        list(processes.map(run, tasks()))
+    processes = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
+    with ProcessPoolExecutor(processes, get_context("spawn"), _be_silent) as pool:
+        going = [pool.submit(run, one) for one in chosen]
+        for done, one in enumerate(as_completed(going), 1):
+            one.result()
+            _show(done, len(chosen))
+    used = getrusage(RUSAGE_CHILDREN)
+    print(f"kernels are in the cache: {used.ru_utime + used.ru_stime:.0f} CPU seconds on {processes} cores", flush=True)
 
 
-def warmup() -> None:
-    """Compile in this process every kernel that is not cached."""
-    for task in tasks():
-        run(task)
+def _be_silent() -> None:
+    """No process of the pool says that it compiles: this is what it is for."""
+    logging.getLogger(compiled.__name__).setLevel(logging.ERROR)
+
+
+def _show(done: int, count: int) -> None:
+    """One line that changes on a terminal; elsewhere a line per quarter of the work."""
+    if sys.stdout.isatty():
+        print(f"\rkernels: {done} of {count}", end="\n" if done == count else "", flush=True)
+    elif done * 4 // count > (done - 1) * 4 // count:
+        print(f"kernels: {done} of {count}", flush=True)
+
+
+def first_pieces() -> list[list[Version]]:
+    """What the first commands use, in pieces for one process each."""
+    return versions.pieces(versions.read(FIRST))
 
 
 def remove_stale(folder: Path) -> int:
@@ -79,8 +115,12 @@ def tasks() -> Iterator[Task]:
     yield from (("dropout", 0, 16), ("graph", 0, 0), ("others", 0, 0))
 
 
-def run(task: Task) -> None:
-    """Compile one task by running it."""
+def run(task: Task | list[Version]) -> None:
+    """Compile versions, or compile a task by running it."""
+    if isinstance(task, list):
+        for version in task:
+            version.compile()
+        return
     kind, heads, width = task
     {"sum": _sum, "scaled": _scaled, "dot": _dot, "both": _both, "outer": _outer, "attention": _attention,
      "dropout": _dropout, "graph": _graph, "others": _others}[kind](heads, width)
@@ -164,4 +204,4 @@ def _others(heads: int, width: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

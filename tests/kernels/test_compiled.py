@@ -57,6 +57,15 @@ def test_versions_saved_at_once_are_kept_apart(tmp_path):
     assert len(data) == len(numbers), "compiled once, read by the other processes"
 
 
+def test_a_process_says_once_that_it_compiles_and_nothing_if_it_loads(tmp_path: Path) -> None:
+    (tmp_path / "adding.py").write_text(MODULE)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = [subprocess.run([sys.executable, "adding.py", "1", "2", "3"], cwd=tmp_path, env=environment, check=True,
+                           capture_output=True, text=True).stderr for _ in range(2)]
+    assert said[0].count("compiling kernels at their first use") == 1
+    assert said[1] == ""
+
+
 HOLD = """
 import sys
 from pathlib import Path

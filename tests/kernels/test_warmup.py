@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from gnnexp.kernels.rows.layout import layout, max_width
-from gnnexp.kernels.warmup import remove_stale, tasks
+from gnnexp.kernels.versions import read
+from gnnexp.kernels.warmup import FIRST, first_pieces, remove_stale, tasks
 
 
 def test_every_width_of_a_sum_is_compiled_once() -> None:
@@ -24,3 +25,7 @@ def test_cached_kernels_are_dropped_when_any_source_is_newer(tmp_path: Path) -> 
     os.utime(inlined, (10, 10))
     assert remove_stale(tmp_path) == 2 and not any(file.exists() for file in cached)
     assert remove_stale(tmp_path) == 0 and inlined.exists()
+
+
+def test_every_kernel_of_the_first_commands_is_in_one_piece() -> None:
+    assert sorted(version for piece in first_pieces() for version in piece) == read(FIRST)
