@@ -39,7 +39,7 @@ class HeldError(TrackingError):
     """Another process holds the store."""
 
 
-class _ClashError(Exception):
+class ClashError(Exception):
     """The migrations of the store were interrupted earlier: their next step was done already, in part."""
 
 
@@ -112,9 +112,7 @@ def _fill(file: Path, content: bytes) -> None:
 
 def _empty(file: Path, tell: Tell) -> bytes:
     """An empty store. It is kept in the cache, because MLflow takes seconds to make one."""
-    cache = Path(os.environ.get("GNNEXP_CACHE") or ".gnnexp").expanduser()
-    kept = cache / "stores" / f"mlflow-{version('mlflow')}-{revisions().newest}.db"
-    if _is_sound(kept):
+    if _is_sound(kept := kept_empty()):
         return kept.read_bytes()
     tell(f"MLflow makes the tables of {file}, once (seconds)")
     with _workplace(file) as folder:
@@ -126,6 +124,12 @@ def _empty(file: Path, tell: Tell) -> bytes:
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(kept, content)
     return content
+
+
+def kept_empty() -> Path:
+    """The file of an empty store in the cache, which may not exist."""
+    cache = Path(os.environ.get("GNNEXP_CACHE") or ".gnnexp").expanduser()
+    return cache / "stores" / f"mlflow-{version('mlflow')}-{revisions().newest}.db"
 
 
 def _is_sound(kept: Path) -> bool:
@@ -150,7 +154,7 @@ def _upgrade(file: Path, schema: Schema, tell: Tell, folders: Sequence[Path]) ->
         clash = None
         try:
             _migrate(new)
-        except _ClashError as error:
+        except ClashError as error:
             clash = error
         else:
             if (reached := examine(new)).state is not State.COMPLETE:
@@ -159,28 +163,24 @@ def _upgrade(file: Path, schema: Schema, tell: Tell, folders: Sequence[Path]) ->
         if _changes(watch) != before:
             raise HeldError(f"another program changed {file} during its upgrade. Nothing was changed here; end that "
                             "program, then repeat the command")
-        if clash is not None:
-            _repair(file, folder, clash, tell, folders)
-            return
-        kept = old.rename(_free(file, f"schema-{schema.detail or 'none'}"))
+        if clash is None:
+            kept = old.rename(_free(file, f"schema-{schema.detail or 'none'}"))
+            words = f"{file} is upgraded; its earlier state is kept as {kept.name}"
+        else:
+            write_bytes(new := folder / "empty.db", _empty(file, tell))
+            words = _set_aside(file, old, clash, folders)
         watch.execute("ROLLBACK")
-        _copy(new, file)
-        tell(f"{file} is upgraded; its earlier state is kept as {kept.name}")
+        _copy(new, file)  # into the same file, which other processes may have opened
+    tell(words)
 
 
-def _repair(file: Path, folder: Path, clash: Exception, tell: Tell, folders: Sequence[Path]) -> None:
-    """Set a half-made store aside and make a complete one. `folder` has a copy of it for reading, and room."""
-    write_bytes(ready := folder / "empty.db", _empty(file, tell))
-    found = _held_runs(folder / "old.db")
+def _set_aside(file: Path, old: Path, clash: Exception, folders: Sequence[Path]) -> str:
+    """Keep a half-made store, of which `old` is a copy, and count what only it has as not delivered; in words."""
+    found, aside = _held_runs(old), old.rename(_free(file, "half-made"))
     places = [Path(run.run_dir) for run in found or () if run.run_dir]
     again = forget({run.run_id for run in found or ()}, places, folders)
-    aside = _free(file, "half-made")
-    for end in ("", *_BESIDE):
-        with suppress(FileNotFoundError):  # SQLite keeps these only while the database is in use
-            Path(f"{file}{end}").rename(f"{aside}{end}")
-    ready.rename(file)
-    tell(f"{file} was half made ({clash}): an earlier command was interrupted while MLflow made its tables. It is set "
-         f"aside as {aside.name}, and a complete store is made. {_words(found, again, aside)}")
+    return (f"{file} was half made ({clash}): an earlier command was interrupted while MLflow made its tables. It is "
+            f"set aside as {aside.name}, and a complete store is made. {_words(found, again, aside)}")
 
 
 def _words(found: Sequence[_Held] | None, again: int, aside: Path) -> str:
@@ -208,17 +208,19 @@ def _migrate(file: Path) -> None:
     """Let MLflow make or upgrade the tables of `file`, however long it takes.
 
     Raises:
-        _ClashError: a step was done before.
+        ClashError: a step was done before.
         TrackingError: MLflow failed for another reason.
     """
     command = [sys.executable, "-m", "gnnexp.trackers.migrate", str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode == 0:
         return
-    why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300]
-    if _CLASH.search(why):
-        raise _ClashError(why)
-    raise TrackingError(f"MLflow could not make its tables: {why}")
+    raise failure((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+
+
+def failure(why: str) -> Exception:
+    """The error of a migration that MLflow could not do."""
+    return ClashError(why[:300]) if _CLASH.search(why) else TrackingError(f"MLflow cannot make its tables: {why[:300]}")
 
 
 def _changes(database: sqlite3.Connection) -> int:
