@@ -42,7 +42,7 @@ def finished_run(folder: Path) -> Path:
 
 def others(folder: Path, *but: str) -> list[str]:
     """What is in a folder except the store, its lock and the cache."""
-    return sorted(set(os.listdir(folder)) - {"mlflow.db", "mlflow.db.lock", "cache", *but})
+    return sorted({path.name for path in folder.iterdir()} - {"mlflow.db", "mlflow.db.lock", "cache", *but})
 
 
 def test_several_makers_at_once_make_it_once(tmp_path: Path, migrated_here: list[Path]) -> None:
@@ -136,7 +136,7 @@ def test_what_is_no_store_of_this_mlflow_is_left_alone(
     with pytest.raises(TrackingError, match="Fix: "):
         make_complete(file, silent)
     (problem,) = MlflowTracker(f"sqlite:///{file}").check_here()
-    assert problem.key == "tracker.uri" and file.read_bytes() == before and os.listdir(tmp_path) == ["mlflow.db"]
+    assert problem.key == "tracker.uri" and file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, migrated_here: list[Path]) -> None:
