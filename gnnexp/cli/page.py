@@ -12,10 +12,11 @@ from rich.console import Console
 
 from gnnexp.cli.console import marked
 from gnnexp.cli.running.provenance import code_version, sweep_uid
+from gnnexp.cli.running.store import prepare_store
 from gnnexp.config.compose import default_of
 from gnnexp.experiment.build import build
 from gnnexp.record.archive import imported_from
-from gnnexp.record.runs import RUNS, Run
+from gnnexp.record.runs import REPORTS, RUNS, Run
 from gnnexp.reports.layout import Layout
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
@@ -45,7 +46,6 @@ def tracker_of(runs: Sequence[Run]) -> tuple[Mapping[str, Any], Tracker] | None:
     return None
 
 
-REPORTS = Path("reports")
 STATES = RUNS / "sweeps"
 # MLflow's tags hold 8000 characters, and fewer in an index of the database.
 _MOST_CHARACTERS = 5000
@@ -137,7 +137,7 @@ def deliver(choice: Choice, page: Page, files: Sequence[Path], console: Console)
     ).save(folder)
     if not undelivered_reports(folder, tracker.where()):
         return
-    reason = follow(folder).finish(tracker.timeout_s)
+    reason = prepare_store(tracker, console) or follow(folder).finish(tracker.timeout_s)
     away = marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
     console.print(away if reason else f"delivered to the dashboard as `sweep {choice.sweep}`", soft_wrap=True)
 

@@ -22,7 +22,7 @@ from gnnexp.record.records import (
     warm_median,
 )
 
-RUNS = Path("runs")
+RUNS, REPORTS = Path("runs"), Path("reports")
 # The name of the kind of machine in reports, used like a key of the configuration.
 MACHINE = "machine"
 

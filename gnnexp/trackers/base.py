@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gnnexp.errors import Problem
@@ -24,6 +25,24 @@ class Tracker(ABC):
     def check_here(self) -> list[Problem]:
         """What any delivery needs and this machine lacks; called before a run is launched."""
         return []
+
+    def prepare(self, tell: Callable[[str], None], folders: Sequence[Path] = (), *, make: bool = True) -> bool:
+        """Make the store that deliveries need, or upgrade or repair it. No time limit ends this.
+
+        It is called after all checks, before a run is launched. A tracker without a store of its own does nothing.
+
+        Args:
+            tell: is called with each line for the user.
+            folders: folders of run directories and reports. Those that a lost store had count as not delivered.
+            make: whether a store is made where there is none.
+
+        Returns:
+            Whether the store is ready. Otherwise another process holds it, and a delivery may wait for that.
+
+        Raises:
+            TrackingError: there is no usable store.
+        """
+        return True
 
     @abstractmethod
     def deliver(self, run_dir: Path, *, end: bool = True) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,6 +133,31 @@ def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
     with locked(folder / _LOCK_FILE, timeout_s):
         remove_unfinished(folder / DELIVERY_FILE)
         yield
+
+
+def forget(run_ids: Set[str], run_dirs: Iterable[Path], folders: Iterable[Path]) -> int:
+    """Mark runs and reports as not delivered whose store has lost the runs `run_ids`.
+
+    Args:
+        run_ids: names of runs in the store.
+        run_dirs: where runs were when they were delivered.
+        folders: folders that are searched for runs and reports.
+
+    Returns:
+        The number of the runs in the store that will be delivered again.
+    """
+    found = {path.parent.resolve() for folder in folders for path in folder.rglob(DELIVERY_FILE)}
+    found |= {one.resolve() for one in run_dirs if (one / DELIVERY_FILE).is_file()}
+    lost = set[str]()
+    for one in sorted(found):
+        state = None
+        with suppress(DataError):  # a damaged file is reported when its run is delivered
+            state = _stored(one)
+        if state is not None and state.run_id in run_ids:
+            with undisturbed(one):
+                Delivery(state.uri).save(one)
+            lost.add(state.run_id)
+    return len(lost)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Follower:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.stop()
-            return f"the store did not answer within {timeout_s:.0f} s"
+            return f"the store did not answer within {timeout_s:g} s"
         return "" if code == 0 else _last_line(self.run_dir / "logs" / LOG)
 
     def stop(self) -> None:

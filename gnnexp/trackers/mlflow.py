@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.check import LONGEST_S
 from gnnexp.experiment.packages import is_installed, missing_package
-from gnnexp.files.disk import locked
+from gnnexp.files.disk import locked, one_line, refusal
 from gnnexp.measure.machine_load import PERIOD_S, sample
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.trackers.base import Tracker, TrackingError
@@ -46,15 +47,18 @@ from gnnexp.trackers.entities import (
 )
 from gnnexp.trackers.figures import Detail, end_figures, epoch_figures
 from gnnexp.trackers.limited import Limited
+from gnnexp.trackers.making import HeldError, lock_of, make_complete
 from gnnexp.trackers.model import log_model
 from gnnexp.trackers.store import (
     PARENT_TAG,
     UID_TAG,
     URI_VARIABLE,
+    file_problems,
     network_problems,
     public,
     remove_doubles,
     runs_of,
+    server_problem,
     sqlite_file,
     wrong_address,
 )
@@ -65,8 +69,9 @@ if TYPE_CHECKING:
 
 EXPERIMENT_VARIABLE = "MLFLOW_EXPERIMENT_NAME"
 _SERVERS = {"http", "https", "databricks"}
-# Making the tables takes 5 s. On a busy machine, several processes that start together wait for each other.
-_TABLES_S = 120.0
+_DATABASES = ("postgresql", "mysql", "mssql")
+# On a busy machine, several processes that start together wait for each other.
+_ALONE_S = 120.0
 _TAG_NAME = re.compile(r"\w[\w. -]{0,199}")
 
 
@@ -110,8 +115,21 @@ class MlflowTracker(Tracker):
 
     def check_here(self) -> list[Problem]:
         """See `Tracker.check_here`."""
-        missing = [] if is_installed("mlflow") else [missing_package("tracker", "mlflow", "mlflow", "tracker=none")]
-        return missing + network_problems(self.uri)
+        if not is_installed("mlflow"):
+            missing = missing_package("tracker", "mlflow", "mlflow", "tracker=none")
+            return [missing, *network_problems(self.uri)]
+        return network_problems(self.uri) or file_problems(self.uri)
+
+    def prepare(self, tell: Callable[[str], None], folders: Sequence[Path] = (), *, make: bool = True) -> bool:
+        """See `Tracker.prepare`. A server makes its tables itself. A file that another process holds is left alone."""
+        file = sqlite_file(self.uri)
+        if file is not None and (make or file.exists()):
+            try:
+                with self._in_words():
+                    make_complete(file, tell, folders)
+            except HeldError:
+                return False
+        return True
 
     def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
         """See `Tracker.deliver`."""
@@ -127,6 +145,8 @@ class MlflowTracker(Tracker):
     def _in_words(self) -> Iterator[None]:
         try:
             yield
+        except HeldError:
+            raise
         except Exception as error:  # errors of requests, SQLAlchemy, alembic and MLflow have no common base
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
 
@@ -232,8 +252,8 @@ class MlflowTracker(Tracker):
         """The client. Afterwards the store and the experiment exist, also if several launchers start at once."""
         if self._client is not None:
             return self._client
-        self._check_file()
         _quiet_environment(self.timeout_s)
+        self._check_schema()
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
 
@@ -260,17 +280,16 @@ class MlflowTracker(Tracker):
         return cast("MlflowClient", Limited(client, self.timeout_s)) if is_server else client
 
     def _alone(self) -> AbstractContextManager[None]:
-        """A lock of a SQLite store, for what only one process may make: the tables, and the run of a sweep.
-
-        Without it, 7 of 8 processes that made the tables together failed (slurm/README).
-        """
+        """A lock of a SQLite store, for what only one process may make: the experiment, and the run of a sweep."""
         file = sqlite_file(self.uri)
-        return nullcontext() if file is None else locked(file.with_name(f"{file.name}.lock"), _TABLES_S)
+        return nullcontext() if file is None else locked(lock_of(file), _ALONE_S)
 
-    def _check_file(self) -> None:
-        file = sqlite_file(self.uri)
-        if file is not None and not file.parent.is_dir():
-            raise FileNotFoundError(f"no folder {file.parent}")
+    def _check_schema(self) -> None:
+        """Make sure that MLflow will migrate nothing: a process that can be ended at any time would do that."""
+        if (file := sqlite_file(self.uri)) is not None:
+            make_complete(file, lambda line: print(line, file=sys.stderr), patience_s=self.timeout_s)
+        elif self.uri.startswith(_DATABASES) and (problem := server_problem(self.uri)):
+            raise TrackingError(problem)
 
     def _artifacts(self) -> str | None:
         """Where artifacts of a local store go: next to it. A server decides this itself."""
@@ -397,4 +416,6 @@ def _wrong_tags(tags: Mapping[str, Any]) -> list[Problem]:
 
 
 def _first_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and (problem := refusal(error)):
+        return f"{one_line(problem)}. Fix: {problem.fix}"
     return (str(error).strip().splitlines() or [repr(error)])[0][:300]

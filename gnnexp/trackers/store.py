@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +12,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from gnnexp.errors import Problem
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.trackers.schema import examine, problem_of, revisions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # Kinds of stores that MLflow supports (its documentation's list of backend stores).
 _STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
+_SQLITE = re.compile(r"sqlite(\+\w+)?:///")  # SQLAlchemy allows the name of a driver
 UID_TAG, PARENT_TAG = "gnnexp.uid", "mlflow.parentRunId"
 # At most this many runs of one uid are compared: each lost answer makes one more.
 _MOST_DOUBLES = 100
@@ -29,7 +34,8 @@ _NETWORK = frozenset((
 
 def sqlite_file(uri: str) -> Path | None:
     """The file of a SQLite store; None for other stores."""
-    return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
+    found = _SQLITE.match(uri)
+    return Path(uri[found.end():].partition("?")[0]) if found else None
 
 
 def public(uri: str) -> str:
@@ -58,6 +64,55 @@ def network_problems(uri: str) -> list[Problem]:
     return [Problem("tracker.uri", uri, f"is SQLite on a network file system ({kind}), whose locks are not reliable",
                     "start `mlflow server` on one machine and give tracker.uri=http://HOST:5000, or put the file on a "
                     "local disk (tracker.uri=sqlite:////tmp/mlflow.db), or tracker=none")]
+
+
+def file_problems(uri: str) -> list[Problem]:
+    """Problems of the file of a SQLite store: no store of this MLflow, or no place to write. It is not changed."""
+    file = sqlite_file(uri)
+    if file is None:
+        return []
+    if file.name in ("", ":memory:"):
+        return [Problem("tracker.uri", uri, "must name a file: a store in memory ends with its process",
+                        "tracker.uri=sqlite:///mlflow.db, or tracker=none")]
+    file = file.resolve()
+    if not file.parent.is_dir():
+        return [Problem("tracker.uri", uri, f"there is no folder {file.parent}",
+                        f"mkdir -p {shlex.quote(str(file.parent))}, or name another file, or tracker=none")]
+    closed = [one for one in (file.parent, file) if one.exists() and not os.access(one, os.W_OK)]
+    if closed:
+        return [Problem("tracker.uri", uri, f"{closed[0]} may not be written to",
+                        "change its rights, or name another file, or tracker=none")]
+    try:
+        found = problem_of(file, examine(file))
+    except OSError as error:
+        found = Problem("tracker.uri", uri, str(error.strerror or error), "name another file, or tracker=none")
+    except ConfigError as error:
+        return list(error.problems)
+    return [found] if found else []
+
+
+def server_problem(uri: str) -> str:
+    """Why a database server cannot be used as it is; empty if it can. gnnexp changes no schema of a server.
+
+    An empty database is no problem: MLflow makes its tables there.
+    """
+    from sqlalchemy import create_engine, inspect, text
+
+    engine = create_engine(uri)
+    try:
+        if not inspect(engine).has_table("alembic_version"):
+            return ""
+        with engine.connect() as connection:
+            found = {str(name) for name, in connection.execute(text("SELECT version_num FROM alembic_version"))}
+    finally:
+        engine.dispose()
+    newest, shown = revisions().newest, ", ".join(sorted(found)) or "none"
+    if found == {newest}:
+        return ""
+    if found <= revisions().all:
+        return (f"has the schema {shown} of an older MLflow, and needs {newest}. Make a backup, then: "
+                f"mlflow db upgrade {shlex.quote(public(uri))}")
+    return f"has the schema {shown} of a newer MLflow: pip install --upgrade mlflow"
 
 
 def network_file_system(path: Path) -> str:

@@ -56,7 +56,8 @@ class Costs:
         total = sum(value for value, _ in costs)
         terminalreporter.section(f"{len(costs)} tests took {total:.0f} CPU seconds; the slowest")
         for value, test in costs[:SLOWEST]:
-            terminalreporter.write_line(f"{value:8.2f}  {test}{_TOO_SLOW * (value > TOO_SLOW_S)}", red=value > TOO_SLOW_S)
+            much = value > TOO_SLOW_S
+            terminalreporter.write_line(f"{value:8.2f}  {test}{_TOO_SLOW * much}", red=much)
         if file := os.environ.get("GNNEXP_TEST_COSTS"):
             Path(file).write_text("".join(f"{value:.2f}\t{test}\n" for value, test in costs), encoding="utf-8")
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import platform
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,9 @@ from gnnexp.trackers.mlflow import MlflowTracker
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One SQLite store for the module: creating its tables takes seconds."""
-    uri = f"sqlite:///{tmp_path_factory.mktemp('store') / 'mlflow.db'}"
-    MlflowTracker(uri)._connect()
-    return uri
+def store(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path], str]) -> str:
+    """One SQLite store for the module."""
+    return mlflow_store(tmp_path_factory.mktemp("store"))
 
 
 def client_of(uri: str):

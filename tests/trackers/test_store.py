@@ -13,11 +13,12 @@ from typing import Any
 import psutil
 import pytest
 from meeting_client import Meeting
+from mlflow_stores import make_half, make_newer
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.trackers.delivery import ReportRecord, read_delivery
 from gnnexp.trackers.mlflow import MlflowTracker
-from gnnexp.trackers.store import network_file_system, network_problems
+from gnnexp.trackers.store import network_file_system, network_problems, server_problem, sqlite_file
 
 
 def mounted(monkeypatch: pytest.MonkeyPatch, *mounts: tuple[str, str]) -> None:
@@ -154,3 +155,24 @@ def test_a_report_of_an_earlier_version_stays_the_same_run(sweep: SimpleNamespac
     MlflowTracker(store).deliver_report(report_of(folder, sweep.uid, store, "two"))
     assert "mlflow.parentRunId" not in sweep.tags(old), "it keeps its place"
     assert len(sweep.parents()) == 1
+
+
+def test_where_no_store_can_be_is_a_problem_before_the_launch(tmp_path: Path) -> None:
+    (problem,) = MlflowTracker(f"sqlite:///{tmp_path}/gone/mlflow.db").check_here()
+    assert "there is no folder" in problem.allowed and "mkdir -p" in problem.fix and list(tmp_path.iterdir()) == []
+    (problem,) = MlflowTracker("sqlite:///:memory:").check_here()
+    assert "memory" in problem.allowed
+    assert MlflowTracker(f"sqlite+pysqlite:///{tmp_path}/mlflow.db").check_here() == []
+    assert sqlite_file("sqlite+pysqlite:////tmp/mlflow.db?timeout=5") == Path("/tmp/mlflow.db")
+    assert sqlite_file("postgresql://host/name") is None
+
+
+def test_a_database_server_is_not_upgraded_but_named(tmp_path: Path, mlflow_store: Callable[[Path], str]) -> None:
+    """SQLAlchemy reads every database in the same way."""
+    assert server_problem(f"sqlite:///{tmp_path / 'empty.db'}") == "", "MLflow makes its tables"
+    uri = mlflow_store(tmp_path)
+    assert server_problem(uri) == ""
+    make_half(tmp_path / "mlflow.db")
+    assert f"mlflow db upgrade {uri}" in server_problem(uri)
+    make_newer(tmp_path / "mlflow.db")
+    assert "--upgrade mlflow" in server_problem(uri)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.page import REPORTS
 from gnnexp.cli.running.prepare import check_folder
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.signature import unknown
+from gnnexp.record.runs import REPORTS
 from gnnexp.reports.claims.claim import claiming_papers, claims_of
 from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of
 from gnnexp.reports.sweep_runs import sweeps_run

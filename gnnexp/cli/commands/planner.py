@@ -9,9 +9,9 @@ from gnnexp.cli.commands.report import choose
 from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
-from gnnexp.cli.page import REPORTS
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import ALL, Machine, all_machines, machines_named
+from gnnexp.record.runs import REPORTS
 from gnnexp.reports.estimates.planned import Scale
 from gnnexp.reports.estimates.ranking import make_table
 from gnnexp.reports.table import save_table

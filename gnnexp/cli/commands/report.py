@@ -16,8 +16,9 @@ from rich.console import Console
 from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
-from gnnexp.cli.page import REPORTS, STATES, Choice, publish, tracker_node
+from gnnexp.cli.page import STATES, Choice, publish, tracker_node
 from gnnexp.cli.running.prepare import check_folder
+from gnnexp.cli.running.store import prepare_store
 from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, name_of
 from gnnexp.config.compose import default_of
 from gnnexp.config.folders import product_sweeps
@@ -27,7 +28,7 @@ from gnnexp.experiment.signature import unknown
 from gnnexp.files.regular import is_folder
 from gnnexp.planning.machine import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
-from gnnexp.record.runs import RUNS, Run, find_runs, read_run
+from gnnexp.record.runs import REPORTS, RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.budgets import of_runs
 from gnnexp.reports.compare import compare
@@ -237,10 +238,18 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
     found = [(path, waits) for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
              for path in sorted({path for folder in folders for path in run_dirs(folder, file)})]
     counts = dict.fromkeys((_run_waits, _report_waits), 0)
-    away, problems = False, list[Problem]()
+    away, problems, seen = False, list[Problem](), set[str]()
+
+    def ready(tracker: Tracker) -> None:
+        """An existing store is complete before anything counts as delivered to it."""
+        if tracker.where() not in seen and not tracker.check_here():
+            if why := prepare_store(tracker, console, folders, make=False):
+                raise TrackingError(why)
+            seen.add(tracker.where())
+
     for path, waits in found:
         try:
-            if (deliver := waits(path, default)) is not None:
+            if (deliver := waits(path, default, ready)) is not None:
                 deliver()
                 counts[waits] += 1
         except TrackingError as error:
@@ -256,21 +265,28 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
     return Answer({"runs_delivered": counts[_run_waits], "reports_delivered": reports}, int(away))
 
 
-def _run_waits(run: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
+def _run_waits(run: Path, default: Mapping[str, Any], ready: Callable[[Tracker], None]) -> Callable[[], bool] | None:
     """A function that delivers the run, or None if there is nothing to deliver.
 
     A run without a result is still running, or its launcher was killed: its end is not known.
     """
     job = read_record(run).job
     tracker = build(tracker_node(job["config"], job["provenance"], default), Tracker)
-    due = tracker.where() and os.path.lexists(run / RESULT_FILE) and undelivered(run, tracker.where())
-    return _delivery(tracker, partial(tracker.deliver, run)) if due else None
+    if not tracker.where() or not os.path.lexists(run / RESULT_FILE):
+        return None
+    ready(tracker)
+    return _delivery(tracker, partial(tracker.deliver, run)) if undelivered(run, tracker.where()) else None
 
 
-def _report_waits(folder: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
+def _report_waits(
+    folder: Path, default: Mapping[str, Any], ready: Callable[[Tracker], None]
+) -> Callable[[], bool] | None:
     """The same as `_run_waits`, for a sweep's report."""
     tracker = build(read_report(folder).tracker, Tracker)
-    due = tracker.where() and undelivered_reports(folder, tracker.where())
+    if not tracker.where():
+        return None
+    ready(tracker)
+    due = undelivered_reports(folder, tracker.where())
     return _delivery(tracker, partial(tracker.deliver_report, folder)) if due else None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.cli.console import make_console, marked
+from gnnexp.cli.running.store import prepare_store
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import tracker_of
@@ -44,6 +45,7 @@ def main(options: argparse.Namespace) -> int:
 
     tracker = tracker_of(compose([]).config)
     assert isinstance(tracker, MlflowTracker), "conf/base.yaml chooses it"
+    _make_ready(tracker)
     uri = tracker.uri
     if options.experiment:
         tracker = _of_experiment(tracker, options.experiment)
@@ -60,6 +62,16 @@ def main(options: argparse.Namespace) -> int:
         sys.executable, "-m", "mlflow", "server", "--host", options.host, "--port", str(options.port), "--workers", "1",
         "--backend-store-uri", uri, "--artifacts-destination", str(Path("mlartifacts").resolve()),
     ])
+
+
+def _make_ready(tracker: MlflowTracker) -> None:
+    """Make the store complete: MLflow's server, which Ctrl-C ends at any time, would leave it half made.
+
+    Raises:
+        ConfigError: the store cannot be used.
+    """
+    if why := prepare_store(tracker, make_console()):
+        raise ConfigError(Problem("tracker.uri", tracker.where(), why, "then: gnnexp ui"))
 
 
 def _of_experiment(tracker: MlflowTracker, name: str) -> MlflowTracker:

@@ -21,6 +21,7 @@ from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample,
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.running.provenance import Place, graph_sizes, make_provenance
+from gnnexp.cli.running.store import prepare_store
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
@@ -265,17 +266,19 @@ def answer_of(run_dir: Path, outcome: Outcome) -> Answer:
 
 
 def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:
-    """Start the delivery of a run, if its tracker delivers anywhere."""
+    """Start the delivery of a run, if its tracker delivers anywhere. Before that, its store is made complete."""
     if not tracker.where():
         return None
     try:
-        return follow(run_dir)
+        if not (away := prepare_store(tracker, console)):
+            return follow(run_dir)
     except OSError as error:
         if (problem := refusal(error)) is None:
             raise
-        console.print(marked("tracking is away", "yellow", f" ({one_line(problem)}); deliver the records later with: "
-                             "gnnexp report --sync"), soft_wrap=True)
-        return None
+        away = one_line(problem)
+    console.print(marked("tracking is away", "yellow", f" ({away}); deliver the records later with: "
+                         "gnnexp report --sync"), soft_wrap=True)
+    return None
 
 
 def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) -> None:
