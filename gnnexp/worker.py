@@ -26,9 +26,13 @@ if TYPE_CHECKING:  # torch is slow to import; it is imported after this process 
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
 
-# A rank needs these modules to report a failure, also if no memory is left to import them.
-PRELOADED = ("torch._dynamo", "gnnexp.training.train", "gnnexp.training.assemble", "gnnexp.training.result",
-             "gnnexp.record.heartbeat", "gnnexp.record.failure")
+# A rank needs these modules to report a failure, also if no memory is left to import them. torch imports the last one
+# at the first backward pass that begins with a gradient.
+PRELOADED = ("gnnexp.training.train", "gnnexp.training.assemble", "gnnexp.training.result", "gnnexp.record.heartbeat",
+             "gnnexp.record.failure", "torch.fx.experimental.symbolic_shapes")
+# torch's compiler. Ranks need it only for an optimizer of the user, or for one that torch has decorated in another way
+# (`gnnexp.experiment.eager`). Importing it takes as long as importing torch.
+_COMPILER = "torch._dynamo"
 
 
 def main() -> int:
@@ -39,8 +43,7 @@ def main() -> int:
 def preload() -> None:
     """Load the modules of every rank before ranks are forked; starts no threads (`gnnexp.launchers.starter`).
 
-    torch imports its compiler when the first optimiser is made, and numba its typing rules when the first kernel is
-    called. Both together take half of the total loading time.
+    numba loads its typing rules when the first kernel is called. That takes as long as importing numba.
     """
     for name in PRELOADED:
         import_module(name)
@@ -52,13 +55,14 @@ def preload() -> None:
 
 
 def lesson() -> str:
-    """What this rank has loaded that later ranks will need, for `learn`: modules of gnnexp, and compiled kernels.
+    """What this rank has loaded that later ranks will need, for `learn`: modules, and compiled kernels.
 
     DGL starts threads when it is imported, so that modules of a rank that has imported it are not named.
     """
     from gnnexp.kernels.lessons import loaded_kernels
 
-    modules = [] if "dgl" in sys.modules else [name for name in sys.modules if name.startswith("gnnexp.")]
+    modules = [] if "dgl" in sys.modules else [
+        name for name in sys.modules if name.startswith("gnnexp.") or name == _COMPILER]
     return json.dumps({"modules": modules, "kernels": loaded_kernels()})
 
 

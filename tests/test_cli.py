@@ -178,7 +178,7 @@ def test_a_run_from_the_console_to_mlflow(
     assert "gnnexp run model.hidden=8" in result["provenance"]["reproduce"]
     assert {"config.yaml", "job.json", "epochs.jsonl", "delivery.json"} <= {path.name for path in run.iterdir()}
     assert (run / "logs" / "rank_0.log").exists() and (run / "logs" / "rank_1.log").exists()
-    assert (run / "figures" / "breakdown.png").exists()
+    assert (run / "figures" / "breakdown.csv").exists()
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)

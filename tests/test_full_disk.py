@@ -85,16 +85,16 @@ def test_a_result_that_cannot_be_written_is_a_failed_run_in_words(pretending, mo
     monkeypatch.undo()
 
 
-def test_a_figure_that_cannot_be_drawn_takes_nothing_from_a_run_that_has_finished(pretending, monkeypatch, capfd):
+def test_a_breakdown_that_cannot_be_written_takes_nothing_from_a_run_that_has_finished(pretending, monkeypatch, capfd):
     def refuse(*_: object) -> None:
-        raise full("run/figures/breakdown.png")
+        raise full("run/figures/breakdown.csv")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gnnexp.cli.running.execute.draw", refuse)
+        patch.setattr("gnnexp.cli.running.execute.break_down", refuse)
         assert run_command(["run", *PRETENDED, "hydra.run.dir=run"]) == 0
     assert "the disk is full" in said(capfd) and not Path("run/figures").exists()
     assert run_command(["resume", "run"]) == 0
-    assert Path("run/figures/breakdown.png").exists(), "resume of a finished run makes what is missing"
+    assert Path("run/figures/breakdown.csv").exists(), "resume of a finished run makes what is missing"
 
 
 def test_a_run_directory_that_cannot_be_filled_is_removed(pretending, monkeypatch, capfd):

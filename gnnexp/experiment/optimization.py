@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from gnnexp.errors import Problem
+from gnnexp.experiment.eager import class_of, eager
 from gnnexp.experiment.experiment import Choice, Schedule
 from gnnexp.experiment.locate import component
 from gnnexp.experiment.resolved import Resolved
@@ -38,8 +39,7 @@ _OWN = {"interval": Parameter("interval", Literal["epoch", "step"], required=Fal
 
 def optimizer_of(node: Mapping[str, Any]) -> Choice[Optimizer]:
     """The choice of optimizer in a checked mapping. Its `options` are an optimizer of one small parameter."""
-    cls = _class(OPTIMIZER, node, Optimizer)
-    make = partial(cls, **_options(node))
+    make = partial(_made_eager(node), **_options(node))
     return Choice(str(node[TARGET]), make([_parameter()]), Resolved(node), make)
 
 
@@ -88,7 +88,7 @@ def schedule_length(optimizer: Choice[Optimizer], schedule: Schedule) -> int | N
 
 def is_elementwise(choice: Choice[Optimizer]) -> bool:
     """Whether an optimizer treats each element separately, so that a slice of a parameter can be stepped alone."""
-    return type(choice.options) in (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adadelta,
+    return class_of(choice.options) in (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adadelta,
                                     optim.Adagrad, optim.ASGD, optim.RMSprop, optim.Rprop, optim.SGD)
 
 
@@ -101,6 +101,12 @@ def _class(path: str, node: Mapping[str, Any], kind: type) -> Callable[..., Any]
     found = component(f"{path}.{TARGET}", node[TARGET], (kind,))
     assert not isinstance(found, Problem), found
     return found
+
+
+def _made_eager(node: Mapping[str, Any]) -> Callable[..., Optimizer]:
+    """The class of an optimizer, without torch's compiler; a function that returns an optimizer as it is."""
+    found = _class(OPTIMIZER, node, Optimizer)
+    return eager(found) if isinstance(found, type) else found
 
 
 def _options(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.eager import class_of, eager
 from gnnexp.experiment.experiment import Choice, Experiment
 from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.feature_stores.routing import Routes, route, together
@@ -256,10 +257,10 @@ def row_optimizer(choice: Choice[Optimizer], table: nn.Parameter, lr: float) -> 
     Weight decay is not applied, because rows that no batch reads would need it too.
     """
     options = choice.options.defaults
-    if type(choice.options) is torch.optim.Adam and not options["amsgrad"] and not options["maximize"]:
-        return torch.optim.SparseAdam([table], lr=lr, betas=options["betas"], eps=options["eps"])
-    if type(choice.options) is torch.optim.SGD and not options["momentum"] and not options["maximize"]:
-        return torch.optim.SGD([table], lr=lr)
+    if class_of(choice.options) is torch.optim.Adam and not options["amsgrad"] and not options["maximize"]:
+        return eager(torch.optim.SparseAdam)([table], lr=lr, betas=options["betas"], eps=options["eps"])
+    if class_of(choice.options) is torch.optim.SGD and not options["momentum"] and not options["maximize"]:
+        return eager(torch.optim.SGD)([table], lr=lr)
     return None
 
 

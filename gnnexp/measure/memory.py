@@ -89,6 +89,12 @@ class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         existing: tensors that existed before and are counted elsewhere (parameters, features).
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: otherwise torch imports its compiler at the first operation. gnnexp compiles nothing inside of this mode.
+        """
+        return False
+
     def __init__(self, existing: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._seen: set[int] = set()

@@ -1,4 +1,4 @@
-"""The breakdown of a run's epoch into phases: a figure, a table, and a page with both."""
+"""The breakdown of a run's epoch into phases, as a table. `gnnexp report RUN` draws it."""
 
 from __future__ import annotations
 
@@ -7,29 +7,15 @@ from pathlib import Path
 
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.runs import Run
-from gnnexp.reports.figures.stacked import draw_breakdown
-from gnnexp.reports.page.html import write_html
-from gnnexp.reports.page.page import NamedTable, Page, notes, page_figures, provenance, run_line
-from gnnexp.reports.table import Table, group_runs, row_keys, save_table
+from gnnexp.reports.table import Table, save_table
 from gnnexp.reports.values.metrics import number_cell, typical_epoch
 
 NAME = "breakdown"
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write `breakdown.png`, `.svg`, `.csv` and `.html` into `folder`; the PNG file comes last."""
-    table, drawing = breakdown_of(run), folder / f"{NAME}.svg"
-    groups = group_runs([run], row_keys([run]))
-    draw_breakdown(groups, [drawing])
-    save_table(table, folder, NAME, ("csv",))
-    lines = [run_line(run)]
-    page = Page(
-        title=f"Breakdown of {lines[0].label}", description="The seconds of an epoch, by phase.",
-        command=lines[0].command, version=str(run.provenance.get("code_version", "")), provenance=provenance([run]),
-        tables=[NamedTable("Phases", table)], figures=page_figures([drawing], {}), runs=lines,
-        notes=notes(lines, [run]))
-    write_html(page, folder / f"{NAME}.html")
-    draw_breakdown(groups, [folder / f"{NAME}.png"])
+    """Write `breakdown.csv` into `folder`."""
+    save_table(breakdown_of(run), folder, NAME, ("csv",))
 
 
 def breakdown_of(run: Run) -> Table:

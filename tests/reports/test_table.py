@@ -16,9 +16,10 @@ from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
 from gnnexp.record.runs import Run, find_runs, read_run
-from gnnexp.reports.figures.drawing import Part, empty_figure, stack
-from gnnexp.reports.figures.stacked import draw_breakdown
-from gnnexp.reports.table import Table, group_runs, make_table, row_keys
+from gnnexp.reports.figures.drawing import Part, empty_figure, save_figure, stack
+from gnnexp.reports.figures.panels import Figure, Panel
+from gnnexp.reports.figures.stacked import draw
+from gnnexp.reports.table import Group, Table, group_runs, make_table, row_keys
 from gnnexp.reports.values.metrics import interval_cell
 
 
@@ -164,14 +165,20 @@ def test_finding_runs(tmp_path: Path) -> None:
         read_run(tmp_path / "nowhere")
 
 
+def save_breakdown(groups: list[Group], *files: Path) -> None:
+    canvas = draw(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
+    for file in files:
+        save_figure(canvas, file)
+
+
 def test_the_figure_is_written_in_every_format(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", "dgl_reference")]
     groups = group_runs(runs, ("system",))
-    draw_breakdown(groups, [tmp_path / "b.png", tmp_path / "b.svg"], "title")
+    save_breakdown(groups, tmp_path / "b.png", tmp_path / "b.svg")
     assert (tmp_path / "b.png").read_bytes()[:4] == b"\x89PNG"
     svg = (tmp_path / "b.svg").read_text()
     assert svg.count("<path") > 10
-    draw_breakdown(group_runs([make_run(tmp_path / "c", status="failed")], ("system",)), [tmp_path / "none.png"])
+    save_breakdown(group_runs([make_run(tmp_path / "c", status="failed")], ("system",)), tmp_path / "none.png")
     assert (tmp_path / "none.png").exists(), "nothing to show is an empty figure, not a crash"
 
 
@@ -186,7 +193,7 @@ def test_negatives_and_decoder_are_shown_where_there_are_any(tmp_path: Path) -> 
     assert [(row["N s"], row["endpoints MB"]) for row in cells] == [("–", "0"), ("0.1500", "2.000")]
     drawn = []
     for chosen in (groups[:1], groups[1:]):
-        draw_breakdown(chosen, [tmp_path / "b.svg"])
+        save_breakdown(chosen, tmp_path / "b.svg")
         svg = (tmp_path / "b.svg").read_text()
         drawn.append([svg.count(f"fill: {colour}") for colour in ("#009e73", "#cc79a7")])
     assert drawn == [[0, 0], [2, 2]], "a bar and a line of the legend, or none"

@@ -132,9 +132,9 @@ def _finished(run_dir: Path) -> bool:
 
 
 def _delivers_what_is_left(storm: Storm, run_dir: Path) -> None:
-    """`resume` of a run whose launcher was killed after its result delivers the rest (F13a), and draws its figure."""
+    """`resume` of a run whose launcher was killed after its result delivers the rest (F13a), with its breakdown."""
     storm.numbers["resumed_after_the_result"] += 1
     if not storm.delivered(run_dir):
         storm.problems.append("F13a: resume of a finished run leaves its records undelivered")
-    if not (run_dir / "figures" / "breakdown.png").exists():
-        storm.problems.append("F13a: resume of a finished run leaves its figure undrawn")
+    if not (run_dir / "figures" / "breakdown.csv").exists():
+        storm.problems.append("F13a: resume of a finished run leaves its breakdown unwritten")

@@ -11,7 +11,7 @@ from gnnexp.cli.commands.resume import check_job, refuse_imported
 from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.runs import named_run, read_job
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.execute import answer_of, complete, draw_or_say, start_run, tell_result
+from gnnexp.cli.running.execute import answer_of, break_down_or_say, complete, start_run, tell_result
 from gnnexp.cli.running.prepare import checked
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, hardware_of, tracker_of
@@ -81,7 +81,7 @@ def _ended(run_dir: Path, hardware: HardwareConfig) -> Outcome:
     reopen(run_dir)  # an earlier end may have been delivered
     outcome = end_attempt(run_dir, end_of_ranks(run_dir, hardware.num_ranks))
     if outcome.status == "finished":
-        draw_or_say(run_dir)
+        break_down_or_say(run_dir)
     else:
         remove_unfinished(run_dir)
     return outcome

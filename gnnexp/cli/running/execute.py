@@ -45,7 +45,7 @@ from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.follow import Follower, follow
 from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfinished
 
-FIGURE = Path("figures") / "breakdown.png"
+BREAKDOWN = Path("figures") / f"{breakdown.NAME}.csv"
 
 
 def execute(composed: Composed, console: Console, launchers: Launchers) -> Outcome:
@@ -114,7 +114,7 @@ def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers
         if outcome.asked is not None and outcome.status != "interrupted":
             signal.raise_signal(outcome.asked)
         if outcome.status == "finished":
-            draw_or_say(run_dir)
+            break_down_or_say(run_dir)
         elif outcome.status != "submitted":
             remove_unfinished(run_dir)  # no rank needs it, and the disk may be full
         deliver_rest(follower, min(experiment.tracker.timeout_s, experiment.hardware.timeout_s), console)
@@ -207,15 +207,15 @@ def write_job(run_dir: Path, config: Resolved, prepared: Prepared | None, proven
     })
 
 
-def draw(run_dir: Path) -> None:
-    """Draw the run's own breakdown, with its table and page."""
-    breakdown.write(read_run(run_dir), subfolder(run_dir, FIGURE.parent.name))
+def break_down(run_dir: Path) -> None:
+    """Write the table of the run's phases. To draw it would take as long as a short epoch: `gnnexp report` does."""
+    breakdown.write(read_run(run_dir), subfolder(run_dir, BREAKDOWN.parent.name))
 
 
-def draw_or_say(run_dir: Path) -> None:
-    """Draw the run's own figure. A full disk is only reported: the run has finished in any case."""
+def break_down_or_say(run_dir: Path) -> None:
+    """Write the table of the run's phases. A full disk is only reported: the run has finished in any case."""
     try:
-        draw(run_dir)
+        break_down(run_dir)
     except OSError as error:
         if (problem := refusal(error, f"gnnexp resume {run_dir}")) is None:
             raise
@@ -223,12 +223,12 @@ def draw_or_say(run_dir: Path) -> None:
 
 
 def complete(run_dir: Path, tracker: Tracker) -> None:
-    """Do what a launcher killed after `result.json` left undone: draw the run's figure and deliver the run.
+    """Do what a launcher killed after `result.json` left undone: write the run's breakdown and deliver the run.
 
-    An imported run was not launched here, so it has no attempts and gets no figure.
+    An imported run was not launched here, so it has no attempts and gets no breakdown.
     """
-    if read_attempts(run_dir) and not (run_dir / FIGURE).exists():
-        draw_or_say(run_dir)
+    if read_attempts(run_dir) and not (run_dir / BREAKDOWN).exists():
+        break_down_or_say(run_dir)
     deliver(run_dir, tracker)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.running.execute import draw_or_say
+from gnnexp.cli.running.execute import break_down_or_say
 from gnnexp.cli.sweeping.case import QueuedCase, State, Status, ended, failed, made_ready
 from gnnexp.cli.sweeping.queue import Executor
 from gnnexp.errors import RunError
@@ -118,7 +118,7 @@ class Submitted(Executor):
         run_dir = Path(case.state.run_dir)
         outcome = end_attempt(run_dir, outcome)
         if outcome.status == "finished":
-            draw_or_say(run_dir)
+            break_down_or_say(run_dir)
         else:
             remove_unfinished(run_dir)
         deliver(run_dir, case.experiment.tracker)

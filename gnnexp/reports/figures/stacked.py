@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, name_bars, panel_figure, save_figure, stack
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, name_bars, panel_figure, stack
 from gnnexp.reports.figures.panels import Figure, Panel, caption_of, runs_of
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import number_cell, typical_epoch
@@ -50,14 +49,6 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     finish(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
     return Drawn(canvas, Table(header, tuple(rows), caption))
-
-
-def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = "") -> None:
-    """Save the bars of `groups` in one panel to each of `files`; the ending (.png, .svg, .pdf) is the format."""
-    canvas = draw(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
-    canvas.suptitle(title, fontsize=10)
-    for file in files:
-        save_figure(canvas, file)
 
 
 def _bars(axes: Axes, series: Mapping[str, Group]) -> None:

@@ -46,7 +46,7 @@ def test_a_run_of_torchrun_has_the_losses_of_gnnexp_run(place: Path, capsys: pyt
     assert run_command(["run", *SMALL, "hydra.run.dir=ours"]) == 0
     assert curve("theirs") == curve("ours") and len(curve("ours")) == 2
     assert run_command(["finalize", "theirs"]) == 0 and "theirs/result.json" in capsys.readouterr().out
-    assert Path("theirs/figures/breakdown.png").exists()
+    assert Path("theirs/figures/breakdown.csv").exists()
     before = files_of("theirs")
     assert run_command(["finalize", "theirs"]) == 0 and files_of("theirs") == before
     subprocess.run([*TORCHRUN, "theirs"], check=True)
