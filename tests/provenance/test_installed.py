@@ -45,6 +45,7 @@ def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.interpreter
 def test_a_wheel_gives_the_keys_of_the_checkout(site_packages: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(site_packages)}
     done = subprocess.run([sys.executable, "-c", ASK], cwd=tmp_path, env=environment, capture_output=True, text=True,

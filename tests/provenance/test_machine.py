@@ -83,6 +83,7 @@ def test_older_records_say_it_where_they_can(nodes: list[dict[str, Any]], config
     assert machine_of([], LOCAL, launched).endswith(", 2 cases side by side")
 
 
+@pytest.mark.interpreter
 def test_a_command_that_does_not_end_says_nothing(
     monkeypatch: pytest.MonkeyPatch, unkillable: list[subprocess.Popen[Any]]
 ) -> None:

@@ -180,6 +180,7 @@ importing.unpack(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize(("call", "after", "whole"), [("replace", 2, 0), ("rename", 0, 0), ("rename", 1, 1)])
+@pytest.mark.interpreter
 def test_an_import_that_is_killed_leaves_nothing_half(
     tmp_path: Path, good: dict[str, Any], call: str, after: int, whole: int
 ) -> None:
@@ -343,6 +344,7 @@ except DataError:
 
 
 @pytest.mark.parametrize("kind", ["L", "K", "x", "g", "0"])
+@pytest.mark.interpreter
 def test_an_archive_takes_little_memory_whatever_it_claims(tmp_path: Path, kind: str) -> None:
     """240 kB that unpacked to 1.6 GB, in headers of every kind and in a file."""
     file = tmp_path / "bomb.tar.xz"
