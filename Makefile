@@ -23,6 +23,9 @@ ALONE = +@mkdir -p .dev && { flock -n .dev/setup.lock true || echo "another make
 # What has torch for the GPU: PYTHON where it is given, else the virtual environment if there is one.
 GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(BIN)/python),python3),$(PYTHON))
 
+# Containers often set it. Without bytecode, each process compiles what it imports, and pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup for-tests for-lint for-docs run test test-slow nightly coverage test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core resolution wheel-smoke lint peers bench reproduce-small torture torture-slice ui docs clean
 
@@ -92,7 +95,7 @@ run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on rea
 	$(BIN)/gnnexp sweep quickstart
 
 test: for-tests ## the test suite, a few minutes
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --ignore tests/docs
 
 # One thread for each rank: the tests run several ranks side by side.
 # Triton interprets its kernels, which the emulated device then runs.
@@ -187,7 +190,8 @@ torture-slice: for-tests ## a minute of it, with fixed seeds and a random one
 ui: setup ## MLflow's dashboard on the runs made here
 	$(BIN)/gnnexp ui
 
-docs: for-docs ## the documentation site, into site/; read it with: python -m http.server -d site
+docs: for-docs for-tests ## tests of all pages, and the documentation site, into site/; read it with: python -m http.server -d site
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal tests/docs
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 clean: ## remove the virtual environment and the artifact cache (runs and records stay)
