@@ -41,6 +41,7 @@ def gnnexp(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([script, *arguments], capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.interpreter
 def test_help_imports_nothing_heavy() -> None:
     code = ("import sys; from gnnexp.cli.main import run_command\n"
             "try: run_command(['--help'])\nexcept SystemExit: pass\n"
@@ -164,6 +165,7 @@ def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: p
     assert list((workplace / "taken").iterdir()) == []
 
 
+@pytest.mark.interpreter
 def test_a_run_from_the_console_to_mlflow(
     workplace: Path, mlflow_store: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,6 +208,7 @@ def test_the_line_of_an_epoch_has_the_phases_of_its_task() -> None:
         "epoch   7  loss 0.5000  S 0.100  N 0.030  L 0.200  FB 0.400  D 0.250  sync 0.000  wait 0.000  epoch 0.900 s")
 
 
+@pytest.mark.interpreter
 def test_a_run_that_fails_says_why_once(workplace: Path) -> None:
     done = gnnexp("run", "system=sdt_gnn", *SMALL, "tracker=none", "hydra.run.dir=runs/bad",
                   "+hardware.launcher.worker_module=no_worker")

@@ -73,6 +73,7 @@ def test_names_and_classes() -> None:
     assert eager(optim.Adam) is eager(optim.Adam)
 
 
+@pytest.mark.interpreter
 def test_the_compiler_is_not_imported() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT, *OPTIONS], capture_output=True, text=True, check=False)
     assert done.stdout == "False\n", done.stderr

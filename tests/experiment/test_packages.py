@@ -108,6 +108,7 @@ def test_one_part_needs_no_metis(monkeypatch: pytest.MonkeyPatch) -> None:
     checked(["dataset=digits", "partitioner=metis", "hardware.workers=2"], None)  # which nothing asks for
 
 
+@pytest.mark.interpreter
 def test_a_bare_core_says_what_commands_need(place: Path) -> None:
     """In a process of its own, in which nothing of them was imported before."""
     for command in (["run", "dataset=digits"], ["info"], ["report"], ["sweep", "quickstart"]):

@@ -44,6 +44,7 @@ def _versions(folder: Path) -> dict[int, int]:
     return found
 
 
+@pytest.mark.interpreter
 def test_versions_saved_at_once_are_kept_apart(tmp_path):
     (tmp_path / "adding.py").write_text(MODULE)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
@@ -57,6 +58,7 @@ def test_versions_saved_at_once_are_kept_apart(tmp_path):
     assert len(data) == len(numbers), "compiled once, read by the other processes"
 
 
+@pytest.mark.interpreter
 def test_a_process_says_once_that_it_compiles_and_nothing_if_it_loads(tmp_path: Path) -> None:
     (tmp_path / "adding.py").write_text(MODULE)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
@@ -89,6 +91,7 @@ def _held_by_another(file: Path) -> Iterator[subprocess.Popen[str]]:
             holder.kill()
 
 
+@pytest.mark.interpreter
 def test_nobody_waits_for_a_frozen_process_that_compiles(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(compiling, "_FROZEN_S", 0.5)
     file = tmp_path / "turn0.lock"
@@ -101,6 +104,7 @@ def test_nobody_waits_for_a_frozen_process_that_compiles(tmp_path, monkeypatch, 
         assert alone, "the lock of a process that has died is free"
 
 
+@pytest.mark.interpreter
 def test_a_process_of_another_machine_is_given_minutes(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(compiling, "_FROZEN_S", 0.0)
     monkeypatch.setattr(compiling, "_UNSEEN_S", 0.3)
@@ -112,6 +116,7 @@ def test_a_process_of_another_machine_is_given_minutes(tmp_path, monkeypatch, ca
     assert "another machine holds it" in caplog.text
 
 
+@pytest.mark.interpreter
 def test_a_version_compiled_without_the_lock_is_not_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling, "_FROZEN_S", 0.5)
     (tmp_path / "adding.py").write_text(MODULE)

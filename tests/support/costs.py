@@ -28,7 +28,13 @@ def cpu_seconds() -> float:
 
 
 class Costs:
-    """Notes what each test cost in its report, and prints the most expensive ones at the end."""
+    """Notes what each test cost in its report, and prints the most expensive ones at the end.
+
+    The variable GNNEXP_TEST_COSTS names a file for all costs. A pytest that a test starts does not see it.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.environ.pop("GNNEXP_TEST_COSTS", "")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -58,8 +64,8 @@ class Costs:
         for value, test in costs[:SLOWEST]:
             much = value > TOO_SLOW_S
             terminalreporter.write_line(f"{value:8.2f}  {test}{_TOO_SLOW * much}", red=much)
-        if file := os.environ.get("GNNEXP_TEST_COSTS"):
-            Path(file).write_text("".join(f"{value:.2f}\t{test}\n" for value, test in costs), encoding="utf-8")
+        if self._file:
+            Path(self._file).write_text("".join(f"{value:.2f}\t{test}\n" for value, test in costs), encoding="utf-8")
 
 
 PROPERTY = "cpu_s"

@@ -45,8 +45,9 @@ warm_forks.main()
 """
 _ROOT = Path(__file__).parents[2]
 _ROOM = "." * 4096  # for the command lines of forks
-# Ranks set their threads themselves; the source starts none.
-_THREADS = {"OPENBLAS_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "omp", "OMP_WAIT_POLICY": "passive"}
+# The source starts no threads. Ranks set those of their first one themselves; OpenMP gives others what it read first.
+_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "omp",
+            "OMP_WAIT_POLICY": "passive"}
 # Variables that Python and libraries read when they start. A command with others needs an interpreter of its own.
 _READ_AT_START = ("PYTHON", "LD_", "TRITON_", "MPL", "CUDA_", "NUMBA_DISABLE", "GNNEXP_WITHOUT", "GNNEXP_EMULATED")
 _FOLLOWED = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONFAULTHANDLER")
@@ -277,6 +278,16 @@ def _take_over(request: Mapping[str, Any]) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN if request["deaf"] else signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _read_numbers_of_threads()
+
+
+def _read_numbers_of_threads() -> None:
+    """What OpenMP and numba read of the environment when they are loaded. No thread of theirs has started."""
+    sys.modules["numba.core.config"].reload_config()
+    threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or len(os.sched_getaffinity(0))
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+    for library in {line.split()[-1] for line in maps.splitlines() if "libgomp" in line}:
+        ctypes.CDLL(library).omp_set_num_threads(threads)
 
 
 def _open_streams() -> None:

@@ -58,7 +58,8 @@ def preload() -> None:
         importlib.import_module(name)
     package = Path(str(gnnexp.__file__ or next(iter(gnnexp.__path__)))).parent
     for folder in _FOLDERS:
-        for file in sorted((package / folder).glob("*.py")):
+        # DGL, whose state would be shared: its draws depend on what its process drew before.
+        for file in sorted({*(package / folder).glob("*.py")} - {*(package / folder).glob("*dgl*")}):
             try:
                 importlib.import_module(f"gnnexp.{folder}.{file.stem}")
             except ModuleNotFoundError as error:

@@ -92,6 +92,7 @@ def test_a_graph_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.interpreter
 def test_a_killed_writer_leaves_nothing_that_is_taken_for_a_graph(tmp_path: Path) -> None:
     program = (
         "import os, sys, numpy as np; from pathlib import Path; from gnnexp.graph.storage.format import GraphWriter\n"

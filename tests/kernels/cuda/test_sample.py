@@ -27,6 +27,7 @@ def interpreted(*numbers: int) -> str:
     return done.stdout
 
 
+@pytest.mark.interpreter
 def test_interpreted_kernels_make_the_blocks_of_the_cpu() -> None:
     """Small cases on two ranks: a key for each rank, ends of links, and edges in host memory; one key for all ranks,
     own targets, and edges on the device.
