@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -75,27 +75,26 @@ def _free_port() -> str:
     raise AssertionError("no port is free")
 
 
-def test_the_dashboard_is_for_this_machine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[list[str]] = []
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr("gnnexp.cli.commands.ui.serve", lambda command: commands.append(command) or 0)
-    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
-    assert run_command(["ui", "--port", _free_port()]) == 0
-    (command,) = commands
-    assert command.count("--host") == 1 and command[command.index("--host") + 1] == "127.0.0.1"
-
-
 @pytest.fixture
-def _commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands of servers, which are not started."""
+def _commands(
+        tmp_path: Path, mlflow_store: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of servers, which are not started. The current folder has a store."""
     commands: list[list[str]] = []
+    mlflow_store(tmp_path)
     monkeypatch.chdir(tmp_path)
     for name in ("MLFLOW_TRACKING_URI", "MLFLOW_SERVER_ALLOWED_HOSTS", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setattr("gnnexp.cli.commands.ui.serve", lambda command: commands.append(command) or 0)
     return commands
+
+
+def test_the_dashboard_is_for_this_machine_only(
+        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
+    assert run_command(["ui", "--port", _free_port()]) == 0
+    (command,) = _commands
+    assert command.count("--host") == 1 and command[command.index("--host") + 1] == "127.0.0.1"
 
 
 def test_another_host_is_a_warning(

@@ -137,11 +137,10 @@ def _has_experiments(database: sqlite3.Connection, tables: set[str]) -> bool:
 
 def problem_of(file: Path, schema: Schema) -> Problem | None:
     """The problem of a store that gnnexp cannot use and does not change; None if there is none."""
-    installed = version("mlflow")
     other = "tracker.uri=sqlite:///<another file>, or tracker=none"
     if schema.state is State.NEWER:
         return Problem("tracker.uri", str(file), f"was made by a newer MLflow (schema {schema.detail}) than the "
-                       f"installed {installed}", f"pip install --upgrade mlflow, or {other}")
+                       f"installed {version('mlflow')}", f"pip install --upgrade mlflow, or {other}")
     if schema.state is State.FOREIGN:
         return Problem("tracker.uri", str(file), f"has tables of another program ({schema.detail[:100]}), not MLflow's",
                        other)

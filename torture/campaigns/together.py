@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from torture import checks
@@ -107,11 +109,13 @@ def _sweep_and_sweep(storm: Storm) -> None:
 def _sync_and_sync(storm: Storm) -> None:
     setup = random_setup(storm.random)
     away = f"tracker.uri=sqlite:///{storm.folder}/away/mlflow.db"
-    done = storm.run("run", *setup.overrides, away, "hydra.run.dir=run")
+    (storm.folder / "away").mkdir()
+    held = shutil.copy(storm.folder / "mlflow.db", storm.folder / "away" / "mlflow.db")
+    with closing(sqlite3.connect(held, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        done = storm.run("run", *setup.overrides, away, "tracker.timeout_s=1", "hydra.run.dir=run")
     if done.code != 0:
         storm.problems.append(f"a run whose store is away exits {done.code}: {done.said()[-500:]}")
-    (storm.folder / "away").mkdir()
-    shutil.copy(storm.folder / "mlflow.db", storm.folder / "away" / "mlflow.db")
     first, second = (storm.start("report", "--sync", "run") for _ in range(2))
     codes = _both(storm, first, second)
     if 0 not in codes or not set(codes) <= {0, 1}:

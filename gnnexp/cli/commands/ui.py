@@ -45,14 +45,15 @@ def main(options: argparse.Namespace) -> int:
 
     tracker = tracker_of(compose([]).config)
     assert isinstance(tracker, MlflowTracker), "conf/base.yaml chooses it"
-    _make_ready(tracker)
     uri = tracker.uri
+    if not uri.startswith("http"):
+        check_port(options.port, options.host)
+        _make_ready(tracker)
     if options.experiment:
         tracker = _of_experiment(tracker, options.experiment)
     if uri.startswith("http"):
         print(f"the runs are on a server: open {_pages(tracker, tracker.where())}")
         return 0
-    check_port(options.port, options.host)
     if not is_loopback(options.host):
         make_console().print(marked("warning", "yellow", " everyone who can reach this machine can read, change and "
                                     "delete the runs: MLflow asks for no password"), soft_wrap=True)
