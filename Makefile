@@ -43,7 +43,7 @@ for-docs: setup
 
 INSTALL = $(BIN)/pip install --disable-pip-version-check --progress-bar off -c constraints.txt
 # Of pip's lines: what is downloaded, with its size, and what is installed.
-ONLY_NEW = | sed -uE '/^(Requirement already|Obtaining|  (Installing|Getting|Preparing|Created|Building|Checking|Stored))/d'
+ONLY_NEW = | sed -uE '/^(Requirement already|Obtaining|  (Installing|Getting|Preparing|Created|Building|Checking|Stored|Attempting)|    )/d'
 
 define ABOUT_TORCH
 pip takes $(TORCH), then about 110 packages of 150 MB. An installed torch of this version stays.
