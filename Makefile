@@ -157,7 +157,7 @@ resolution: setup ## what pip would install on a fresh machine, with PyPI's torc
 wheel-smoke: for-tests ## the wheel, installed into a new environment and used outside of this checkout (minutes)
 	$(BIN)/python tests/wheel/smoke.py
 
-lint: for-lint ## style, types, the direction of imports, plain English
+lint: for-lint ## style, types, the direction of imports, plain English, paths that point outside
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
@@ -167,6 +167,7 @@ lint: for-lint ## style, types, the direction of imports, plain English
 	$(BIN)/mypy --explicit-package-bases torture
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python benchmarks/english.py
+	$(BIN)/python benchmarks/outside.py
 
 peers: setup ## environments for PyG and GraphBolt in .dev/peers, which `make bench` measures against (PEERS=pyg: one of them)
 	$(BIN)/python benchmarks/peers/environments.py $(PEERS) --torch "$(TORCH)"
