@@ -46,7 +46,7 @@ for-docs: setup
 
 INSTALL = $(BIN)/pip install --disable-pip-version-check --progress-bar off -c constraints.txt
 # Of pip's lines: what is downloaded, with its size, and what is installed.
-ONLY_NEW = | sed -uE '/^(Requirement already|Obtaining|  (Installing|Getting|Preparing|Created|Building|Checking|Stored))/d'
+ONLY_NEW = | sed -uE '/^(Requirement already|Obtaining|  (Installing|Getting|Preparing|Created|Building|Checking|Stored|Attempting)|    )/d'
 
 define ABOUT_TORCH
 pip takes $(TORCH), then about 110 packages of 150 MB. An installed torch of this version stays.
@@ -160,7 +160,7 @@ resolution: setup ## what pip would install on a fresh machine, with PyPI's torc
 wheel-smoke: for-tests ## the wheel, installed into a new environment and used outside of this checkout (minutes)
 	$(BIN)/python tests/wheel/smoke.py
 
-lint: for-lint ## style, types, the direction of imports, plain English
+lint: for-lint ## style, types, the direction of imports, plain English, paths that point outside
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
@@ -170,6 +170,7 @@ lint: for-lint ## style, types, the direction of imports, plain English
 	$(BIN)/mypy --explicit-package-bases torture
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python benchmarks/english.py
+	$(BIN)/python benchmarks/outside.py
 
 peers: setup ## environments for PyG and GraphBolt in .dev/peers, which `make bench` measures against (PEERS=pyg: one of them)
 	$(BIN)/python benchmarks/peers/environments.py $(PEERS) --torch "$(TORCH)"

@@ -64,6 +64,25 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
     assert "commands" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("override", [
+    "+model.foo=1", "model.dropout=1.0", "model.norm=batch", "train.epochs=0", "hardware.device=cuda",
+])
+def test_cfg_refuses_what_run_refuses(override: str, capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
+    said = []
+    for flags in (["--cfg"], []):
+        assert run_command(["run", *flags, "tracker=none", override]) == 2
+        captured = capsys.readouterr()
+        said.append(captured.err)
+        assert captured.out == "" and not (workplace / "runs").exists()
+    assert said[0] == said[1] and override.lstrip("+").partition("=")[0] in said[0]
+
+
+def test_cfg_shows_values_that_must_still_be_given(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
+    assert run_command(["run", "--cfg", "dataset=tables"]) == 0
+    assert "???" in capsys.readouterr().out
+    assert run_command(["run", "--cfg", "dataset=tables", "train.epochs=0"]) == 2
+
+
 def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
     import yaml
 

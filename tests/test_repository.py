@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -161,3 +162,38 @@ def test_a_night_has_random_examples_of_the_seed_that_it_prints() -> None:
     planned = subprocess.run(["make", "-n", "nightly", "SEED=17"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert 'echo "the examples of this run: make nightly SEED=17"' in planned.stdout
     assert planned.stdout.count("--hypothesis-profile nightly --hypothesis-seed 17") == 2
+
+
+def planned(target: str, *words: str) -> str:
+    """What `make` would do, those things included that are done."""
+    command = ["make", "-n", "-B", target, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(("target", "extras"), [
+    ("run", ["all"]), ("test", ["all", "test"]), ("lint", ["all", "lint"]), ("docs", ["all", "all,docs"]),
+])
+def test_a_target_installs_what_it_needs_and_nothing_else(target: str, extras: list[str]) -> None:
+    found = re.findall(r"-e '\.\[([a-z,]+)\]'", planned(target))
+    assert sorted(set(found)) == sorted(extras)
+    assert ("triton" in planned(target)) == (target == "test")
+
+
+def test_all_extras_together_are_for_developers() -> None:
+    extras = project()["optional-dependencies"]
+    assert extras["dev"] == ["gnnexp[test,lint]"]
+    assert {"gnnexp[all,testing]"} <= set(extras["test"]) and {"gnnexp[all,docs,testing]"} <= set(extras["lint"])
+
+
+def test_the_python_of_set_up_is_one_that_runs(tmp_path: Path) -> None:
+    """A name on PATH may be a shim of pyenv, which fails when it is called."""
+    (tmp_path / "python3.11").write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / "python3.12").write_text("#!/bin/sh\ncase \"$2\" in *version_info*) exit 0;; esac\nexit 1\n")
+    for name in ("python3.11", "python3.12"):
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text(encoding="utf-8"))
+    (tmp_path / "constraints.txt").write_text("torch==2.13.0\n")
+    (tmp_path / "pyproject.toml").touch()
+    done = subprocess.run(["make", "-n", "setup"], cwd=tmp_path, capture_output=True, text=True, check=True,
+                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert "python3.12 -m venv .venv" in done.stdout

@@ -9,7 +9,7 @@ from typing import Any
 
 from gnnexp.cli.main import COMMANDS, COMPOSING
 from gnnexp.cli.output import Answer
-from gnnexp.config.compose import Composed, draft
+from gnnexp.config.compose import Composed
 from gnnexp.config.composition import composed_by_hydra, hydra_of, in_problems
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
@@ -32,7 +32,7 @@ def show(options: argparse.Namespace) -> Answer:
     """Print what the flags of `gnnexp run` ask for. The answer to `--cfg --json` is the resolved configuration.
 
     Raises:
-        ConfigError: flags do not fit together, or the configuration has mistakes other than a missing value.
+        ConfigError: flags do not fit together, or `gnnexp run` refuses the configuration. A missing value is no reason.
     """
     if options.shell_completion:
         _complete(options)
@@ -40,7 +40,9 @@ def show(options: argparse.Namespace) -> Answer:
     if not (options.cfg or options.info):
         given = "--resolve" if options.resolve else "--package"
         raise ConfigError(Problem(given, "without --cfg", "is for --cfg", "add --cfg job"))
-    composed = _composed(options)
+    from gnnexp.cli.running.prepare import shown as checked
+
+    composed = checked(options.overrides, options.config_dir, options.config_name)
     lines = list(composed.lines)
     from hydra.types import RunMode
 
@@ -57,14 +59,6 @@ def show(options: argparse.Namespace) -> Answer:
             shown = "all"  # the job's configuration is without Hydra's own
         hydra.show_cfg(composed.folders.primary, lines, shown, options.package, resolve)
     return Answer(composed.config)
-
-
-def _composed(options: argparse.Namespace) -> Composed:
-    """The configuration. Values that must still be given are shown as `???`."""
-    made = draft(options.overrides, options.config_dir, options.config_name)
-    ConfigError.raise_all([problem for problem in made.problems if problem.value != "???"])
-    assert made.composed is not None
-    return made.composed
 
 
 def _is_null(package: str | None, composed: Composed, lines: Sequence[str]) -> bool:

@@ -40,7 +40,7 @@ def _problem(word: str, typed: Sequence[str], options: argparse.Namespace) -> Pr
     close = nearest(name, known, _SLIP)
     if keys and (not close or keys[0].rpartition(".")[2] == name.lstrip("-")):
         return Problem(name, value or None, f"{command} has no such option; keys of the configuration are written "
-                       "key=value", f"write {lines_of(keys, value or '…')}")
+                       "key=value", f"write {' or '.join(lines_of(keys, value or '…'))}")
     return Problem(name, value or None, f"{command} has no such option; it has {', '.join(known) or 'none'}",
                    f"did you mean {close}?" if close else f"{command} --help")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -112,7 +112,8 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     unsure = _unsure(folders, [*unread, *(meant[line] for line in choices if line not in good)],
                      [meant[line] for line in good])
     values = [override for override in parsed if line_of(override) not in choices]
-    lines, unknown = _admitted(values, base.contents.config, folders, unsure)
+    lines, unknown = _admitted(values, base.contents.config, folders, unsure,
+                               lambda line: _composes(folders, good, line, base.contents.config))
     return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir))
 
 
@@ -131,7 +132,8 @@ def _unsure(folders: ConfigFolders, wrong: Sequence[str], chosen: Sequence[str])
 
 
 def _admitted(
-    values: Sequence[Override], base: Mapping[str, Any], folders: ConfigFolders, unsure: frozenset[str]
+    values: Sequence[Override], base: Mapping[str, Any], folders: ConfigFolders, unsure: frozenset[str],
+    composes: Callable[[str], bool],
 ) -> tuple[list[str], list[Problem]]:
     """Overrides that Hydra will accept, and problems of the others; overrides of unsure groups are left out."""
     lines, problems = [], []
@@ -139,12 +141,33 @@ def _admitted(
         group, _, rest = str(override.key_or_group).partition(".")
         if group in unsure and (group not in FIXED or rest.startswith("launcher.")):
             continue
-        line, problem = admit(override, base, folders)
+        line, problem = admit(override, base, folders, composes)
         if problem:
             problems.append(problem)
         else:
             lines.append(line)
     return lines, problems
+
+
+def _composes(folders: ConfigFolders, groups: Sequence[str], line: str, base: Mapping[str, Any]) -> bool:
+    """Whether an override that a message would propose is right in this configuration.
+
+    Its key must exist, and its value must fit. Without a value, only the key is checked.
+    """
+    from gnnexp.experiment.build import read
+
+    key, _, value = line.partition("=")
+    parsed, problems = parse([line if value else f"{key}=null"])
+    if problems:
+        return False
+    admitted, problem = admit(parsed[0], base, folders, lambda _: False)
+    if problem or not value:
+        return problem is None
+    try:
+        made = composition(folders, [*groups, admitted], final=True)
+    except ConfigError:
+        return False
+    return all(one.key != key for one in read(made.config).problems)
 
 
 def _finish(

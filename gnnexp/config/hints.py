@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from gnnexp.config.folders import ConfigFolders, product_sweeps
+from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.locate import located
 from gnnexp.experiment.signature import TARGET, nearest, parameters_of, unknown
@@ -36,6 +37,8 @@ def unknown_choice(group: str, value: object, choices: Iterable[str], folders: C
 
 def _meant(group: str, word: str, folders: ConfigFolders) -> tuple[str, ...]:
     """The overrides that `word` stands for; empty if it is like nothing."""
+    if lines := meant(f"{group}={word}"):
+        return lines
     names = published(group, folders)
     by_lower = {name.lower(): lines for name, lines in names.items()}
     if word.lower() in by_lower:
@@ -161,9 +164,9 @@ def _leaves(
             yield (*path, name)
 
 
-def lines_of(keys: Sequence[str], value: str) -> str:
+def lines_of(keys: Sequence[str], value: str) -> list[str]:
     """The keys with the typed value, such as `train.epochs=3`."""
-    return " or ".join(f"{key}={value}" if value else key for key in keys[:_MOST])
+    return [f"{key}={value}" if value else key for key in keys[:_MOST]]
 
 
 # --- words that are no overrides -------------------------------------------------------------------------------------

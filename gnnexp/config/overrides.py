@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.hints import SLIP, elsewhere, lines_of, no_override, unknown_choice
+from gnnexp.config.meant import meant
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import keys_of
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
@@ -88,8 +89,17 @@ def _sweep_problem(override: Override) -> Problem:
                    f"several runs: add -m (without --cfg), or gnnexp sweep NAME {line}; one text: quote it")
 
 
-def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -> tuple[str, Problem | None]:
-    """The line in Hydra's form (with `+` for a key that only the constructor has), and its problem or None."""
+def admit(
+    override: Override, base: Mapping[str, Any], folders: ConfigFolders, composes: Callable[[str], bool],
+) -> tuple[str, Problem | None]:
+    """The line in Hydra's form (with `+` for a key that only the constructor has), and its problem or None.
+
+    Args:
+        override: the override that sets a value.
+        base: the configuration without values of overrides.
+        folders: folders of the choices.
+        composes: whether a proposed override is right in this configuration. Others are not proposed.
+    """
     line, path = str(override.input_line), str(override.key_or_group)
     if override.is_sweep_override():
         return line, _sweep_problem(override)
@@ -99,13 +109,13 @@ def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -
     node: object = base
     for depth, part in enumerate(parents):
         if not isinstance(node, Mapping) or part not in node:
-            return line, _unknown_key(override, base, node, [*parents[:depth], part], folders)
+            return line, _unknown_key(override, base, node, [*parents[:depth], part], folders, composes)
         node = node[part]
     if isinstance(node, Mapping) and last in node:
         return line, None
     if last in further_keys(parents, node) and not override.is_delete():
         return f"+{line}", None
-    return line, _unknown_key(override, base, node, [*parents, last], folders)
+    return line, _unknown_key(override, base, node, [*parents, last], folders, composes)
 
 
 # What gnnexp cannot do of Hydra's own options, and why.
@@ -149,7 +159,8 @@ def further_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
 
 
 def _unknown_key(
-    override: Override, base: Mapping[str, Any], node: object, path: Sequence[str], folders: ConfigFolders
+    override: Override, base: Mapping[str, Any], node: object, path: Sequence[str], folders: ConfigFolders,
+    composes: Callable[[str], bool],
 ) -> Problem:
     """The problem of a `path` whose last part is not in `node`."""
     *parents, word = path
@@ -167,18 +178,30 @@ def _unknown_key(
             whole = f"'{where}={{{word}:{value},…}}'"
             return Problem(key, value, f"{where} is null, without keys of its own", f"set it whole: {whole}")
         return Problem(key, value, f"{where} is a single value", f"write {where}=<value>")
-    problem = unknown(key or f"{override.input_line}", value, word, allowed, "".join(f"{up}." for up in parents))
-    return Problem(problem.key, value, f"no such key; {one_of(allowed)}", _nearest_key(override, base, word, allowed)
-                   or problem.fix)
+    prefix = "".join(f"{up}." for up in parents)
+    problem = unknown(key or f"{override.input_line}", value, word, allowed, prefix)
+    typed = str(override.input_line).partition("=")[2]
+    fix = _proposal([line for line in meant(f"{prefix}{word}", typed) if composes(line)])
+    fix = fix or _nearest_key(base, word, allowed, typed, composes)
+    close = nearest(word, allowed)
+    if not fix and close and (nearest(word, allowed, SLIP) or composes(f"{prefix}{close}={typed}")):
+        fix = problem.fix
+    return Problem(problem.key, value, f"no such key; {one_of(allowed)}", fix or "choose one of them")
 
 
-def _nearest_key(override: Override, base: Mapping[str, Any], word: str, allowed: Collection[str]) -> str:
+def _nearest_key(
+    base: Mapping[str, Any], word: str, allowed: Collection[str], value: str, composes: Callable[[str], bool],
+) -> str:
     """The fix that names keys of other groups; empty if there are none, or `word` is a slip for a key in its place."""
     keys = elsewhere(word, base, further_keys)
     exact = [key for key in keys if key.rpartition(".")[2] == word]
     if not keys or (nearest(word, allowed, SLIP) and not exact):
         return ""
-    return f"did you mean {lines_of(exact or keys, str(override.input_line).partition('=')[2])}?"
+    return _proposal([line for line in lines_of(exact or keys, value) if composes(line)])
+
+
+def _proposal(lines: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(lines)}?" if lines else ""
 
 
 # Keys that may change: where the run is executed and how records are kept. They do not change the experiment.

@@ -19,6 +19,7 @@ from gnnexp.reports.values.labels import flat
 from gnnexp.reports.values.metrics import header_factor, interval_cell, mean_and_interval, typical_epoch, values_of
 
 if TYPE_CHECKING:
+    from rich.console import Group as Stack
     from rich.table import Table as RichTable
 
 TIMES = (("S", "time/sample_s"), ("N", "time/negatives_s"), ("L", "time/load_s"), ("FB", "time/fb_s"),
@@ -40,6 +41,8 @@ _MOST_NAMED = 4
 _MOST_COLUMNS = 18
 # The least width of a text column in characters, and the characters around the text of any cell.
 _LEAST_TEXT, _AROUND = 4, 3
+# At most this many columns are repeated in each part of a table that is too wide.
+_MOST_LABELS = 4
 _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -115,13 +118,47 @@ class Table:
         rows = [{name: values[place] for name, values in columns.items()} for place in range(len(self.rows))]
         return {"heading": self.heading, "columns": list(self.header), "rows": rows, "caption": self.caption}
 
-    def rich(self, width: int, title: str = "") -> RichTable:
-        """A table for a terminal of `width` characters; transposed (a line per column) if that is easier to read."""
+    def rich(self, width: int, title: str = "") -> RichTable | Stack:
+        """A table for a terminal of `width` characters; transposed (a line per column) if that is easier to read.
+
+        If it fits neither way, it is cut into tables one below the other (`_stacked`).
+        """
         header, *rows = zip(self.header, *self.rows, strict=True)
         turned = Table(header, tuple(rows), self.caption)
         ways = [turned, self] if len(self.header) > max(_MOST_COLUMNS, len(self.rows)) else [self, turned]
-        narrower = min(ways, key=lambda way: len(way.header))
-        return next((way for way in ways if way._fits(width)), narrower)._upright(width, title)
+        fitting = next((way for way in ways if way._fits(width)), None)
+        return fitting._upright(width, title) if fitting else self._stacked(width, title)
+
+    def _stacked(self, width: int, title: str) -> Stack:
+        """Tables of some columns each. What is the same in all rows is said once, above.
+
+        Each table begins with the first columns that together tell the rows apart.
+        """
+        from rich.console import Group as Stack
+        from rich.text import Text
+
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.header)
+        same = [place for place, cells in enumerate(columns) if len(self.rows) > 1 and len(set(cells)) == 1]
+        rest = [place for place in range(len(self.header)) if place not in same]
+        names = next((k for k in range(1, _MOST_LABELS + 1)
+                      if len({tuple(row[place] for place in rest[:k]) for row in self.rows}) == len(self.rows)), 1)
+        labels = rest[:names]
+        needed = {place: max(map(len, (*self.header[place].split(), *columns[place], ""))) + _AROUND for place in rest}
+        room = width - 1 - sum(min(needed[place], width // 2 // len(labels)) for place in labels)
+        blocks: list[list[int]] = [[]]
+        for place in (one for one in rest if one not in labels):
+            if blocks[-1] and sum(needed[one] for one in (*blocks[-1], place)) > room:
+                blocks.append([])
+            blocks[-1].append(place)
+        tables = [self._of_columns((*labels, *block))._upright(width, "") for block in blocks]
+        shared = ", ".join(f"{self.header[place]} {columns[place][0]}" for place in same)
+        lines = [title, f"in all rows: {shared}" if same else ""]
+        return Stack(*(Text(line) for line in lines if line), *tables, Text(self.caption, "dim italic"))
+
+    def _of_columns(self, places: Sequence[int]) -> Table:
+        """Some columns, without the caption."""
+        return Table(tuple(self.header[place] for place in places),
+                     tuple(tuple(row[place] for place in places) for row in self.rows), "")
 
     def _widths(self) -> list[int]:
         """Widths of columns: the longest cell if there are numbers, which must not be folded; 0 for text."""

@@ -46,7 +46,7 @@ program()
 FILES = {
     "dataset/shops/small.yaml": "defaults: [/dataset/digits@_here_]\n",
     "model/tiny.yaml": "defaults: [sage, _self_]\nhidden: 8\n",
-    "notes/lab.yaml": "who: us\n",
+    "laboratory/lab.yaml": "who: us\n",
     "mine.yaml": "defaults: [base, _self_, override model: gcn]\nseed: 1\n",
 }
 # Hydra writes nothing and logs nothing; the job's configuration is the same.

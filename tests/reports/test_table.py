@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
@@ -103,6 +104,19 @@ def test_numbers_stand_whole_where_there_is_room_for_them(width: int, columns: i
         assert {cell for row in cells for cell in row} <= {*seen}
     else:  # folded: no character is lost
         assert sum(len(cell.replace(" ", "")) for row in cells for cell in row) <= sum(map(len, seen))
+
+
+def test_a_table_that_is_too_wide_is_cut_into_tables_with_the_same_labels() -> None:
+    """12 rows of 17 columns at width 80 were columns of three letters."""
+    header = ("system", "model", "dataset", "workers", *(f"time of {place} s" for place in range(13)))
+    kinds = itertools.product(("gsplit", "distdgl", "dgl"), ("digits", "cora"), ("1", "2"))
+    rows = tuple((system, "sage", *more, *(f"{number + place / 8:.4f}" for place in range(13)))
+                 for number, (system, *more) in enumerate(kinds))
+    seen = printed(Table(header, rows, "what it means"), 80)
+    assert {cell for row in rows for place, cell in enumerate(row) if place != 1} <= {*seen}, "no cell is folded"
+    assert seen[0] == "in all rows: model sage"
+    assert seen.count("workers") == seen.count("dataset") == seen.count("distdgl") // 4 > 1
+    assert seen.count("what it means") == 1
 
 
 def test_the_cells_are_the_records(tmp_path: Path) -> None:

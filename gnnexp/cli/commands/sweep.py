@@ -37,6 +37,8 @@ def main(options: argparse.Namespace) -> Answer:
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     words = ["sweep", options.name, *options.overrides, *["--full"] * options.full]
     queue = Queue(replace(sweep, command=command_of(options, words)), looking_of(options), make_console())
+    for note in sweep.notes:
+        queue.console.print(note, soft_wrap=True)
     composed = compose_all(sweep, options.config_dir, options.config_name)
     if options.print_script:
         cases = [QueuedCase(sweep.name, sweep.command, one, State(case.label))

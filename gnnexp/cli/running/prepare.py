@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from gnnexp.config.compose import Composed, draft
+from gnnexp.config.compose import Composed, Draft, draft
 from gnnexp.config.folders import PRIMARY
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -131,17 +131,37 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
         ConfigError: the configuration has mistakes; all of them are reported.
     """
     made = draft(overrides, config_dir, config_name)
-    problems, dataset = list(made.problems), None
-    if made.composed is not None:
-        reading = read(made.composed.config, known=problems, unsure=made.unsure)
-        problems += [*reading.problems, *check_run_dir(made.composed.run_dir),
-                     *_as_typed(_machine_problems(reading), made.composed)]
-        if problems:
-            problems += _data_problems(reading, problems)
-        dataset = reading.dataset
+    problems, dataset = _found(made)
     ConfigError.raise_all(problems)
     assert made.composed is not None
     return _named(made.composed, dataset)
+
+
+def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Composed:
+    """The same for a configuration that is only shown: values that must still be given are no mistakes.
+
+    Raises:
+        ConfigError: `checked` would report the same problems.
+    """
+    made = draft(overrides, config_dir, config_name)
+    open_keys = {problem.key for problem in made.problems if problem.value == "???"}
+    problems, _ = _found(made)
+    ConfigError.raise_all([one for one in problems if one.value != "???" and one.key not in open_keys])
+    assert made.composed is not None
+    return made.composed
+
+
+def _found(made: Draft) -> tuple[list[Problem], Dataset | None]:
+    """All problems of a draft, and its dataset."""
+    problems = list(made.problems)
+    if made.composed is None:
+        return problems, None
+    reading = read(made.composed.config, known=problems, unsure=made.unsure)
+    problems += [*reading.problems, *check_run_dir(made.composed.run_dir),
+                 *_as_typed(_machine_problems(reading), made.composed)]
+    if problems:
+        problems += _data_problems(reading, problems)
+    return problems, reading.dataset
 
 
 def _named(composed: Composed, dataset: Dataset | None) -> Composed:

@@ -13,13 +13,14 @@ from typing import Any
 from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import check_yaml, product_sweeps
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.packages import install_command, is_installed
 from gnnexp.experiment.signature import unknown
 from gnnexp.files.regular import what_is
 from gnnexp.reports.layout import read_layout
 
 _MAX_CASES = 10_000
 _KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "full_cases": list,
-         "report": dict, "tune": dict}
+         "report": dict, "tune": dict, "without": dict}
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     content = _read(file)
     if full and "full" not in content:
         raise ConfigError(Problem("--full", name, "this sweep has one size only", "leave --full out"))
+    content, notes = _with_what_is_installed(content)
     axes = [
         *([str(line)] for line in content.get("fixed", [])),
         *([f"{key}={text_of(value)}" for value in values] for key, values in content.get("axes", {}).items()),
@@ -92,7 +94,21 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     found = label_cases(_seed_by_seed(list(expanded)))
     name = f"{name}_full" if full else name
     return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}),
-                 tune=content.get("tune", {}))
+                 tune=content.get("tune", {}), notes=notes)
+
+
+def _with_what_is_installed(content: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The content of a sweep, with other values on its axes where a package is missing, and a sentence for each."""
+    axes, notes = dict(content.get("axes", {})), []
+    for package, changes in content.get("without", {}).items():
+        if is_installed(package):
+            continue
+        for line, instead in changes.items():
+            key, _, value = line.partition("=")
+            axes[key] = [instead.partition("=")[2] if text_of(one) == value else one for one in axes[key]]
+            how = install_command(package)
+            notes.append(f"{package} is not installed ({how}): {instead} takes the place of {line}.")
+    return {**content, "axes": axes}, tuple(notes)
 
 
 def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -163,6 +179,11 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
         Problem(f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{text_of(values)}]")
         for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
     ]
+    problems += [
+        Problem(f"{file}: without.{package}", changes, "must change values of axes, and not their keys",
+                "without: {dgl: {system=dgl_reference: system=p3}}")
+        for package, changes in content.get("without", {}).items() if not _is_of_axes(changes, content.get("axes", {}))
+    ]
     if "full_cases" in content and "full" not in content:
         problems.append(Problem(f"{file}: full_cases", "without full", "needs `full`, the overrides of the same size",
                                 "add `full: [hardware=…]`"))
@@ -174,6 +195,18 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     except ConfigError as error:
         problems += error.problems
     return problems
+
+
+def _is_of_axes(changes: object, axes: Mapping[str, object]) -> bool:
+    """Whether `changes` gives another value for values of axes."""
+    if not isinstance(changes, dict) or not changes:
+        return False
+    for line, instead in changes.items():
+        (key, _, value), other = str(line).partition("="), str(instead).partition("=")[0]
+        values = axes.get(key)
+        if key != other or not isinstance(values, list) or value not in map(text_of, values):
+            return False
+    return True
 
 
 def text_of(value: object) -> str:

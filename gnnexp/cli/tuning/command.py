@@ -44,7 +44,8 @@ def main(options: argparse.Namespace) -> Answer:
             if any(state.status == "interrupted" for state in queue.states):
                 break
     if not options.dry_run:
-        queue.sweep = replace(queue.sweep, notes=(describe_budgets([system.budget for system in systems]),))
+        budgets = describe_budgets([system.budget for system in systems])
+        queue.sweep = replace(queue.sweep, notes=(budgets, *sweep.notes))
         keep_states(queue.sweep, queue.states)
     answer = finish(queue, options)
     return answer if options.dry_run else _finished(queue, systems, options, answer)

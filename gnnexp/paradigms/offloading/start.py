@@ -7,7 +7,7 @@ host. There are two kinds:
 
 Several chunks read a vertex (alpha in HongTu's Table 3). So work that is done here is not repeated in each of them. If
 a layer has fewer output columns than input columns, fewer columns cross and are summed. The order of projecting and
-summing is free (../shared/layer_contract.md). Raw features need no work; projected features need a sweep of their own.
+summing is free (`gnnexp.models.layer`). Raw features need no work; projected features need a sweep of their own.
 """
 
 from __future__ import annotations

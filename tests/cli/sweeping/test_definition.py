@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnexp.cli.sweeping import definition
 from gnnexp.cli.sweeping.definition import Sweep, last_of_each_key, load_sweep
 from gnnexp.errors import ConfigError
 
@@ -105,3 +106,26 @@ def test_the_last_override_of_a_key_is_the_one(pairs: list[tuple[str, int]]) -> 
     kept = last_of_each_key([f"{key}={value}" for key, value in pairs])
     assert dict(line.split("=") for line in kept) == {key: str(value) for key, value in dict(pairs).items()}
     assert len(kept) == len({key for key, _ in pairs})
+
+
+def test_where_a_package_is_missing_another_value_takes_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = write(tmp_path, "axes: {system: [dgl_reference, dgl]}\nwithout: {dgl: {system=dgl_reference: system=p3}}")
+    monkeypatch.setattr(definition, "is_installed", lambda package: package != "dgl")
+    sweep = load_sweep(file)
+    assert combinations(sweep) == [("system=p3",), ("system=dgl",)]
+    assert "system=p3 takes the place of system=dgl_reference" in sweep.notes[0] and len(sweep.notes) == 1
+    assert combinations(load_sweep(file, ["system=gsplit"])) == [("system=gsplit",)], "what is typed wins"
+    monkeypatch.setattr(definition, "is_installed", lambda package: True)
+    sweep = load_sweep(file)
+    assert combinations(sweep) == [("system=dgl_reference",), ("system=dgl",)] and sweep.notes == ()
+
+
+@pytest.mark.parametrize("without", [
+    "{dgl: [a]}", "{dgl: {}}", "{dgl: {a=3: a=1}}", "{dgl: {a=1: b=1}}", "{dgl: {a: a=1}}",
+])
+def test_only_values_of_axes_have_a_substitute(tmp_path: Path, without: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_sweep(write(tmp_path, f"axes: {{a: [1, 2]}}\nwithout: {without}"))
+    assert caught.value.problems[0].key.endswith("without.dgl")
