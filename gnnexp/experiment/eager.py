@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.optim import Optimizer
+if TYPE_CHECKING:  # `gnnexp report` reads this module without torch
+    from torch.optim import Optimizer
 
 # The functions in torch that a decorated method consists of. `__wrapped__` is the method itself.
 _OUTSIDE = "_disable_dynamo.<locals>.inner"
@@ -54,6 +54,8 @@ def _made_by(method: Callable[..., Any]) -> str:
 
 def _in_mode(step: Callable[..., Any]) -> Callable[..., Any]:
     """`step` with gradients only if the optimizer is differentiable."""
+
+    import torch
 
     @wraps(step)
     def stepped(self: Optimizer, closure: Callable[[], float] | None = None) -> float | None:

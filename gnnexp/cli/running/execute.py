@@ -19,8 +19,10 @@ from rich.console import Console
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, marked
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
-from gnnexp.cli.running.provenance import Place, graph_sizes, make_provenance
+from gnnexp.cli.running.folders import check_run_dir
+from gnnexp.cli.running.place import Place
+from gnnexp.cli.running.prepare import Prepared, prepare
+from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of

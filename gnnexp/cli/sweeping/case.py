@@ -14,7 +14,8 @@ from rich.console import Console
 from gnnexp.cli.commands.resume import is_finished, reopen_run
 from gnnexp.cli.console import marked
 from gnnexp.cli.running.execute import carry_out, lost_model, start_run, write_job
-from gnnexp.cli.running.provenance import Place, make_provenance
+from gnnexp.cli.running.place import Place
+from gnnexp.cli.running.provenance import make_provenance
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import experiment_of
