@@ -7,7 +7,7 @@ import signal
 import sys
 
 from gnnexp.cli.main import run_command
-from gnnexp.launchers.leaving import Ending
+from gnnexp.files.leaving import Ending
 
 # New objects until a collection. Modules make a million objects that stay, and collections would look at each of them
 # again and again.

@@ -29,7 +29,7 @@ _METHODS = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
 
 def eager(cls: type[Kind]) -> type[Kind]:
     """A subclass of a class of `torch.optim` that does not import the compiler; any other class as it is."""
-    return cast("type[Kind]", _eager(cls))
+    return cast("type[Kind]", _eager(cls))  # type: ignore[arg-type]  # mypy does not see that classes are hashable
 
 
 @cache

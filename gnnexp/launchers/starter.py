@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnexp.launchers.leaving import Ending
+from gnnexp.files.leaving import Ending
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE, die_with_parent
 
 _POLL_S = 0.05

@@ -17,6 +17,7 @@ from typing import IO
 
 from gnnexp.experiment.build import build
 from gnnexp.files.disk import subfolder
+from gnnexp.files.leaving import Ending
 from gnnexp.files.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, read_run
@@ -101,7 +102,7 @@ def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -
 
 def main(arguments: list[str]) -> int:
     """Deliver the run directory `arguments[0]` until standard input is closed, or deliver a report's folder once."""
-    folder = Path(arguments[0])
+    folder, ending = Path(arguments[0]), Ending()
     try:
         if (folder / REPORT_FILE).exists():
             build(read_report(folder).tracker, Tracker).deliver_report(folder)
@@ -111,8 +112,10 @@ def main(arguments: list[str]) -> int:
             deliver_until_closed(tracker, folder, sys.stdin.buffer)
     except TrackingError as error:
         print(error, file=sys.stderr)
-        return 1
-    return 0
+        ending.exit_code = 1
+    else:
+        ending.exit_code = 0
+    return ending.exit_code
 
 
 if __name__ == "__main__":
