@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -43,7 +43,7 @@ from gnnexp.reports import breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
-from gnnexp.trackers.follow import Follower, follow
+from gnnexp.trackers.follow import Follower, Followers, follow
 from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfinished
 
 BREAKDOWN = Path("figures") / f"{breakdown.NAME}.csv"
@@ -101,14 +101,18 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
         console.print(marked("warning", "yellow", f" {shortage}"), soft_wrap=True)
 
 
-def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers: Launchers) -> Outcome:
+def carry_out(
+    run_dir: Path, experiment: Experiment, console: Console, launchers: Launchers, followers: Followers | None = None
+) -> Outcome:
     """Let ranks carry out the run in `run_dir`, follow them, and finalize the run.
+
+    With `followers`, a process that has delivered earlier runs delivers this one, too.
 
     Raises:
         ConfigError: another process works on this run.
     """
     with alone(run_dir):
-        follower = _followed(run_dir, experiment.tracker, console)
+        follower = _followed(run_dir, experiment.tracker, console, follow if followers is None else followers.follow)
         printer = EpochPrinter(console, run_dir)
         printer.start()
         outcome = _launched(run_dir, experiment.hardware, console, launchers.of(experiment), printer)
@@ -266,7 +270,9 @@ def answer_of(run_dir: Path, outcome: Outcome) -> Answer:
                    "exit_code": outcome.exit_code, "summary": summary}, outcome.exit_code)
 
 
-def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:
+def _followed(
+    run_dir: Path, tracker: Tracker, console: Console, follow: Callable[[Path], Follower]
+) -> Follower | None:
     """Start the delivery of a run, if its tracker delivers anywhere."""
     if not tracker.where():
         return None
