@@ -70,12 +70,13 @@ def main() -> None:
             rounds.append(one_round(names, work / "plain", work / f"round{number}", environment))
             print(f"round {number + 1}: " + ", ".join(f"{name} {one.cpu:.2f}" for name, one in rounds[-1].items()),
                   flush=True)
-    result = {name: summary(name, rounds) for name in chosen.only}
+            result = {name: summary(name, rounds) for name in chosen.only}
+            seconds = {name: [vars(one[name]) for one in rounds if name in one] for name in rounds[0]}
+            kept = keep(chosen.name, {"rounds": len(rounds), "load_average": os.getloadavg(), "commands": result,
+                                      "seconds": seconds})
     for name, found in result.items():
         print(f"{name}: CPU {found['cpu_ratio']:.2f}, wall {found['wall_ratio']:.2f} of torch's; {found['budget']}")
-    seconds = {name: [vars(one[name]) for one in rounds if name in one] for name in rounds[0]}
-    print(keep(chosen.name, {"rounds": chosen.rounds, "load_average": os.getloadavg(), "commands": result,
-                             "seconds": seconds}))
+    print(kept)
 
 
 def environment_of(tree: Path, work: Path) -> dict[str, str]:

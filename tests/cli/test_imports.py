@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -62,6 +63,16 @@ def made_run(folder: Path) -> None:
 def test_a_run_is_launched_without_figures_and_without_the_compiler_of_torch(tmp_path: Path) -> None:
     assert heavy(tmp_path, "run", *DIGITS) == {"torch", "numba", "scipy", "hydra", "omegaconf"}
     assert [file.name for file in (tmp_path / "run" / "figures").iterdir()] == ["breakdown.csv"]
+
+
+def test_a_sweep_starts_one_process_for_the_ranks_of_all_its_cases(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"print(1, file=open({str(tmp_path / 'started')!r}, 'a'))\n")
+    (tmp_path / "two.yaml").write_text(json.dumps({
+        "description": "two cases", "fixed": list(DIGITS[:-1]), "axes": {"seed": [0, 1]}, "report": {"figures": []}}))
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    subprocess.run([sys.executable, "-m", "gnnexp", "sweep", "two.yaml"], cwd=tmp_path, check=True, capture_output=True,
+                   env=os.environ | {"PYTHONPATH": path})
+    assert (tmp_path / "started").read_text().count("1") == 2, "the command, and the starter of its ranks"
 
 
 def test_a_rank_trains_without_the_compiler_of_torch(tmp_path: Path) -> None:
