@@ -54,6 +54,7 @@ SWEEPS: Mapping[str, tuple[str, ...]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sweep-rounds", type=int, default=3, help="rounds, the first ones, that have sweeps")
     parser.add_argument("--only", nargs="*", choices=list(BUDGETS), default=list(BUDGETS))
     parser.add_argument("--name", default="start", help="of the file in benchmarks/results")
     parser.add_argument("--tree", type=Path, default=HERE, help="checkout whose gnnexp is measured")
@@ -61,18 +62,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work, environment = Path(folder), environment_of(chosen.tree.resolve(), Path(folder))
         (work / "plain").mkdir()
-        one_round(chosen.only, work / "plain", work / "warm", environment)  # compiles, prepares data, makes a store
+        single = [name for name in chosen.only if name in COMMANDS]
+        one_round(single, work / "plain", work / "warm", environment)  # compiles, prepares data, makes a store
         rounds = []
         for number in range(chosen.rounds):
-            rounds.append(one_round(chosen.only, work / "plain", work / f"round{number}", environment))
+            names = chosen.only if number < chosen.sweep_rounds else single
+            rounds.append(one_round(names, work / "plain", work / f"round{number}", environment))
             print(f"round {number + 1}: " + ", ".join(f"{name} {one.cpu:.2f}" for name, one in rounds[-1].items()),
                   flush=True)
-    result = {name: summary(name, rounds) for name in chosen.only}
+            result = {name: summary(name, rounds) for name in chosen.only}
+            seconds = {name: [vars(one[name]) for one in rounds if name in one] for name in rounds[0]}
+            kept = keep(chosen.name, {"rounds": len(rounds), "load_average": os.getloadavg(), "commands": result,
+                                      "seconds": seconds})
     for name, found in result.items():
         print(f"{name}: CPU {found['cpu_ratio']:.2f}, wall {found['wall_ratio']:.2f} of torch's; {found['budget']}")
-    seconds = {name: [vars(one[name]) for one in rounds] for name in rounds[0]}
-    print(keep(chosen.name, {"rounds": chosen.rounds, "load_average": os.getloadavg(), "commands": result,
-                             "seconds": seconds}))
+    print(kept)
 
 
 def environment_of(tree: Path, work: Path) -> dict[str, str]:
@@ -128,13 +132,14 @@ def spent(command: Sequence[str], folder: Path, environment: Mapping[str, str]) 
 
 def summary(name: str, rounds: Sequence[Mapping[str, Spent]]) -> dict[str, Any]:
     """Median ratios of a command, and whether they keep its budget."""
+    rounds = [one for one in rounds if name in one]
     cpu = statistics.median(one[name].cpu / one[IMPORT].cpu for one in rounds)
     wall = statistics.median(one[name].wall / one[IMPORT].wall for one in rounds)
     most = BUDGETS[name]
     kept = all(limit is None or value <= limit for value, limit in zip((cpu, wall), most, strict=True))
     budget = "no budget" if most == (None, None) else "within its budget" if kept else "over its budget"
     return {"cpu_ratio": cpu, "wall_ratio": wall, "cpu_s": statistics.median(one[name].cpu for one in rounds),
-            "most": list(most), "budget": budget}
+            "rounds": len(rounds), "most": list(most), "budget": budget}
 
 
 if __name__ == "__main__":

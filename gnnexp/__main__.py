@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
 from gnnexp.cli.main import run_command
+from gnnexp.files.leaving import Ending
+
+# New objects until a collection. Modules make a million objects that stay, and collections would look at each of them
+# again and again.
+_YOUNG = 100_000
 
 
 def main() -> int:
@@ -14,13 +20,16 @@ def main() -> int:
     While a command runs, Ctrl-C raises an exception. After the command, Ctrl-C ends the process at once, without a
     traceback from the interpreter's clean-up.
     """
+    ending = Ending()
+    gc.set_threshold(_YOUNG)
     try:
-        return run_command(sys.argv[1:])
+        ending.exit_code = run_command(sys.argv[1:])
     except KeyboardInterrupt:  # a second Ctrl-C, while the first one is handled
-        return 128 + signal.SIGINT
+        ending.exit_code = 128 + signal.SIGINT
     finally:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return ending.exit_code
 
 
 if __name__ == "__main__":

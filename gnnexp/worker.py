@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # torch is slow to import; it is imported after this process 
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.record.heartbeat import Heartbeat
 
-# A rank needs these modules to report a failure, also if no memory is left to import them. torch imports the last one
-# at the first backward pass that begins with a gradient.
+# A rank needs these modules to report a failure, also if no memory is left to import them. The last one is imported by
+# torch, at the first backward pass that begins with a gradient.
 PRELOADED = ("gnnexp.training.train", "gnnexp.training.assemble", "gnnexp.training.result", "gnnexp.record.heartbeat",
              "gnnexp.record.failure", "torch.fx.experimental.symbolic_shapes")
 # torch's compiler. Ranks need it only for an optimizer of the user, or for one that torch has decorated in another way

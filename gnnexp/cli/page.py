@@ -11,10 +11,11 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import marked
-from gnnexp.cli.running.provenance import code_version, sweep_uid
+from gnnexp.cli.running.place import sweep_uid
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.config.compose import default_of
 from gnnexp.experiment.build import build
+from gnnexp.provenance.versions import code_version
 from gnnexp.record.archive import imported_from
 from gnnexp.record.runs import REPORTS, RUNS, Run
 from gnnexp.reports.layout import Layout

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import torch
-from torch.optim import Optimizer
+if TYPE_CHECKING:  # `gnnexp report` reads this module without torch
+    from torch.optim import Optimizer
 
+Kind = TypeVar("Kind", bound="Optimizer")
 # The functions in torch that a decorated method consists of. `__wrapped__` is the method itself.
 _OUTSIDE = "_disable_dynamo.<locals>.inner"
 _MODE = "_use_grad_for_differentiable.<locals>._use_grad"
@@ -26,9 +27,13 @@ _HOOKS = "Optimizer.profile_hook_step.<locals>.wrapper"
 _METHODS = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
 
 
-@cache
-def eager(cls: type[Optimizer]) -> type[Optimizer]:
+def eager(cls: type[Kind]) -> type[Kind]:
     """A subclass of a class of `torch.optim` that does not import the compiler; any other class as it is."""
+    return cast("type[Kind]", _eager(cls))  # type: ignore[arg-type]  # mypy does not see that classes are hashable
+
+
+@cache
+def _eager(cls: type[Optimizer]) -> type[Optimizer]:
     if not cls.__module__.startswith("torch.optim."):
         return cls
     methods = {name: method.__wrapped__ for name in _METHODS if _made_by(method := getattr(cls, name)) == _OUTSIDE}
@@ -54,6 +59,8 @@ def _made_by(method: Callable[..., Any]) -> str:
 
 def _in_mode(step: Callable[..., Any]) -> Callable[..., Any]:
     """`step` with gradients only if the optimizer is differentiable."""
+
+    import torch
 
     @wraps(step)
     def stepped(self: Optimizer, closure: Callable[[], float] | None = None) -> float | None:

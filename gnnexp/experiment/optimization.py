@@ -12,12 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, cast
-
-import torch
-from torch import optim
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from gnnexp.errors import Problem
 from gnnexp.experiment.eager import class_of, eager
@@ -26,6 +21,11 @@ from gnnexp.experiment.locate import component
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.shape import check_value, is_node
 from gnnexp.experiment.signature import TARGET, Parameter, check_keys, parameters_of
+
+if TYPE_CHECKING:  # commands that only read records import this module: they do not wait for torch
+    import torch
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
 PARTIAL = "_partial_"
 OPTIMIZER, SCHEDULER = "optimizer", "scheduler"
@@ -54,6 +54,8 @@ def schedule_of(node: Mapping[str, Any] | None) -> Schedule | None:
 
 def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
     """All problems of the two groups."""
+    from torch.optim import Optimizer
+
     problems = _check(OPTIMIZER, optimizer, Optimizer, "params")
     if not problems:
         problems = _tried(OPTIMIZER, optimizer, lambda node: optimizer_of(node).make([_parameter()]))
@@ -72,6 +74,8 @@ def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
 
 def entries_of(choice: Choice[Optimizer]) -> int:
     """Number of state tensors of a parameter's size that an optimizer has per parameter: Adam 2, plain SGD 0."""
+    import torch
+
     parameter = _parameter()
     parameter.grad = torch.ones_like(parameter)
     optimizer = choice.make([parameter])
@@ -88,12 +92,16 @@ def schedule_length(optimizer: Choice[Optimizer], schedule: Schedule) -> int | N
 
 def is_elementwise(choice: Choice[Optimizer]) -> bool:
     """Whether an optimizer treats each element separately, so that a slice of a parameter can be stepped alone."""
+    from torch import optim
+
     return class_of(choice.options) in (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adadelta,
                                     optim.Adagrad, optim.ASGD, optim.RMSprop, optim.Rprop, optim.SGD)
 
 
 def _parameter() -> torch.nn.Parameter:
     """A small parameter for trials. It has two dimensions, because some optimizers only accept matrices."""
+    import torch
+
     return torch.nn.Parameter(torch.zeros(2, 2))
 
 
@@ -105,6 +113,8 @@ def _class(path: str, node: Mapping[str, Any], kind: type) -> Callable[..., Any]
 
 def _made_eager(node: Mapping[str, Any]) -> Callable[..., Optimizer]:
     """The class of an optimizer, without torch's compiler; a function that returns an optimizer as it is."""
+    from torch.optim import Optimizer
+
     found = _class(OPTIMIZER, node, Optimizer)
     return eager(found) if isinstance(found, type) else found
 
@@ -116,6 +126,8 @@ def _options(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _scheduled(node: Mapping[str, Any], optimizer: Optimizer) -> LRScheduler:
     """A scheduler of `optimizer`. Its inner schedulers are made first (`SequentialLR`, `ChainedScheduler`)."""
+    from torch.optim.lr_scheduler import LRScheduler
+
     options = {key: [_scheduled(inner, optimizer) if is_node(inner) else inner for inner in value]
                if isinstance(value, list) else value for key, value in node.items() if key not in (TARGET, PARTIAL)}
     made: LRScheduler = _class(SCHEDULER, node, LRScheduler)(optimizer=optimizer, **options)
@@ -123,6 +135,8 @@ def _scheduled(node: Mapping[str, Any], optimizer: Optimizer) -> LRScheduler:
 
 
 def _check_schedule(path: str, node: object) -> list[Problem]:
+    from torch.optim.lr_scheduler import LRScheduler
+
     problems = _check(path, node, LRScheduler, "optimizer", _OWN if path == SCHEDULER else {})
     if problems or not isinstance(node, Mapping):
         return problems
@@ -194,6 +208,8 @@ def reads_metric(scheduler: LRScheduler) -> bool:
 
 
 def _needs_closure(node: object) -> bool:
+    from torch.optim import Optimizer
+
     assert isinstance(node, Mapping)
     step = inspect.signature(_class(OPTIMIZER, node, Optimizer).step)  # type: ignore[attr-defined]
     closure = step.parameters.get("closure")

@@ -128,6 +128,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
+def sync(path: Path) -> None:
+    """Flush a file or a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def remove_unfinished(path: Path) -> None:
     """Remove temporary files of `path` that were left by processes killed in `write_bytes`.
 

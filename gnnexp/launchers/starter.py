@@ -15,8 +15,6 @@ if it is frozen: ranks that live on would train at the same time as those of `gn
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import gc
 import importlib
 import json
@@ -28,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnexp.files.leaving import Ending
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE, die_with_parent
 
 _POLL_S = 0.05
@@ -40,7 +39,6 @@ def main() -> int:
     """Serve requests until the input ends. In a forked process, return the exit code of its rank."""
     die_with_parent()
     name, ending = sys.argv[1], Ending()
-    atexit.register(ending)  # before all others, so that it is called after them
     failure = _preload(name)
     requests, replies, lessons = os.dup(0), os.dup(1), os.pipe()
     os.dup2(2, 1)  # output of libraries must not mix with replies
@@ -63,40 +61,21 @@ def main() -> int:
                 return exit_code
             running[pid] = rank
             _tell(replies, rank=rank, pid=pid)
+    ending.exit_code = 0
     return 0
 
 
 def _preload(name: str) -> Exception | None:
     """Import what the ranks need. Return the error of a failed import: each rank raises it in its own log."""
+    gc.disable()  # collections would go through all objects of the modules again and again
     try:
         getattr(importlib.import_module(name), "preload", int)()
     except Exception as error:
         return error
-    gc.collect()
-    gc.freeze()  # otherwise a rank's first collection writes to every page of objects, and so copies it
+    finally:
+        gc.freeze()  # otherwise a rank's first collection writes to every page of objects, and so copies it
+        gc.enable()
     return None
-
-
-class Ending:
-    """Ends a rank at once after threads have been joined and all other functions of `atexit` have been called.
-
-    Python would then free every object that this process has loaded before the fork. That takes 0.3 to 0.7 s of CPU,
-    writes to every shared page, and lets extension modules report what `gc.freeze` has kept as leaks.
-
-    Attributes:
-        exit_code: exit code of the rank; None if it has not ended by itself, so that Python ends it.
-    """
-
-    exit_code: int | None = None
-
-    def __call__(self) -> None:
-        """Write what streams hold, and leave."""
-        if self.exit_code is None:
-            return
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        ctypes.CDLL(None).fflush(None)
-        os._exit(self.exit_code)
 
 
 class Lessons:

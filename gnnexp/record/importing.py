@@ -23,8 +23,8 @@ from typing import Any
 import yaml
 
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files.disk import sync
 from gnnexp.files.regular import SMALL_BYTES, open_regular, parse_json
-from gnnexp.graph.storage.writer import sync
 from gnnexp.record.archive import IMPORTED, RUNS, STATES, as_made
 from gnnexp.record.columnar import Records
 from gnnexp.record.members import Member, members

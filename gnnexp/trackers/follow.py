@@ -2,10 +2,15 @@
 
 A thread of the launching process would not do, because it shares the interpreter lock. The launcher has to end a broken
 run within seconds, and would wait for a thread that gets no core.
+
+A sweep keeps the process for its next runs (`Followers`), because importing a tracker's packages takes seconds. A
+request is a line of JSON on the standard input: a run directory, and `null` at the end of that run. Then the standard
+output has a line with 0, or with 1 if not everything was delivered.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
@@ -17,11 +22,14 @@ from typing import IO
 
 from gnnexp.experiment.build import build
 from gnnexp.files.disk import subfolder
+from gnnexp.files.leaving import Ending
 from gnnexp.files.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, read_run
 
 _PERIOD_S = 1.0
+# Seconds that a process without a run has to end.
+_END_S = 5.0
 LOG = "tracking.log"
 
 
@@ -48,13 +56,76 @@ class Follower:
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.stop()
-            return f"the store did not answer within {timeout_s:g} s"
+            return self._given_up(timeout_s)
         return "" if code == 0 else _last_line(self.run_dir / "logs" / LOG)
+
+    def _given_up(self, timeout_s: float) -> str:
+        self.stop()
+        return f"the store did not answer within {timeout_s:g} s"
 
     def stop(self) -> None:
         """End the process; the rest can be delivered later."""
         kill(self.process)
+
+
+@dataclass(frozen=True)
+class KeptFollower(Follower):
+    """A delivery by a process that then waits for the next run.
+
+    Attributes:
+        home: gets the process back after a delivery that was answered.
+    """
+
+    home: Followers
+
+    def finish(self, timeout_s: float) -> str:
+        """See `Follower.finish`."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with suppress(BrokenPipeError):  # it was killed: its answer is empty
+            self.process.stdin.write(b"null\n")
+        if not select.select([self.process.stdout], [], [], timeout_s)[0]:
+            return self._given_up(timeout_s)
+        answer = self.process.stdout.readline()
+        if answer:
+            self.home.idle = self.process
+        return "" if answer == b"0\n" else _last_line(self.run_dir / "logs" / LOG)
+
+
+class Followers:
+    """Delivers one run after another, as long as this works by one process.
+
+    A process whose delivery was not finished, for example after Ctrl-C, gets no other run. It ends by itself.
+
+    Attributes:
+        idle: the process that waits for a run.
+    """
+
+    def __init__(self) -> None:
+        self.idle: subprocess.Popen[bytes] | None = None
+
+    def follow(self, run_dir: Path) -> Follower:
+        """Start to deliver `run_dir` in the background."""
+        run_dir = run_dir.resolve()
+        (subfolder(run_dir, "logs") / LOG).write_bytes(b"")
+        process, self.idle = self.idle, None
+        if process is None or process.poll() is not None:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gnnexp.trackers.follow"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, start_new_session=True, bufsize=0)
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # it was killed just now: `finish` says so
+            process.stdin.write(json.dumps(str(run_dir)).encode() + b"\n")
+        return KeptFollower(run_dir, process, self)
+
+    def close(self) -> None:
+        """End the process that waits."""
+        if self.idle is not None:
+            assert self.idle.stdin is not None and self.idle.stdout is not None
+            self.idle.stdin.close()
+            with suppress(subprocess.TimeoutExpired):  # it is frozen, and ends when it goes on
+                self.idle.wait(_END_S)
+            self.idle.stdout.close()
+            self.idle = None
 
 
 def follow(run_dir: Path) -> Follower:
@@ -84,7 +155,7 @@ def _yield_to_training() -> None:
 
 
 def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -> None:
-    """Deliver repeatedly until `standing` is closed. Its launcher closes it at the end of the run or by dying.
+    """Deliver repeatedly until `standing` has an end: its launcher writes or closes it when the run ends, or by dying.
 
     Raises:
         TrackingError: the last delivery, after the end of the run, failed.
@@ -100,15 +171,42 @@ def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -
 
 
 def main(arguments: list[str]) -> int:
-    """Deliver the run directory `arguments[0]` until standard input is closed, or deliver a report's folder once."""
-    folder = Path(arguments[0])
+    """Deliver the run directory `arguments[0]` until standard input is closed, or deliver a report's folder once.
+
+    Without arguments, serve a `Followers`.
+    """
+    ending = Ending()
+    ending.exit_code = _deliver(Path(arguments[0]), sys.stdin.buffer) if arguments else _serve()
+    return ending.exit_code
+
+
+def _serve() -> int:
+    """Deliver one run after another. The log of each run gets the output."""
+    replies = os.dup(1)
+    with open(0, "rb", buffering=0) as requests:  # unbuffered: `select` must see what was not read
+        while request := requests.readline():
+            folder = Path(json.loads(request))
+            log = os.open(folder / "logs" / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            os.close(log)
+            code = _deliver(folder, requests)
+            sys.stderr.flush()
+            if not requests.readline():  # the launcher has died
+                return code
+            os.write(replies, f"{code}\n".encode())
+    return 0
+
+
+def _deliver(folder: Path, standing: IO[bytes]) -> int:
+    """Deliver a run until `standing` has an end, or a report's folder once. 1 if the store did not take it."""
     try:
         if (folder / REPORT_FILE).exists():
             build(read_report(folder).tracker, Tracker).deliver_report(folder)
         else:
             _yield_to_training()  # not for a report: its command trains nothing, and its user waits
             tracker = build(read_run(folder).job["config"]["tracker"], Tracker)
-            deliver_until_closed(tracker, folder, sys.stdin.buffer)
+            deliver_until_closed(tracker, folder, standing)
     except TrackingError as error:
         print(error, file=sys.stderr)
         return 1

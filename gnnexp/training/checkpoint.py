@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.files.disk import subfolder
+from gnnexp.files.disk import subfolder, sync
 from gnnexp.files.regular import read_json
-from gnnexp.graph.storage.writer import sync
 from gnnexp.record.records import write_json
 
 if TYPE_CHECKING:  # `gnnexp status` counts checkpoints without torch

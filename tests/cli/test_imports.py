@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from run_folder import write_epochs, write_job, write_result
 
 HEAVY = ("torch._dynamo", "torch", "numba", "scipy", "mlflow", "matplotlib", "hydra", "omegaconf", "sklearn", "duckdb",
          "pandas", "dgl")
@@ -22,6 +24,8 @@ code = worker.main()
 print("heavy:", *(name for name in {HEAVY!r} if name in sys.modules))
 sys.exit(code)
 """
+pytestmark = pytest.mark.interpreter
+
 SCRIPT = f"""
 import sys
 from gnnexp.cli.main import run_command
@@ -31,21 +35,46 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("words", [["list"], ["list", "systems"], ["list", "runs"]], ids=" ".join)
-@pytest.mark.interpreter
-def test_a_command_that_only_lists_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], cwd=tmp_path, capture_output=True, text=True,
+def heavy(folder: Path, *words: str) -> set[str]:
+    """The heavy modules that a command imports."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], cwd=folder, capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "heavy:"
+    return set(done.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize("words", ["list", "list systems", "list runs", "status", "status runs/one", "logs runs/one"])
+def test_a_command_that_reads_records_imports_nothing_heavy(words: str, tmp_path: Path) -> None:
+    made_run(tmp_path / "runs" / "one")
+    assert heavy(tmp_path, *words.split()) == set()
+
+
+@pytest.mark.parametrize(("words", "imported"), [
+    ("report", set()), ("report runs/one", {"matplotlib"})])
+def test_a_report_reads_records_without_torch(words: str, imported: set[str], tmp_path: Path) -> None:
+    made_run(tmp_path / "runs" / "one")
+    assert heavy(tmp_path, *words.split()) == imported
+
+
+def made_run(folder: Path) -> None:
+    write_job(folder, date="2026-01-01T00:00:00")
+    write_epochs(folder, 2)
+    write_result(folder)
 
 
 def test_a_run_is_launched_without_figures_and_without_the_compiler_of_torch(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT, "run", *DIGITS], cwd=tmp_path, capture_output=True, text=True,
-                          check=False)
-    assert done.returncode == 0, done.stderr
-    assert set(done.stdout.splitlines()[-1].split()[1:]) == {"torch", "numba", "scipy", "hydra", "omegaconf"}
+    assert heavy(tmp_path, "run", *DIGITS) == {"torch", "numba", "scipy", "hydra", "omegaconf"}
     assert [file.name for file in (tmp_path / "run" / "figures").iterdir()] == ["breakdown.csv"]
+
+
+def test_a_sweep_starts_one_process_for_the_ranks_of_all_its_cases(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"print(1, file=open({str(tmp_path / 'started')!r}, 'a'))\n")
+    (tmp_path / "two.yaml").write_text(json.dumps({
+        "description": "two cases", "fixed": list(DIGITS[:-1]), "axes": {"seed": [0, 1]}, "report": {"figures": []}}))
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    subprocess.run([sys.executable, "-m", "gnnexp", "sweep", "two.yaml"], cwd=tmp_path, check=True, capture_output=True,
+                   env=os.environ | {"PYTHONPATH": path})
+    assert (tmp_path / "started").read_text().count("1") == 2, "the command, and the starter of its ranks"
 
 
 def test_a_rank_trains_without_the_compiler_of_torch(tmp_path: Path) -> None:

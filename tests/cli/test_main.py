@@ -19,7 +19,12 @@ sys.argv = ["gnnexp"]
 from gnnexp.__main__ import main
 """
 _AFTER = _START + """
-atexit.register(os.kill, os.getpid(), signal.SIGINT)
+import gnnexp.__main__
+run_command = gnnexp.__main__.run_command
+def interrupted_later(arguments):
+    atexit.register(os.kill, os.getpid(), signal.SIGINT)
+    return run_command(arguments)
+gnnexp.__main__.run_command = interrupted_later
 sys.exit(main())
 """
 _WHILE = _START + """

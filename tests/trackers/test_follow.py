@@ -14,7 +14,7 @@ from run_folder import write_epochs, write_job, write_result
 from unkillable import unkillable
 
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.follow import deliver_until_closed, follow
+from gnnexp.trackers.follow import Followers, deliver_until_closed, follow
 
 __all__ = ["unkillable"]
 
@@ -80,6 +80,38 @@ def test_the_process_delivers_or_says_why_not(tmp_path: Path) -> None:
         "_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": "sqlite:////no/folder/mlflow.db"}
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert "no folder" in follow(tmp_path).finish(60)
+
+
+def test_one_process_delivers_one_run_after_another(tmp_path: Path) -> None:
+    followers, processes = Followers(), []
+    for number, uri in enumerate(("", "sqlite:////no/folder/mlflow.db", "")):
+        write_job(run := tmp_path / str(number), uid=str(number))
+        write_result(run)
+        if uri:
+            job = json.loads((run / "job.json").read_text())
+            job["config"]["tracker"] = {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": uri}
+            (run / "job.json").write_text(json.dumps(job))
+        follower = followers.follow(run)
+        reason = follower.finish(60)
+        logged = (run / "logs" / "tracking.log").read_text()
+        assert ("no folder" in reason, "no folder" in logged) == (bool(uri), bool(uri)), reason
+        processes.append(follower.process)
+    assert processes[0] is processes[1] is processes[2]
+    followers.close()
+    assert processes[0].poll() == 0
+
+
+def test_a_process_whose_delivery_was_not_finished_gets_no_other_run(tmp_path: Path) -> None:
+    followers = Followers()
+    for name in ("first", "second"):
+        write_job(tmp_path / name)
+    left = followers.follow(tmp_path / "first")
+    other = followers.follow(tmp_path / "second")
+    assert left.process is not other.process and other.finish(60) == ""
+    left.process.kill()
+    assert left.finish(60) == "the delivering process died"
+    followers.close()
+    assert other.process.poll() == 0
 
 
 def test_a_store_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import argparse
 import io
 from pathlib import Path
 
-from gnnexp.cli.running.prepare import check_new_file
+from gnnexp.cli.running.folders import check_new_file
 from gnnexp.cli.sweeping.processes import STATES
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.disk import write_bytes

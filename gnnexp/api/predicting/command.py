@@ -15,7 +15,7 @@ from gnnexp.api.predicting.vertices import embedded, metrics_of_all, predicted
 from gnnexp.api.trained import TrainedModel, load
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import check_new_file
+from gnnexp.cli.running.folders import check_new_file
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.disk import shortened
 from gnnexp.files.regular import what_is

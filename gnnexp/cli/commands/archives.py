@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.running.prepare import check_new_file
+from gnnexp.cli.running.folders import check_new_file
 from gnnexp.cli.sweeping.definition import load_sweep, name_of
 from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError, Problem

@@ -21,8 +21,8 @@ from rich.table import Table
 from gnnexp.calibration import FIGURES, REQUEST
 from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import check_new_file, checked
-from gnnexp.cli.running.provenance import code_version, library_versions
+from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.prepare import checked
 from gnnexp.config.folders import PRIMARY, product_folder
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.errors import ConfigError, Problem, RunError
@@ -35,6 +35,7 @@ from gnnexp.planning.gpu_links import from_facts, lines_of
 from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
 from gnnexp.provenance.machine import hardware as this_machine
+from gnnexp.provenance.versions import code_version, library_versions
 from gnnexp.record.records import write_json
 
 _WORKER = "gnnexp.calibration"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import check_folder
+from gnnexp.cli.running.folders import check_folder
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.signature import unknown
 from gnnexp.record.runs import REPORTS

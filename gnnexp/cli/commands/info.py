@@ -8,7 +8,6 @@ import psutil
 
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.provenance import LIBRARIES, code_version, library_versions
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError
@@ -16,6 +15,7 @@ from gnnexp.experiment.build import read
 from gnnexp.experiment.packages import install_command
 from gnnexp.preparation.artifacts import cache_root
 from gnnexp.provenance.machine import hardware
+from gnnexp.provenance.versions import LIBRARIES, code_version, library_versions
 
 
 def main(options: argparse.Namespace) -> Answer:

@@ -17,7 +17,7 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
 from gnnexp.cli.page import STATES, Choice, publish, tracker_node
-from gnnexp.cli.running.prepare import check_folder
+from gnnexp.cli.running.folders import check_folder
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.cli.sweeping.definition import is_sweep_file, load_sweep, name_of
 from gnnexp.config.compose import default_of

@@ -19,7 +19,7 @@ from gnnexp.cli.looking.sampled import (
     show_sample,
 )
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import check_new_file
+from gnnexp.cli.running.folders import check_new_file
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of

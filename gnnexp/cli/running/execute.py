@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,8 +19,10 @@ from rich.console import Console
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, marked
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
-from gnnexp.cli.running.provenance import Place, graph_sizes, make_provenance
+from gnnexp.cli.running.folders import check_run_dir
+from gnnexp.cli.running.place import Place
+from gnnexp.cli.running.prepare import Prepared, prepare
+from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.cli.running.store import prepare_store
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -42,7 +44,7 @@ from gnnexp.reports import breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
-from gnnexp.trackers.follow import Follower, follow
+from gnnexp.trackers.follow import Follower, Followers, follow
 from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfinished
 
 BREAKDOWN = Path("figures") / f"{breakdown.NAME}.csv"
@@ -100,14 +102,18 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
         console.print(marked("warning", "yellow", f" {shortage}"), soft_wrap=True)
 
 
-def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers: Launchers) -> Outcome:
+def carry_out(
+    run_dir: Path, experiment: Experiment, console: Console, launchers: Launchers, followers: Followers | None = None
+) -> Outcome:
     """Let ranks carry out the run in `run_dir`, follow them, and finalize the run.
+
+    With `followers`, a process that has delivered earlier runs delivers this one, too.
 
     Raises:
         ConfigError: another process works on this run.
     """
     with alone(run_dir):
-        follower = _followed(run_dir, experiment.tracker, console)
+        follower = _followed(run_dir, experiment.tracker, console, follow if followers is None else followers.follow)
         printer = EpochPrinter(console, run_dir)
         printer.start()
         outcome = _launched(run_dir, experiment.hardware, console, launchers.of(experiment), printer)
@@ -265,7 +271,9 @@ def answer_of(run_dir: Path, outcome: Outcome) -> Answer:
                    "exit_code": outcome.exit_code, "summary": summary}, outcome.exit_code)
 
 
-def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:
+def _followed(
+    run_dir: Path, tracker: Tracker, console: Console, follow: Callable[[Path], Follower]
+) -> Follower | None:
     """Start the delivery of a run, if its tracker delivers anywhere. Before that, its store is made complete."""
     if not tracker.where():
         return None

@@ -146,11 +146,11 @@ def in_grammar(value: object) -> str:
 
 def _differences(job: Mapping[str, Any], made: argparse.Namespace) -> Iterator[str]:
     """What may make the run another one today: its code, the YAML files, and the places that it names."""
-    from gnnexp.cli.running.provenance import code_version
     from gnnexp.config.compose import compose
     from gnnexp.provenance.code import code_of_config
     from gnnexp.provenance.older import as_today
     from gnnexp.provenance.recorded import is_of_other_version, own_of
+    from gnnexp.provenance.versions import code_version
     from gnnexp.reports.values.labels import flat
 
     provenance = job["provenance"]

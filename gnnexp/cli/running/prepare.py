@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from gnnexp.cli.running.folders import check_run_dir
 from gnnexp.config.compose import Composed, Draft, draft
 from gnnexp.config.folders import PRIMARY
 from gnnexp.datasets.base import Dataset
@@ -25,7 +25,6 @@ from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.locate import missing_module
 from gnnexp.experiment.plan import GraphFacts, Plan, facts_of
-from gnnexp.files.regular import what_is
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import open_parts
@@ -88,9 +87,6 @@ class WatchedStream(EdgeStream):
             for chunk in self._edges.chunks():
                 yield chunk
                 progress.advance(task, int(np.size(chunk.sources)))
-
-
-_MOST_NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -210,44 +206,6 @@ def _data_problems(reading: Reading, problems: Sequence[Problem]) -> list[Proble
     if judged & wrong or reading.experiment is None:
         return []
     return check_data(reading.experiment, graph, facts_of(reading.experiment, graph))
-
-
-def check_run_dir(run_dir: Path) -> list[Problem]:
-    """Problems if the run directory exists already or cannot be made."""
-    if os.path.lexists(run_dir):
-        return [Problem("hydra.run.dir", str(run_dir), "a run never writes into a folder that exists",
-                        "name a new folder, or remove this one; gnnexp run --rerun keeps the run that exists under "
-                        "another name and runs it again")]
-    return check_folder("hydra.run.dir", run_dir)
-
-
-def check_folder(key: str, folder: Path) -> list[Problem]:
-    """Problems if files cannot be written into `folder`; a missing folder is made later."""
-    if too_long := _check_names(key, folder):
-        return too_long
-    above = next((one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one)), Path("/"))
-    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
-        return []
-    why = "may not be written to" if above.is_dir() else _no_folder(above)
-    return [Problem(key, str(folder), f"cannot be made: {above} {why}", f"{key}=<a folder that you may write to>")]
-
-
-def _no_folder(path: Path) -> str:
-    leads_nowhere = path.is_symlink() and not path.exists()
-    return f"is a link that leads nowhere ({path.readlink()})" if leads_nowhere else "is no folder"
-
-
-def check_new_file(key: str, file: Path) -> list[Problem]:
-    """Problems if a file cannot be written there. An existing file will be replaced; nothing else may have its name."""
-    if os.path.lexists(file) and (why := what_is(file)):
-        return [Problem(key, str(file), f"cannot be written: {why}", f"{key}=<a new file>")]
-    return _check_names(key, file) or check_folder(key, file.parent)
-
-
-def _check_names(key: str, path: Path) -> list[Problem]:
-    if all(len(os.fsencode(part)) <= _MOST_NAME_BYTES for part in path.parts):
-        return []
-    return [Problem(key, f"{str(path)[:40]}…", f"a name has at most {_MOST_NAME_BYTES} bytes", "choose a shorter name")]
 
 
 def inputs_of(experiment: Experiment) -> dict[str, str]:

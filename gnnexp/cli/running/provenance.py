@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import importlib.metadata
 import os
-import platform
 import shlex
 import sys
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import gnnexp
+from gnnexp.cli.running.place import Place
 from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.config.compose import Composed
 from gnnexp.config.folders import PRIMARY, VARIABLE, files_of
@@ -24,35 +21,10 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.run_key import run_key
 from gnnexp.graph.graph import Graph
 from gnnexp.provenance.code import code_of_config, own_files
-from gnnexp.provenance.machine import hardware, output_of
+from gnnexp.provenance.machine import hardware
 from gnnexp.provenance.recorded import RESULT_VERSION
 from gnnexp.provenance.repository import repositories
-from gnnexp.record.runs import RUNS
-
-LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
-             "scikit-learn", "matplotlib")
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a run in a sweep.
-
-    Attributes:
-        sweep: name of the sweep.
-        label: the overrides that distinguish the case from the others.
-    """
-
-    sweep: str
-    label: str
-
-    def to_json(self) -> dict[str, str]:
-        """The place as entries of a provenance. They name the run for readers, and are no part of its key."""
-        return {"sweep": self.sweep, "sweep_uid": sweep_uid(self.sweep), "label": self.label}
-
-
-def sweep_uid(sweep: str) -> str:
-    """The same id for every sweep of this name in this folder of this machine, also if the report's folder changes."""
-    return hashlib.sha256(f"{platform.node()}:{(RUNS / 'sweeps' / sweep).resolve()}".encode()).hexdigest()[:32]
+from gnnexp.provenance.versions import code_version, library_versions
 
 
 def make_provenance(
@@ -125,25 +97,3 @@ def with_root(command: str) -> str:
     """`command` with the variables that name folders of data and of configurations, if they are set."""
     found = {name: os.environ.get(name) for name in (ROOT_VARIABLE, VARIABLE)}
     return "".join(f"{name}={shlex.quote(folder)} " for name, folder in found.items() if folder) + command
-
-
-def code_version() -> str:
-    """The package's version. In a checkout, also the commit, and whether files differ from it (except `docs`)."""
-    version = importlib.metadata.version("gnnexp")
-    checkout = Path(gnnexp.__file__).resolve().parent.parent
-    if not (checkout / ".git").exists():
-        return version
-    described = output_of(["git", "-C", str(checkout), "describe", "--always", "--abbrev=12"])
-    edited = output_of(["git", "-C", str(checkout), "status", "--porcelain", "--untracked-files=no", ".", ":!docs"])
-    return f"{version}+{described}{'-dirty' if edited else ''}" if described else version
-
-
-def library_versions() -> dict[str, str]:
-    """Versions of Python and of the installed libraries."""
-    versions = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions

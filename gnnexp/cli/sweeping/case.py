@@ -14,7 +14,8 @@ from rich.console import Console
 from gnnexp.cli.commands.resume import is_finished, reopen_run
 from gnnexp.cli.console import marked
 from gnnexp.cli.running.execute import carry_out, lost_model, start_run, write_job
-from gnnexp.cli.running.provenance import Place, make_provenance
+from gnnexp.cli.running.place import Place
+from gnnexp.cli.running.provenance import make_provenance
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import experiment_of
@@ -25,6 +26,7 @@ from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, finalize
 from gnnexp.record.failure import describe
 from gnnexp.record.runs import read_run
+from gnnexp.trackers.follow import Followers
 
 Status = Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere"]
 
@@ -93,12 +95,14 @@ def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> Queu
         return replace(case, state=replace(case.state, run_dir=str(run_dir)))
 
 
-def run_case(case: QueuedCase, console: Console, launchers: Launchers) -> State:
+def run_case(
+    case: QueuedCase, console: Console, launchers: Launchers, followers: Followers | None = None
+) -> State:
     """Run the case until it finishes or fails, and return its state."""
     try:
         case = made_ready(case, console, launchers)
         with in_words(case.command):
-            outcome = carry_out(Path(case.state.run_dir), case.experiment, console, launchers)
+            outcome = carry_out(Path(case.state.run_dir), case.experiment, console, launchers, followers)
     except Exception as error:  # for example memory ran out, or a user's own dataset has a mistake
         return failed(case, error)
     return ended(case, outcome, console)

@@ -13,7 +13,7 @@ from gnnexp.cli.commands.report import of_sweep, show
 from gnnexp.cli.console import made_table
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import check_folder, check_run_dir
+from gnnexp.cli.running.folders import check_folder, check_run_dir
 from gnnexp.cli.running.provenance import source_words, with_root
 from gnnexp.cli.sweeping.case import QueuedCase, State
 from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned

@@ -15,6 +15,7 @@ from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.locate import missing_module
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.run_key import run_key
+from gnnexp.files.regular import SMALL_BYTES, read_limited
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.provenance.code import code_of_config, package_digest
 from gnnexp.provenance.machine import UNKNOWN, Node, node_of_launch, this_node
@@ -165,7 +166,7 @@ def all_there(*folders: Path) -> frozenset[str]:
 def known_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]]:
     """Runs with one of these keys, the latest last; results of other runs are not read."""
     found: dict[str, list[Known]] = {}
-    for path, job in _jobs(looking):
+    for path, job in _jobs(looking, *(keys if len(keys) == 1 else ())):
         key = recorded_key(job["provenance"])
         if key in keys and key and (known := _known(path, job, key)) is not None:
             found.setdefault(key, []).append(known)
@@ -188,14 +189,19 @@ def older_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]
     return found
 
 
-def _jobs(looking: Looking) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Directory and `job.json` of the runs that count, the latest last."""
+def _jobs(looking: Looking, word: str = "") -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Directory and `job.json` of the runs that count, the latest last; with `word`, only of those that contain it.
+
+    A sweep looks for runs before each case. To parse every `job.json` would take longer than the case itself.
+    """
     ages: list[tuple[float, str]] = []
     for run_dir in all_there(*looking.folders) - looking.passed_over:
         with suppress(OSError):  # renamed or removed in the meantime
             ages.append((Path(run_dir, JOB_FILE).stat().st_mtime, run_dir))
     for _, run_dir in sorted(ages):
         with suppress(OSError, ValueError):  # not a run of gnnexp, or damaged: it cannot be continued
+            if word and word.encode() not in read_limited(Path(run_dir, JOB_FILE), SMALL_BYTES):
+                continue
             yield Path(run_dir), load_job(Path(run_dir))
 
 

@@ -21,7 +21,8 @@ from omegaconf import open_dict
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import check_folder, checked
+from gnnexp.cli.running.folders import check_folder
+from gnnexp.cli.running.prepare import checked
 from gnnexp.cli.sweeping.case import State
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Sweep, key_of

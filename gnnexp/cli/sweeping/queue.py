@@ -30,6 +30,7 @@ from gnnexp.files.disk import DiskError, in_words, locked, refusal, remove_unfin
 from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.record.records import write_json
+from gnnexp.trackers.follow import Followers
 
 _PATIENCE_S = 10.0  # seconds to wait for a lock that is held for milliseconds
 
@@ -76,6 +77,11 @@ class OneByOne(Executor):
 
     def __init__(self, launchers: Launchers, console: Console) -> None:
         self._launchers, self._console, self._interrupted = launchers, console, False
+        self._followers = Followers()
+
+    def __exit__(self, *error: object) -> None:
+        """End the process that delivers the runs."""
+        self._followers.close()
 
     def takes(self) -> bool:
         """See `Executor.takes`."""
@@ -83,7 +89,7 @@ class OneByOne(Executor):
 
     def start(self, position: int, case: QueuedCase) -> State:
         """See `Executor.start`."""
-        state = run_case(case, self._console, self._launchers)
+        state = run_case(case, self._console, self._launchers, self._followers)
         self._interrupted = state.status == "interrupted"
         return state
 

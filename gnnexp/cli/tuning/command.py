@@ -10,7 +10,8 @@ from pathlib import Path
 from gnnexp.cli.commands.sweep import known_keys, run_dir_of
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
-from gnnexp.cli.running.prepare import check_new_file, checked
+from gnnexp.cli.running.folders import check_new_file
+from gnnexp.cli.running.prepare import checked
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, key_of, label_cases, last_of_each_key, load_sweep
 from gnnexp.cli.sweeping.queue import Queue, keep_states

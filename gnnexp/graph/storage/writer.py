@@ -20,7 +20,7 @@ import numpy as np
 from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.files.disk import shortened
+from gnnexp.files.disk import shortened, sync
 from gnnexp.graph.storage.arrays import DTYPES, META, file_sha256
 
 # Bytes that are copied through a memory map at a time, so that the page cache holds them and not the process.
@@ -145,15 +145,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file and flush it to the disk."""
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     sync(path)
-
-
-def sync(path: Path) -> None:
-    """Flush a file or a folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def check_replaceable(folder: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.cli.running.prepare import check_folder
+from gnnexp.cli.running.folders import check_folder
 
 
 @pytest.mark.parametrize("target", ["nowhere", "link"], ids=["gone", "loop"])
