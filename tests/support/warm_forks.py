@@ -134,7 +134,7 @@ def _folders(variables: Mapping[str, str]) -> list[Path]:
 
 
 def _request(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a new process takes over from the one that starts it, or is told to have instead."""
+    """What a new process takes over from the one that starts it, or gets instead."""
     return {
         "command": [str(word) for word in given["args"]], "folder": str(given["cwd"] or os.getcwd()),  # noqa: PTH109
         "environment": dict(os.environ if given["env"] is None else given["env"]),
