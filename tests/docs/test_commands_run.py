@@ -76,7 +76,7 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("gnnexp sweep fb15k", "ranks links among 14,541 entities, for minutes", "the link command of recipes.md"),
 ]
 # Of those, what no page may show at present.
-OF_OTHER_PAGES = ("make run", "make ui", "make docs", "make reproduce-small", "make bench")
+OF_OTHER_PAGES = ("make ui", "make docs", "make reproduce-small", "make bench")
 
 
 # What two epochs of a sweep's two cases would still take too long for.
