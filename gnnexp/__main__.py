@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 
 from gnnexp.cli.main import run_command
-from gnnexp.files.leaving import Ending
-
-# New objects until a collection. Modules make a million objects that stay, and collections would look at each of them
-# again and again.
-_YOUNG = 100_000
+from gnnexp.files.leaving import Ending, collect_rarely
 
 
 def main() -> int:
@@ -21,7 +16,7 @@ def main() -> int:
     traceback from the interpreter's clean-up.
     """
     ending = Ending()
-    gc.set_threshold(_YOUNG)
+    collect_rarely()
     try:
         ending.exit_code = run_command(sys.argv[1:])
     except KeyboardInterrupt:  # a second Ctrl-C, while the first one is handled

@@ -22,7 +22,7 @@ from typing import IO
 
 from gnnexp.experiment.build import build
 from gnnexp.files.disk import subfolder
-from gnnexp.files.leaving import Ending
+from gnnexp.files.leaving import Ending, collect_rarely
 from gnnexp.files.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, read_run
@@ -176,6 +176,7 @@ def main(arguments: list[str]) -> int:
     Without arguments, serve a `Followers`.
     """
     ending = Ending()
+    collect_rarely()
     ending.exit_code = _deliver(Path(arguments[0]), sys.stdin.buffer) if arguments else _serve()
     return ending.exit_code
 
