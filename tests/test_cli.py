@@ -82,6 +82,12 @@ def test_cfg_shows_values_that_must_still_be_given(capsys: pytest.CaptureFixture
     assert run_command(["run", "--cfg", "partitioner=stored", "train.epochs=0"]) == 2
 
 
+def test_cfg_needs_no_cluster(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
+    """A page tells users to look at it before they log in to a node that submits."""
+    assert run_command(["run", "--cfg", "hardware=slurm_gpu", "hardware.launcher.partition=gpu"]) == 0
+    assert "partition: gpu" in capsys.readouterr().out
+
+
 def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
     import yaml
 
