@@ -78,9 +78,15 @@ def test_cfg_refuses_what_run_refuses(override: str, capsys: pytest.CaptureFixtu
 
 
 def test_cfg_shows_values_that_must_still_be_given(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
-    assert run_command(["run", "--cfg", "dataset=tables"]) == 0
+    assert run_command(["run", "--cfg", "partitioner=stored"]) == 0
     assert "???" in capsys.readouterr().out
-    assert run_command(["run", "--cfg", "dataset=tables", "train.epochs=0"]) == 2
+    assert run_command(["run", "--cfg", "partitioner=stored", "train.epochs=0"]) == 2
+
+
+def test_cfg_needs_no_cluster(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
+    """A page tells users to look at it before they log in to a node that submits."""
+    assert run_command(["run", "--cfg", "hardware=slurm_gpu", "hardware.launcher.partition=gpu"]) == 0
+    assert "partition: gpu" in capsys.readouterr().out
 
 
 def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:

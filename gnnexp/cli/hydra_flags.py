@@ -7,25 +7,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from gnnexp.cli.main import COMMANDS, COMPOSING
+from gnnexp.cli.commands.completion import SHELLS, script
 from gnnexp.cli.output import Answer
 from gnnexp.config.compose import Composed
 from gnnexp.config.composition import composed_by_hydra, hydra_of, in_problems
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import unknown
-
-# zsh runs bash's completion after `bashcompinit`.
-_SCRIPT = """{before}_gnnexp_completion() {{
-    local line="${{COMP_LINE:0:$COMP_POINT}}" word="${{COMP_WORDS[COMP_CWORD]}}"
-    if (( COMP_CWORD == 1 )); then
-        COMPREPLY=($(compgen -W "{commands}" -- "$word"))
-    elif [[ " {composing} " == *" ${{COMP_WORDS[1]}} "* ]]; then
-        COMPREPLY=($(COMP_LINE="gnnexp ${{line#*"${{COMP_WORDS[1]}}"}}" gnnexp run --shell-completion query=bash))
-    fi
-}}
-complete -o nospace -o default -F _gnnexp_completion gnnexp"""
-_BEFORE = {"bash": "", "zsh": "autoload -U +X bashcompinit && bashcompinit\n"}
 
 
 def show(options: argparse.Namespace) -> Answer:
@@ -84,12 +72,12 @@ def _is_null(package: str | None, composed: Composed, lines: Sequence[str]) -> b
 def _complete(options: argparse.Namespace) -> None:
     """Print a shell's script, or the words that complete `$COMP_LINE`."""
     task, _, shell = (options.overrides or [""])[0].partition("=")
-    if len(options.overrides) != 1 or task not in ("install", "uninstall", "query") or shell not in _BEFORE:
+    if len(options.overrides) != 1 or task not in ("install", "uninstall", "query") or shell not in SHELLS:
         raise ConfigError(Problem("--shell-completion", " ".join(options.overrides), "takes install=SHELL, "
-                                  f"uninstall=SHELL or query=bash, with {' or '.join(_BEFORE)}",
-                                  'eval "$(gnnexp run --shell-completion install=bash)"'))
+                                  f"uninstall=SHELL or query=bash, with {' or '.join(SHELLS)}",
+                                  'eval "$(gnnexp completion bash)"'))
     if task == "install":
-        print(_SCRIPT.format(before=_BEFORE[shell], commands=" ".join(COMMANDS), composing=" ".join(COMPOSING)))
+        print(script(shell))
     elif task == "uninstall":
         print("complete -r gnnexp; unset -f _gnnexp_completion")
     elif "COMP_LINE" in os.environ:
@@ -98,4 +86,4 @@ def _complete(options: argparse.Namespace) -> None:
             hydra.shell_completion(folders.primary, ["query=bash"])
     else:
         raise ConfigError(Problem("--shell-completion", options.overrides[0], "needs COMP_LINE, which a shell sets",
-                                  "use install=bash"))
+                                  "gnnexp completion bash"))

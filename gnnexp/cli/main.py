@@ -302,6 +302,8 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
         _flag("--quick", help="takes seconds: to try the command, not for estimates"))),
     "partition": ("make a partition and show its quality", "partition", "main", (
         *_OVERRIDES, _JSON)),
+    "completion": ("a script that lets the tab key complete commands, options, sweeps, choices and keys", "completion",
+                   "main", (_option("shell", metavar="SHELL", help="bash or zsh"),)),
     "info": ("what is installed, and what this machine can run", "info", "main", (_JSON,)),
     "ui": ("the MLflow dashboard on this machine's runs", "ui", "main", (
         _option("--port", type=int, default=5000, help="default: 5000"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -30,6 +30,7 @@ from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import open_parts
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.graph.stream import EdgeChunk, EdgeStream
+from gnnexp.launchers.local import LocalLauncher
 from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
@@ -127,7 +128,7 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
         ConfigError: the configuration has mistakes; all of them are reported.
     """
     made = draft(overrides, config_dir, config_name)
-    problems, dataset = _found(made)
+    problems, dataset = _found(made, lambda reading: True)
     ConfigError.raise_all(problems)
     assert made.composed is not None
     return _named(made.composed, dataset)
@@ -136,25 +137,27 @@ def checked(overrides: Sequence[str], config_dir: str | None, config_name: str =
 def shown(overrides: Sequence[str], config_dir: str | None, config_name: str = PRIMARY) -> Composed:
     """The same for a configuration that is only shown: values that must still be given are no mistakes.
 
+    Nor is it one that this machine cannot submit to a cluster, where the ranks would be.
+
     Raises:
         ConfigError: `checked` would report the same problems.
     """
     made = draft(overrides, config_dir, config_name)
     open_keys = {problem.key for problem in made.problems if problem.value == "???"}
-    problems, _ = _found(made)
+    problems, _ = _found(made, lambda reading: isinstance(reading.launcher, LocalLauncher))
     ConfigError.raise_all([one for one in problems if one.value != "???" and one.key not in open_keys])
     assert made.composed is not None
     return made.composed
 
 
-def _found(made: Draft) -> tuple[list[Problem], Dataset | None]:
-    """All problems of a draft, and its dataset."""
+def _found(made: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Problem], Dataset | None]:
+    """All problems of a draft, and its dataset; those of this machine only if the run would be here."""
     problems = list(made.problems)
     if made.composed is None:
         return problems, None
     reading = read(made.composed.config, known=problems, unsure=made.unsure)
     problems += [*reading.problems, *check_run_dir(made.composed.run_dir),
-                 *_as_typed(_machine_problems(reading), made.composed)]
+                 *(_as_typed(_machine_problems(reading), made.composed) if is_for_here(reading) else [])]
     if problems:
         problems += _data_problems(reading, problems)
     return problems, reading.dataset
