@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from lacking import environment_without
 
 from gnnexp.graph.storage.format import save_graph
@@ -49,6 +50,7 @@ def test_a_worker_trains_without_the_optional_packages(tmp_path: Path):
     _assert_finished(run_dir, done)
 
 
+@pytest.mark.interpreter
 def test_a_worker_trains_from_a_folder_on_the_path_where_nothing_else_is_installed(tmp_path: Path):
     """A machine with an image of torch, and gnnexp copied to it: docs/install.md, "Not installed at all"."""
     run_dir, packages = _asked_for(tmp_path), tmp_path / "packages"
@@ -88,6 +90,7 @@ def _files_of(names: Iterable[str]) -> set[Path]:
     return found
 
 
+@pytest.mark.interpreter
 def test_what_is_blocked_is_missing_in_every_process() -> None:
     """The test above would also pass where nothing is blocked."""
     code = ("from gnnexp.experiment.packages import is_installed; import importlib, subprocess, sys\n"

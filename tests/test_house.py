@@ -130,6 +130,7 @@ def test_the_closed_value_is_opened_only_to_be_passed_on() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.interpreter
 def test_a_configuration_enters_few_modules_before_the_launch(tmp_path: Path) -> None:
     """One `gnnexp run`, call by call; 23 modules before there were experiments (adc2fc1)."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GNNEXP_CACHE": str(tmp_path / "cache")}

@@ -72,6 +72,7 @@ def server(place: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+@pytest.mark.interpreter
 def test_a_server_that_dies_and_comes_back(place):
     port = free_port()
     uri = f"http://127.0.0.1:{port}"

@@ -265,6 +265,7 @@ def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     return queue.states[0]
 
 
+@pytest.mark.interpreter
 def test_a_frozen_process_of_a_case_ends_with_its_time_limit(frozen_case: State) -> None:
     """A sweep waits for it no longer than for a rank."""
     assert frozen_case.status == "failed" and "was frozen and then killed" in frozen_case.reason

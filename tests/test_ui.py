@@ -42,6 +42,7 @@ def _interrupt_when(ready: Path) -> None:
 
 
 @pytest.mark.usefixtures("_heeds_ctrl_c")
+@pytest.mark.interpreter
 def test_ctrl_c_ends_the_server_and_its_children_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ready = tmp_path / "ready"
     threading.Thread(target=_interrupt_when, args=(ready,), daemon=True).start()
@@ -51,6 +52,7 @@ def test_ctrl_c_ends_the_server_and_its_children_quietly(tmp_path: Path, capfd: 
         assert psutil.Process(int(ready.read_text())).status() == psutil.STATUS_ZOMBIE, "nothing is left"
 
 
+@pytest.mark.interpreter
 def test_the_servers_own_exit_code() -> None:
     assert serve([sys.executable, "-c", "raise SystemExit(3)"]) == 3
 

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from gnnexp.provenance.code import Code
 from gnnexp.provenance.machine import this_node
 from gnnexp.provenance.recorded import as_executed
@@ -26,6 +28,7 @@ print(threads, sorted(set(sys.modules) - before))
 """
 
 
+@pytest.mark.interpreter
 def test_a_fork_has_nothing_left_to_import() -> None:
     said = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "1 []"

@@ -156,6 +156,7 @@ class Mine(DataParallel):
 
 
 @pytest.mark.slow
+@pytest.mark.interpreter
 def test_a_paradigm_of_the_users_own_is_checked_by_its_metrics(place: Path) -> None:
     """A module in the current folder is found by the ranks. A paradigm that evaluates another model is noticed."""
     (place / "mine.py").write_text(MINE)

@@ -16,6 +16,7 @@ def found(*files: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, str(SCRIPT), *map(str, files)], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.interpreter
 def test_this_repository_points_nowhere_outside() -> None:
     done = found()
     assert done.returncode == 0, done.stdout
@@ -25,6 +26,7 @@ def test_this_repository_points_nowhere_outside() -> None:
     '"cwd": "/tmp/bench",', "see ../shared/layer_contract.md", "GNNEXP_DATA=/work/data gnnexp run",
     "open('/home/me/x.csv')",
 ])
+@pytest.mark.interpreter
 def test_a_path_of_one_machine_is_found(tmp_path: Path, line: str) -> None:
     file = tmp_path / "some.md"
     file.write_text(f"first\n{line}\n")
@@ -33,6 +35,7 @@ def test_a_path_of_one_machine_is_found(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["$HOME/work/x", "https://a.org/home/x", "a/tmp/x", "/dev/shm/x", "{folder}/tmp/x"])
+@pytest.mark.interpreter
 def test_other_paths_are_not(tmp_path: Path, line: str) -> None:
     file = tmp_path / "some.md"
     file.write_text(line)

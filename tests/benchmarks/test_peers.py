@@ -215,6 +215,7 @@ def test_an_epoch_of_a_peer_follows_the_order_and_learns(scripts: SimpleNamespac
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["pyg", "graphbolt"])
+@pytest.mark.interpreter
 def test_a_peer_measures_everything_at_a_small_scale(name: str, tmp_path: Path) -> None:
     if not (PLACE / name / MADE).is_file():
         pytest.skip(f"no environment of {name}: make peers")

@@ -65,12 +65,14 @@ def test_paths_of_the_environment_that_are_no_text(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
+@pytest.mark.interpreter
 def test_ranks_find_the_modules_of_the_folder_where_python_leaves_it_out(project: Path) -> None:
     done = gnnexp(project, *RUN, PYTHONSAFEPATH="1", PYTHONPATH=HERE)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
+@pytest.mark.interpreter
 def test_ranks_find_the_same_modules_as_the_command(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The folder is on PYTHONPATH, behind another one with a module of the same name."""
     other = tmp_path_factory.mktemp("other")

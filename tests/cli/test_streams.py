@@ -12,12 +12,14 @@ HERE = str(Path(__file__).parents[2])
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.interpreter
 def test_closed_streams_change_nothing(tmp_path: Path, closed: str) -> None:
     command = f"PYTHONPATH={HERE} {sys.executable} -m gnnexp run --cfg dataset=digits {closed}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.interpreter
 def test_a_folder_that_was_removed_is_named(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     command = f"cd gone && rmdir ../gone && PYTHONPATH={HERE} {sys.executable} -m gnnexp status {tmp_path}"

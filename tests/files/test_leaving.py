@@ -26,12 +26,14 @@ sys.exit(7)
 
 @pytest.mark.parametrize(("code", "ended", "said"), [
     (3, 3, "held joined\nregistered\n"), (None, 7, "held joined\nregistered\nfreed\n")])
+@pytest.mark.interpreter
 def test_a_process_leaves_with_its_own_code(code: int | None, ended: int, said: str) -> None:
     done = subprocess.run([sys.executable, "-c", _SCRIPT.format(code=code)], capture_output=True, text=True,
                           check=False)
     assert (done.returncode, done.stdout) == (ended, said), done.stderr
 
 
+@pytest.mark.interpreter
 def test_a_stream_that_cannot_be_written_is_reported_by_python() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-c", "from gnnexp.files.leaving import Ending\nprint(1)\n"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import torch
 
 from gnnexp.kernels.lessons import load_kernels, loaded_kernels
@@ -25,6 +26,7 @@ print(json.dumps(loaded_kernels()))
 """
 
 
+@pytest.mark.interpreter
 def test_another_process_loads_the_same_kernels_and_starts_no_thread() -> None:
     rows = torch.arange(12, dtype=torch.float32).reshape(4, 3)
     gather_rows(rows, torch.tensor([2, 0]))

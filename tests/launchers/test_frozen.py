@@ -85,6 +85,7 @@ def test_a_frozen_starter_that_is_kept_is_replaced(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("frozen", ["starter", "rank"])
+@pytest.mark.interpreter
 def test_nothing_frozen_outlives_a_killed_launcher(tmp_path: Path, frozen: str) -> None:
     """Ranks of a frozen starter would train on at the same time as those of `gnnexp resume`."""
     driver = start_driver(tmp_path, ["sleep", "sleep"])

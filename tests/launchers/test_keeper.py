@@ -39,6 +39,7 @@ def child_of(folder: Path) -> int:
 
 @pytest.mark.parametrize(("text", "code"), [
     ("", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137), ("import os; os.abort()", 134)])
+@pytest.mark.interpreter
 def test_the_exit_code_is_that_of_the_command(tmp_path: Path, text: str, code: int) -> None:
     assert python(text, tmp_path).wait(30) == code
 
@@ -49,12 +50,14 @@ def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     assert process.wait(30) == 127 and "cannot be started" in (process.stdout or sys.stdin).read()
 
 
+@pytest.mark.interpreter
 def test_a_child_that_is_left_is_killed(tmp_path: Path) -> None:
     process = python(ESCAPED, tmp_path)
     assert process.wait(30) == 0 and gone(child_of(tmp_path))
     assert "left 1 processes" in (process.stdout or sys.stdin).read()
 
 
+@pytest.mark.interpreter
 def test_the_command_may_end_by_itself_at_sigterm(tmp_path: Path) -> None:
     text = ("import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nopen('child', 'w')\n"
             "time.sleep(600)")
@@ -64,6 +67,7 @@ def test_the_command_may_end_by_itself_at_sigterm(tmp_path: Path) -> None:
     assert process.wait(30) == 5
 
 
+@pytest.mark.interpreter
 def test_sighup_kills_a_command_that_ignores_sigterm(tmp_path: Path) -> None:
     process = python("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + ESCAPED
                      + "time.sleep(600)", tmp_path)
@@ -73,6 +77,7 @@ def test_sighup_kills_a_command_that_ignores_sigterm(tmp_path: Path) -> None:
     assert process.wait(30) == 128 + signal.SIGHUP and gone(child)
 
 
+@pytest.mark.interpreter
 def test_nothing_survives_the_death_of_the_rank(tmp_path: Path) -> None:
     rank = ("import os, subprocess, sys\n"
             f"subprocess.Popen([sys.executable, '-I', {keeper.__file__!r}, str(os.getpid()), sys.executable, '-c', "
@@ -86,6 +91,7 @@ def test_nothing_survives_the_death_of_the_rank(tmp_path: Path) -> None:
     assert wait_until(lambda: gone(child) and gone(command), 30)
 
 
+@pytest.mark.interpreter
 def test_a_killed_keeper_takes_the_command_with_it(tmp_path: Path) -> None:
     process = python("import os, time; open('child.tmp', 'w').write(str(os.getpid())); "
                      "os.rename('child.tmp', 'child'); time.sleep(600)", tmp_path)

@@ -87,6 +87,7 @@ SIGNALS = pytest.mark.parametrize(
 
 
 @SIGNALS
+@pytest.mark.interpreter
 def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: int) -> None:
     driver = start_driver(tmp_path, ["sleep", "ignore_term"])
     driver.send_signal(number)
@@ -100,6 +101,7 @@ def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: in
 
 
 @SIGNALS
+@pytest.mark.interpreter
 def test_a_long_step_is_waited_for(tmp_path: Path, number: signal.Signals, code: int) -> None:
     driver = start_driver(tmp_path, ["long_step"])
     driver.send_signal(number)
@@ -120,6 +122,7 @@ def test_a_signal_after_the_end_takes_nothing_from_a_finished_run(tmp_path: Path
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.3])
+@pytest.mark.interpreter
 def test_nobody_who_asks_again_and_again_sees_a_traceback(tmp_path: Path, pause: float) -> None:
     driver = start_driver(tmp_path, ["ignore_term", "ignore_term"])
     for _ in range(4):
@@ -133,6 +136,7 @@ def test_nobody_who_asks_again_and_again_sees_a_traceback(tmp_path: Path, pause:
     assert "Traceback" not in output and all(gone(pid) for pid in pids(tmp_path))
 
 
+@pytest.mark.interpreter
 def test_workers_die_with_a_killed_launcher(tmp_path: Path) -> None:
     driver = start_driver(tmp_path, ["sleep", "sleep"])
     driver.kill()

@@ -19,6 +19,7 @@ from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.launchers.watch import Watchdog
 
 
+@pytest.mark.interpreter
 def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -> None:
     """It does not lead a process group of its own yet, so that a signal to its group reaches nobody."""
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -35,6 +36,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
         rank.wait()
 
 
+@pytest.mark.interpreter
 def test_closing_ends_it_too(tmp_path: Path) -> None:
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     os.kill(rank.pid, signal.SIGSTOP)
@@ -45,6 +47,7 @@ def test_closing_ends_it_too(tmp_path: Path) -> None:
     rank.wait(5)
 
 
+@pytest.mark.interpreter
 def test_it_goes_on_after_the_process_had_no_file_handle_left(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a disk did not answer: it looks again, and the frozen rank is found all the same."""
@@ -95,6 +98,7 @@ def test_ranks_have_their_time_again_after_all_were_frozen(
     assert watchdog.hung is not None, "it has had its time, and says nothing"
 
 
+@pytest.mark.interpreter
 def test_a_frozen_rank_is_the_cause_though_the_launcher_was_frozen_too_and_a_rank_gave_up_first(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The launcher has not heard rank 0 for less than the time limit when rank 1, which waited for it, ends."""

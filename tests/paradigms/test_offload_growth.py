@@ -59,6 +59,7 @@ print(json.dumps([counted, grown]))
     ("gcn", "paper"), pytest.param("sage", "outputs", marks=pytest.mark.slow),
     pytest.param("gat", "outputs", marks=pytest.mark.slow),
 ])
+@pytest.mark.interpreter
 def test_the_count_is_the_growth_of_the_process(model, keep):
     # Freed memory goes back at once, so that none of it is there to be used again.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536",

@@ -46,6 +46,7 @@ def outcomes(name: str, count: int, folder: Path) -> list[Outcome]:
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in KINDS])
+@pytest.mark.interpreter
 def test_every_kind_makes_inputs_that_are_read_and_that_are_refused(name: str, tmp_path: Path) -> None:
     found = [one.name for one in outcomes(name, 60, tmp_path)]
     assert len(found) == 60
@@ -53,6 +54,7 @@ def test_every_kind_makes_inputs_that_are_read_and_that_are_refused(name: str, t
     assert "accepted" in found or name in SLOW
 
 
+@pytest.mark.interpreter
 def test_damaged_data_sets_do_nothing_but_be_refused(tmp_path: Path) -> None:
     found = outcomes("datasets", 150, tmp_path)
     assert [one for one in found if one.name in FAILED] == []

@@ -49,6 +49,7 @@ print("seen")
 """
 
 
+@pytest.mark.interpreter
 def test_no_process_escapes_its_storm():
     assert of_own(_FAMILY) == "seen\n"
 
@@ -116,6 +117,7 @@ print(json.dumps([counts.to_json(), len(family.family())]))
 """
 
 
+@pytest.mark.interpreter
 def test_planted_faults_are_failures(tmp_path):
     counts, left = json.loads(of_own(_STORMS, str(tmp_path), "all"))
     said = {failure["campaign"]: failure["what"] for failure in counts["failures"]}
@@ -128,6 +130,7 @@ def test_planted_faults_are_failures(tmp_path):
     assert "python -m torture orphan --seed 0" in hows
 
 
+@pytest.mark.interpreter
 def test_ctrl_c_keeps_the_counts(tmp_path):
     counts, left = json.loads(of_own(_STORMS, str(tmp_path), "stop"))
     assert counts["numbers"] == {"kills": 2, "storms_right": 1} and left == 0
@@ -166,6 +169,7 @@ print("right")
 """
 
 
+@pytest.mark.interpreter
 def test_a_fork_takes_the_place_of_an_interpreter(tmp_path):
     """With the same parent, pipes and session as the real one has; it ends when its input does."""
     assert of_own(_WARM, str(tmp_path / "log")) == "right\n"
@@ -174,6 +178,7 @@ def test_a_fork_takes_the_place_of_an_interpreter(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("campaign", ["kills", "sweeps"])
+@pytest.mark.interpreter
 def test_a_storm(tmp_path, campaign):
     command = [sys.executable, "-m", "torture", campaign, "--seed", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, cwd=ROOT,

@@ -207,6 +207,7 @@ def test_a_held_store_is_left_to_the_delivery(tmp_path: Path, mlflow_store: Call
 
 
 @pytest.mark.slow
+@pytest.mark.interpreter
 def test_a_maker_that_is_killed_leaves_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
     (place := tmp_path / "place").mkdir()

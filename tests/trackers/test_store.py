@@ -163,7 +163,7 @@ def test_where_no_store_can_be_is_a_problem_before_the_launch(tmp_path: Path) ->
     (problem,) = MlflowTracker("sqlite:///:memory:").check_here()
     assert "memory" in problem.allowed
     assert MlflowTracker(f"sqlite+pysqlite:///{tmp_path}/mlflow.db").check_here() == []
-    assert sqlite_file("sqlite+pysqlite:////tmp/mlflow.db?timeout=5") == Path("/tmp/mlflow.db")
+    assert sqlite_file("sqlite+pysqlite:////disk/mlflow.db?timeout=5") == Path("/disk/mlflow.db")
     assert sqlite_file("postgresql://host/name") is None
 
 

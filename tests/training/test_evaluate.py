@@ -227,6 +227,7 @@ def test_what_is_sent_goes_once_to_every_other_machine(ranks, nodes, memory, tmp
     assert [metrics["eval/sent_bytes"] for _, metrics, _ in found] == expected
 
 
+@pytest.mark.interpreter
 def test_a_killed_rank_leaves_no_file(tmp_path):
     """It is killed while the first hidden layer is being written."""
     code = (

@@ -36,6 +36,7 @@ def worker(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.interpreter
 def test_a_run_of_torchrun_has_the_losses_of_gnnexp_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["prepare", *SMALL, "hydra.run.dir=theirs", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -69,6 +70,7 @@ def going(place: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.interpreter
 def test_a_killed_torchrun_is_a_failed_run_that_can_be_resumed(
     going: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:

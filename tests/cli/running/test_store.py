@@ -115,6 +115,7 @@ def gnnexp(*arguments: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.interpreter
 def test_a_store_that_mlflow_left_half_made_when_it_was_killed(place: Path) -> None:
     """As gnnexp 0.2 left it: killed at a random step of the migrations."""
     file = place / "mlflow.db"

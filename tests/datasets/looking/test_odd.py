@@ -69,6 +69,7 @@ def test_an_odd_data_set_trains(name: str, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
+@pytest.mark.interpreter
 def test_the_printed_command_trains_in_a_shell(name: str, tmp_path: Path, capsys: Any) -> None:
     command = looked(name, capsys)["command"].replace("gnnexp", f"{shlex.quote(sys.executable)} -m gnnexp", 1)
     done = subprocess.run(f"{command} {' '.join(SMALL)}", shell=True, cwd=tmp_path, capture_output=True, text=True,

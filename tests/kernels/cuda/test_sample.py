@@ -38,6 +38,7 @@ def test_interpreted_kernels_make_the_blocks_of_the_cpu() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("first", range(6, 1006, 250))
+@pytest.mark.interpreter
 def test_interpreted_kernels_make_the_blocks_of_the_cpu_on_1000_graphs(first: int) -> None:
     assert interpreted(*range(first, first + 250)) == "250 cases are equal\n"
 

@@ -35,6 +35,7 @@ def test_a_rank_that_gave_a_sign_of_life_lately_is_alive(tmp_path: Path) -> None
     check_silent(tmp_path)
 
 
+@pytest.mark.interpreter
 def test_a_rank_of_this_machine_is_alive_while_its_process_is(tmp_path: Path) -> None:
     write_rank(tmp_path, 0, "running", silent_s=0, table=process_table())
     with pytest.raises(ConfigError, match="rank 0 on pod runs"):

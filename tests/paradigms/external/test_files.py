@@ -104,6 +104,7 @@ def test_of_a_large_file_size_and_time_count(place: Path) -> None:
     assert digests_of([path])[str(path)].startswith(f"{SPARSE_BYTES} bytes")
 
 
+@pytest.mark.interpreter
 def test_python_is_that_of_gnnexp(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
