@@ -29,7 +29,8 @@ from versions import interval
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.experiment.build import build
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.files.cache import cache_root
+from gnnexp.preparation.artifacts import prepare_graph
 
 PEERS = ("pyg", "graphbolt")
 LAYOUTS = {"pyg": ("edge_index", "sparse"), "graphbolt": ("edge_index",)}  # GraphBolt has one

@@ -17,7 +17,8 @@ from ranks import Ranks, interleave
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.experiment.build import build
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.files.cache import cache_root
+from gnnexp.preparation.artifacts import prepare_graph
 
 CASES = {
     "sage_dropout": (["model=sage", "model.dropout=0.5"], 2.5),

@@ -21,13 +21,14 @@ from ranks import Ranks, interleave, slowest
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.experiment.build import build, experiment_of
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.partitioners.base import Partitioner
-from gnnexp.preparation.artifacts import cache_root, prepare_graph, prepare_partition
+from gnnexp.preparation.artifacts import prepare_graph, prepare_partition
 from gnnexp.preparation.presample import presample
 from gnnexp.samplers.base import Sampler
 

@@ -26,6 +26,7 @@ from machine import keep
 
 from gnnexp.config.compose import draft
 from gnnexp.experiment.build import experiment_of
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import StreamOrder
@@ -39,7 +40,7 @@ from gnnexp.partitioners.streams.restream import RestreamPartitioner
 from gnnexp.partitioners.streams.spring import SpringPartitioner
 from gnnexp.partitioners.streams.streaming import Home
 from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 
 GRAPHS = {
     "cora": ["dataset=planetoid", "dataset.name=cora"],

@@ -30,6 +30,7 @@ from stream_scale import Timed
 
 from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.datasets.reading.edge_files import open_edges
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
@@ -45,7 +46,7 @@ from gnnexp.partitioners.streams.restream import RestreamPartitioner
 from gnnexp.partitioners.streams.spring import SpringPartitioner
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 
 RULES: dict[str, Partitioner] = {
     "spring": SpringPartitioner(), "two_ps_l": TwoPsLPartitioner(), "hdrf": HdrfPartitioner(), "dbh": DbhPartitioner(),

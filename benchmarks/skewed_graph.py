@@ -19,9 +19,10 @@ from torch import Tensor
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.experiment.build import build
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.storage.format import save_graph
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 
 
 def main() -> None:

@@ -15,9 +15,10 @@ from full_disk import room_for
 
 from gnnexp.cli.main import run_command
 from gnnexp.datasets.digits import Digits
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.partition import open_partition
 from gnnexp.partitioners.streams.dbh import DbhPartitioner
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 
 __all__ = ["place"]
 

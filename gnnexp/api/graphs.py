@@ -14,9 +14,10 @@ from gnnexp.datasets.formats.in_memory import InMemory
 from gnnexp.datasets.looking.tables import quoted
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import build
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from gnnexp.experiment.build import experiment_of, read
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.plan import as_seen
 from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import SparseRows
@@ -38,7 +39,7 @@ from gnnexp.models.model import Model
 from gnnexp.ops.backends import elsewhere
 from gnnexp.ops.dense.products import matmul_elsewhere
 from gnnexp.paradigms.tensor_parallel import TensorParallel
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.provenance.code import code_of_config, package_digest
 from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.owner import check_own

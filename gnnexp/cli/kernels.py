@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import gnnexp
+from gnnexp.files.cache import cache_root
 
 VARIABLE = "NUMBA_CACHE_DIR"
 _DIGITS = 12
@@ -47,9 +48,7 @@ def _folder(package: Path) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  without a home it stays ~
     if _is_writable(own := Path(home) / "gnnexp" / name):
         return own
-    # The artifact cache must be writable for any run. (`gnnexp.preparation.artifacts.cache_root` names it, but
-    # importing that module would load numba.)
-    return Path(os.environ.get("GNNEXP_CACHE") or ".gnnexp").expanduser().absolute() / name
+    return cache_root() / name  # it must be writable for any run
 
 
 def _is_writable(folder: Path) -> bool:

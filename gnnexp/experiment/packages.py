@@ -17,6 +17,8 @@ REQUIREMENTS = {
 }
 # Packages that a command imports before it starts anything, or after its runs.
 OF_COMMANDS = ("hydra", "omegaconf", "yaml", "rich", "matplotlib")
+# Packages that the default configurations of gnnexp's systems need, apart from its requirements.
+OF_SYSTEMS = ("dgl", "pymetis", "mlflow", "sklearn")
 # PyPI has no DGL 1.1.3 for later versions.
 _LAST_PYTHON_OF_DGL = (3, 11)
 

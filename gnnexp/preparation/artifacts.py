@@ -25,6 +25,7 @@ from typing import TypeVar
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.files.cache import CACHE_VARIABLE
 from gnnexp.files.disk import NO_ROOM, refusal, shortened, try_lock
 from gnnexp.files.pulse import Pulse, process_table
 from gnnexp.graph.graph import Graph
@@ -44,7 +45,6 @@ from gnnexp.preparation.presample import presample, presample_key
 Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts)
 log = logging.getLogger(__name__)
 
-CACHE_VARIABLE = "GNNEXP_CACHE"
 QUALITY = "quality.json"
 # A partition that takes less is made twice, and the second is kept. The time of the first includes loading kernels,
 # which is about 50 ms for SPRING. SPRING partitions half a million edges in 10 ms.
@@ -55,11 +55,6 @@ _FROZEN_S = 300.0
 _POLL_S = 0.05
 # 64 of the key's 256 bits: two names are likely to be equal only after about 2^32 artifacts.
 _KEY_DIGITS = 16
-
-
-def cache_root() -> Path:
-    """The folder of all artifacts: `$GNNEXP_CACHE`, or `.gnnexp` in the working directory."""
-    return Path(os.environ.get(CACHE_VARIABLE) or ".gnnexp").expanduser().absolute()
 
 
 def graph_folder(dataset: Dataset, cache: Path) -> Path:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from gnnexp.files.cache import cache_root
 from gnnexp.files.disk import held, locked, remove_abandoned, remove_unfinished, write_bytes
 from gnnexp.trackers.base import TrackingError
 from gnnexp.trackers.delivery import forget
@@ -128,8 +129,7 @@ def _empty(file: Path, tell: Tell) -> bytes:
 
 def kept_empty() -> Path:
     """The file of an empty store in the cache, which may not exist."""
-    cache = Path(os.environ.get("GNNEXP_CACHE") or ".gnnexp").expanduser()
-    return cache / "stores" / f"mlflow-{version('mlflow')}-{revisions().newest}.db"
+    return cache_root() / "stores" / f"mlflow-{version('mlflow')}-{revisions().newest}.db"
 
 
 def _is_sound(kept: Path) -> bool:

@@ -17,7 +17,8 @@ from gnnexp.cli.running.prepare import checked
 from gnnexp.config.folders import product_folder
 from gnnexp.datasets.digits import Digits
 from gnnexp.errors import ProblemsError
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.files.cache import cache_root
+from gnnexp.preparation.artifacts import prepare_graph
 
 __all__ = ["workplace"]
 

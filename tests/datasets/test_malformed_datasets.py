@@ -30,8 +30,9 @@ from malformed import (
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.edge_list import EdgeList
 from gnnexp.errors import DataError
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.validate import validate_graph
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 from torture.fuzz.kinds.small_datasets import (
     DATASETS,
     hetero_arrays,

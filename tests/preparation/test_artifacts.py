@@ -19,6 +19,7 @@ from small_graphs import full_graph
 
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.quality import quality
@@ -30,7 +31,6 @@ from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.preparation.artifacts import (
     QUALITY,
-    cache_root,
     graph_folder,
     partition_folder,
     prepare_graph,

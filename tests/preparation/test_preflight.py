@@ -248,7 +248,8 @@ def test_the_estimate_is_near_what_a_run_takes(tmp_path: Path, monkeypatch: pyte
     assert run_command(["run", *run, "hydra.run.dir=run"]) == 0
     assert run_command(["run", *run, "hydra.run.dir=none", "hardware.device_memory=1000"]) == 2
     done = read_run(tmp_path / "run")
-    from gnnexp.preparation.artifacts import cache_root, prepare_graph
+    from gnnexp.files.cache import cache_root
+    from gnnexp.preparation.artifacts import prepare_graph
 
     experiment = experiment_in(done.config)
     graph, _ = prepare_graph(experiment.dataset, cache_root())

@@ -15,8 +15,9 @@ from gnnexp.config.compose import compose
 from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 
 _SAME = "give data with the same columns, types and relations as those of the run"
 

@@ -29,11 +29,12 @@ from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.files.cache import cache_root
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.planning.figures import UNITS, Figure, figures_of, profile_text, write_profile
 from gnnexp.planning.gpu_links import from_facts, lines_of
 from gnnexp.planning.probes import OVERRIDES, QUICK, Extent
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.provenance.machine import hardware as this_machine
 from gnnexp.provenance.versions import code_version, library_versions
 from gnnexp.record.records import write_json

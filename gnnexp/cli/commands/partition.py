@@ -16,9 +16,10 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.locate import missing_module
 from gnnexp.experiment.plan import facts_of
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
-from gnnexp.preparation.artifacts import QUALITY, cache_root, prepare_graph, prepare_stream_partition, read_quality
+from gnnexp.preparation.artifacts import QUALITY, prepare_graph, prepare_stream_partition, read_quality
 
 
 def main(options: argparse.Namespace) -> Answer:

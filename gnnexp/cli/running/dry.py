@@ -17,9 +17,10 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Memory, Plan, facts_of
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
-from gnnexp.preparation.artifacts import cache_root, graph_folder
+from gnnexp.preparation.artifacts import graph_folder
 from gnnexp.preparation.preflight import Estimate, as_text, estimate, judge
 
 # Data that is not prepared is read or generated here, in memory, up to this size.

@@ -25,6 +25,7 @@ from gnnexp.experiment.check import check_data
 from gnnexp.experiment.experiment import Experiment, target_of
 from gnnexp.experiment.locate import missing_module
 from gnnexp.experiment.plan import GraphFacts, Plan, facts_of
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import open_parts
@@ -34,7 +35,6 @@ from gnnexp.launchers.local import LocalLauncher
 from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
-    cache_root,
     graph_folder,
     prepare_graph,
     prepare_partition,

@@ -24,10 +24,11 @@ from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.plan import facts_of
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.launchers.base import Launchers
-from gnnexp.preparation.artifacts import cache_root, graph_folder
+from gnnexp.preparation.artifacts import graph_folder
 from gnnexp.preparation.preflight import as_text, estimate
 from gnnexp.provenance.machine import this_node
 from gnnexp.reports.sweep_runs import ran_here

@@ -13,9 +13,10 @@ from pathlib import Path
 from random import Random
 
 from gnnexp.datasets.base import Dataset
+from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.validate import validate_graph
-from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
 from torture.fuzz.case import Case
 from torture.fuzz.kinds.small_datasets import DATASETS
 from torture.fuzz.mutate.arrays import matlab, npy, zipped
