@@ -16,7 +16,7 @@ import pytest
 from combinations import CHOSEN
 from costs import Costs
 from hypothesis import settings
-from warm_forks import WarmPopen
+from warm_forks import WarmPopen, source_of_this_process
 
 from gnnexp.errors import ConfigError
 from gnnexp.testing.emulated import is_wanted
@@ -95,6 +95,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[CHOSEN] = config.option.markexpr
     if not is_wanted() and "GNNEXP_WITHOUT" not in os.environ:
         subprocess.Popen = WarmPopen  # type: ignore[misc]
+        if hasattr(config, "workerinput"):  # a worker of pytest-xdist runs many tests
+            source_of_this_process()
 
 
 @pytest.hookimpl(tryfirst=True)

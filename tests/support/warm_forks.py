@@ -98,7 +98,7 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
                 self.interpreters.append(command)
             super()._execute_child(*arguments)  # type: ignore[misc]
             return
-        source = _source_of_this_process()
+        source = source_of_this_process()
         streams = [given[name] if given[name] != -1 else standard
                    for standard, name in enumerate(("p2cread", "c2pwrite", "errwrite"))]
         self.pid = _ask(source, _request(given), streams)
@@ -173,7 +173,7 @@ def _adopting() -> Iterator[None]:
 
 
 # --- the source ------------------------------------------------------------------------------------------------------
-def _source_of_this_process() -> Source:
+def source_of_this_process() -> Source:
     """Start it as an interpreter that imports everything, if there is none yet."""
     if WarmPopen.source is None:
         ours, theirs = socket.socketpair()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from rich.console import Console
 
@@ -23,6 +24,7 @@ from gnnexp.cli.running.execute import complete
 from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
 from gnnexp.cli.sweeping.definition import Sweep
 from gnnexp.cli.sweeping.known_runs import Looking, key_now, known_runs, stand
+from gnnexp.cli.sweeping.pace import Pace
 from gnnexp.cli.sweeping.processes import STATES, at_work
 from gnnexp.config.compose import Composed
 from gnnexp.errors import DataError, ProblemsError
@@ -40,9 +42,11 @@ class Executor(ABC):
 
     Attributes:
         running: positions of the cases that were started and have not ended.
+        waits: whether it waits for the end of each case, so that those that have ended say how long the rest takes.
     """
 
     running: Collection[int] = ()
+    waits: ClassVar[bool] = True
 
     @abstractmethod
     def takes(self) -> bool:
@@ -112,6 +116,8 @@ class Queue:
     states: list[State] = field(default_factory=list)
     composed: dict[int, Composed] = field(default_factory=dict)
     _turns: dict[int, ExitStack] = field(default_factory=dict)
+    _began: float = 0.0
+    _ended: int = 0
 
     def case(self, position: int) -> QueuedCase:
         """The case at a position, with its present state."""
@@ -134,11 +140,12 @@ class Queue:
             if self.states[position].status == "finished before":  # an earlier call may have been killed before
                 complete(Path(self.states[position].run_dir), self.case(position).experiment.tracker)
         left = deque(position for position in new if self.states[position].status == "waiting")
+        self._began, self._ended = time.monotonic(), 0
         try:
             with executor:
                 while executor.running or (left and executor.takes()):
                     if left and executor.takes():
-                        self._take(left.popleft(), executor)
+                        self._take(left.popleft(), executor, len(left) + len(executor.running) + 1)
                     else:
                         self._listen(executor)
         finally:
@@ -150,8 +157,8 @@ class Queue:
                 self.states[position] = now if now.status == "finished before" else replace(state, run_dir=now.run_dir)
         keep_states(self.sweep, self.states)
 
-    def _take(self, position: int, executor: Executor) -> None:
-        """Take the turn of a case: skip it, or let the executor resume or start it."""
+    def _take(self, position: int, executor: Executor, left: int) -> None:
+        """Take the turn of a case, one of `left`: skip it, or let the executor resume or start it."""
         turn = self._turns[position] = ExitStack()
         try:
             with in_words():
@@ -159,9 +166,11 @@ class Queue:
         except DiskError as error:
             state = failed(self.case(position), error)
         if state.status == "waiting":
-            words = marked(f"\n{position + 1}/{len(self.states)}", "bold", f" {state.label}")
-            self.console.print(words, soft_wrap=True)
+            pace = Pace(self._ended if executor.waits else 0, time.monotonic() - self._began).words(left)
+            words = f" {state.label}" + f"  ({pace})" * bool(pace)
+            self.console.print(marked(f"\n{position + 1}/{len(self.states)}", "bold", words), soft_wrap=True)
             state = executor.start(position, replace(self.case(position), state=state))
+            self._ended += state.status != "waiting"
         self._note(position, state)
 
     def _listen(self, executor: Executor) -> None:
@@ -170,6 +179,7 @@ class Queue:
         except KeyboardInterrupt:
             if not (ended := executor.stop()):
                 raise
+        self._ended += len(ended)
         for position, state in ended.items():
             self._note(position, state)
 

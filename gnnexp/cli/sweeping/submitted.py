@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from rich.console import Console
 
@@ -39,6 +40,8 @@ class Submitted(Executor):
         launchers: the launchers, which also know what SLURM says about jobs.
         console: where progress is shown.
     """
+
+    waits: ClassVar[bool] = False
 
     def __init__(self, launchers: Launchers, console: Console) -> None:
         self._launchers, self._console = launchers, console
