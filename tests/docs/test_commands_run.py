@@ -20,7 +20,7 @@ from documents_place import linked_place, small_sweep, stopped_run
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.record.runs import find_runs
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.interpreter, pytest.mark.timeout(1200)]
 COMMANDS = [command for command in documented() if not command.is_usage]
 
 # Beginning of a command, overrides, why. The first line that fits is taken.

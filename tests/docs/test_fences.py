@@ -40,6 +40,7 @@ def test_blocks_are_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("fence", [fence for fence in ALL_FENCES if fence.runs], ids=name)
+@pytest.mark.interpreter
 def test_blocks_that_are_marked_run(fence: Fence, tmp_path: Path) -> None:
     assert fence.language == "python"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GNNEXP_CACHE": str(tmp_path / "cache")}

@@ -67,6 +67,7 @@ def test_links_lead_to_the_same_place_on_the_site(link: str, source: str, page: 
 
 
 @pytest.mark.slow
+@pytest.mark.interpreter
 def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
     """This takes seconds on an idle machine, and longer next to other work."""
     built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)], cwd=ROOT,

@@ -21,7 +21,7 @@ from gnnexp.record.attempts import read_attempts
 
 __all__ = ["place"]
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.interpreter, pytest.mark.timeout(600)]
 
 SYSTEMS = sorted(file.stem for file in (product_folder("conf") / "system").glob("*.yaml"))
 QUICK = {"dgl", "fastsample", "p3", "gsplit"}
