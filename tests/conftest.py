@@ -108,6 +108,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """An interpreter takes seconds: a test that needs one says so."""
-    if WarmPopen.wanted and WarmPopen.interpreters:
+    """An interpreter takes seconds: a test that needs one says so. Those of examples are shown to users as they are."""
+    if WarmPopen.wanted and WarmPopen.interpreters and item.path.is_relative_to(Path(__file__).parent):
         pytest.fail(f"the mark 'interpreter' is missing: {WarmPopen.interpreters[0]}", pytrace=False)

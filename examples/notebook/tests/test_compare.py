@@ -18,7 +18,6 @@ for cell in json.load(sys.stdin)["cells"]:
 
 
 @pytest.mark.slow
-@pytest.mark.interpreter
 def test_the_notebook_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "GNNEXP_CACHE": str(tmp_path / "cache"), "MPLBACKEND": "Agg"}
     done = subprocess.run([sys.executable, "-c", RUNNER], input=NOTEBOOK.read_text(encoding="utf-8"), cwd=tmp_path,
