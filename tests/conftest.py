@@ -21,9 +21,10 @@ from warm_forks import WarmPopen, source_of_this_process
 from gnnexp.errors import ConfigError
 from gnnexp.testing.emulated import is_wanted
 
-# In the background of a script, SIGINT is ignored, and every process that a test starts would inherit this.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A script's background ignores SIGINT, and `nohup` SIGHUP. Every process that a test starts would inherit this.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(number, handler)
 
 # The contract's number of steps takes long: what `make test` runs has fewer, but for some ways of every paradigm.
 QUICK, WHOLE = 6, 20

@@ -43,6 +43,7 @@ def _assert_finished(run_dir: Path, done: subprocess.CompletedProcess[str]) -> N
     assert "acc/test" in result["summary"]
 
 
+@pytest.mark.interpreter
 def test_a_worker_trains_without_the_optional_packages(tmp_path: Path):
     run_dir = _asked_for(tmp_path)
     done = subprocess.run([sys.executable, "-m", "gnnexp.worker", str(run_dir)], capture_output=True, text=True,

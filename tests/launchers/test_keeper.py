@@ -44,6 +44,7 @@ def test_the_exit_code_is_that_of_the_command(tmp_path: Path, text: str, code: i
     assert python(text, tmp_path).wait(30) == code
 
 
+@pytest.mark.interpreter
 def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no program")
     process = start("./data", cwd=tmp_path)

@@ -24,6 +24,8 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.training.external import follow
 
 # What every script begins with.
+pytestmark = pytest.mark.interpreter
+
 BEGIN = """
 import json, os, subprocess, sys, time
 
