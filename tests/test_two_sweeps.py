@@ -225,6 +225,7 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("moment", [
     "create_run", pytest.param("import gnnexp.cli.running.execute", marks=pytest.mark.slow),
     pytest.param("after create_run", marks=pytest.mark.slow)])
+@pytest.mark.interpreter
 def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
         sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """By Ctrl-C of `--jobs`; nothing half made is left, and the next call makes the case once."""
@@ -271,6 +272,7 @@ def test_a_frozen_process_of_a_case_ends_with_its_time_limit(frozen_case: State)
     assert frozen_case.status == "failed" and "was frozen and then killed" in frozen_case.reason
 
 
+@pytest.mark.interpreter
 def test_a_process_of_a_case_that_not_even_sigkill_ends_is_left(
     unkillable: list[subprocess.Popen[Any]], frozen_case: State
 ) -> None:

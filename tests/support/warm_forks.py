@@ -46,7 +46,7 @@ warm_forks.main()
 _ROOT = Path(__file__).parents[2]
 _ROOM = "." * 4096  # for the command lines of forks
 # The source starts no threads. Ranks set those of their first one themselves; OpenMP gives others what it read first.
-_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "omp",
+_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "omp",
             "OMP_WAIT_POLICY": "passive"}
 # Variables that Python and libraries read when they start. A command with others needs an interpreter of its own.
 _READ_AT_START = ("PYTHON", "LD_", "TRITON_", "MPL", "CUDA_", "NUMBA_DISABLE", "GNNEXP_WITHOUT", "GNNEXP_EMULATED")
@@ -283,7 +283,9 @@ def _take_over(request: Mapping[str, Any]) -> None:
 
 def _read_numbers_of_threads() -> None:
     """What OpenMP and numba read of the environment when they are loaded. No thread of theirs has started."""
-    sys.modules["numba.core.config"].reload_config()
+    numba = sys.modules["numba.core.config"]
+    numba.reload_config()
+    sys.modules["numba.np.ufunc.parallel"].NUM_THREADS = numba.NUMBA_NUM_THREADS  # how many it will start
     threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or len(os.sched_getaffinity(0))
     maps = Path("/proc/self/maps").read_text(encoding="utf-8")
     for library in {line.split()[-1] for line in maps.splitlines() if "libgomp" in line}:

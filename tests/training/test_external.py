@@ -23,9 +23,9 @@ from gnnexp.record.records import load_result, read_epochs
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.training.external import follow
 
-# What every script begins with.
 pytestmark = pytest.mark.interpreter
 
+# What every script begins with.
 BEGIN = """
 import json, os, subprocess, sys, time
 
