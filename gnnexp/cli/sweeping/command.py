@@ -134,7 +134,7 @@ def _tell_plan(queue: Queue, cases: Sequence[QueuedCase]) -> None:
     waiting = [case for case in cases if case.state.status == "waiting"]
     begun = sum(bool(case.state.run_dir) for case in waiting)
     total, unknown = _disk_of(waiting)
-    written = f"about {as_text(total)} on disk" + (f" and {unknown} runs whose data is not prepared" if unknown else "")
+    written = sizes_in_words(total, unknown)
     foreign = sum("--accept-foreign" in case.state.reason for case in waiting)
     runs = f"{len(cases)} runs, {len(cases) - len(waiting)} finished before, {begun} to be continued"
     runs += f", {foreign} made on another kind of machine (--accept-foreign takes them)" if foreign else ""
@@ -144,6 +144,12 @@ def _tell_plan(queue: Queue, cases: Sequence[QueuedCase]) -> None:
     if made_by := Counter(case.made_by for case in cases if case.made_by):
         queue.console.print(f"{made_by.total()} of the finished runs were made by other code of gnnexp ("
                             f"{', '.join(made_by)}): --same-code makes them again", soft_wrap=True)
+
+
+def sizes_in_words(total: int, unknown: int) -> str:
+    """Bytes that runs will write, where they are known, and the number of runs where they are not."""
+    known = [f"about {as_text(total)} on disk"] if total or not unknown else []
+    return " and ".join([*known, *([f"{unknown} run{'s' * (unknown > 1)} whose data is not prepared"] if unknown else [])])
 
 
 def _disk_of(cases: Sequence[QueuedCase]) -> tuple[int, int]:
