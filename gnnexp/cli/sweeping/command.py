@@ -149,7 +149,8 @@ def _tell_plan(queue: Queue, cases: Sequence[QueuedCase]) -> None:
 def sizes_in_words(total: int, unknown: int) -> str:
     """Bytes that runs will write, where they are known, and the number of runs where they are not."""
     known = [f"about {as_text(total)} on disk"] if total or not unknown else []
-    return " and ".join([*known, *([f"{unknown} run{'s' * (unknown > 1)} whose data is not prepared"] if unknown else [])])
+    not_known = [f"{unknown} run{'s' * (unknown > 1)} whose data is not prepared"] if unknown else []
+    return " and ".join([*known, *not_known])
 
 
 def _disk_of(cases: Sequence[QueuedCase]) -> tuple[int, int]:
