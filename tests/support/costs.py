@@ -54,18 +54,18 @@ class Costs:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The slowest, and a warning where one costs too much."""
         kinds = ("", "passed", "failed", "error")
-        reports = [report for kind in kinds for report in terminalreporter.stats.get(kind, [])]
-        costs = sorted(((value, report.nodeid) for report in reports if report.when == "teardown"
+        last = [report for kind in kinds for report in terminalreporter.stats.get(kind, []) if report.when == "teardown"]
+        costs = sorted(((value, report.nodeid, "slow" in report.keywords) for report in last
                         for name, value in report.user_properties if name == PROPERTY), reverse=True)
         if not costs:
             return
-        total = sum(value for value, _ in costs)
+        total = sum(value for value, *_ in costs)
         terminalreporter.section(f"{len(costs)} tests took {total:.0f} CPU seconds; the slowest")
-        for value, test in costs[:SLOWEST]:
-            much = value > TOO_SLOW_S
+        for value, test, is_slow in costs[:SLOWEST]:
+            much = value > TOO_SLOW_S and not is_slow
             terminalreporter.write_line(f"{value:8.2f}  {test}{_TOO_SLOW * much}", red=much)
         if self._file:
-            Path(self._file).write_text("".join(f"{value:.2f}\t{test}\n" for value, test in costs), encoding="utf-8")
+            Path(self._file).write_text("".join(f"{value:.2f}\t{test}\n" for value, test, _ in costs), encoding="utf-8")
 
 
 PROPERTY = "cpu_s"
