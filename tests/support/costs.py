@@ -54,8 +54,9 @@ class Costs:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The slowest, and a warning where one costs too much."""
         kinds = ("", "passed", "failed", "error")
-        last = [report for kind in kinds for report in terminalreporter.stats.get(kind, []) if report.when == "teardown"]
-        costs = sorted(((value, report.nodeid, "slow" in report.keywords) for report in last
+        reports = [report for kind in kinds for report in terminalreporter.stats.get(kind, [])]
+        costs = sorted(((value, report.nodeid, "slow" in report.keywords)
+                        for report in reports if report.when == "teardown"
                         for name, value in report.user_properties if name == PROPERTY), reverse=True)
         if not costs:
             return
