@@ -216,7 +216,7 @@ def _serve(end: socket.socket) -> int:
 
 def _fork_twice(end: socket.socket, request: Mapping[str, Any], streams: Sequence[int]) -> int:
     """The child of a child, whose parent is who asks as soon as ours has ended. It waits until then."""
-    told, tells = os.pipe()
+    read_pid, write_pid = os.pipe()
     goes, starts = os.pipe()
     between = fork()
     if between == 0:
@@ -226,11 +226,11 @@ def _fork_twice(end: socket.socket, request: Mapping[str, Any], streams: Sequenc
             end.close()
             os.read(goes, 1)  # ends when nobody can write
             ended_by(lambda: _become(request, streams))
-        os.write(tells, b"%d" % pid)
+        os.write(write_pid, b"%d" % pid)
         os._exit(0)
-    pid = int(os.read(told, 64))
+    pid = int(os.read(read_pid, 64))
     os.waitpid(between, 0)
-    for opened in (told, tells, goes, starts):
+    for opened in (read_pid, write_pid, goes, starts):
         os.close(opened)
     return pid
 

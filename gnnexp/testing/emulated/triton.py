@@ -35,18 +35,15 @@ _WRITES = ("store", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "ato
 
 def install(device: ctypes.CDLL) -> None:
     """Let interpreted launches with tensors of the emulated device run on it; TRITON_INTERPRET=1 must be set."""
-    from triton.runtime.interpreter import FunctionRewriter, GridExecutor
+    from triton.runtime.interpreter import GridExecutor
 
     library: Any = torch.library.Library(_LIBRARY, "DEF")  # type: ignore[no-untyped-call]
     original = GridExecutor.__call__
     operations: dict[str, Callable[..., None]] = {}
     launches: dict[int, Callable[..., None]] = {}  # by number: the launch that runs now, and those of captured graphs
     numbers = itertools.count()
-    # The interpreter changes `triton.language` while it runs. Python 3.11 counts the depth of syntax trees once for all
-    # threads: two that parse at the same time (a batch is prepared ahead) may end in a SystemError.
-    lock = threading.RLock()
-    FunctionRewriter.rewrite_ast = _one_at_a_time(FunctionRewriter.rewrite_ast, lock)
-    written_by = _one_at_a_time(functools.cache(written_arguments), lock)
+    lock = threading.RLock()  # the interpreter changes `triton.language` while it runs
+    written_by = _parsed_one_at_a_time(lock)
 
     def run_launch(reads: Sequence[Tensor], writes: Sequence[Tensor], number: int) -> None:
         with lock:  # a replay comes from here
@@ -95,6 +92,18 @@ def install(device: ctypes.CDLL) -> None:
                     del launches[number]
 
     GridExecutor.__call__ = launch
+
+
+def _parsed_one_at_a_time(lock: Any) -> Callable[[Callable[..., Any]], set[str]]:
+    """`written_arguments`, which no thread calls while another thread, or Triton, parses a kernel.
+
+    Python 3.11 counts the depth of syntax trees once for all threads. Two that parse at the same time (a batch is
+    prepared ahead) may end in a SystemError.
+    """
+    from triton.runtime.interpreter import FunctionRewriter
+
+    FunctionRewriter.rewrite_ast = _one_at_a_time(FunctionRewriter.rewrite_ast, lock)
+    return _one_at_a_time(functools.cache(written_arguments), lock)
 
 
 def _one_at_a_time(function: Callable[_P, _R], lock: Any) -> Callable[_P, _R]:
