@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import HERE, gone, pids, prepare, start_driver, wait_until
+from launching import HERE, gone, pids, prepare, start_driver, starters, wait_until
 
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.pulse import Pulse, is_stopped
@@ -32,7 +32,7 @@ def launch(
     with closing(LocalLauncher(module)) as launcher:
         outcome = launcher.launch(run_dir, hardware_of)
     assert all(gone(pid) for pid in pids(run_dir)), "nothing of a launch is left"
-    assert not [one for one in psutil.Process().children() if "launchers.starter" in " ".join(one.cmdline())]
+    assert not starters()
     return outcome
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from experiments import experiment_in
-from launching import HERE, gone, pids, prepare, wait_until
+from launching import HERE, gone, pids, prepare, starters, wait_until
 
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import HardwareConfig
@@ -108,7 +108,7 @@ def test_closing_ends_ranks_that_run(tmp_path: Path) -> None:
     assert wait_until(lambda: ranks.listen(0.1) or len(ranks.exit_codes) == 2, 30)
     assert set(ranks.exit_codes.values()) == {-signal.SIGTERM}
     ranks.close()
-    assert ranks.lost and not [child for child in psutil.Process().children() if "starter" in " ".join(child.cmdline())]
+    assert ranks.lost and not starters()
 
 
 def test_later_ranks_have_what_rank_0_of_an_earlier_run_needed(

@@ -37,6 +37,21 @@ def wait_until(holds: Callable[[], object], seconds: float) -> bool:
     return False
 
 
+def starters() -> list[psutil.Process]:
+    """Children of this process that start ranks, or have done so and were never waited for."""
+    return [child for child in psutil.Process().children() if "starter" in _title(child)]
+
+
+def _title(process: psutil.Process) -> str:
+    """Its command line, or the name that is left of an ended one."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.ZombieProcess:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
 def start_driver(run_dir: Path, behaviours: list[str]) -> subprocess.Popen[str]:
     prepare(run_dir, behaviours)
     command = [sys.executable, str(HERE / "launch_driver.py"), str(run_dir), str(len(behaviours))]

@@ -24,14 +24,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torture.processes.warm import call_it, ended_by, fork, preload
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
 _MESSAGE = 1 << 20
 _DESCRIPTORS = 1024  # more than any process here has open
 _PROGRAMS = ("gnnexp", "gnnexp.cli.sweeping.side_by_side")  # they start processes
@@ -65,13 +65,11 @@ class Source:
         end: our end of its socket.
         owner: who may ask: the parent of what it forks.
         variables: what it has imported everything with.
-        lock: for one question at a time.
     """
 
     end: socket.socket
     owner: int
     variables: Mapping[str, str]
-    lock: threading.Lock
 
 
 class WarmPopen(_Popen):  # type: ignore[type-arg]
@@ -82,12 +80,14 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
         wanted: whether forks are wanted: a test may need interpreters.
         variables: the environment of the first source, before any test changes it.
         interpreters: commands of this process that real interpreters were started for.
+        one_at_a_time: so that a new child of this process is known to be the one that was asked for.
     """
 
     source: Source | None = None
     wanted = True
     variables: Mapping[str, str] = dict(os.environ)
     interpreters: list[Sequence[str]] = []  # noqa: RUF012  of the class, as a count of this process
+    one_at_a_time = threading.Lock()
 
     def _execute_child(self, *arguments: Any) -> None:
         given = inspect.signature(_Popen._execute_child).bind(self, *arguments).arguments  # type: ignore[attr-defined]
@@ -96,12 +96,14 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
         if not (is_python and _can_fork(given)):
             if is_python:
                 self.interpreters.append(command)
-            super()._execute_child(*arguments)  # type: ignore[misc]
+            with self.one_at_a_time:
+                super()._execute_child(*arguments)  # type: ignore[misc]
             return
         source = source_of_this_process()
         streams = [given[name] if given[name] != -1 else standard
                    for standard, name in enumerate(("p2cread", "c2pwrite", "errwrite"))]
-        self.pid = _ask(source, _request(given), streams)
+        with self.one_at_a_time:
+            self.pid = _ask(source, _request(given), streams)
         self._child_created = True
         ours = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         self._close_pipe_fds(*(given[name] for name in ours))  # type: ignore[attr-defined]
@@ -152,24 +154,42 @@ def _umask() -> int:
 
 def _ask(source: Source, request: Mapping[str, Any], streams: Sequence[int]) -> int:
     """Have the source fork; the process id of the new child of this process."""
-    with source.lock, _adopting():
+    with _adopting() as asked_for:
         message = json.dumps(request).encode() + b"\n"
         socket.send_fds(source.end, [message], list(streams))
         answer = source.end.recv(64)
         if not answer:
             raise RuntimeError("the source of warm forks has died")
-        return int(answer)
+        asked_for.add(int(answer))
+    return int(answer)
 
 
 @contextmanager
-def _adopting() -> Iterator[None]:
-    """While this lasts, a process below this one whose parent ends becomes a child of this one."""
-    libc = ctypes.CDLL(None)
+def _adopting() -> Iterator[set[int]]:
+    """While this lasts, a process below this one whose parent ends becomes a child of this one.
+
+    So may one that has nothing to do with the fork: what a test has detached. Nobody waits for that one, so we do.
+    """
+    libc, before = ctypes.CDLL(None), _children()
+    asked_for: set[int] = set()
+    was = ctypes.c_int()
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was), 0, 0, 0)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        yield
+        yield asked_for
     finally:
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, was.value, 0, 0, 0)
+        for stray in _children() - before - asked_for:
+            threading.Thread(target=os.waitpid, args=(stray, 0), name="warm-stray", daemon=True).start()
+
+
+def _children() -> set[int]:
+    """Of all threads of this process; ended ones too, until somebody has waited for them."""
+    found: set[int] = set()
+    for one in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended meanwhile: its children are another's
+            found |= {int(pid) for pid in one.read_text(encoding="utf-8").split()}
+    return found
 
 
 # --- the source ------------------------------------------------------------------------------------------------------
@@ -181,7 +201,7 @@ def source_of_this_process() -> Source:
             command = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), _ROOM]
             _Popen(command, env={**WarmPopen.variables, **_THREADS}, stdin=subprocess.DEVNULL,
                    pass_fds=[theirs.fileno()])
-        WarmPopen.source = Source(ours, os.getpid(), WarmPopen.variables, threading.Lock())
+        WarmPopen.source = Source(ours, os.getpid(), WarmPopen.variables)
     return WarmPopen.source
 
 
@@ -194,7 +214,7 @@ def _fork_a_source() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         ended_by(lambda: _serve(theirs))
     theirs.close()
-    WarmPopen.source = Source(ours, os.getpid(), dict(os.environ), threading.Lock())
+    WarmPopen.source = Source(ours, os.getpid(), dict(os.environ))
     subprocess.Popen = WarmPopen  # type: ignore[misc]
 
 

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from warm_forks import WarmPopen
+from launching import wait_until
+from warm_forks import WarmPopen, _adopting
 
 STARTER = [sys.executable, "-m", "gnnexp.launchers.starter", "gnnexp.launchers.base"]
 LIST = [sys.executable, "-m", "gnnexp", "list", "systems"]
@@ -79,17 +81,30 @@ def test_a_command_starts_forks_too(tmp_path: Path) -> None:
     run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     process, names = psutil.Process(run.pid), set()
     while "starter" not in names and run.poll() is None:
-        names |= {child.name() for child in _children(process)}
+        names |= _names_of_children(process)
     output, _ = run.communicate()
     assert run.returncode == 0, output
     assert {"warm-source", "starter"} <= names
 
 
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children()
-    except psutil.NoSuchProcess:
-        return []
+def _names_of_children(process: psutil.Process) -> set[str]:
+    names = set()
+    with suppress(psutil.NoSuchProcess):  # some end meanwhile
+        for child in process.children():
+            names.add(child.name())
+    return names
+
+
+def test_what_it_adopts_by_the_way_is_waited_for() -> None:
+    """A zombie would stay below this process, and a later test that looks at all children would stumble over it."""
+    with subprocess.Popen(["sh", "-c", "sleep 0.3 & echo $!; read go"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as parent:
+        assert parent.stdin is not None and parent.stdout is not None
+        detached = psutil.Process(int(parent.stdout.readline()))
+        with _adopting():
+            parent.communicate("go\n")
+            assert detached.ppid() == os.getpid()
+    assert wait_until(lambda: not psutil.pid_exists(detached.pid), 20)
 
 
 def test_other_variables_of_python_and_other_copies_take_an_interpreter(tmp_path: Path) -> None:
