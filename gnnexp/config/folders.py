@@ -77,9 +77,10 @@ class ConfigFolders:
         return self.folders[:-1]
 
     def stamp(self) -> int:
-        """A number that changes when a file is written, added or removed."""
-        files = (file for folder in self.folders for file in files_of(folder))
-        return hash(frozenset((str(file), _written(file)) for file in files))
+        """A number that changes when a file comes, goes or is written: the content of a user's, the time of gnnexp's."""
+        own = ((str(file), _written(file)) for file in files_of(self.folders[-1]))
+        theirs = ((str(file), _read(file)) for folder in self.theirs for file in files_of(folder))
+        return hash(frozenset((*own, *theirs)))
 
     def groups(self) -> set[str]:
         """Names of all config groups, except Hydra's own; a group inside of another one is `outer/inner`."""
@@ -156,6 +157,15 @@ def _written(file: Path) -> int:
         return file.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def _read(file: Path) -> bytes:
+    """The content, as far as a file may be long; empty if it cannot be read. Composing then reports the error."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_BYTES + 1)
+    except OSError:
+        return b""
 
 
 # gnnexp's own files have at most 2 KiB, 4 levels and 60 nodes.

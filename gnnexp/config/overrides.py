@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from gnnexp.config.composition import parsed_by_hydra
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.hints import SLIP, elsewhere, lines_of, no_override, unknown_choice
 from gnnexp.config.meant import meant
@@ -36,12 +37,11 @@ def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
 
 @lru_cache(maxsize=4096)
 def _parsed(line: str) -> Override | Problem:
-    """An override, or its problem. It is cached and must not be changed: cases of a sweep share many lines."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
+    """An override, or its problem; cached as `parsed_by_hydra`."""
     from hydra.errors import HydraException
 
     try:
-        return OverridesParser.create().parse_override(line)
+        return parsed_by_hydra(line)
     except (HydraException, ValueError, RecursionError) as error:  # too many digits, too many brackets
         reason = (str(error) or type(error).__name__).splitlines()[0]
         return Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'")

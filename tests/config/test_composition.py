@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
-from gnnexp.config.composition import composition
+from gnnexp.config.composition import _composed, composed_by_hydra, composition
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError
 
@@ -31,10 +34,52 @@ def test_as_hydra_composes(lines: list[str]) -> None:
     folders = find_folders(None)
     lines = [f"+{line}" if line.startswith("task.dim") else line for line in lines]
     for _ in range(2):  # the second call finds the groups kept
+        assert _whole(_composed(folders, lines)) == _whole(composed_by_hydra(folders, lines))
         assert composition(folders, lines, final=False) == composition(folders, [*lines, BY_HYDRA], final=False)
         made, whole = composition(folders, lines, final=True), composition(folders, [*lines, BY_HYDRA], final=True)
         assert made.config == whole.config and made.choices == whole.choices
         assert made.run_dir.rpartition("-")[2] == whole.run_dir.rpartition("-")[2]
+
+
+def _whole(composed: DictConfig) -> dict[Any, Any]:
+    """With Hydra's own node: overrides, choices, folders, names."""
+    contents = OmegaConf.to_container(composed)
+    assert isinstance(contents, dict)
+    return contents
+
+
+def test_folders_and_variables_are_those_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "system").mkdir()
+    (tmp_path / "system" / "mine.yaml").write_text(
+        "# @package _global_\nhydra:\n  job:\n    env_copy: [PLANTED]\n")
+    folders = find_folders(str(tmp_path))
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        monkeypatch.setenv("PLANTED", place)
+        made = _composed(folders, ["system=mine", "seed=1"])
+        assert place == made.hydra.job.env_set.PLANTED and made.hydra.runtime.cwd == str(tmp_path / place)
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    """Also one of the same size and time: some file systems and copies keep them."""
+    (tmp_path / "hardware").mkdir()
+    folders = find_folders(str(tmp_path))
+    for workers in (2, 3):
+        (tmp_path / "hardware" / "mine.yaml").write_text(f"workers: {workers}\n")
+        os.utime(tmp_path / "hardware" / "mine.yaml", (1, 1))
+        assert composition(folders, ["hardware=mine", "seed=1"], final=True).config["hardware"]["workers"] == workers
+
+
+def test_further_folders_of_a_file_may_have_groups(tmp_path: Path) -> None:
+    """`hydra.searchpath` of the file that Hydra starts from: its groups are not among ours."""
+    (tmp_path / "more" / "further").mkdir(parents=True)
+    (tmp_path / "more" / "further" / "one.yaml").write_text("width: 5\n")
+    (tmp_path / "mine.yaml").write_text(
+        f"defaults: [base, _self_]\nhydra:\n  searchpath: ['file://{tmp_path / 'more'}']\n")
+    folders = find_folders(str(tmp_path), "mine")
+    made = composition(folders, ["+further=one", "seed=1"], final=True)
+    assert made.config["further"] == {"width": 5} and made.config["seed"] == 1
 
 
 def test_files_may_name_the_run_directory(tmp_path: Path) -> None:
