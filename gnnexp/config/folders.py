@@ -77,7 +77,7 @@ class ConfigFolders:
         return self.folders[:-1]
 
     def stamp(self) -> int:
-        """A number that changes when a file comes, goes or is written: the content of a user's, the time of gnnexp's."""
+        """A number that changes with the content of a user's files, and with the names and times of gnnexp's."""
         own = ((str(file), _written(file)) for file in files_of(self.folders[-1]))
         theirs = ((str(file), _read(file)) for folder in self.theirs for file in files_of(folder))
         return hash(frozenset((*own, *theirs)))
