@@ -77,10 +77,10 @@ $(USERS): pyproject.toml constraints.txt
 	@touch $@
 
 # The tests run several ranks side by side, with time limits: no test should wait for a compiler.
-$(TESTS): $(USERS)
+$(TESTS): $(USERS) tests/support/kernels.csv
 	$(INSTALL) -e '.[test]' $(ONLY_NEW)
 	if $(BIN)/python -c 'import sys, torch; sys.exit(torch.version.cuda is not None)'; then $(INSTALL) $(TRITON) $(ONLY_NEW); fi
-	$(BIN)/python -m gnnexp.kernels.warmup --all
+	$(BIN)/python -m gnnexp.kernels.warmup --versions tests/support/kernels.csv
 	@touch $@
 
 $(LINT): $(USERS)
@@ -95,7 +95,7 @@ run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on rea
 	$(BIN)/gnnexp sweep quickstart
 
 test: for-tests ## the test suite (about 17 minutes on 2 cores); prints the ten slowest tests
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --ignore tests/docs
+	GNNEXP_LISTED_KERNELS=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --ignore tests/docs
 
 # One thread for each rank: the tests run several ranks side by side.
 # Triton interprets its kernels, which the emulated device then runs.

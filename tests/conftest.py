@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 from combinations import CHOSEN
+from compiled_kernels import CompiledKernels
 from costs import Costs
 from hypothesis import settings
 from warm_forks import WarmPopen, source_of_this_process
 
 from gnnexp.errors import ConfigError
 from gnnexp.testing.emulated import is_wanted
+from gnnexp.testing.ranks import RankPools
 
 # A script's background ignores SIGINT, and `nohup` SIGHUP. Every process that a test starts would inherit this.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -28,6 +30,8 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 
 # The contract's number of steps takes long: what `make test` runs has fewer, but for some ways of every paradigm.
 QUICK, WHOLE = 6, 20
+# Of the fixture `ranks`, unless a test is slow.
+MOST_RANKS = 4
 
 # Machines are busy and numba compiles at first use: a deadline per example would only measure that.
 settings.register_profile("gnnexp", deadline=None, derandomize=True, print_blob=True)
@@ -93,6 +97,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tests say what they cost, and their commands are forks of a process that has imported everything."""
     config.pluginmanager.register(Costs(), "costs")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(CompiledKernels(), "compiled kernels")
     os.environ[CHOSEN] = config.option.markexpr
     if not is_wanted() and "GNNEXP_WITHOUT" not in os.environ:
         subprocess.Popen = WarmPopen  # type: ignore[misc]
@@ -109,6 +115,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """An interpreter takes seconds: a test that needs one says so. Those of examples are shown to users as they are."""
+    """An interpreter takes seconds: a test that needs one says so. Those of examples are shown to users as they are.
+
+    A pool keeps its ranks for all later tests, so there are pools of up to `MOST_RANKS`.
+    """
+    pools = getattr(item, "funcargs", {}).get("ranks")
+    if isinstance(pools, RankPools) and max(pools.sizes, default=0) > MOST_RANKS and not item.get_closest_marker("slow"):
+        pytest.fail(f"{max(pools.sizes)} ranks: the pools of make test have at most {MOST_RANKS}", pytrace=False)
     if WarmPopen.wanted and WarmPopen.interpreters and item.path.is_relative_to(Path(__file__).parent):
         pytest.fail(f"the mark 'interpreter' is missing: {WarmPopen.interpreters[0]}", pytrace=False)

@@ -113,7 +113,7 @@ def text(kind: Any) -> str:
 
 
 def cached(folder: Path, package: Path) -> list[Version]:
-    """The versions in numba's cache below `folder`, for the sources of `package`."""
+    """The versions in numba's cache below `folder`, for the sources of `package`; the folder may be the package."""
     modules = {(file.parent.name, file.stem): ".".join(file.relative_to(package.parent).with_suffix("").parts)
                for file in package.rglob("*.py") if b"@compiled(" in file.read_bytes()}
     found = []
@@ -122,6 +122,7 @@ def cached(folder: Path, package: Path) -> list[Version]:
         with index.open("rb") as file:
             pickle.load(file)  # numba's version
             _, overloads = pickle.loads(file.read())
-        module = modules[index.parent.name.rpartition("_")[0], stem]
+        beside = index.parent.name == "__pycache__"  # else numba names a folder for the source's, and adds a digest
+        module = modules[index.parent.parent.name if beside else index.parent.name.rpartition("_")[0], stem]
         found += [Version(f"{module}.{name}", " ".join(map(text, key[0]))) for key in overloads]
     return sorted(found)

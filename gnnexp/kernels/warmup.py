@@ -1,8 +1,9 @@
-"""Compile kernels once, at set-up, into numba's cache: `python -m gnnexp.kernels.warmup [--all]`.
+"""Compile kernels once, at set-up, into numba's cache: `python -m gnnexp.kernels.warmup [--all] [--versions FILE]`.
 
 A kernel takes about a second to compile and milliseconds to load. Set-up compiles what the first commands use. The
 list is `first_commands.csv`, which tests/support/first_kernels.py writes. Other kernels are compiled at their first
-use. `--all` compiles common versions of all kernels. `make test` calls it, so that tests with time limits only load.
+use. `--all` compiles common versions of all kernels, and `--versions` those of a list: `make test` has one, so that
+tests with time limits only load.
 
 numba notices a change in the file of a cached function. It does not notice a change in another file whose functions or
 intrinsics are inlined. So all cached kernels are deleted when any file in this folder or below is newer than one of
@@ -63,7 +64,10 @@ def main(arguments: list[str]) -> None:
     """Compile on all cores, and show the progress."""
     parser = argparse.ArgumentParser(prog="python -m gnnexp.kernels.warmup", description="compile what is not cached")
     parser.add_argument("--all", action="store_true", help="all kernels, not only those of the first commands")
-    chosen = [*first_pieces(), *(tasks() if parser.parse_args(arguments).all else ())]
+    parser.add_argument("--versions", type=Path, metavar="FILE", help="further ones, as in first_commands.csv")
+    given = parser.parse_args(arguments)
+    listed = {*versions.read(FIRST), *(versions.read(given.versions) if given.versions else ())}
+    chosen = [*versions.pieces(sorted(listed)), *(tasks() if given.all else ())]
     remove_stale(Path(__file__).parent)
     processes = min(len(os.sched_getaffinity(0)), _MOST_PROCESSES)
     with ProcessPoolExecutor(processes, get_context("spawn"), _be_silent) as pool:
@@ -86,11 +90,6 @@ def _show(done: int, count: int) -> None:
         print(f"\rkernels: {done} of {count}", end="\n" if done == count else "", flush=True)
     elif done * 4 // count > (done - 1) * 4 // count:
         print(f"kernels: {done} of {count}", flush=True)
-
-
-def first_pieces() -> list[list[Version]]:
-    """What the first commands use, in pieces for one process each."""
-    return versions.pieces(versions.read(FIRST))
 
 
 def remove_stale(folder: Path) -> int:

@@ -182,6 +182,11 @@ class RankPools:
         """The pool of `size` ranks."""
         return self._pools.setdefault(size, RankPool(size))
 
+    @property
+    def sizes(self) -> frozenset[int]:
+        """For how many ranks there is a pool: each keeps its processes."""
+        return frozenset(self._pools)
+
     def close(self) -> None:
         """End all pools."""
         for pool in self._pools.values():

@@ -3,9 +3,11 @@
 import os
 from pathlib import Path
 
+from compiled_kernels import LIST
+
 from gnnexp.kernels.rows.layout import layout, max_width
-from gnnexp.kernels.versions import read
-from gnnexp.kernels.warmup import FIRST, first_pieces, remove_stale, tasks
+from gnnexp.kernels.versions import pieces, read
+from gnnexp.kernels.warmup import FIRST, remove_stale, tasks
 
 
 def test_every_width_of_a_sum_is_compiled_once() -> None:
@@ -27,5 +29,6 @@ def test_cached_kernels_are_dropped_when_any_source_is_newer(tmp_path: Path) -> 
     assert remove_stale(tmp_path) == 0 and inlined.exists()
 
 
-def test_every_kernel_of_the_first_commands_is_in_one_piece() -> None:
-    assert sorted(version for piece in first_pieces() for version in piece) == read(FIRST)
+def test_every_kernel_of_a_list_is_in_one_piece() -> None:
+    for file in (FIRST, LIST):
+        assert sorted(version for piece in pieces(read(file)) for version in piece) == read(file)
