@@ -16,6 +16,7 @@ import pytest
 from combinations import CHOSEN
 from compiled_kernels import CompiledKernels
 from costs import Costs
+from emulated_axis import WANTED, chosen, setting_of_this_process
 from hypothesis import settings
 from warm_forks import WarmPopen, source_of_this_process
 
@@ -105,6 +106,15 @@ def pytest_configure(config: pytest.Config) -> None:
         subprocess.Popen = WarmPopen  # type: ignore[misc]
         if hasattr(config, "workerinput"):  # a worker of pytest-xdist runs many tests
             source_of_this_process()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The emulated device's setting is an axis where `make test-slow` asks for it."""
+    if WANTED in os.environ:
+        kept = chosen(items, setting_of_this_process())
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
 
 
 @pytest.hookimpl(tryfirst=True)

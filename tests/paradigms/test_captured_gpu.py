@@ -69,6 +69,7 @@ def test_weights_of_edges_and_vertices_without_edges(way, make):
 
 
 @emulated
+@pytest.mark.gpus
 @pytest.mark.parametrize("way", WAYS)
 def test_two_ranks_with_nccl(ranks, way):
     if torch.cuda.device_count() < 2:
@@ -158,7 +159,8 @@ def test_a_rank_without_a_gpu_is_told(monkeypatch):
 
 @emulated
 @pytest.mark.parametrize(("size", "stop_at"), [
-    (1, 1), (1, 4), pytest.param(2, 4, marks=pytest.mark.slow)], ids=["while_warming_up", "after_replays", "two_ranks"])
+    (1, 1), (1, 4), pytest.param(2, 4, marks=[pytest.mark.slow, pytest.mark.gpus]),
+], ids=["while_warming_up", "after_replays", "two_ranks"])
 def test_stopped_and_resumed_it_goes_on_as_without_a_graph(ranks, size, stop_at, tmp_path):
     if torch.cuda.device_count() < size:
         pytest.skip("ranks share a GPU: no NCCL")
