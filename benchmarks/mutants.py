@@ -1,7 +1,8 @@
 """Planted mistakes and the tests that find them: `python benchmarks/mutants.py [--only WORDS]`.
 
 Each mutant of `mutants.toml` is one edit of the core. It is made in a checkout of the last commit, and its tests run
-there: one that passes them all has survived, which is a hole in the tests. The tests are first run without any edit.
+there: one that passes them all has survived, which is a hole in the tests. The test that found it the last time runs
+first. All tests are first run without any edit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,12 +106,29 @@ def failing(tests: Sequence[str], run: str, tree: Path) -> str:
     return lines[0] if lines else f"exit code {done.returncode}: {done.stdout[-300:]}"
 
 
+def one_of(line: str) -> tuple[str, ...]:
+    """The test that a line of pytest's summary names: `FAILED tests/test_a.py::test_b[c] - AssertionError`."""
+    word, _, rest = line.partition(" ")
+    return (rest.partition(" - ")[0],) if word in {"FAILED", "ERROR"} and "::" in rest else ()
+
+
+def still_there(known: Mapping[str, str], mutants: Sequence[Mutant], tree: Path) -> dict[str, tuple[str, ...]]:
+    """The test that found each mutant the last time, of those that still exist."""
+    tests = {mutant.name: one_of(known.get(mutant.name, "")) for mutant in mutants if mutant.run == "cpu"}
+    files = sorted({test.partition("::")[0] for found in tests.values() for test in found})
+    listed = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", *files], cwd=tree, text=True,
+                            env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, check=False).stdout
+    there = set(listed.splitlines())
+    return {name: found for name, found in tests.items() if found and set(found) <= there}
+
+
 def main() -> int:
     """Plant all of them, one after the other; 1 if one survives, or a test fails without any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="whose name has these words; results of others are kept")
     options = parser.parse_args()
     chosen = [mutant for mutant in read_mutants() if options.only in mutant.name]
+    known = json.loads(RESULTS.read_text(encoding="utf-8"))["found_by"] if RESULTS.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git("worktree", "add", "--detach", "-q", str(tree), "HEAD")
@@ -118,24 +136,27 @@ def main() -> int:
             suites = {run: sorted({test for mutant in chosen if mutant.run == run for test in mutant.tests})
                       for run in {mutant.run for mutant in chosen}}
             broken = [f"without a mutant: {why}" for run, tests in suites.items() if (why := failing(tests, run, tree))]
-            found: dict[str, str] = {} if broken else {mutant.name: killed_by(mutant, tree) for mutant in chosen}
+            first = {} if broken else still_there(known, chosen, tree)
+            found: dict[str, str] = {} if broken else {
+                mutant.name: killed_by(mutant, first.get(mutant.name, ()), tree) for mutant in chosen}
         finally:
             git("worktree", "remove", "--force", str(tree))
     survived = [name for name, by in found.items() if not by]
     print("\n".join([*broken, *(f"survived: {name}" for name in survived)]))
     print(f"{len(found) - len(survived)} of {len(found)} mutants were found by tests")
     if found:
-        known = json.loads(RESULTS.read_text(encoding="utf-8"))["found_by"] if options.only and RESULTS.exists() else {}
-        RESULTS.write_text(json.dumps({"commit": git("rev-parse", "HEAD"), "found_by": {**known, **found}}, indent=1)
+        kept = known if options.only else {}
+        RESULTS.write_text(json.dumps({"commit": git("rev-parse", "HEAD"), "found_by": {**kept, **found}}, indent=1)
                            + "\n", encoding="utf-8")
     return int(bool(broken or survived or not found))
 
 
-def killed_by(mutant: Mutant, tree: Path) -> str:
-    """The test that finds it; empty if it survives."""
+def killed_by(mutant: Mutant, first: Sequence[str], tree: Path) -> str:
+    """The test that finds it, looked for in `first` first; empty if it survives."""
     start = time.perf_counter()
     with planted(mutant, tree):
-        found = failing(mutant.tests, mutant.run, tree)
+        found = failing(first, mutant.run, tree) if first else ""
+        found = found or failing(mutant.tests, mutant.run, tree)
     print(f"{mutant.name}: {found or 'SURVIVED'} ({time.perf_counter() - start:.0f} s)", flush=True)
     return found
 
