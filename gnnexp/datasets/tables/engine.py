@@ -309,7 +309,8 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
         extra: a further option.
         sniff: whether the function tells how the text of one file is read.
     """
-    more = f", {extra}" if extra else ""
+    # DuckDB's default makes columns of folders such as `label=9`, also of those above, in place of the file's own.
+    more = f", hive_partitioning=false{f', {extra}' if extra else ''}"
     paths = "[" + ", ".join(literal(_masked(str(path))) for path in files.paths) + "]"
     if files.format == "parquet":
         return f"read_parquet({paths}, union_by_name=false{more})"
@@ -329,7 +330,7 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
     if as_text:
         options.append("types={" + ", ".join(f"{literal(name)}: 'VARCHAR'" for name in as_text) + "}")
     if sniff:
-        return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)})"
+        return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
     return f"read_csv({paths}, {', '.join(options)}{more})"
 
 
