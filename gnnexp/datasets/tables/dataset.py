@@ -110,6 +110,7 @@ class Tables(Dataset):
         buffer_bytes: memory for a part of the edges at a time.
     """
 
+    version: ClassVar[int] = 1  # folders named `column=value` were columns
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "tables"
