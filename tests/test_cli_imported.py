@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,23 +24,37 @@ SWEEP = """
 description: one run, on a rank that only pretends
 fixed: [tracker=none, hardware.launcher.worker_module=pretending_worker]
 axes: {seed: [0]}
+report: {figures: []}
 """
 EVIL = {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": "http://127.0.0.1:9/"}
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that imports, with a sweep of the same name. Next to it is `there`, where the sweep was run."""
+def prepare(monkeypatch: pytest.MonkeyPatch, cache: Path, folder: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parent / 'support'}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("GNNEXP_CACHE", str(cache))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`there`, where a sweep was run, its export, and `here` with a sweep of the same name; tests get copies."""
+    place = tmp_path_factory.mktemp("exported")
     for name in ("here", "there"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "seeds.yaml").write_text(SWEEP)
-    monkeypatch.chdir(tmp_path / "there")
-    assert run_command(["sweep", "seeds.yaml"]) == 0
-    assert run_command(["export", "seeds", "--out", str(tmp_path / "gift.tar.xz")]) == 0
-    monkeypatch.chdir(tmp_path / "here")
+        (place / name).mkdir()
+        (place / name / "seeds.yaml").write_text(SWEEP)
+    with pytest.MonkeyPatch.context() as patch:
+        prepare(patch, place / "cache", place / "there")
+        assert run_command(["sweep", "seeds.yaml"]) == 0
+        assert run_command(["export", "seeds", "--out", str(place / "gift.tar.xz")]) == 0
+    return place
+
+
+@pytest.fixture
+def here(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that imports."""
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    prepare(monkeypatch, tmp_path / "cache", tmp_path / "here")
     return tmp_path / "here"
 
 

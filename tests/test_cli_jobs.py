@@ -100,7 +100,8 @@ def test_a_run_whose_job_is_unknown_keeps_its_directory(
     assert state_of(run_dir) == before
 
 
-@pytest.mark.parametrize("what", SILENT)
+@pytest.mark.parametrize("what", [what if what in ("an error", "nothing", "other jobs") else
+                                  pytest.param(what, marks=pytest.mark.slow) for what in SILENT])
 def test_a_repeated_sweep_leaves_them_and_asks_once_for_all(
     place: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

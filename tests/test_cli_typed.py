@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto" / "command_line.md"
 TINY = ["model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=1", "train.batch_size=512",
         "tracker=none"]
+PATHS = os.pathsep.join([str(ROOT / "tests" / "support"), str(ROOT)])
 PRETENDING = ["hardware.launcher.worker_module=pretending_worker", *TINY]
 Said = Callable[..., tuple[int, str, str]]
 
@@ -45,7 +47,7 @@ def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GNNEXP_CACHE", str(cache))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "tests" / "support"), str(ROOT)]))
+    monkeypatch.setenv("PYTHONPATH", PATHS)
     yield tmp_path
 
 
@@ -242,10 +244,21 @@ def test_a_sweep_file_is_a_name_everywhere(said: Said) -> None:
 
 
 # --- the same run again ----------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A run directory; tests get copies of it."""
+    place = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("GNNEXP_CACHE", str(cache))
+        patch.setenv("PYTHONPATH", PATHS)
+        assert run_command(["run", *PRETENDING, "seed=7", "hydra.run.dir=runs/first"]) == 0
+    return place / "runs" / "first"
+
+
 @pytest.fixture
-def first(said: Said) -> Path:
-    assert said("run", *PRETENDING, "seed=7", "hydra.run.dir=runs/first")[0] == 0
-    return Path("runs/first")
+def first(made: Path, workplace: Path) -> Path:
+    return Path(shutil.copytree(made, Path("runs/first")))
 
 
 def recorded(run_dir: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,8 +157,9 @@ SECRET = "hunter2-and-nobody-else"
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+def watched(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path], str]) -> Watched:
     folder, listened, ranks = tmp_path_factory.mktemp("watched"), set(), set()
+    mlflow_store(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GNNEXP_CACHE", str(folder.parent / "cache"))
         for name in ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY", "MY_TOKEN"):

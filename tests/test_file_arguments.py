@@ -33,8 +33,8 @@ HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: 
 # Command and argument: what its value is, and a command line with PATH in its place.
 ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("run", "config_dir"): (READS_FOLDER, ["run", "--config-dir", "PATH"], ""),
-    ("sweep", "config_dir"): (READS_FOLDER, ["sweep", "quickstart", "--dry-run", "--config-dir", "PATH"], ""),
-    ("tune", "config_dir"): (READS_FOLDER, ["tune", "tuning", "--dry-run", "--config-dir", "PATH"], ""),
+    ("sweep", "config_dir"): (READS_FOLDER, ["sweep", "small.yaml", "--dry-run", "--config-dir", "PATH"], ""),
+    ("tune", "config_dir"): (READS_FOLDER, ["tune", "small.yaml", "--dry-run", "--config-dir", "PATH"], ""),
     ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "p3_8xlarge", "--config-dir", "PATH"], ""),
     ("calibrate", "config_dir"): (READS_FOLDER, ["calibrate", "--quick", "--config-dir", "PATH"], ""),
     ("partition", "config_dir"): (READS_FOLDER, ["partition", "--config-dir", "PATH"], ""),
@@ -67,6 +67,12 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("export", "names"): (READS_FILE, ["export", "PATH"], ".yaml"),
     ("rekey", "folders"): (READS_FOLDER, ["rekey", "PATH"], ""),
 }
+# A sweep of one case, which may be tuned.
+SMALL = """
+fixed: [train=default]
+axes: {system: [dgl]}
+tune: {distributions: {optimizer.lr: {low: 0.1, high: 1}}, trials: 1}
+"""
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
     *((command, "overrides")  # see KEYS
@@ -98,7 +104,7 @@ FOUND = {
     "config-dir/config.yaml": [["run", "--config-dir", "config-dir"], ["run", "--info", "--config-dir", "config-dir"]],
     "config-dir/mine.yaml": [["run", "--config-name", "mine", "--config-dir", "config-dir"]],
     "config-dir/experiment/mine.yaml": [["run", "+experiment=mine", "--config-dir", "config-dir"]],
-    "conf/config.yaml": [["run"], ["sweep", "quickstart", "--dry-run"]],
+    "conf/config.yaml": [["run"], ["sweep", "small.yaml", "--dry-run"]],
     "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"],
                      ["report", "--sync", "bad"]],
     "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["report", "--sync", "bad"],
@@ -243,6 +249,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         cases = ", ".join(f'{{"label": "{run}", "run_dir": "{run}", "status": "finished"}}' for run in runs)
         (states / f"{name}.json").write_text(f'{{"name": "{name}", "cases": [{cases}]}}')
     (folder / "config-dir" / "hardware").mkdir(parents=True)
+    (folder / "small.yaml").write_text(SMALL)
     write_edges(folder)
     yield folder
     for path in folder.rglob("*"):
@@ -315,7 +322,9 @@ def test_a_hostile_file_in_a_folder_that_is_given(unprivileged: Unprivileged, pl
                 left.unlink()
 
 
-@pytest.mark.parametrize("key", KEYS)
+# One loop reads the ids of all three sets.
+@pytest.mark.parametrize("key", [pytest.param(key, marks=pytest.mark.slow) if key.endswith((".val_ids", ".test_ids"))
+                                 else key for key in KEYS])
 def test_a_hostile_path_in_the_configuration(unprivileged: Unprivileged, place: Path, key: str) -> None:
     command, suffix = KEYS[key]
     what = MAKES_FOLDER if key == "hydra.run.dir" else READS_FILE

@@ -55,7 +55,7 @@ def configured(changes: dict[str, Any], model: str = "sage", **training: Any) ->
 def _quick(name: str, size: int, stop_at: int) -> bool:
     if name.endswith("embedding"):
         return (size, stop_at) == (3, 5)
-    return (size, stop_at) in ((2, 2), (3, 5)) or (name == "push_pull" and stop_at == 11)
+    return (size, stop_at) in ((2, 2), (3, 5)) or (name, size, stop_at) == ("push_pull", 2, 11)
 
 
 @pytest.mark.parametrize(("name", "size", "stop_at"), combinations(PARADIGMS, [1, 2, 3], [0, 2, 5, 11], quick=_quick))
@@ -89,8 +89,13 @@ SCHEDULED = {
 }
 
 
+def _quick_change(name: str, change: tuple[int, int], scheduled: bool) -> bool:
+    """A schedule and clipping come on top of what a run without them does."""
+    return change == (3, 2) and (scheduled or name == "data_parallel")
+
+
 @pytest.mark.parametrize(("name", "before", "after", "scheduled"), [
-    pytest.param(name, *change, scheduled, marks=() if change == (3, 2) else pytest.mark.slow)
+    pytest.param(name, *change, scheduled, marks=() if _quick_change(name, change, scheduled) else pytest.mark.slow)
     for name in PARADIGMS for change in ((1, 3), (2, 1), (3, 2)) for scheduled in (False, True)
 ])
 def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, before, after, scheduled):
@@ -183,22 +188,30 @@ def test_epochs_done_again_keep_their_first_record(ranks):
         assert curve(folder)[1:] == expected[1:]
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM], ids=["go on", "stop"])
-@pytest.mark.parametrize(("name", "prefetch"), [
-    ("data_parallel", 0), ("partitioned", 1), ("partitioned", 3), ("split_parallel", 1), ("split_parallel", 3),
-    ("push_pull", 1), ("push_pull", 3),
+WAYS = [("data_parallel", 0), *((name, prefetch) for name in ("partitioned", "split_parallel", "push_pull")
+                                for prefetch in (1, 3))]
+_whole: dict[tuple[str, int], list[dict[str, Any]]] = {}  # what a run that nobody stops records, by its way
+
+
+@pytest.mark.parametrize(("name", "prefetch", "number"), [
+    pytest.param(*way, number, id=f"{way[0]}-{way[1]}-{what}",
+                 marks=() if way[1] in (0, prefetch) else pytest.mark.slow)
+    for way in WAYS for number, what, prefetch in ((signal.SIGUSR2, "go on", 3), (signal.SIGTERM, "stop", 1))
 ])
 def test_pieces_of_an_epoch_add_up(ranks, name, prefetch, number):
     """Whether batches are prepared ahead (`prefetch` of them, then thrown away) or not: each is counted once."""
     changes = PARADIGMS[name]
     sampler = {**changes.get("sampler", {}), **({"threads": 1, "prefetch": prefetch} if prefetch else {})}
     config = configured({**changes, "sampler": sampler}, overlap=prefetch > 0)
-    with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as folder:
-        ranks(2).run(attempt, config, whole, None)
+    if (name, prefetch) not in _whole:
+        with tempfile.TemporaryDirectory() as folder:
+            ranks(2).run(attempt, config, folder, None)
+            _whole[name, prefetch] = read_epochs(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
         ranks(2).run(attempt, config, folder, 1, number)
         if number == signal.SIGTERM:
             ranks(2).run(attempt, config, folder, None)
-        for one, other in zip(read_epochs(Path(whole)), read_epochs(Path(folder)), strict=True):
+        for one, other in zip(_whole[name, prefetch], read_epochs(Path(folder)), strict=True):
             counted = [name for name in one["metrics"] if name.split("/")[0] in ("work", "comm", "tier", "loss")]
             assert {"work/features_loaded_host", "tier/h2d_bytes", "comm/bytes_gradients"} <= {*counted}
             assert {name: one["metrics"][name] for name in counted} == {

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from run_folder import write_epochs, write_job, write_result
 
+from gnnexp.cli.main import run_command
+
 HEAVY = ("torch._dynamo", "torch", "numba", "scipy", "mlflow", "matplotlib", "hydra", "omegaconf", "sklearn", "duckdb",
          "pandas", "dgl")
 DIGITS = ("dataset=digits", "train.epochs=1", "model.hidden=8", "tracker=none", "hydra.run.dir=run")
@@ -77,8 +79,9 @@ def test_a_sweep_starts_one_process_for_the_ranks_of_all_its_cases(tmp_path: Pat
     assert (tmp_path / "started").read_text().count("1") == 2, "the command, and the starter of its ranks"
 
 
-def test_a_rank_trains_without_the_compiler_of_torch(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "gnnexp", "prepare", *DIGITS], cwd=tmp_path, check=True, capture_output=True)
+def test_a_rank_trains_without_the_compiler_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["prepare", *DIGITS]) == 0
     done = subprocess.run([sys.executable, "-c", RANK, "run"], cwd=tmp_path, env=os.environ | PLACE,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
