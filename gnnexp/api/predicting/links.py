@@ -17,7 +17,7 @@ from gnnexp.api.predicting.graphs import Target
 from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
 from gnnexp.datasets.base import unlike
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine, literal, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine, parquet_file, quoted
 from gnnexp.datasets.tables.files import find_files
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
@@ -201,8 +201,7 @@ def _numbers(
     else:
         found = []
         for kind, start in zip(ids.names.types, ids.starts, strict=False):
-            known = (f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM "
-                     f"read_parquet({literal(str(ids.file(kind)))})")
+            known = f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM {parquet_file(ids.file(kind))}"
             found.append(_codes(reader, table, kept, reader.keep(known, table)))
     choices = np.stack(found, 1)
     if kinds is not None:  # only the type that is known

@@ -299,6 +299,11 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def parquet_file(path: Path) -> str:
+    """What reads one Parquet file, in SQL."""
+    return f"read_parquet({literal(_masked(str(path)))}, hive_partitioning=false)"
+
+
 def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str = "", *, sniff: bool = False) -> str:
     """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked.
 
