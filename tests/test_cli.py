@@ -233,10 +233,10 @@ def test_the_line_of_an_epoch_has_the_phases_of_its_task() -> None:
         "epoch   7  loss 0.5000  S 0.100  N 0.030  L 0.200  FB 0.400  D 0.250  sync 0.000  wait 0.000  epoch 0.900 s")
 
 
-@pytest.mark.interpreter
 def test_a_run_that_fails_says_why_once(workplace: Path) -> None:
-    done = gnnexp("run", "system=sdt_gnn", *SMALL, "tracker=none", "hydra.run.dir=runs/bad",
-                  "+hardware.launcher.worker_module=no_worker")
+    words = ["run", "system=sdt_gnn", *SMALL, "tracker=none", "hydra.run.dir=runs/bad",
+             "+hardware.launcher.worker_module=no_worker"]
+    done = subprocess.run([sys.executable, "-m", "gnnexp", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("No module named 'no_worker'") == 1
     result = json.loads((workplace / "runs" / "bad" / "result.json").read_text())
@@ -256,7 +256,7 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))
-    (workplace / "seeds.yaml").write_text(SWEEP)
+    (workplace / "seeds.yaml").write_text(SWEEP.replace("[system]", "[system], figures: []"))
     assert run_command(["sweep", "seeds.yaml", "seed=0"]) == 0
     # The worker that pretends fails at such a learning rate: both cases are run, and both fail.
     assert run_command(["sweep", "seeds.yaml", "optimizer.lr=9"]) == 1
@@ -266,6 +266,7 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     assert "1 finished before" in capsys.readouterr().out
     assert run_command(["sweep", "seeds.yaml", "--dry-run"]) == 0
     assert "2 finished before" in capsys.readouterr().out
+    (workplace / "seeds.yaml").write_text(SWEEP)
     assert run_command(["sweep", "seeds.yaml", "--out", "elsewhere"]) == 0
     assert (workplace / "elsewhere" / "table.md").exists()
     assert run_command(["sweep", "seeds.yaml", "--out", "seeds.yaml"]) == 2, "a file is no folder"

@@ -136,7 +136,7 @@ def listening(process: psutil.Process) -> list[str]:
     found = []
     for one in everyone:
         try:
-            found += [c.laddr.ip for c in one.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+            found += [c.laddr.ip for c in one.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
         except psutil.Error:
             continue
     return found

@@ -34,8 +34,9 @@ COMMANDS = [
     ["report"], ["report", "gift"], ["report", "runs/gift/one"], ["report", "runs/gift"], ["report", "--sync"],
     ["report", "compare", "runs/gift/one", "runs/gift/two"], ["report", "balance"],
     ["report", "gift", "--rows", "model"],
-    ["status", "runs/gift/one"], ["logs", "runs/gift/one"], ["claims", "gsplit"], ["export", "gift", "--out", "out.tar.xz"],
-    ["plan", "gift", "--hardware", "laptop"], ["resume", "runs/gift/one"], ["cancel", "runs/gift/one"],
+    ["status", "runs/gift/one"], ["logs", "runs/gift/one"], ["claims", "gsplit"],
+    ["export", "gift", "--out", "out.tar.xz"], ["plan", "gift", "--hardware", "laptop"],
+    ["resume", "runs/gift/one"], ["cancel", "runs/gift/one"],
 ]
 
 

@@ -152,10 +152,15 @@ def test_a_heart_beats_on_when_a_full_disk_has_room_again(tmp_path, monkeypatch)
 
 
 # --- a sweep ---------------------------------------------------------------------------------------------------------
+def write_sweep(place: Path, seeds: list[int]) -> None:
+    sweep = {"fixed": PRETENDED, "axes": {"seed": seeds}, "report": {"figures": []}}
+    (place / "mine.yaml").write_text(json.dumps(sweep))
+
+
 @pytest.mark.parametrize("where", ["write_job", "save_states", "finalize"])
 def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
     """Room is missing for the second case only: the third one finishes, and the next call makes up for it."""
-    (pretending / "mine.yaml").write_text(f"fixed: {json.dumps(PRETENDED)}\naxes: {{seed: [0, 1, 2]}}\n")
+    write_sweep(pretending, [0, 1, 2])
     from gnnexp.cli.running import execute
     from gnnexp.cli.sweeping import queue
 
@@ -184,7 +189,7 @@ def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
 @pytest.mark.timeout(200)
 def test_a_sweep_whose_output_has_no_room_goes_on(pretending):
     """As under `nohup gnnexp sweep NAME > LOG`, with the log on a disk that fills."""
-    (pretending / "mine.yaml").write_text(f"fixed: {json.dumps(PRETENDED)}\naxes: {{seed: [0, 1]}}\n")
+    write_sweep(pretending, [0, 1])
     with small_disk(pretending / "disk", "4k") as disk, (disk / "log").open("w") as log:
         log.write("x" * 4096)
         log.flush()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from command_line import place, start
 from unkillable import unkillable
+from warm_forks import WarmPopen
 
 from gnnexp.cli.commands.report import choose
 from gnnexp.cli.commands.sweep import compose_all
@@ -45,8 +46,10 @@ if any(word.endswith("side_by_side") for word in sys.orig_argv):
 
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path=None, target=None):
-            if moment.startswith("import") and name == "gnnexp.cli.running.execute":
-                signal.raise_signal(signal.SIGINT)
+            if name == "gnnexp.cli.running.execute":
+                if moment.startswith("import"):
+                    signal.raise_signal(signal.SIGINT)
+                sys.settrace(traced)
 
     def traced(frame, event, argument):
         if frame.f_code.co_name == "create_run":
@@ -55,12 +58,11 @@ if any(word.endswith("side_by_side") for word in sys.orig_argv):
             return lambda frame, event, argument: signal.raise_signal(signal.SIGINT) if event == "return" else None
 
     sys.meta_path.insert(0, Finder())
-    if not moment.startswith("import"):
-        sys.settrace(traced)
 """
 SWEEP = f"""
 fixed: [tracker=none, hardware.launcher.worker_module=pretending_worker]
 axes: {{seed: {list(range(CASES))}}}
+report: {{figures: []}}
 """
 
 
@@ -241,6 +243,7 @@ def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
     made = [path.name for path in sweeps.glob("runs/one/*")]
     assert len(made) == (moment == "after create_run") and not list(sweeps.glob("runs/one/.*"))
     monkeypatch.setenv("PYTHONPATH", before)
+    monkeypatch.setattr(WarmPopen, "wanted", True)
     assert run_command(["sweep", "one.yaml", "seed=0", "--jobs", "2"]) == 0
     assert seeds(sweeps) == {0: 1} and set(made) <= {path.name for path in sweeps.glob("runs/one/*")}
 
@@ -281,7 +284,7 @@ def test_a_process_of_a_case_that_not_even_sigkill_ends_is_left(
 
 def test_cases_that_are_the_same_run_are_one_run_of_the_report(sweeps: Path) -> None:
     """How often checkpoints are written makes no other run: counted three times it would have no spread."""
-    (sweeps / "one.yaml").write_text(SWEEP.partition("axes")[0] + "axes: {train.checkpoint_every: [1, 2, 3]}")
+    (sweeps / "one.yaml").write_text(SWEEP.replace("seed: [0, 1]", "train.checkpoint_every: [1, 2, 3]"))
     assert run_command(["sweep", "one.yaml"]) == 0
     (run,) = sweeps.glob("runs/one/*")
     for words in (["one"], ["runs/one", str(run)], ["balance", "one", str(run)]):

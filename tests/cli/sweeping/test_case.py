@@ -15,6 +15,7 @@ SWEEP = """
 fixed: [dataset=digits, tracker=none, model.hidden=8, model.layers=1, "sampler.fanouts=[3]", paradigm=split_parallel,
         hardware.workers=2, hardware.launcher.worker_module=pretending_worker]
 cases: [{overrides: [partitioner._target_=mypartitioner.Mine]}, {overrides: [partitioner=random]}]
+report: {figures: []}
 """
 PARTITIONER = """from gnnexp.partitioners.random import RandomPartitioner
 

@@ -10,8 +10,9 @@ import pytest
 from gnnexp.cli.main import run_command
 from gnnexp.cli.sweeping.pace import Pace, in_units
 
-SWEEP = """fixed: [dataset=digits, tracker=none, model.hidden=8, model.layers=1, 'sampler.fanouts=[4]', train.epochs=1]
+SWEEP = """fixed: [dataset=digits, tracker=none, hardware.launcher.worker_module=pretending_worker]
 axes: {seed: [0, 1, 2]}
+report: {figures: []}
 """
 
 
@@ -33,6 +34,7 @@ def test_each_case_but_the_first_ones_says_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "support"))
     (tmp_path / "mine.yaml").write_text(SWEEP)
     assert run_command(["sweep", "mine.yaml", *jobs]) == 0
     begun = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\d/3 ", line)]

@@ -101,7 +101,8 @@ PRETENDED = ["tracker=none", "hardware.launcher.worker_module=pretending_worker"
 def pretending(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here = str(Path(__file__).parents[2] / "support")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ["PYTHONPATH"]]))
-    (place / "mine.yaml").write_text(f"fixed: {json.dumps(PRETENDED)}\naxes: {{seed: [0, 1]}}\n")
+    (place / "mine.yaml").write_text(json.dumps(
+        {"fixed": PRETENDED, "axes": {"seed": [0, 1]}, "report": {"figures": []}}))
     return place
 
 
