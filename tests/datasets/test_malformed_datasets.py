@@ -174,9 +174,13 @@ PICKLES: dict[str, bytes] = {
 }
 
 
+LARGE = ("nested tuples to hash", "keys that collide")  # both files are read by the same code
+
+
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", PICKLES)
-@pytest.mark.parametrize("part", ["graph", "tx"])
+@pytest.mark.parametrize(("name", "part"), [
+    pytest.param(name, part, marks=pytest.mark.slow if name in LARGE and part == "tx" else ())
+    for name in PICKLES for part in ("graph", "tx")])
 def test_pickles(name: str, part: str) -> None:
     dataset = put_planetoid()
     Path(f"ind.cora.{part}").write_bytes(PICKLES[name])

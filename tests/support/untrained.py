@@ -19,8 +19,7 @@ CPU = torch.device("cpu")
 
 def untrained(graph: Graph, folder: Path, *overrides: str) -> TrainedModel:
     """The model of `overrides` for `graph`, whose parameters (biases, too) are drawn; its names are in `folder`."""
-    composed = checked(["system=dgl", "tracker=none", "hardware.device=cpu", "sampler=full",
-                        f"hydra.run.dir={folder / 'run'}", *overrides], None)
+    composed = checked(["system=dgl", "tracker=none", "hardware.device=cpu", "sampler=full", *overrides], None)
     experiment = experiment_of(composed.config)
     seen, dtype = as_seen(experiment, graph), getattr(torch, experiment.train.dtype)
     task, model = experiment.task.make(), experiment.model.make()

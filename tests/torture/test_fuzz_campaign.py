@@ -31,32 +31,43 @@ from itertools import islice
 from pathlib import Path
 from torture.fuzz.campaign import KINDS
 from torture.fuzz.runner import run_cases, seeds_of
-name, count, folder = sys.argv[1:]
-seeds = islice(seeds_of(name, 0), int(count))
-print(json.dumps([asdict(one) for one in run_cases(name, KINDS[name], seeds, 250.0, Path(folder) / "cases")]))
+folder, counts = Path(sys.argv[1]) / "cases", json.loads(sys.argv[2])
+print(json.dumps({name: [asdict(one) for one in run_cases(
+    name, KINDS[name], islice(seeds_of(name, 0), count), 250.0, folder)] for name, count in counts.items()}))
 """
+COUNT, DATASETS = 60, 150
 
 
-def outcomes(name: str, count: int, folder: Path) -> list[Outcome]:
+def outcomes(counts: dict[str, int], folder: Path) -> dict[str, list[Outcome]]:
     """In an interpreter of its own: kernels cannot run in a fork of one in which kernels have run."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, name, str(count), str(folder)], capture_output=True, text=True,
-                          check=True, cwd=Path(campaign.__file__).parents[2])
-    return [Outcome(**one) for one in json.loads(done.stdout)]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), json.dumps(counts)], capture_output=True,
+                          text=True, check=True, cwd=Path(campaign.__file__).parents[2])
+    return {name: [Outcome(**one) for one in found] for name, found in json.loads(done.stdout).items()}
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+    """Of the kinds that `make test` runs, in one interpreter."""
+    return outcomes({**dict.fromkeys(QUICK, COUNT), "datasets": DATASETS}, tmp_path_factory.mktemp("quick"))
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in KINDS])
 @pytest.mark.interpreter
-def test_every_kind_makes_inputs_that_are_read_and_that_are_refused(name: str, tmp_path: Path) -> None:
-    found = [one.name for one in outcomes(name, 60, tmp_path)]
-    assert len(found) == 60
+def test_every_kind_makes_inputs_that_are_read_and_that_are_refused(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    ended = request.getfixturevalue("quick") if name in QUICK else outcomes({name: COUNT}, tmp_path)
+    found = [one.name for one in ended[name]]
+    assert len(found) == COUNT
     assert "refused" in found or name == "slurm_output"  # nothing that SLURM says is an error of the user's
     assert "accepted" in found or name in SLOW
 
 
 @pytest.mark.interpreter
-def test_damaged_data_sets_do_nothing_but_be_refused(tmp_path: Path) -> None:
-    found = outcomes("datasets", 150, tmp_path)
+def test_damaged_data_sets_do_nothing_but_be_refused(quick: dict[str, list[Outcome]]) -> None:
+    found = quick["datasets"]
+    assert len(found) == DATASETS
     assert [one for one in found if one.name in FAILED] == []
     assert sum(one.name == "refused" for one in found) > 75
 
@@ -69,8 +80,9 @@ def test_counts_add_up_and_follow_from_the_seed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "arguments", (*records.QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in records.SLOW)), ids=" ".join)
+@pytest.mark.parametrize("arguments", [
+    pytest.param(one, marks=pytest.mark.slow if one in records.SLOW or one[0] == "plan" else ())  # on 20 machines
+    for one in (*records.QUICK, *records.SLOW)], ids=" ".join)
 def test_the_record_that_is_damaged_is_one_that_commands_take(arguments: list[str], tmp_path: Path) -> None:
     """Or else the fuzzer would only see how an outdated record is refused."""
     def kind(random: Random) -> Case:

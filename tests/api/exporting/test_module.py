@@ -63,8 +63,13 @@ def logits_of(model: TrainedModel, folder: Path) -> torch.Tensor:
     return logits
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-12), ("float32", 1e-5)])
+# In float32 the exported code is the same, and the bound is wider.
+IN_FLOAT32 = ("gcn with weights", "gat with ends", "rgcn")
+
+
+@pytest.mark.parametrize(("dtype", "bound", "case"), [
+    *(("float64", 1e-12, case) for case in CASES),
+    *(pytest.param("float32", 1e-5, case, marks=() if case in IN_FLOAT32 else pytest.mark.slow) for case in CASES)])
 def test_pyg_gives_the_same_logits(case: str, dtype: str, bound: float, tmp_path: Path) -> None:
     make, overrides = CASES[case]
     model = untrained(make(), tmp_path, *SMALL, *overrides, f"train.dtype={dtype}")

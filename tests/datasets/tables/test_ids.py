@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from own_tables import ids_of, load, made, named_edges, text
 
@@ -28,9 +28,20 @@ _IDS = {
 
 
 @pytest.mark.parametrize("kind", _IDS)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_edges_lead_between_the_named_vertices(kind: str, data: st.DataObject, tmp_path_factory: Any) -> None:
-    folder = tmp_path_factory.mktemp("own")
+    edges_lead_between_the_named_vertices(kind, data, tmp_path_factory.mktemp("own"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", _IDS)
+@given(data=st.data())
+def test_edges_of_more_tables(kind: str, data: st.DataObject, tmp_path_factory: Any) -> None:
+    edges_lead_between_the_named_vertices(kind, data, tmp_path_factory.mktemp("own"))
+
+
+def edges_lead_between_the_named_vertices(kind: str, data: st.DataObject, folder: Path) -> None:
     rows = data.draw(st.lists(st.tuples(_IDS[kind], _IDS[kind], st.integers(1, 9)), min_size=1, max_size=30))
     source, destination, weight = (list(column) for column in zip(*rows, strict=True))
     kinds = pa.string() if kind == "texts" else pa.int64()

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnexp.datasets.tables.engine import Dialect, Engine, TextForm, engine
@@ -26,11 +26,28 @@ CELLS = st.sampled_from(["a", "b c", '"x, y"', '"two\nlines"', '"""q"""', "1", "
 LINES = st.lists(st.one_of(st.tuples(CELLS, CELLS), st.sampled_from(["# note, 1", ""])), min_size=1, max_size=12)
 
 
-@given(lines=LINES, end=st.sampled_from(["\n", "\r\n"]), packed=st.booleans(), last=st.booleans())
+TEXTS = given(lines=LINES, end=st.sampled_from(["\n", "\r\n"]), packed=st.booleans(), last=st.booleans())
+
+
+@settings(max_examples=30)
+@TEXTS
 def test_lines_are_those_of_the_file(
     lines: list[tuple[str, str] | str], end: str, packed: bool, last: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp("place")
+    lines_are_those_of_the_file(lines, end, packed, last, tmp_path_factory.mktemp("place"))
+
+
+@pytest.mark.slow
+@TEXTS
+def test_lines_of_more_files(
+    lines: list[tuple[str, str] | str], end: str, packed: bool, last: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lines_are_those_of_the_file(lines, end, packed, last, tmp_path_factory.mktemp("place"))
+
+
+def lines_are_those_of_the_file(
+    lines: list[tuple[str, str] | str], end: str, packed: bool, last: bool, folder: Path
+) -> None:
     content, expected, number = "# first" + end + "name,kind" + end, [], 3
     for line in [*lines, ("z", "z")]:
         if isinstance(line, tuple):
