@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,15 +34,37 @@ COMPANIONS = {
 }
 
 
+# Choices of these groups say what goes together; those of all others change their own group only.
+WHOLE = ("train", "system", "hardware", "tracker", "experiment")
+
+
+def of_group(group: str) -> list[Path]:
+    return [file for file in FILES if file.parent.name == group]
+
+
+@cache
+def composed(files: tuple[Path, ...]) -> dict[str, Any]:
+    """The configuration with these choices. No test changes it."""
+    lines = []
+    for file in files:
+        group = file.parent.name
+        lines += [f"{'' if group in DEFAULTS else '+'}{group}={file.stem}", *COMPANIONS.get(str(file), [])]
+    return compose(lines).config
+
+
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
-    group, choice = file.parent.name, file.stem
-    listed = "" if group in DEFAULTS else "+"
-    config = compose([f"{listed}{group}={choice}", *COMPANIONS.get(str(file), [])]).config
+    """One of every independent group at a time: the first of all, the second of all, …"""
+    group = file.parent.name
+    if group in WHOLE:
+        config = composed((file,))
+        assert read(config).problems == ()
+    else:
+        place = of_group(group).index(file)
+        config = composed(tuple(of_group(one)[place] for one in sorted(DEFAULTS.difference(WHOLE))
+                                if place < len(of_group(one))))
     problems = [problem for name in COMPONENTS for problem in check_node(name, config[name], kind_of(name))]
     assert problems == []
-    if group in ("train", "system", "hardware", "tracker", "experiment"):
-        assert read(config).problems == ()
 
 
 def test_groups_are_the_folders_of_conf() -> None:
