@@ -55,7 +55,7 @@ def _train_parts(config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
         return trained(config, Artifacts(graph, parts(graph, 2, kind)), Path(folder), environment)
 
 
-@pytest.mark.parametrize("kind", ["random", "skewed", "empty"])
+@pytest.mark.parametrize("kind", [pytest.param("random", marks=pytest.mark.slow), "skewed", "empty"])
 @pytest.mark.parametrize("topology", ["partitioned", "replicated"])
 def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology):
     """The untimed pass closes its batches early, when a rank may be ahead of its peers in preparing them."""
