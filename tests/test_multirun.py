@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
+from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.launchers.base import Outcome
@@ -108,10 +109,10 @@ def test_a_multirun_skips_what_has_finished(place: Path, capsys: pytest.CaptureF
 
 def test_a_job_whose_folder_is_taken_has_failed_and_the_others_go_on(place: Path,
                                                                      capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*PRETENDED, "hydra.sweep.dir=jobs"]
-    assert multirun(*words, "seed=0") == 0
+    write_job(place / "jobs" / "0")
+    write_result(place / "jobs" / "0")
     before = (place / "jobs" / "0" / "result.json").read_bytes()
-    assert multirun(*words, "seed=7,8") == 1
+    assert multirun(*PRETENDED, "hydra.sweep.dir=jobs", "seed=7,8") == 1
     said = capsys.readouterr()
     assert said.err.count("a run never writes into a folder that exists") == 1 and "Traceback" not in said.err
     assert (place / "jobs" / "0" / "result.json").read_bytes() == before

@@ -171,7 +171,7 @@ def test_a_job_prepares_the_data_and_the_ranks_wait_for_it(
 
 def test_a_refused_preparation_is_the_result_of_the_run(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install(cluster / "bin", "sbatch", "echo 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1")
-    array = {"fixed": IN_A_JOB[1:-1], "axes": {"seed": [0, 1]}}
+    array = {"fixed": IN_A_JOB[1:-1], "axes": {"seed": [0, 1]}, "report": {"figures": []}}
     Path("array.yaml").write_text(json.dumps(array))
     assert run_command(IN_A_JOB) == 1 and run_command(["sweep", "array.yaml"]) == 1
     assert "gnnexp resume run" in capsys.readouterr().err
