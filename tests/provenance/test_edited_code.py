@@ -25,6 +25,7 @@ SWEEP = """
 fixed: [dataset=digits, tracker=none, model=mine, model.hidden=8, model.layers=1, "sampler.fanouts=[3]",
         train.epochs=1, hardware.launcher.worker_module=pretending_worker]
 axes: {seed: [0]}
+report: {figures: []}
 """
 
 

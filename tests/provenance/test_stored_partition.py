@@ -35,7 +35,7 @@ def _store(seed: int) -> None:
 
 
 def test_a_sweep_runs_again_with_another_partition(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (workplace / "mine.yaml").write_text(json.dumps({"fixed": [*FIXED, PRETENDING]}))
+    (workplace / "mine.yaml").write_text(json.dumps({"fixed": [*FIXED, PRETENDING], "report": {"figures": []}}))
     assert run_command(["sweep", "mine.yaml"]) == 0
     assert run_command(["sweep", "mine.yaml"]) == 0 and "1 finished before" in capsys.readouterr().out
     _store(1)

@@ -346,9 +346,9 @@ except DataError:
 @pytest.mark.parametrize("kind", ["L", "K", "x", "g", "0"])
 @pytest.mark.interpreter
 def test_an_archive_takes_little_memory_whatever_it_claims(tmp_path: Path, kind: str) -> None:
-    """240 kB that unpacked to 1.6 GB, in headers of every kind and in a file."""
+    """240 kB that unpacked to 1.6 GB, in headers of every kind and in a file: here a sixth of both."""
     file = tmp_path / "bomb.tar.xz"
-    subprocess.run([sys.executable, "-c", _BOMB, kind, str(512 << 20), file], check=True)
+    subprocess.run([sys.executable, "-S", "-c", _BOMB, kind, str(256 << 20), file], check=True)
     assert file.stat().st_size < 1 << 20
     done = subprocess.run([sys.executable, "-c", _IMPORT, file], cwd=tmp_path, check=True, capture_output=True,
                           text=True)

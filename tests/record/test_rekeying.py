@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,25 +21,38 @@ from gnnexp.record.runs import find_runs
 SWEEP = """
 fixed: [dataset=digits, tracker=none, hardware.launcher.worker_module=pretending_worker]
 axes: {seed: [0]}
+report: {figures: []}
 """
 # The key that dataset=digits had at fa10fb91, the last commit of 0.1.
 DIGITS = "27419a8135fa6b2cbfbee1ee3f8f60390676c35742bee726b5a18a31fbd39380"
+SUPPORT = f"{Path(__file__).parents[1] / 'support'}:{os.environ.get('PYTHONPATH', '')}"
 Said = Callable[..., str]
 
 
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sweep that was run once; each test gets a copy."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "one.yaml").write_text(SWEEP)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", SUPPORT)
+        patch.chdir(folder)
+        assert run_command(["sweep", "one.yaml"]) == 0
+    return folder
+
+
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+def said(swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
     """What a command prints, in a folder with a sweep that was run once."""
-    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[1] / 'support'}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTHONPATH", SUPPORT)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "one.yaml").write_text(SWEEP)
+    shutil.copytree(swept, tmp_path, symlinks=True, dirs_exist_ok=True)
 
     def command(*words: str, code: int = 0) -> str:
         assert run_command(list(words)) == code
         found = capsys.readouterr()
         return " ".join((found.out + found.err).split())
 
-    command("sweep", "one.yaml")
     return command
 
 
