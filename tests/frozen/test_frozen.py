@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from frozen_results import NEED_DGL, SYSTEMS, components, differences, measured, read, unraised
 
-from gnnexp.launchers.base import Launchers
+from gnnexp.testing.ranks import RankPools
 
 WRITE = "python tests/support/frozen_results.py"
 
 
-@pytest.fixture(scope="module")
-def launchers() -> Iterator[Launchers]:
-    """All presets are forks of one process that has imported everything."""
-    with Launchers() as kept:
-        yield kept
-
-
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_preset_computes_and_counts_as_before(system: str, launchers: Launchers, tmp_path: Path) -> None:
+def test_a_preset_computes_and_counts_as_before(system: str, ranks: RankPools, tmp_path: Path) -> None:
     if system in NEED_DGL:
         pytest.importorskip("dgl")
-    before, now = read("presets")[system], measured(system, launchers, tmp_path)
+    before, now = read("presets")[system], measured(system, ranks, tmp_path)
     found = differences(before, now)
     if now["versions"] == before["versions"]:
         assert not found, "raise the `version` of the component that changed, or RESULT_VERSION (CONTRIBUTING.md)"

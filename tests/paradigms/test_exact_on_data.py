@@ -91,37 +91,40 @@ QUICK = {("cora", "metis", "gat"), ("amazon-computers", "presampled", "sage"), (
     ("data", "partitioner", "model"),
     combinations(DATASETS, PARTITIONERS, ["sage", "gat"], quick=lambda *case: case in QUICK),
 )
-def test_split_parallel(ranks, make, data, partitioner, model):
+def test_split_parallel(ranks, make, data, partitioner, model, steps):
+    steps = 20 if data == "rmat" else steps
     config = _config(model, paradigm=SPLIT)
     partition = _partition(PARTITIONERS[partitioner](), make(), config, 4)
-    assert_exact(ranks, 4, make, config, 1e-10, partition=partition)
+    assert_exact(ranks, 4, make, config, 1e-10, partition=partition, steps=steps)
 
 
 @pytest.mark.parametrize(
     ("data", "model"), combinations(DATASETS, ["gcn", "gin"], quick=lambda data, model: (data, model) in FEW)
 )
-def test_split_parallel_in_float32_and_groups(ranks, make, data, model):
+def test_split_parallel_in_float32_and_groups(ranks, make, data, model, steps):
     config = _config(model, paradigm={**SPLIT, "group_size": 2}, train={"dtype": "float32"},
                      sampler={"topology": "partitioned"})
-    assert_exact(ranks, 4, make, config, 1e-5, partition=_partition(MetisPartitioner(), make(), config, 2))
+    partition = _partition(MetisPartitioner(), make(), config, 2)
+    assert_exact(ranks, 4, make, config, 1e-5, partition=partition, steps=steps)
 
 
 @pytest.mark.parametrize(
     ("data", "model"), combinations(DATASETS, MODELS, quick=lambda data, model: (data, model) in FEW)
 )
-def test_push_pull(ranks, make, data, model):
+def test_push_pull(ranks, make, data, model, steps):
     config = {**_config(model, paradigm=PUSH_PULL), "feature_store": SLICED}
-    assert_exact(ranks, 3, make, config, 1e-10)
+    assert_exact(ranks, 3, make, config, 1e-10, steps=steps)
 
 
 @pytest.mark.parametrize(
     ("data", "model"), combinations(DATASETS, ["sage", "gat"], quick=lambda data, model: (data, model) in FEW)
 )
-def test_partitioned_topology_and_features(ranks, make, data, model):
+def test_partitioned_topology_and_features(ranks, make, data, model, steps):
     cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 0.05}
     config = _config(model, paradigm={"assign": "owner"}, sampler={"topology": "partitioned"})
     config["feature_store"] = {**PARTITIONED, "cache": cache}
-    assert_exact(ranks, 3, make, config, 1e-10, partition=_partition(MetisPartitioner(), make(), config, 3))
+    partition = _partition(MetisPartitioner(), make(), config, 3)
+    assert_exact(ranks, 3, make, config, 1e-10, partition=partition, steps=steps)
 
 
 class GatedLayer(Layer):
@@ -198,24 +201,24 @@ USERS_SAMPLER = {"_target_": f"{__name__}.Lowest", "key": "global"}
 
 
 @pytest.mark.parametrize("topology", ["replicated", "partitioned"])
-def test_a_users_layer_and_sampler_in_split_parallel(ranks, topology):
+def test_a_users_layer_and_sampler_in_split_parallel(ranks, topology, steps):
     config = small_config(USERS_MODEL, paradigm=SPLIT)
     config["sampler"] = {**USERS_SAMPLER, "topology": topology}
-    assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=3)
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=3, steps=steps)
 
 
-def test_a_users_layer_and_sampler_over_a_partitioned_topology(ranks):
+def test_a_users_layer_and_sampler_over_a_partitioned_topology(ranks, steps):
     config = small_config(USERS_MODEL, paradigm={"assign": "owner"})
     config |= {"sampler": {**USERS_SAMPLER, "topology": "partitioned"}, "feature_store": PARTITIONED}
-    assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=3)
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=3, steps=steps)
 
 
 @pytest.mark.parametrize("pull", ["aggregates", "projections"])
-def test_a_users_layer_in_push_pull(ranks, pull):
+def test_a_users_layer_in_push_pull(ranks, pull, steps):
     """It has no `keys_of_projected`, so that keys must be computed from whole rows or be summed on their own."""
     config = small_config(USERS_MODEL, paradigm={**PUSH_PULL, "pull": pull})
     config |= {"sampler": USERS_SAMPLER, "feature_store": SLICED}
-    assert_exact(ranks, 3, nasty_graph, config, 1e-10)
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, steps=steps)
 
 
 @pytest.mark.parametrize("way", combinations(WAYS, quick=lambda way: way in ("data", "communicate", "offload")))

@@ -25,7 +25,7 @@ from gnnexp.testing.ways import MINI_BATCH, SLICED, placed
 
 
 def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", kind: str = "random",
-          bound: float = 1e-10, dtype: str = "float64", steps: int = 20,
+          bound: float = 1e-10, dtype: str = "float64", *, steps: int,
           changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
     make = typed_links if model in ("basis", "block") else plain_links
     partition = placed(way, make(), size, kind)
@@ -42,8 +42,9 @@ def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", k
                      *((way, "basis") for way in ("data", "split", "aggregates", "vertex_cut", "coupled")),
                      ("communicate", "sage_residual"), ("offload_projected", "basis"))),
 )
-def test_same_losses_gradients_and_rows_as_one_worker(ranks, size, way, model):
-    check(ranks, size, way, model)
+def test_same_losses_gradients_and_rows_as_one_worker(ranks, size, way, model, steps):
+    steps = 20 if way in ("split", "communicate") else steps
+    check(ranks, size, way, model, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -52,9 +53,9 @@ def test_same_losses_gradients_and_rows_as_one_worker(ranks, size, way, model):
                  quick=lambda way, model, kind: kind == "empty" and (way, model) in (
                      ("vertex_cut", "basis"), ("split", "sage"))),
 )
-def test_uneven_and_empty_parts(ranks, way, model, kind):
+def test_uneven_and_empty_parts(ranks, way, model, kind, steps):
     """A rank without vertices has links all the same."""
-    check(ranks, 3, way, model, kind=kind)
+    check(ranks, 3, way, model, kind=kind, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +63,17 @@ def test_uneven_and_empty_parts(ranks, way, model, kind):
     combinations(WAYS, ["dot", "mlp"], quick=lambda way, task: (way, task) in (
         ("split", "mlp"), ("coupled", "dot"), ("aggregates", "mlp"))),
 )
-def test_decoders_and_ways_to_draw_negatives(ranks, way, task):
-    check(ranks, 3, way, "sage", task)
+def test_decoders_and_ways_to_draw_negatives(ranks, way, task, steps):
+    check(ranks, 3, way, "sage", task, steps=steps)
 
 
 @pytest.mark.parametrize(
     ("way", "model"),
     combinations(MINI_BATCH, ["basis", "sage", "gcn"], quick=lambda way, model: (way, model) == ("split", "basis")),
 )
-def test_targets_left_out_of_message_passing(ranks, way, model):
-    check(ranks, 3, way, model, "mlp" if model != "basis" else "distmult", changes={"task": {"exclude_targets": True}})
+def test_targets_left_out_of_message_passing(ranks, way, model, steps):
+    task, changes = "mlp" if model != "basis" else "distmult", {"task": {"exclude_targets": True}}
+    check(ranks, 3, way, model, task, changes=changes, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +85,8 @@ def test_targets_left_out_of_message_passing(ranks, way, model):
      (3, "projections", {"optimizer": optimizer("SGD"), "feature_store": {"dim": 2}}),
      (3, "aggregates", {"optimizer": optimizer("Adam"), "feature_store": {"dim": 2}})],
 )
-def test_other_settings(ranks, size, way, changes):
-    check(ranks, size, way, "sage", "dot", changes=changes)
+def test_other_settings(ranks, size, way, changes, steps):
+    check(ranks, size, way, "sage", "dot", changes=changes, steps=steps)
 
 
 @pytest.mark.parametrize("way", [
@@ -95,13 +97,13 @@ def test_ranks_without_any_link(ranks, way):
 
 
 @pytest.mark.parametrize("topology", ["replicated", "partitioned"])
-def test_links_at_the_owner_of_their_head(ranks, topology):
+def test_links_at_the_owner_of_their_head(ranks, topology, steps):
     """As DistDGL has them; a partitioned topology is asked for the first hop too."""
     config = config_of("data", "basis", "distmult")
     config["paradigm"] = {**config["paradigm"], "assign": "owner"}
     config["sampler"] |= {"topology": topology}
-    curves, _ = assert_exact(ranks, 3, typed_links, config, 1e-10, steps=20, partition=parts(typed_links(), 3))
-    assert curves[0].rounds.get("frontier", 0) == (topology == "partitioned") * 2 * config["model"]["layers"] * 20
+    curves, _ = assert_exact(ranks, 3, typed_links, config, 1e-10, steps=steps, partition=parts(typed_links(), 3))
+    assert curves[0].rounds.get("frontier", 0) == (topology == "partitioned") * 2 * config["model"]["layers"] * steps
 
 
 @pytest.mark.parametrize("way", ["split", "coupled"])
@@ -111,25 +113,25 @@ def test_float32(ranks, way):
 
 @pytest.mark.parametrize(
     "way", [pytest.param(way, marks=() if way in ("data", "vertex_cut") else pytest.mark.slow) for way in WAYS])
-def test_vertices_are_classified_from_trained_rows(ranks, way):
+def test_vertices_are_classified_from_trained_rows(ranks, way, steps):
     """Trained rows go with any task."""
     config = config_of(way, "sage", "dot")
     config["task"] = small_config({})["task"]
     config["train"]["batch_size"] = 8 if way in MINI_BATCH else None
     partition = placed(way, nasty_graph(), 3)
-    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=partition, steps=20)
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=partition, steps=steps)
 
 
 @pytest.mark.parametrize(
     "way", [pytest.param(way, marks=() if way in ("split", "coupled_in_chunks") else pytest.mark.slow) for way in WAYS])
-def test_links_of_a_graph_with_features(ranks, way):
+def test_links_of_a_graph_with_features(ranks, way, steps):
     """Links go with any features."""
     config = config_of(way, "sage", "dot")
     sliced = way in SLICED
     config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore" if sliced else
                                "gnnexp.feature_stores.local.LocalStore"}
     partition = placed(way, featured(), 3)
-    assert_exact(ranks, 3, featured, config, 1e-10, partition=partition, steps=20)
+    assert_exact(ranks, 3, featured, config, 1e-10, partition=partition, steps=steps)
 
 
 def featured() -> Graph:

@@ -77,12 +77,36 @@ class Run:
     exact: bool
 
 
+@cache
+def place_of(parts: int, full: bool, typed: bool, weighted: bool) -> tuple[Path, tempfile.TemporaryDirectory[str]]:
+    """Where the parts of a graph are: they are written once, and removed at the end."""
+    graph, folder = graph_of(typed, weighted), tempfile.TemporaryDirectory()
+    place = Path(folder.name) / "parts"
+    write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=full)
+    return place, folder
+
+
+def is_typed(config: dict[str, Any]) -> bool:
+    return "RGCN" in config["model"]["_target_"]
+
+
 def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True, weighted: bool = False) -> Run:
-    """On this rank."""
-    graph, run = graph_of("RGCN" in config["model"]["_target_"], weighted), Run([], [], [], [], [], False)
+    """In this process."""
+    return on_rank(config, place_of(parts, full, is_typed(config), weighted)[0], epochs, weighted)
+
+
+def on_ranks(
+    ranks: Any, size: int, config: dict[str, Any], parts: int, epochs: int, weighted: bool = False
+) -> list[Run]:
+    """On every rank of a pool."""
+    place, _ = place_of(parts, True, is_typed(config), weighted)
+    found: list[Run] = ranks(size).run(on_rank, config, place, epochs, weighted)
+    return found
+
+
+def on_rank(config: dict[str, Any], place: Path, epochs: int, weighted: bool = False) -> Run:
+    graph, run = graph_of(is_typed(config), weighted), Run([], [], [], [], [], False)
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "parts"
-        write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=full)
         job, trainer = assembled(config, Artifacts(graph, parts=place), Path(folder), read_environment())
         optimization = Optimization(job, trainer)
         job.comm.ledger.take()
@@ -118,7 +142,7 @@ def test_parts_have_weights(ranks, model):
     assert [loss for loss, _ in steps] == pytest.approx([loss for loss, _ in serial.losses], rel=1e-12)
     alone = trained(config, PARTS, 2, weighted=True)
     assert alone.losses != trained(config, PARTS, 2).losses
-    for run in ranks(2).run(trained, config, PARTS, 2, True, True):
+    for run in on_ranks(ranks, 2, config, PARTS, 2, weighted=True):
         assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
 
 
@@ -132,7 +156,7 @@ def test_identical_on_any_number_of_ranks(ranks, size, sync_every, dtype):
     config = averaging("gat" if sync_every == 1 else "sage", paradigm=options, train={"dtype": dtype})
     alone = trained(config, PARTS, 4)
     assert not alone.exact
-    found = ranks(size).run(trained, config, PARTS, 4)
+    found = on_ranks(ranks, size, config, PARTS, 4)
     for run in found:
         for mine, expected in zip(run.parameters, alone.parameters, strict=True):
             assert all(torch.equal(mine[name], expected[name]) for name in expected), "to the bit"
@@ -141,11 +165,11 @@ def test_identical_on_any_number_of_ranks(ranks, size, sync_every, dtype):
         assert sorted(steps) == sorted(step for step in expected_steps if step[1])
 
 
-def seen_rows(config: dict[str, Any]) -> dict[tuple[int, int], list[torch.Tensor]]:
+def seen_rows(config: dict[str, Any], place: Path) -> dict[tuple[int, int], list[torch.Tensor]]:
     """What the model of a rank (`weighted.Remembering`) saw in two epochs, by layer and vertex."""
     seen: dict[tuple[int, int], list[torch.Tensor]] = import_module("weighted").SEEN
     seen.clear()
-    trained(config, PARTS, 2)
+    on_rank(config, place, 2)
     return dict(seen)
 
 
@@ -153,9 +177,10 @@ def test_rows_of_a_layer_are_seen_with_original_ids(ranks):
     """Rows of targets are the same to the bit, whichever rank trains their part."""
     config = averaging("sage")
     config["model"]["_target_"] = "weighted.Remembering"
-    (alone,) = ranks(1).run(seen_rows, config)
+    place, _ = place_of(PARTS, True, False, False)
+    (alone,) = ranks(1).run(seen_rows, config, place)
     several: dict[tuple[int, int], list[torch.Tensor]] = {}
-    for seen in ranks(3).run(seen_rows, config):
+    for seen in ranks(3).run(seen_rows, config, place):
         several |= {place: rows for place, rows in seen.items() if place[0] == 1}
     assert {vertex for _, vertex in several} == set(graph_of().splits.train.tolist())
     for place, rows in several.items():
@@ -165,17 +190,16 @@ def test_rows_of_a_layer_are_seen_with_original_ids(ranks):
 def test_more_ranks_than_parts(ranks):
     config = averaging("gcn")
     alone = trained(config, 3, 2)
-    for run in ranks(4).run(trained, config, 3, 2):
+    for run in on_ranks(ranks, 4, config, 3, 2):
         assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
 
 
 def by_hand(config: dict[str, Any], parts: int, epochs: int, sync_every: int) -> dict[str, torch.Tensor]:
     """A model, an optimizer and a loop for every part on its own; averages in float64, in the order of the parts."""
     graph = graph_of()
+    place, _ = place_of(parts, True, False, False)
+    sizes = open_parts(place).sizes
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "parts"
-        write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=True)
-        sizes = open_parts(place).sizes
         average: dict[str, torch.Tensor] = {}
         models, optimizers = [], []
         for part in range(parts):
@@ -232,7 +256,7 @@ def test_bytes_and_rounds_equal_their_formulas(ranks, size):
     """Whole numbers of 8 bytes are summed; the largest value is sent first."""
     config = averaging("gcn", paradigm={"sync_every": 2}, train={"dtype": "float32"})
     parameters = (13 * 16 + 16) + (16 * 4 + 4)
-    runs = ranks(size).run(trained, config, PARTS, 4)
+    runs = on_ranks(ranks, size, config, PARTS, 4)
     for epoch in range(4):
         if (epoch + 1) % 2:
             assert all(not any(run.sent[epoch].values()) for run in runs), "nothing crosses between averages"
@@ -245,7 +269,7 @@ def test_bytes_and_rounds_equal_their_formulas(ranks, size):
 def test_one_part_after_the_other_is_loaded_and_the_last_one_kept(ranks):
     """Of 8 parts 6 have training vertices: on 2 ranks 3 each; every other epoch goes backwards."""
     sizes = [0, 0]
-    for run in ranks(2).run(trained, averaging("sage"), PARTS, 4):
+    for run in on_ranks(ranks, 2, averaging("sage"), PARTS, 4):
         loaded = [work["parts_loaded"] for work in run.work]
         assert loaded == [3, 2, 2, 2]
         sizes[0] += loaded[0]
@@ -256,7 +280,7 @@ def test_one_part_after_the_other_is_loaded_and_the_last_one_kept(ranks):
 
 def test_work_by_layer_is_that_of_the_parts_whoever_trains_them(ranks):
     (alone,) = trained(averaging("sage"), PARTS, 1).work
-    found = [run.work[0] for run in ranks(2).run(trained, averaging("sage"), PARTS, 1)]
+    found = [run.work[0] for run in on_ranks(ranks, 2, averaging("sage"), PARTS, 1)]
     for name in ("edges_layer1", "edges_layer2", "vertices_layer1", "vertices_layer2"):
         assert alone[name] == sum(work[name] for work in found) > 0
     assert alone["edges_layer1"] + alone["edges_layer2"] == alone["edges_sampled"]
@@ -274,7 +298,7 @@ def test_the_next_part_is_loaded_while_one_is_trained():
 def test_parts_have_types_of_edges_and_lack_relations(ranks, model):
     """As many matrices as the graph has relations, whatever a part has of them."""
     alone = trained(averaging(model), PARTS, 2)
-    for run in ranks(2).run(trained, averaging(model), PARTS, 2):
+    for run in on_ranks(ranks, 2, averaging(model), PARTS, 2):
         assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
 
 
@@ -309,7 +333,7 @@ def test_full_batches_and_all_neighbours(ranks):
     config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
     alone = trained(config, PARTS, 3)
     assert [len([step for step in epoch if step[1]]) for epoch in alone.losses] == [6, 6, 6]
-    for run in ranks(3).run(trained, config, PARTS, 3):
+    for run in on_ranks(ranks, 3, config, PARTS, 3):
         assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
 
 
@@ -317,10 +341,8 @@ def test_state_is_taken_up_again():
     """Values and moments of every part, between averages too."""
     config = averaging("sage", paradigm={"sync_every": 3}, train={"epochs": 5})
     whole = trained(config, PARTS, 5)
-    graph = graph_of()
+    graph, (place, _) = graph_of(), place_of(PARTS, True, False, False)
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "parts"
-        write_parts(graph, GraphStream(graph), Partition(owners(PARTS), PARTS), place, full_neighbors=True)
         saved: dict[str, Any] = {}
         for first, last in ((0, 2), (2, 5)):
             job, trainer = assembled(config, Artifacts(graph, parts=place), Path(folder), read_environment())

@@ -61,8 +61,8 @@ def test_same_losses_and_gradients_as_one_worker(ranks, size, chunks, model, way
 
 
 @pytest.mark.parametrize("way", combinations(["base_outputs", "both", "both_outputs"], quick=lambda way: way == "both"))
-def test_float32(ranks, way):
-    assert_exact(ranks, 3, nasty_graph, _config("gat", way, 5, "float32"), 1e-5, num_parts=3)
+def test_float32(ranks, way, steps):
+    assert_exact(ranks, 3, nasty_graph, _config("gat", way, 5, "float32"), 1e-5, num_parts=3, steps=steps)
 
 
 @pytest.mark.parametrize(

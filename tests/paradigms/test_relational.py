@@ -81,7 +81,7 @@ def test_uneven_and_empty_parts(ranks, way, model, kind, steps):
 @pytest.mark.parametrize("model", ["basis", "block"])
 @pytest.mark.parametrize("way", ["coupled", "vertex_cut"])
 def test_float32(ranks, way, model):
-    check(ranks, 3, way, model, bound=1e-5, dtype="float32")
+    check(ranks, 2 if way == "coupled" else 3, way, model, bound=1e-5, dtype="float32")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def _own_counts(config: dict[str, Any], partition: Partition) -> Curve:
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 def larger_graph() -> Graph:
-    return nasty_graph(2000, 12000, 24, 6, typed=True)
+    return nasty_graph(2000, 12000, 16, 6, typed=True)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from gnnexp.testing.steps import MODELS, small_config
 FULL_MODELS: dict[str, dict[str, Any]] = {
     **MODELS,
     "residual": {**MODELS["sage"], "residual": True, "norm": True, "layers": 3},
-    "gat_residual": {**MODELS["gat"], "residual": True, "norm": True, "layers": 3, "hidden": 12},
+    "gat_residual": {**MODELS["gat"], "residual": True, "norm": True, "layers": 3},
     "written_here": {"_target_": "full_graph.Gated"},
 }
 
