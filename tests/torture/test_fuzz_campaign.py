@@ -80,9 +80,8 @@ def test_counts_add_up_and_follow_from_the_seed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [
-    pytest.param(one, marks=pytest.mark.slow if one in records.SLOW or one[0] == "plan" else ())  # on 20 machines
-    for one in (*records.QUICK, *records.SLOW)], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", (*records.QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in records.SLOW)), ids=" ".join)
 def test_the_record_that_is_damaged_is_one_that_commands_take(arguments: list[str], tmp_path: Path) -> None:
     """Or else the fuzzer would only see how an outdated record is refused."""
     def kind(random: Random) -> Case:
