@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -13,19 +14,24 @@ _SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "gnnexp", "
 
 
 def build_wheel(repository: Path, folder: Path) -> Path:
-    """The wheel of `repository`, built into `folder` with the setuptools that is installed."""
-    return _wheel_of(_copied(repository, folder / "source"), folder)
+    """The wheel of `repository`, built into `folder` by pip with the setuptools that is installed."""
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index",
+               "-w", str(folder), str(_copied(repository, folder / "source"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def build_both(repository: Path, folder: Path) -> tuple[Path, Path]:
     """The wheel of `repository`, and the wheel of its source distribution: both should hold the same files."""
     source = _copied(repository, folder / "source")
-    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    _built("sdist", source, folder)
     (archive,) = folder.glob("*.tar.gz")
-    (folder / "from_sdist").mkdir()
-    return _wheel_of(source, folder), _wheel_of(archive, folder / "from_sdist")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    return _wheel_of(source, folder), _wheel_of(unpacked, folder / "from_sdist")
 
 
 def files_of(wheel: Path) -> dict[str, bytes]:
@@ -46,12 +52,17 @@ def _copied(repository: Path, source: Path) -> Path:
 
 
 def _wheel_of(source: Path, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index",
-               "-w", str(folder), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    folder.mkdir(exist_ok=True)
+    _built("wheel", source, folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def _built(kind: str, source: Path, folder: Path) -> None:
+    """By the function of setuptools that pip calls (PEP 517), without pip's seconds around it."""
+    code = f"from setuptools.build_meta import build_{kind}; build_{kind}({str(folder)!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def unpack(wheel: Path, folder: Path) -> Path:
