@@ -11,6 +11,7 @@ from torch import nn
 
 from gnnexp.api.record import best_of
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.eager import eager
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.models.model import Model
@@ -98,7 +99,7 @@ def _copy(found: Checkpoint, module: nn.Module) -> None:
     if sliced := [name for name in targets if name not in entries]:
         pieces = [_values(found.of_rank(rank)["parameters"]) for rank in range(found.num_ranks)]
         entries |= join(pieces, {name: _whole(name, targets[name].shape, pieces) for name in sliced})
-    put(module, torch.optim.SGD(module.parameters(), lr=0.0), entries)
+    put(module, eager(torch.optim.SGD)(module.parameters(), lr=0.0), entries)
 
 
 def _values(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

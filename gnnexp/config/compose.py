@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.config.composition import Composition, composition, missing
-from gnnexp.config.folders import PRIMARY, ConfigFolders, find_folders, own_folders
+from gnnexp.config.folders import PRIMARY, ConfigFolders, Listing, find_folders, own_folders
 from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, line_of, parse
 from gnnexp.errors import ConfigError, Problem
 
@@ -96,25 +96,26 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     folders, problems = _folders(config_dir, config_name)
     lost = bool(problems)  # what looks unknown may be in the user's files
     parsed, syntax = parse(overrides)
-    choices = {line_of(override): override for override in parsed if is_group(override, folders)}
+    listing = folders.listing()
+    choices = {line_of(override): override for override in parsed if is_group(override, listing.groups)}
     try:
-        listed = _chosen(folders, (), folders.stamp()).contents.choices
+        listed = _chosen(folders, (), listing).contents.choices
         wrong = {line: problem for line, override in choices.items()
                  if (problem := check_choice(override, folders, listed))}
         problems += [*syntax, *(() if lost else wrong.values())]
-        base = _chosen(folders, tuple(line for line in choices if line not in wrong), folders.stamp())
+        base = _chosen(folders, tuple(line for line in choices if line not in wrong), listing)
     except ConfigError as error:
-        return Draft(None, (*problems, *error.problems), frozenset(folders.groups()))
+        return Draft(None, (*problems, *error.problems), listing.groups)
     problems += base.culprits.values()
     meant = {line: str(override.key_or_group) for line, override in choices.items()}
     good = [line for line in choices if line not in wrong and line not in base.culprits]
     unread = [problem.key.partition("=")[0].lstrip("+~") for problem in syntax]
-    unsure = _unsure(folders, [*unread, *(meant[line] for line in choices if line not in good)],
+    unsure = _unsure(listing.groups, [*unread, *(meant[line] for line in choices if line not in good)],
                      [meant[line] for line in good])
     values = [override for override in parsed if line_of(override) not in choices]
     lines, unknown = _admitted(values, base.contents.config, folders, unsure,
                                lambda line: _composes(folders, good, line, base.contents.config))
-    return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir))
+    return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir), listing)
 
 
 def _folders(config_dir: str | None, config_name: str) -> tuple[ConfigFolders, list[Problem]]:
@@ -124,11 +125,10 @@ def _folders(config_dir: str | None, config_name: str) -> tuple[ConfigFolders, l
         return own_folders(), list(error.problems)
 
 
-def _unsure(folders: ConfigFolders, wrong: Sequence[str], chosen: Sequence[str]) -> frozenset[str]:
+def _unsure(groups: frozenset[str], wrong: Sequence[str], chosen: Sequence[str]) -> frozenset[str]:
     """Groups whose choice is wrong; with an unknown system, also the groups that it might have chosen."""
-    groups = folders.groups()
     unsure = groups.intersection(wrong)
-    return frozenset(unsure | (groups - set(chosen)) if "system" in unsure else unsure)
+    return unsure | (groups - set(chosen)) if "system" in unsure else unsure
 
 
 def _admitted(
@@ -172,11 +172,11 @@ def _composes(folders: ConfigFolders, groups: Sequence[str], line: str, base: Ma
 
 def _finish(
     folders: ConfigFolders, groups: list[str], lines: list[str], problems: list[Problem], unsure: frozenset[str],
-    source: tuple[tuple[str, ...], str | None],
+    source: tuple[tuple[str, ...], str | None], listing: Listing,
 ) -> Draft:
     """The final, resolved composition of everything that is correct."""
     try:
-        made = _without_culprits(folders, groups, lines, final=True)
+        made = _without_culprits(folders, groups, lines, listing, final=True)
     except ConfigError as error:
         return Draft(None, (*problems, *error.problems), unsure)
     problems += made.culprits.values()
@@ -184,7 +184,7 @@ def _finish(
     problems += [
         Problem(key, "???", "has no default", f"set {key}=…")
         for key in missing(config) if key.partition(".")[0] not in unsure]
-    listed = _chosen(folders, (), folders.stamp()).contents.choices
+    listed = _chosen(folders, (), listing).contents.choices
     found = {**dict.fromkeys(listed), **chosen}
     choices = {group: None if choice is None else str(choice) for group, choice in sorted(found.items())
                if not group.startswith("hydra/")}
@@ -219,9 +219,9 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
 
 
 @lru_cache(maxsize=256)
-def _chosen(folders: ConfigFolders, lines: tuple[str, ...], stamp: int) -> _Made:
+def _chosen(folders: ConfigFolders, lines: tuple[str, ...], listing: Listing) -> _Made:
     """The composition of chosen groups, unresolved. It is cached and must not be changed: cases of a sweep share it."""
-    return _without_culprits(folders, [], list(lines), final=False)
+    return _without_culprits(folders, [], list(lines), listing, final=False)
 
 
 class _Made(NamedTuple):
@@ -231,20 +231,22 @@ class _Made(NamedTuple):
     culprits: dict[str, Problem]
 
 
-def _without_culprits(folders: ConfigFolders, groups: list[str], lines: list[str], *, final: bool) -> _Made:
+def _without_culprits(
+    folders: ConfigFolders, groups: list[str], lines: list[str], listing: Listing, *, final: bool
+) -> _Made:
     """The configuration of those `lines` that can be composed, and the problems of the others.
 
     Raises:
         ConfigError: the lines cannot be composed together, although each of them can.
     """
     try:
-        return _Made(composition(folders, [*groups, *lines], final=final), {})
+        return _Made(composition(folders, [*groups, *lines], final=final, listing=listing), {})
     except ConfigError as error:
         culprits = {line: problem for line in lines if (problem := _alone(folders, groups, line, final=final))}
         if not culprits:
             raise error from None
     good = [line for line in lines if line not in culprits]
-    return _Made(composition(folders, [*groups, *good], final=final), culprits)
+    return _Made(composition(folders, [*groups, *good], final=final, listing=listing), culprits)
 
 
 def _alone(folders: ConfigFolders, groups: list[str], line: str, *, final: bool) -> Problem | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import nearest, unknown
@@ -59,6 +59,19 @@ def read_claims(paper: str) -> dict[str, Any]:
     return found
 
 
+class Listing(NamedTuple):
+    """What folders have at one moment.
+
+    Attributes:
+        groups: names of all groups (`ConfigFolders.groups`).
+        stamp: a number that changes when a file comes, goes or is written: a user's by its content, gnnexp's own by its
+            time.
+    """
+
+    groups: frozenset[str]
+    stamp: int
+
+
 @dataclass(frozen=True)
 class ConfigFolders:
     """The folders that contain `<group>/<choice>.yaml`. The first file of a name wins.
@@ -76,11 +89,11 @@ class ConfigFolders:
         """The user's folders."""
         return self.folders[:-1]
 
-    def stamp(self) -> int:
-        """A number that changes with the content of a user's files, and with the names and times of gnnexp's."""
+    def listing(self) -> Listing:
+        """What is there now."""
         own = ((str(file), _written(file)) for file in files_of(self.folders[-1]))
         theirs = ((str(file), _read(file)) for folder in self.theirs for file in files_of(folder))
-        return hash(frozenset((*own, *theirs)))
+        return Listing(frozenset(self.groups()), hash(frozenset((*own, *theirs))))
 
     def groups(self) -> set[str]:
         """Names of all config groups, except Hydra's own; a group inside of another one is `outer/inner`."""

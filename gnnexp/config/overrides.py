@@ -47,9 +47,9 @@ def _parsed(line: str) -> Override | Problem:
         return Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'")
 
 
-def is_group(override: Override, folders: ConfigFolders) -> bool:
-    """Whether the override chooses a file of a group (`model=gat`), and is not a value."""
-    return override.key_or_group in folders.groups() and not isinstance(override.value(), dict)
+def is_group(override: Override, groups: Collection[str]) -> bool:
+    """Whether the override chooses a file of one of these groups (`model=gat`), and is not a value."""
+    return override.key_or_group in groups and not isinstance(override.value(), dict)
 
 
 def line_of(override: Override) -> str:

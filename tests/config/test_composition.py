@@ -13,8 +13,8 @@ from gnnexp.config.composition import _composed, composed_by_hydra, composition
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError
 
-# A value of Hydra's own node: the whole line is composed by Hydra itself.
-BY_HYDRA = "hydra.verbose=false"
+# It may add files: the whole line is composed by Hydra itself.
+BY_HYDRA = "hydra.searchpath=[]"
 
 LINES = (
     [],
@@ -34,7 +34,7 @@ def test_as_hydra_composes(lines: list[str]) -> None:
     folders = find_folders(None)
     lines = [f"+{line}" if line.startswith("task.dim") else line for line in lines]
     for _ in range(2):  # the second call finds the groups kept
-        assert _whole(_composed(folders, lines)) == _whole(composed_by_hydra(folders, lines))
+        assert _whole(_composed(folders, lines, folders.listing())) == _whole(composed_by_hydra(folders, lines))
         assert composition(folders, lines, final=False) == composition(folders, [*lines, BY_HYDRA], final=False)
         made, whole = composition(folders, lines, final=True), composition(folders, [*lines, BY_HYDRA], final=True)
         assert made.config == whole.config and made.choices == whole.choices
@@ -57,7 +57,7 @@ def test_folders_and_variables_are_those_of_now(tmp_path: Path, monkeypatch: pyt
         (tmp_path / place).mkdir()
         monkeypatch.chdir(tmp_path / place)
         monkeypatch.setenv("PLANTED", place)
-        made = _composed(folders, ["system=mine", "seed=1"])
+        made = _composed(folders, ["system=mine", "seed=1"], folders.listing())
         assert place == made.hydra.job.env_set.PLANTED and made.hydra.runtime.cwd == str(tmp_path / place)
 
 
