@@ -16,7 +16,8 @@ from benchmarks.gpu.proof import LIMITS
 from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.emulated.library import CACHE_VARIABLE
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900),
+# `.ci/run` calls `make gpu-proof-rehearsal`, which takes as long.
+pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900),
               pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")]
 
 

@@ -108,6 +108,7 @@ class Queue:
         console: where progress is shown.
         states: states of all cases.
         composed: configurations by position. A case without one could not be composed, and has failed.
+        to_come: how many cases will be added later, at most.
     """
 
     sweep: Sweep
@@ -115,6 +116,7 @@ class Queue:
     console: Console
     states: list[State] = field(default_factory=list)
     composed: dict[int, Composed] = field(default_factory=dict)
+    to_come: int = 0
     _turns: dict[int, ExitStack] = field(default_factory=dict)
     _began: float = 0.0
     _ended: int = 0
@@ -140,7 +142,7 @@ class Queue:
             if self.states[position].status == "finished before":  # an earlier call may have been killed before
                 complete(Path(self.states[position].run_dir), self.case(position).experiment.tracker)
         left = deque(position for position in new if self.states[position].status == "waiting")
-        self._began, self._ended = time.monotonic(), 0
+        self._began = self._began or time.monotonic()
         try:
             with executor:
                 while executor.running or (left and executor.takes()):
@@ -166,9 +168,9 @@ class Queue:
         except DiskError as error:
             state = failed(self.case(position), error)
         if state.status == "waiting":
-            pace = Pace(self._ended if executor.waits else 0, time.monotonic() - self._began).words(left)
-            words = f" {state.label}" + f"  ({pace})" * bool(pace)
-            self.console.print(marked(f"\n{position + 1}/{len(self.states)}", "bold", words), soft_wrap=True)
+            pace = Pace(self._ended if executor.waits else 0, time.monotonic() - self._began).words(left + self.to_come)
+            words, most = f" {state.label}" + f"  ({pace})" * bool(pace), len(self.states) + self.to_come
+            self.console.print(marked(f"\n{position + 1}/{most}", "bold", words), soft_wrap=True)
             state = executor.start(position, replace(self.case(position), state=state))
             self._ended += state.status != "waiting"
         self._note(position, state)

@@ -41,6 +41,7 @@ def main(options: argparse.Namespace) -> Answer:
     queue = Queue(sweep, replace(looking_of(options), keep_failed=True), make_console())
     with Launchers() as launchers:
         while batch := _asked(systems, tuning.batch):
+            queue.to_come = sum(one.to_come(sum(system is one for system, _ in batch)) for one in systems)
             _try(queue, batch, options, launchers)
             if any(state.status == "interrupted" for state in queue.states):
                 break

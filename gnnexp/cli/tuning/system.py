@@ -73,6 +73,11 @@ class System:
         enough = self.tuning.seconds is not None and self.budget.seconds >= self.tuning.seconds
         return not self.stopped and not enough and len(self.trials) + coming < (self.tuning.trials or MOST_TRIALS)
 
+    def to_come(self, coming: int) -> int:
+        """Cases after `coming` trials, at most; 0 if only seconds limit them."""
+        trials = 0 if self.stopped or self.tuning.trials is None else self.tuning.trials
+        return max(0, trials - len(self.trials) - coming) * len(self.cases)
+
     def ask(self) -> Asked:
         """Choose the next trial."""
         return replace(self.search.ask(), limits=self.limits)

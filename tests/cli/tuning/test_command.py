@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,9 @@ def test_every_system_gets_the_same_trials_and_a_preset(capsys: pytest.CaptureFi
     write(f"{{distributions: {RANGES}, trials: 3, batch: 2}}")
     code, found = answer(capsys)
     assert code == 0 and len(ranks.launched) == 6
+    begun = [line for line in capsys.readouterr().err.splitlines() if re.match(r"\d/\d ", line)]
+    assert [line.split()[0] for line in begun] == [f"{number}/6" for number in range(1, 7)]  # of all, not of a batch
+    assert ["left)" in line for line in begun] == [False] + 5 * [True]
     assert [(one["system"], one["trials"], one["seconds"]) for one in found["systems"]] == [
         ("dgl_digits", 3, 6.0), ("fastsample_digits", 3, 6.0)]
     assert ranks.launched[0] == ranks.launched[1], "the systems begin with the same trials"
