@@ -132,6 +132,13 @@ def test_the_same_job_twice_is_one_run(place: Path) -> None:
     assert [path.name for path in (place / "jobs").glob("*/job.json")] == ["job.json"]
 
 
+def test_a_dry_run_of_invalid_jobs_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them are wrong, or one."""
+    for values, wrong in (("[5,5],[3,3]", 2), ("[5,5,5],[3,3]", 1)):
+        assert multirun("dataset=digits", f"sampler.fanouts={values}", "model.layers=3", "--dry-run") == 2
+        assert capsys.readouterr().err.count("sampler.fanouts=") >= wrong
+
+
 def test_names_may_have_any_characters(place: Path) -> None:
     words = [*PRETENDED, "seed=0,1", "hydra.sweep.dir='my jobs, all'",
              "hydra.sweep.subdir=${hydra.job.override_dirname}"]

@@ -69,6 +69,7 @@ def add_and_work(queue: Queue, labelled: Sequence[tuple[str, Composed | Problems
             queue.states.append(_wrong(State(label), one))
         else:
             queue.add(_with_room(next(coming)))
+        queue.refused += queue.states[-1].status == "failed" and not queue.states[-1].run_dir
     launchers.controller.watch(begun_jobs(cases))
     _tell_plan(queue, cases)
     if not options.dry_run:
@@ -105,7 +106,10 @@ def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: L
 
 
 def finish(queue: Queue, options: argparse.Namespace) -> Answer:
-    """Show the states of the cases and the report. The exit code is 0 only if all cases finished."""
+    """Show the states of the cases and the report. The exit code is 0 only if all cases finished.
+
+    With `--dry-run`, it is 2 if a case has mistakes.
+    """
     console, sweep, states = queue.console, queue.sweep, queue.states
     rows = [(state.label, _standing(state), state.reason or state.run_dir) for state in states]
     console.print(made_table(("run", "state", "directory or reason"), rows, f"sweep {sweep.name}"))
@@ -113,7 +117,7 @@ def finish(queue: Queue, options: argparse.Namespace) -> Answer:
              for state in states]
     found = {"sweep": sweep.name, "cases": cases}
     if options.dry_run:
-        return Answer(found)
+        return Answer(found, 2 if queue.refused else 0)
     counted = Counter(state.status for state in states)
     console.print(", ".join(f"{count} {status}" for status, count in counted.items()))
     if counted["submitted"]:

@@ -109,6 +109,7 @@ class Queue:
         states: states of all cases.
         composed: configurations by position. A case without one could not be composed, and has failed.
         to_come: how many cases will be added later, at most.
+        refused: how many cases have mistakes, which were found before any started.
     """
 
     sweep: Sweep
@@ -117,6 +118,7 @@ class Queue:
     states: list[State] = field(default_factory=list)
     composed: dict[int, Composed] = field(default_factory=dict)
     to_come: int = 0
+    refused: int = 0
     _turns: dict[int, ExitStack] = field(default_factory=dict)
     _began: float = 0.0
     _ended: int = 0
