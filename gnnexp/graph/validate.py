@@ -155,7 +155,12 @@ def _check_labels(graph: Graph, report: Report) -> bool:
     if labels is None or graph.real_labels:
         return labels is not None and _check_real_labels(graph, labels, report)
     if graph.num_classes < 1:
-        report("num_classes", str(graph.num_classes), "must be at least 1 where there are labels", "count the classes")
+        if labels.dtype == torch.int64 and bool((labels < 0).all()):
+            report("labels", f"{labels.shape[0]} vertices", "no vertex has a label",
+                   "name where the labels are, or give the graph without labels (dataset.label=null)")
+        else:
+            report("num_classes", str(graph.num_classes), "must be at least 1 where there are labels",
+                   "count the classes")
         return False
     if (labels.dim() == 2) != (labels.dtype == torch.float32):
         report("labels", f"{labels.dtype} {list(labels.shape)}", "must be int64 [V], or float32: [V, C] for several, "

@@ -95,6 +95,8 @@ OFFENCES: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "label below": (with_(labels=lambda g: changed(g.labels, 5, -2)), "first at position 5: -2"),
     "labels are floats": (with_(labels=lambda g: g.labels.float()), "must be 0 where labels are real"),  # type: ignore[union-attr]
     "no classes": (with_(num_classes=lambda _: 0), "num_classes"),
+    "no vertex has one": (with_(labels=lambda g: torch.full_like(g.labels, -1), num_classes=lambda _: 0),  # type: ignore[arg-type]
+                          "no vertex has a label"),
     "no labels": (with_(labels=lambda _: None), "vertices of the splits need labels"),
     "split beyond": (splits([1, 40]), "first at position 1: 40"),
     "split negative": (splits([-1, 3]), "first at position 0: -1"),
