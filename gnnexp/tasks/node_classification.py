@@ -42,6 +42,11 @@ class NodeClassification(VertexTask):
             return [*problems, Problem("task", "node_classification", f"the labels of {graph.name} are real numbers",
                                        "set task=node_regression; in tables, dataset.label_kind=class takes only whole "
                                        "numbers and names")]
+        if graph.labels is not None and graph.num_classes == 1 and not graph.multilabel:
+            problems.append(
+                Problem("dataset", graph.name, "all labels are of one class, so there is nothing to learn; -1 counts "
+                        "as no label", "give labels of two classes or more")
+            )
         if self.metric == "roc_auc" and not graph.multilabel and graph.num_classes != 2:
             problems.append(
                 Problem("task.metric", "roc_auc", f"needs 2 classes, {graph.name} has {graph.num_classes}",

@@ -55,3 +55,12 @@ def test_labels_on_a_gpu_are_in_the_preflight(multilabel, bytes_per_vertex):
     assert NodeClassification().needs(on_cpu, GraphFacts.of(graph)) == [], "there they are mapped"
     (need,) = NodeClassification().needs(on_gpu, GraphFacts.of(graph))
     assert (need.place, need.num_bytes) == ("device", 30 * bytes_per_vertex)
+
+
+def test_one_class_is_refused_and_one_of_several_labels_is_not():
+    graph = nasty_graph()
+    one = replace(graph, labels=graph.labels.clamp(max=0), num_classes=1)
+    (problem,) = NodeClassification().check(one)
+    assert "all labels are of one class" in str(problem)
+    assert NodeClassification().check(replace(one, labels=graph.labels[:, None].clamp(0, 1).float())) == []
+    assert NodeClassification().check(graph) == []
