@@ -167,9 +167,10 @@ class Layer(nn.Module, ABC):
         self.norm = nn.LayerNorm(out_dim) if norm else None
         self.residual_weight = nn.Parameter(torch.empty(out_dim, in_dim)) if residual and in_dim != out_dim else None
         self.held: slice | None = None
-        # Divided on the host: on torch's `meta` device, a division imports the compiler.
-        column = torch.arange(width, device="cpu") // max(1, width // num_weights)
-        self.register_buffer("column", column.to(torch.get_default_device()), persistent=False)
+        # On torch's `meta` device there are no values, and a division would import the compiler.
+        column = (torch.empty(width, dtype=torch.int64) if torch.get_default_device().type == "meta"
+                  else torch.arange(width) // max(1, width // num_weights))
+        self.register_buffer("column", column, persistent=False)
         self.column: Tensor
         self._host_column = self.column  # stays there: kernels read it on the host, and must not wait for a GPU
 
