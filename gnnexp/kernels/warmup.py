@@ -2,8 +2,8 @@
 
 A kernel takes about a second to compile and milliseconds to load. Set-up compiles what the first commands use. The
 list is `first_commands.csv`, which tests/support/first_kernels.py writes. Other kernels are compiled at their first
-use. `--all` compiles common versions of all kernels, and `--versions` those of a list: `make test` has one, so that
-tests with time limits only load.
+use. `--all` compiles common versions of all kernels. `--versions` compiles those of a list. `make test` has one: tests
+with time limits only load.
 
 numba notices a change in the file of a cached function. It does not notice a change in another file whose functions or
 intrinsics are inlined. So all cached kernels are deleted when any file in this folder or below is newer than one of

@@ -1,8 +1,8 @@
 """The setting of the emulated device as one more axis of each test's parameters, for `make test-slow`.
 
 Three settings differ in what ranks share: 4 GPUs (no rank shares its GPU: NCCL), 1 GPU (all ranks share it: gloo), and
-2 GPUs with backward passes on the loop's thread. Each case runs in one of them, so that every value of every parameter
-of a test meets every setting, as far as the value has enough cases. `make nightly` runs all cases in all settings.
+2 GPUs with backward passes on the loop's thread. Each case runs in one of them. Every value of every parameter of a
+test meets every setting, as far as the value has enough cases. `make nightly` runs all cases in all settings.
 """
 
 from __future__ import annotations
