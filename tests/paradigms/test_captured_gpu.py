@@ -145,8 +145,10 @@ def test_a_model_that_waits_is_an_error_with_the_fix(monkeypatch):
         return finish(self, index, ids, preactivated * float(preactivated.new_ones(()).item()), residual)
 
     monkeypatch.setattr(SAGE, "finish_layer", waits)
+    before = torch.cuda.current_stream()
     with pytest.raises(RunError, match=r"SAGE cannot be captured \(.*not permitted.*train.cuda_graph=false"):
         trained(captured_config("sage", PLAIN, captured=True))
+    assert torch.cuda.current_stream() == before, "else what the process does next is on the stream of the capture"
 
 
 def test_a_rank_without_a_gpu_is_told(monkeypatch):

@@ -131,10 +131,15 @@ def _problems(job: Job) -> list[Problem]:
 
 @contextmanager
 def _explained(job: Job) -> Iterator[None]:
-    """Say what the error of a capture means. CUDA reports the first error, and a second one when the capture ends."""
+    """Say what the error of a capture means. CUDA reports the first error, and a second one when the capture ends.
+
+    After a capture that fails, torch leaves the thread on the capture's stream.
+    """
+    before = torch.cuda.current_stream(job.device)
     try:
         yield
     except RuntimeError as error:
+        torch.cuda.set_stream(before)
         first = error.__context__ if isinstance(error.__context__, RuntimeError) else error
         if isinstance(first, torch.OutOfMemoryError):
             raise first from None
