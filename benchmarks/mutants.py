@@ -89,7 +89,8 @@ def forget_kernels(tree: Path) -> None:
 
 def failing(tests: Sequence[str], run: str, tree: Path) -> str:
     """The first test that fails in `tree`, or what ended pytest; empty if all pass."""
-    pytest = ["-m", "pytest", "-x", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", *tests]
+    beside = ["-n", "2", "--dist", "worksteal"] if len(tests) > 1 or "::" not in tests[0] else []
+    pytest = ["-m", "pytest", "-x", *beside, "-p", "no:cacheprovider", *tests]
     command = [sys.executable, *pytest]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     if run == "emulated":
@@ -126,6 +127,7 @@ def main() -> int:
     """Plant all of them, one after the other; 1 if one survives, or a test fails without any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="whose name has these words; results of others are kept")
+    parser.add_argument("--planted-only", action="store_true", help="the tests have just passed without any mutant")
     options = parser.parse_args()
     chosen = [mutant for mutant in read_mutants() if options.only in mutant.name]
     known = json.loads(RESULTS.read_text(encoding="utf-8"))["found_by"] if RESULTS.exists() else {}
@@ -133,8 +135,9 @@ def main() -> int:
         tree = Path(folder) / "tree"
         git("worktree", "add", "--detach", "-q", str(tree), "HEAD")
         try:
-            suites = {run: sorted({test for mutant in chosen if mutant.run == run for test in mutant.tests})
-                      for run in {mutant.run for mutant in chosen}}
+            suites = {} if options.planted_only else {
+                run: sorted({test for mutant in chosen if mutant.run == run for test in mutant.tests})
+                for run in {mutant.run for mutant in chosen}}
             broken = [f"without a mutant: {why}" for run, tests in suites.items() if (why := failing(tests, run, tree))]
             first = {} if broken else still_there(known, chosen, tree)
             found: dict[str, str] = {} if broken else {
