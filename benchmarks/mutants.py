@@ -117,7 +117,7 @@ def still_there(known: Mapping[str, str], mutants: Sequence[Mutant], tree: Path)
     """The test that found each mutant the last time, of those that still exist."""
     tests = {mutant.name: one_of(known.get(mutant.name, "")) for mutant in mutants if mutant.run == "cpu"}
     files = sorted({test.partition("::")[0] for found in tests.values() for test in found})
-    listed = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", "-q", *files], cwd=tree, text=True,
+    listed = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", *files], cwd=tree, text=True,
                             env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, check=False).stdout
     there = set(listed.splitlines())
     return {name: found for name, found in tests.items() if found and set(found) <= there}
