@@ -43,6 +43,7 @@ def _assert_finished(run_dir: Path, done: subprocess.CompletedProcess[str]) -> N
     assert "acc/test" in result["summary"]
 
 
+@pytest.mark.slow  # in the folder of the test below nothing of what is blocked here is installed either
 @pytest.mark.interpreter
 def test_a_worker_trains_without_the_optional_packages(tmp_path: Path):
     run_dir = _asked_for(tmp_path)

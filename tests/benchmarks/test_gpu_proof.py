@@ -174,8 +174,10 @@ def test_a_stage_that_is_complete_is_not_run_again(
         proof.main(["--stages", "smoke", "--out", str(tmp_path), "--again"])
 
 
-@pytest.mark.parametrize("which", BLOCKS)
-@pytest.mark.parametrize("kind", BOUNDS)
+# Every block in one precision, in turns; both in `make test-slow`. tests/ops/test_backend.py has both for all kernels.
+@pytest.mark.parametrize(("kind", "which"), [
+    pytest.param(kind, which, marks=() if (place + turn) % 2 == 0 else pytest.mark.slow)
+    for turn, kind in enumerate(BOUNDS) for place, which in enumerate(BLOCKS)], ids=str)
 def test_operations_agree_between_numba_and_torch_on_the_cpu(which: str, kind: torch.dtype) -> None:
     """What a GPU gets is plain torch: the comparison itself is tried on the CPU."""
     block = BLOCKS[which]

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 from run_folder import write_epochs, write_job, write_result
 
-from gnnexp.cli.main import run_command
-
 HEAVY = ("torch._dynamo", "torch", "numba", "scipy", "mlflow", "matplotlib", "hydra", "omegaconf", "sklearn", "duckdb",
          "pandas", "dgl")
 DIGITS = ("dataset=digits", "train.epochs=1", "model.hidden=8", "tracker=none", "hydra.run.dir=run")
-PLACE = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
-         "MASTER_PORT": "29501"}
+# The program of a rank, which says at its end what it has imported.
 RANK = f"""
 import sys
+from pathlib import Path
 from gnnexp import worker
-worker.preload()
-code = worker.main()
-print("heavy:", *(name for name in {HEAVY!r} if name in sys.modules))
-sys.exit(code)
+from gnnexp.worker import learn, lesson, preload
+
+def main():
+    code = worker.main()
+    Path(__file__).with_name("of_the_rank").write_text(" ".join(name for name in {HEAVY!r} if name in sys.modules))
+    return code
 """
 pytestmark = pytest.mark.interpreter
 
@@ -37,10 +37,15 @@ sys.exit(code)
 """
 
 
+def with_path(folder: Path) -> dict[str, str]:
+    """The environment in which Python finds modules of `folder`."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
 def heavy(folder: Path, *words: str) -> set[str]:
     """The heavy modules that a command imports."""
     done = subprocess.run([sys.executable, "-c", SCRIPT, *words], cwd=folder, capture_output=True, text=True,
-                          check=False)
+                          env=with_path(folder), check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split()[1:])
 
@@ -64,8 +69,11 @@ def made_run(folder: Path) -> None:
     write_result(folder)
 
 
-def test_a_run_is_launched_without_figures_and_without_the_compiler_of_torch(tmp_path: Path) -> None:
-    assert heavy(tmp_path, "run", *DIGITS) == {"torch", "numba", "scipy", "hydra", "omegaconf"}
+def test_a_run_is_launched_without_figures_and_trained_without_the_compiler_of_torch(tmp_path: Path) -> None:
+    (tmp_path / "telling_worker.py").write_text(RANK)
+    found = heavy(tmp_path, "run", *DIGITS, "hardware.launcher.worker_module=telling_worker")
+    assert found == {"torch", "numba", "scipy", "hydra", "omegaconf"}
+    assert (tmp_path / "of_the_rank").read_text() == "torch numba scipy"
     assert [file.name for file in (tmp_path / "run" / "figures").iterdir()] == ["breakdown.csv"]
 
 
@@ -73,16 +81,7 @@ def test_a_sweep_starts_one_process_for_the_ranks_of_all_its_cases(tmp_path: Pat
     (tmp_path / "sitecustomize.py").write_text(f"print(1, file=open({str(tmp_path / 'started')!r}, 'a'))\n")
     (tmp_path / "two.yaml").write_text(json.dumps({
         "description": "two cases", "fixed": list(DIGITS[:-1]), "axes": {"seed": [0, 1]}, "report": {"figures": []}}))
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     subprocess.run([sys.executable, "-m", "gnnexp", "sweep", "two.yaml"], cwd=tmp_path, check=True, capture_output=True,
-                   env=os.environ | {"PYTHONPATH": path})
+                   env=with_path(tmp_path))
     assert (tmp_path / "started").read_text().count("1") == 2, "the command, and the starter of its ranks"
 
-
-def test_a_rank_trains_without_the_compiler_of_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run_command(["prepare", *DIGITS]) == 0
-    done = subprocess.run([sys.executable, "-c", RANK, "run"], cwd=tmp_path, env=os.environ | PLACE,
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "heavy: torch numba scipy"

@@ -11,8 +11,8 @@ import pytest
 HERE = str(Path(__file__).parents[2])
 
 
-@pytest.mark.parametrize("closed", [">&-", pytest.param("2>&-", marks=pytest.mark.slow),
-                                    pytest.param("<&-", marks=pytest.mark.slow), "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [
+    *(pytest.param(one, marks=pytest.mark.slow) for one in (">&-", "2>&-", "<&-")), "<&- >&- 2>&-"])
 @pytest.mark.interpreter
 def test_closed_streams_change_nothing(tmp_path: Path, closed: str) -> None:
     command = f"PYTHONPATH={HERE} {sys.executable} -m gnnexp run --cfg dataset=digits {closed}"

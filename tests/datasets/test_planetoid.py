@@ -162,13 +162,14 @@ def test_executing_pickles_are_refused_and_not_executed(part: str, copied: Find,
     assert not bomb[1].exists()
 
 
-def test_random_damage_never_ends_in_another_error(copied: Find) -> None:
+@pytest.mark.parametrize("times", [10, pytest.param(40, marks=pytest.mark.slow)])
+def test_random_damage_never_ends_in_another_error(copied: Find, times: int) -> None:
     folder = copied("cora")
     generator = np.random.default_rng(0)
     for part in ("y", "allx", "graph", "x"):
         path = folder / f"ind.cora.{part}"
         content = path.read_bytes()
-        for _ in range(40):
+        for _ in range(times):
             damaged = bytearray(content)
             # Mostly in the first bytes, where the structure is.
             for place in generator.integers(0, min(len(content), 400), 3):

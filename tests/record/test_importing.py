@@ -320,15 +320,16 @@ def test_damaged_and_empty(tmp_path: Path, good: dict[str, Any]) -> None:
 _BOMB = """
 import lzma, sys, tarfile
 from pathlib import Path
-kind, size, file = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-entry = tarfile.TarInfo("runs/a/result.json")
-entry.type, entry.size = kind.encode(), size
-packer = lzma.LZMACompressor(preset=1)
-with open(file, "wb") as out:
-    out.write(packer.compress(entry.tobuf(tarfile.GNU_FORMAT)))
-    for _ in range(size >> 24):
-        out.write(packer.compress(bytes(1 << 24)))
-    out.write(packer.flush())
+size = int(sys.argv[1])
+for kind in sys.argv[2:]:
+    entry = tarfile.TarInfo("runs/a/result.json")
+    entry.type, entry.size = kind.encode(), size
+    packer = lzma.LZMACompressor(preset=1)
+    with open(kind, "wb") as out:
+        out.write(packer.compress(entry.tobuf(tarfile.GNU_FORMAT)))
+        for _ in range(size >> 24):
+            out.write(packer.compress(bytes(1 << 24)))
+        out.write(packer.flush())
 """
 _IMPORT = """
 import resource, sys
@@ -336,23 +337,27 @@ from pathlib import Path
 from gnnexp.errors import DataError
 from gnnexp.record.importing import unpack
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    unpack(Path(sys.argv[1]), Path("there"))
-except DataError:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+for file in sys.argv[1:]:
+    try:
+        unpack(Path(file), Path("there"))
+    except DataError:
+        print(file, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.mark.parametrize("kind", ["L", "K", "x", "g", "0"])
 @pytest.mark.interpreter
-def test_an_archive_takes_little_memory_whatever_it_claims(tmp_path: Path, kind: str) -> None:
-    """240 kB that unpacked to 1.6 GB, in headers of every kind and in a file: here a sixth of both."""
-    file = tmp_path / "bomb.tar.xz"
-    subprocess.run([sys.executable, "-S", "-c", _BOMB, kind, str(256 << 20), file], check=True)
-    assert file.stat().st_size < 1 << 20
-    done = subprocess.run([sys.executable, "-c", _IMPORT, file], cwd=tmp_path, check=True, capture_output=True,
+def test_an_archive_takes_little_memory_whatever_it_claims(tmp_path: Path) -> None:
+    """240 kB that unpacked to 1.6 GB, in headers of every kind and in a file: here a tenth of both.
+
+    One process reads all of them: its peak is that of the worst, and the first line above the bound names it.
+    """
+    kinds = ["L", "K", "x", "g", "0"]
+    subprocess.run([sys.executable, "-S", "-c", _BOMB, str(160 << 20), *kinds], cwd=tmp_path, check=True)
+    assert all((tmp_path / kind).stat().st_size < 1 << 20 for kind in kinds)
+    done = subprocess.run([sys.executable, "-c", _IMPORT, *kinds], cwd=tmp_path, check=True, capture_output=True,
                           text=True)
-    assert int(done.stdout) < 100 << 10, "kB"
+    grown = dict(line.split() for line in done.stdout.splitlines())
+    assert [*grown] == kinds and not [kind for kind in kinds if int(grown[kind]) >= 100 << 10], grown
     assert not (tmp_path / "there").exists()
 
 

@@ -73,7 +73,7 @@ def test_damaged_data_sets_do_nothing_but_be_refused(quick: dict[str, list[Outco
 
 
 def test_counts_add_up_and_follow_from_the_seed(tmp_path: Path) -> None:
-    counts = fuzz(4.0, 5, tmp_path, ["checkpoints"])
+    counts = fuzz(1.0, 5, tmp_path, ["checkpoints"])
     inputs = counts.numbers["fuzz/checkpoints/inputs"]
     assert inputs >= 1
     assert sum(counts.numbers[f"fuzz/checkpoints/{word}"] for word in (*FINE, *FAILED)) == inputs
