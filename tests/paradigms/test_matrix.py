@@ -25,8 +25,16 @@ FIX = "write the files again: PYTHONPATH=tests/support python -m matrix"
 ON_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible"))
 
 
+def _trained_elsewhere(case: Case) -> bool:
+    """A preset that takes long on the CPU: `tests/frozen` trains it on ranks as well, and quickly."""
+    chosen = named(case)
+    long = chosen["batches"] == "tiny" or int(chosen["ranks"]) > 2
+    return "=" in chosen["way"] and chosen["device"] == "cpu" and long
+
+
 def _parameters() -> list[Any]:
     def marks(case: Case, quick: bool) -> list[Any]:
+        quick = quick and not _trained_elsewhere(case)
         return [*(ON_GPU if named(case)["device"] == "cuda" else ()), *(() if quick else (pytest.mark.slow,))]
     return [pytest.param(case, id=name_of(case), marks=marks(case, quick)) for case, quick in read_cases().items()]
 

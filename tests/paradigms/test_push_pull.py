@@ -31,10 +31,10 @@ def _config(model: str, dtype: str = "float64", pull: str = "auto", **changes):
     ("size", "model", "pull", "dtype"),
     combinations([1, 2, 3, 4], MODELS, ["projections", "aggregates"], BOUNDS,
                  quick=lambda size, model, pull, dtype: size == (4 if dtype == "float64" else 3) and
-                 (dtype == "float64" or pull == "aggregates")),
+                 (dtype == "float64" or (pull == "aggregates" and model in ("gcn", "gat")))),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, pull, dtype, steps):
-    steps = 20 if (model, pull) == ("gat", "aggregates") else steps
+    steps = 20 if (size, model, pull) == (4, "gat", "aggregates") else steps
     assert_exact(ranks, size, nasty_graph, _config(model, dtype, pull), BOUNDS[dtype], steps=steps)
 
 
@@ -51,8 +51,9 @@ def test_residual_norm_and_overlap(ranks, model, pull, steps):
     assert_exact(ranks, 3, nasty_graph, config, 1e-10, steps=steps)
 
 
-@pytest.mark.parametrize("pull", ["projections", "aggregates"])
-@pytest.mark.parametrize("model", ["sage", "gat"])
+@pytest.mark.parametrize(("model", "pull"), combinations(
+    ["sage", "gat"], ["projections", "aggregates"],
+    quick=lambda *case: case in (("gat", "projections"), ("sage", "aggregates"))))
 def test_micro_batches_have_the_draws_and_the_masks_of_data_parallelism(ranks, model, pull):
     """What a rank computes of another's block has the masks of the rank that trains it."""
     config = _config(model, pull=pull)

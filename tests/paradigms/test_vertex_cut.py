@@ -24,10 +24,12 @@ def _config(name: str, dtype: str = "float64", **options: Any) -> dict[str, Any]
 
 @pytest.mark.parametrize(
     ("size", "model", "held"),
-    combinations([1, 2, 3, 4], FULL_MODELS, [False, True], quick=lambda size, model, held: size == 3 + held),
+    combinations([1, 2, 3, 4], FULL_MODELS, [False, True],
+                 quick=lambda size, model, held: size == 3 + held
+                 and (model == "gat" or held == (model in ("sage", "gat_residual")))),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, held, steps):
-    steps = 20 if model == "gat" else steps
+    steps = 20 if (size, model) == (3, "gat") else steps
     config, partition = _config(model, cache_input_halo=held), cut_parts(nasty_graph(), size)
     assert_exact(ranks, size, nasty_graph, config, 1e-10, partition=partition, steps=steps)
 

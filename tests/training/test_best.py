@@ -74,14 +74,21 @@ def test_its_checkpoint_stays_and_holds_its_model(ranks):
         assert entries and all(torch.equal(entry["value"], ended[name]["value"]) for name, entry in entries.items())
 
 
-@pytest.mark.parametrize("stop_at", [3, 8, 17, 23])
+_undisturbed: list[tuple[dict[str, Any], int]] = []  # what a run that nobody stops keeps
+
+
+@pytest.mark.parametrize("stop_at", [3, pytest.param(8, marks=pytest.mark.slow), 17,
+                                     pytest.param(23, marks=pytest.mark.slow)])
 def test_a_run_that_was_stopped_keeps_the_same(ranks, stop_at):
     config = configured()
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as stopped:
-        ranks(2).run(attempt, config, folder, None)
+    if not _undisturbed:
+        with tempfile.TemporaryDirectory() as folder:
+            ranks(2).run(attempt, config, folder, None)
+            _undisturbed.append(described(folder))
+    with tempfile.TemporaryDirectory() as stopped:
         ranks(2).run(attempt, config, stopped, stop_at)
         ranks(2).run(attempt, config, stopped, None)
-        assert described(stopped) == described(folder)
+        assert [described(stopped)] == _undisturbed
 
 
 def test_a_link_that_a_kill_left_behind_is_made_right(ranks):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from combinations import combinations
 from experiments import assembled, check_config, data_problems, experiment_in, trained
 
 from gnnexp.comm.environment import Environment, read_environment
@@ -44,16 +45,17 @@ def schedule(name: str, interval: str = "epoch", **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("way", [
     pytest.param(way, marks=() if way in ("data", "aggregates", "vertex_cut", "coupled", "offload") else
                  pytest.mark.slow) for way in WAYS])
-def test_clipping_momentum_and_a_schedule_by_steps(ranks, way):
+def test_clipping_momentum_and_a_schedule_by_steps(ranks, way, steps):
     config = config_in(way, MODELS["sage"], train={"clip_norm": 0.05}, hardware={"workers": 3})
-    config |= {"optimizer": OPTIMIZERS["momentum"], "scheduler": schedule("one_cycle", "step")}
-    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=placed(way, nasty_graph(), 3))
+    schedules = schedule("one_cycle", "step", total_steps=2 * steps)  # its rate goes up and down in these steps
+    config |= {"optimizer": OPTIMIZERS["momentum"], "scheduler": schedules}
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=placed(way, nasty_graph(), 3), steps=steps)
 
 
 @pytest.mark.parametrize("name", [*OPTIMIZERS])
-def test_every_elementwise_optimizer_steps_slices(ranks, name):
+def test_every_elementwise_optimizer_steps_slices(ranks, name, steps):
     config = config_in("aggregates", MODELS["gcn"], hardware={"workers": 2}) | {"optimizer": OPTIMIZERS[name]}
-    assert_exact(ranks, 2, nasty_graph, config, 1e-9)
+    assert_exact(ranks, 2, nasty_graph, config, 1e-9, steps=steps)
 
 
 @pytest.mark.parametrize("store", ["EmbeddingStore", "SlicedEmbeddingStore"])
@@ -62,11 +64,11 @@ def test_trained_rows_are_clipped_once_and_follow_the_schedule(ranks, store):
     config = config_in(way, MODELS["sage"], train={"clip_norm": 0.02}, hardware={"workers": 3})
     config |= {"feature_store": {"_target_": f"gnnexp.feature_stores.embedding.{store}", "dim": 5},
                "optimizer": optimizer("SGD", lr=0.5), "scheduler": schedule("step", "step")}
-    curves, reference = assert_exact(ranks, 3, nasty_graph, config, 1e-10)
-    plain = run_steps({**config, "train": {**config["train"], "clip_norm": None}}, nasty_graph(), 20) \
+    curves, reference = assert_exact(ranks, 3, nasty_graph, config, 1e-10, steps=8)
+    plain = run_steps({**config, "train": {**config["train"], "clip_norm": None}}, nasty_graph(), 8) \
         if way == "data" else reference
     assert way != "data" or plain.losses != reference.losses, "the bound is reached"
-    assert all(curve.rounds["gradients"] == 2 * 20 for curve in curves) or way == "aggregates"
+    assert all(curve.rounds["gradients"] == 2 * 8 for curve in curves) or way == "aggregates"
 
 
 def test_clipping_is_that_of_torch():
@@ -117,8 +119,9 @@ def test_a_schedule_by_a_metric_waits_for_it(tmp_path):
     assert rates(records) == pytest.approx([0.01, 0.01, 0.01, 0.01, 0.005, 0.005])
 
 
-@pytest.mark.parametrize("interval", ["epoch", "step"])
-@pytest.mark.parametrize("name", [*SCHEDULERS])
+@pytest.mark.parametrize(("name", "interval"), combinations(
+    SCHEDULERS, ["epoch", "step"],
+    quick=lambda name, interval: interval == ("epoch" if name in ("step", "warmup") else "step")))
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, name, interval):
     changes = {"scheduler": schedule(name, interval), "optimizer": OPTIMIZERS["momentum"]}
     if name == "one_cycle":

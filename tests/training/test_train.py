@@ -60,7 +60,7 @@ def _train_parts(config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology):
     """The untimed pass closes its batches early, when a rank may be ahead of its peers in preparing them."""
     config = small_config(
-        MODELS["sage"], train={"epochs": 2, "batch_size": 16, "overlap": True},
+        MODELS["sage"], train={"epochs": 2, "batch_size": 64, "overlap": True},
         sampler={"topology": topology, "threads": 1, "prefetch": 3},
     )
     config["paradigm"] = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
