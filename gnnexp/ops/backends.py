@@ -43,6 +43,8 @@ def kernel_problem(kernel: str, device_type: str) -> Problem | None:
         return Problem("model.kernel", kernel, f"must be one of: {', '.join(KERNELS)}", fix)
     if device_type == "cuda" and kernel not in _ON_CUDA:
         return Problem("model.kernel", kernel, "must be triton, torch or auto with hardware.device=cuda", fix)
+    if kernel == "dgl" and not is_installed("dgl"):
+        return missing_package("model.kernel", kernel, "dgl", "model.kernel=auto")
     if kernel != "triton":
         return None
     if not has_triton():

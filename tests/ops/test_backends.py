@@ -57,6 +57,13 @@ def test_triton_that_is_not_installed_names_the_command(machine) -> None:
         make_backend("triton", torch.device("cpu"))
 
 
+def test_dgl_that_is_not_installed_is_named_before_ranks_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "is_installed", lambda _: False)
+    problem = kernel_problem("dgl", "cpu")
+    assert problem is not None and "needs the package dgl" in problem.allowed and "model.kernel=auto" in problem.fix
+    assert backends.elsewhere("dgl", "cpu") == "auto"
+
+
 def test_an_old_or_missing_triton_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     for version, installed, counts in (("3.2.0", True, False), ("3.6.0", True, True), ("3.10.1", True, True),
                                        ("3.9.0", False, False)):

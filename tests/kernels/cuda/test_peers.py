@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -67,4 +69,7 @@ def test_rows_stay_in_registers(architecture: int, kind: str, width: int, member
     assert found.registers <= 128 and found.stack == found.local == 0
     wide = "v2.b64" if kind == "fp64" else "v4.b32"
     assert f"ld.global.{wide}" in found.ptx, "16 bytes of a peer's row in one load"
-    assert found.ptx.count("red.global") and "atom" not in found.ptx.replace("atomic", "")
+    # Triton 3.9.0 writes additions whose result nobody reads as `red`, 3.7.1 as `atom` with a register of no use.
+    results = re.findall(r"atom\.global\S*\.add\S* (%\w+),", found.ptx)
+    assert (results or "red.global" in found.ptx) and found.ptx.replace("atomic", "").count("atom") == len(results)
+    assert not [one for one in results if re.search(rf"{one}\b", re.sub(rf"(mov|atom)\S* {one},", "", found.ptx))]
