@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,12 +33,6 @@ def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
     before = list(sys.path)
     yield folder
     sys.path[:] = before
-
-
-def gnnexp(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The console script, as installed."""
-    script = Path(sys.executable).with_name("gnnexp")
-    return subprocess.run([script, *arguments], capture_output=True, text=True, timeout=240, check=False)
 
 
 @pytest.mark.interpreter
@@ -188,37 +182,6 @@ def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: p
     assert run_command(["run", "hydra.run.dir=taken", "tracker=none"]) == 2
     assert "taken" in capsys.readouterr().err
     assert list((workplace / "taken").iterdir()) == []
-
-
-@pytest.mark.interpreter
-def test_a_run_from_the_console_to_mlflow(
-    workplace: Path, mlflow_store: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    uri = mlflow_store(workplace)
-    done = gnnexp("run", *SMALL, "hardware.workers=2", "hydra.run.dir=runs/one")
-    assert done.returncode == 0, done.stderr
-    assert "epoch   0" in done.stdout and "epoch   1" in done.stdout and "runs/one" in done.stdout
-    run = workplace / "runs" / "one"
-    result = json.loads((run / "result.json").read_text())
-    assert result["status"] == "finished" and len(result["epochs"]) == 2
-    assert 0 < result["summary"]["acc/test"] <= 1
-    assert "gnnexp run model.hidden=8" in result["provenance"]["reproduce"]
-    assert {"config.yaml", "job.json", "epochs.jsonl", "delivery.json"} <= {path.name for path in run.iterdir()}
-    assert (run / "logs" / "rank_0.log").exists() and (run / "logs" / "rank_1.log").exists()
-    assert (run / "figures" / "breakdown.csv").exists()
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri)
-    (found,) = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id])
-    assert found.info.status == "FINISHED" and found.data.tags["paradigm"] == "data_parallel"
-    assert len(client.get_metric_history(found.info.run_id, "time/epoch_s")) == 2
-    paths = {item.path for item in client.list_artifacts(found.info.run_id)}
-    assert {"config.yaml", "result.json", "logs", "figures"} <= paths
-    assert run_command(["report", "runs/one", "--csv", "--out", "table"]) == 0
-    assert (workplace / "table" / "table.csv").read_text().count("\n") == 2
-    capsys.readouterr()
-    assert run_command(["report", "--sync"]) == 0
-    assert "0 runs delivered" in capsys.readouterr().out
 
 
 def test_the_line_of_an_epoch_has_the_phases_of_its_task() -> None:

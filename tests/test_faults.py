@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -131,6 +132,54 @@ def test_the_preflight_says_line_by_line_what_is_not_there(place, capfd):
         assert words in output, output
 
 
+# --- a run of the console script: where it listens, what it writes, what a store has ---------------------------------
+@dataclass(frozen=True)
+class Watched:
+    """A run of the console script with the default tracker.
+
+    Attributes:
+        code: how it ended.
+        out: what it said.
+        err: what it said on standard error.
+        listened: addresses at which its processes listened.
+        ranks: those who were seen.
+        folder: its current folder.
+        uri: of the store.
+    """
+
+    code: int
+    out: str
+    err: str
+    listened: set[str]
+    ranks: set[int]
+    folder: Path
+    uri: str
+
+
+SCRIPT = Path(sys.executable).with_name("gnnexp")  # as installed
+SECRET = "hunter2-and-nobody-else"
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path], str]) -> Watched:
+    """No test changes its run, but for what is delivered and reported."""
+    folder, listened, ranks = tmp_path_factory.mktemp("watched"), set(), set()
+    uri, environment = mlflow_store(folder), os.environ | {"GNNEXP_CACHE": str(folder.parent / "cache")}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    names = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY", "MY_TOKEN")
+    words = [*SMALL[1:], "train.epochs=8", "hardware.workers=3", "hydra.run.dir=runs/one"]
+    with (folder / "err").open("w+") as err:
+        process = subprocess.Popen([SCRIPT, "run", *words], cwd=folder, stdout=subprocess.PIPE, stderr=err, text=True,
+                                   env=environment | dict.fromkeys(names, SECRET))
+        while process.poll() is None:  # from the first process to the last one's end
+            listened |= set(listening(psutil.Process(process.pid)))
+            ranks |= set(workers(str(folder / "runs" / "one")))
+            time.sleep(0.05)
+        out, _ = process.communicate(timeout=240)
+        err.seek(0)
+        return Watched(process.returncode, out, err.read(), listened, ranks, folder, uri)
+
+
 def listening(process: psutil.Process) -> list[str]:
     everyone = [process, *process.children(recursive=True)]
     found = []
@@ -142,48 +191,52 @@ def listening(process: psutil.Process) -> list[str]:
     return found
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A run with the default tracker: what it said, where its processes listened, and its folder."""
-
-    code: int
-    output: str
-    listened: set[str]
-    ranks: set[int]
-    folder: Path
-
-
-SECRET = "hunter2-and-nobody-else"
-
-
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path], str]) -> Watched:
-    folder, listened, ranks = tmp_path_factory.mktemp("watched"), set(), set()
-    mlflow_store(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GNNEXP_CACHE", str(folder.parent / "cache"))
-        for name in ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY", "MY_TOKEN"):
-            patch.setenv(name, SECRET)
-        process = start("run", "hydra.run.dir=run", *SMALL[1:], "hardware.workers=3", "train.epochs=8", cwd=folder)
-    while process.poll() is None:  # from the first process to the last one's end
-        listened |= set(listening(psutil.Process(process.pid)))
-        ranks |= set(workers(str(folder / "run")))
-        time.sleep(0.05)
-    return Watched(process.returncode, finish(process), listened, ranks, folder)
-
-
-def test_nothing_listens_on_anything_but_the_loopback(watched):
-    assert watched.code == 0 and len(curve(str(watched.folder / "run"))) == 8, watched.output
+@pytest.mark.interpreter
+def test_nothing_listens_on_anything_but_the_loopback(watched: Watched) -> None:
+    assert watched.code == 0 and len(curve(str(watched.folder / "runs" / "one"))) == 8, watched.err
     assert watched.listened == {"127.0.0.1"}
     assert watched.ranks == {0, 1, 2}, "those who would be seen if they lived on after a run"
-    assert not workers(str(watched.folder / "run"))
+    assert not workers(str(watched.folder / "runs" / "one"))
 
 
-def test_secrets_of_the_environment_are_nowhere(watched):
-    assert watched.code == 0 and SECRET not in watched.output
+@pytest.mark.interpreter
+def test_secrets_of_the_environment_are_nowhere(watched: Watched) -> None:
+    assert watched.code == 0 and SECRET not in watched.out + watched.err
     files = [path for path in watched.folder.rglob("*") if path.is_file()]
     assert any(path.name == "mlflow.db" for path in files)
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.interpreter
+def test_a_run_from_the_console_to_mlflow(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri, workplace = watched.uri, watched.folder
+    monkeypatch.chdir(workplace)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert watched.code == 0, watched.err
+    assert "epoch   0" in watched.out and "epoch   7" in watched.out and "runs/one" in watched.out
+    run = workplace / "runs" / "one"
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "finished" and len(result["epochs"]) == 8
+    assert 0 < result["summary"]["acc/test"] <= 1
+    assert "gnnexp run model.hidden=16" in result["provenance"]["reproduce"]
+    assert {"config.yaml", "job.json", "epochs.jsonl", "delivery.json"} <= {path.name for path in run.iterdir()}
+    assert (run / "logs" / "rank_0.log").exists() and (run / "logs" / "rank_2.log").exists()
+    assert (run / "figures" / "breakdown.csv").exists()
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    (found,) = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id])
+    assert found.info.status == "FINISHED" and found.data.tags["paradigm"] == "data_parallel"
+    assert len(client.get_metric_history(found.info.run_id, "time/epoch_s")) == 8
+    paths = {item.path for item in client.list_artifacts(found.info.run_id)}
+    assert {"config.yaml", "result.json", "logs", "figures"} <= paths
+    assert run_command(["report", "runs/one", "--csv", "--out", "table"]) == 0
+    assert (workplace / "table" / "table.csv").read_text().count("\n") == 2
+    capsys.readouterr()
+    assert run_command(["report", "--sync"]) == 0
+    assert "0 runs delivered" in capsys.readouterr().out
 
 
 # --- killed at random ------------------------------------------------------------------------------------------------

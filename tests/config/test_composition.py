@@ -33,10 +33,13 @@ LINES = (
 def test_as_hydra_composes(lines: list[str]) -> None:
     folders = find_folders(None)
     lines = [f"+{line}" if line.startswith("task.dim") else line for line in lines]
-    for _ in range(2):  # the second call finds the groups kept
-        assert _whole(_composed(folders, lines, folders.listing())) == _whole(composed_by_hydra(folders, lines))
-        assert composition(folders, lines, final=False) == composition(folders, [*lines, BY_HYDRA], final=False)
-        made, whole = composition(folders, lines, final=True), composition(folders, [*lines, BY_HYDRA], final=True)
+    calls = [(_whole(_composed(folders, lines, folders.listing())), composition(folders, lines, final=False),
+              composition(folders, lines, final=True)) for _ in range(2)]  # the second call finds the groups kept
+    everything = _whole(composed_by_hydra(folders, lines))
+    draft, whole = (composition(folders, [*lines, BY_HYDRA], final=final) for final in (False, True))
+    for found, drafted, made in calls:
+        assert found == everything
+        assert drafted == draft
         assert made.config == whole.config and made.choices == whole.choices
         assert made.run_dir.rpartition("-")[2] == whole.run_dir.rpartition("-")[2]
 

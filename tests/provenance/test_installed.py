@@ -12,7 +12,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
-from wheels import build_wheel, unpack
+from wheels import build_both, files_of, unpack
 
 import gnnexp
 from gnnexp.config.compose import compose
@@ -35,14 +35,35 @@ print(json.dumps([gnnexp.__file__, package_digest(), run_key(config, "some data"
 
 
 @pytest.fixture(scope="module")
-def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """That of the checkout, and that of the source distribution."""
+    return build_both(REPOSITORY, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def site_packages(tmp_path_factory: pytest.TempPathFactory, wheels: tuple[Path, Path]) -> Path:
     """What `pip install` of the wheel makes: gnnexp and everything that it imports in one folder."""
     folder = tmp_path_factory.mktemp("environment") / "site-packages"
-    unpack(build_wheel(REPOSITORY, tmp_path_factory.mktemp("wheel")), folder)
+    unpack(wheels[0], folder)
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         if "gnnexp" not in entry.name and entry.suffix != ".pth":
             (folder / entry.name).symlink_to(entry)
     return folder
+
+
+@pytest.mark.interpreter
+def test_a_wheel_carries_every_file_of_data(wheels: tuple[Path, Path]) -> None:
+    wheel, from_sdist = wheels
+    carried = files_of(wheel)
+    assert files_of(from_sdist) == carried
+    package = REPOSITORY / "gnnexp"
+    linked = (package / "conf", package / "sweeps")
+    own = [file for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts
+           and not any(file.is_relative_to(folder) for folder in linked)]
+    files = [*own, *(REPOSITORY / "conf").rglob("*.yaml"),
+             *(file for file in (REPOSITORY / "sweeps").rglob("*") if file.is_file())]
+    assert set(carried) == {f"gnnexp/{str(file.relative_to(REPOSITORY)).removeprefix('gnnexp/')}" for file in files}
+    assert {Path(name).suffix for name in carried} >= {".py", ".yaml", ".csv", ".css", ".js", ".typed"}
 
 
 @pytest.mark.interpreter

@@ -43,8 +43,9 @@ def named(folder: Path, types: dict[str, int], classes: list[str]) -> None:
         writer.finish({})
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(("dtype", "suffix"), [
+    ("float32", ".csv"), ("float64", ".parquet"), pytest.param("float64", ".csv", marks=pytest.mark.slow),
+    pytest.param("float32", ".parquet", marks=pytest.mark.slow)])
 def test_classes_and_probabilities_have_the_names_of_the_user(dtype: str, suffix: str, tmp_path: Path) -> None:
     named(tmp_path / "names", {"person": 20, "word": 40}, ["gut", "schlecht", "ü,", '"q"'])
     model = untrained(nasty_graph(), tmp_path / "names", *SMALL, f"train.dtype={dtype}")

@@ -34,19 +34,30 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("error", "kind", "said"), [
-    ("MemoryError('tried to allocate 5000 bytes')", "out of memory", "5,000 bytes needed"),
-    ("KeyError('mine')", "error", "KeyError: 'mine'"),
-    ("FileNotFoundError(2, 'No such file or directory', 'mine.npy')", "error", "mine.npy"),
-])
+# What a partitioner raises: what the record calls it, and what it says.
+ERRORS = {
+    "MemoryError('tried to allocate 5000 bytes')": ("out of memory", "5,000 bytes needed"),
+    "KeyError('mine')": ("error", "KeyError: 'mine'"),
+    "FileNotFoundError(2, 'No such file or directory', 'mine.npy')": ("error", "mine.npy"),
+}
+
+
 def test_an_error_while_a_case_is_prepared_ends_no_sweep(
-        workplace: Path, capsys: pytest.CaptureFixture[str], error: str, kind: str, said: str) -> None:
-    (workplace / "mypartitioner.py").write_text(PARTITIONER + error + "\n")
+        workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of three cases every one fails in its own way, and the fourth one runs."""
+    (workplace / "mypartitioner.py").write_text("\n\n".join(
+        f"{PARTITIONER}{error}\n".replace("Mine", f"Mine{place}") for place, error in enumerate(ERRORS)))
+    wrong = ", ".join(f"{{overrides: [partitioner._target_=mypartitioner.Mine{place}]}}" for place in range(3))
+    (workplace / "mine.yaml").write_text(
+        SWEEP.replace("{overrides: [partitioner._target_=mypartitioner.Mine]}", wrong))
     assert run_command(["sweep", "mine.yaml"]) == 1
-    results = [json.loads((run / "result.json").read_text()) for run in sorted(workplace.glob("runs/mine/*"))]
-    assert [(result["status"], result.get("kind")) for result in results] == [("failed", kind), ("finished", None)]
-    assert said in results[0]["reason"] and "mypartitioner.py" in capsys.readouterr().err
-    assert run_command(["status", str(sorted(workplace.glob("runs/mine/*"))[0])]) == 1
+    runs = [Path(case["run_dir"]) for case in json.loads(Path("runs/sweeps/mine.json").read_text())["cases"]]
+    results = [json.loads((run / "result.json").read_text()) for run in runs]
+    assert [(result["status"], result.get("kind")) for result in results] == [
+        *(("failed", kind) for kind, _ in ERRORS.values()), ("finished", None)]
+    assert all(said in result["reason"] for result, (_, said) in zip(results, ERRORS.values(), strict=False))
+    assert capsys.readouterr().err.count("mypartitioner.py") >= len(ERRORS)
+    assert [run_command(["status", str(run)]) for run in runs] == [1, 1, 1, 0]
     sys.modules.pop("mypartitioner")
 
 
