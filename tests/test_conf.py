@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gnnexp.cli.commands.sweep import known_keys
-from gnnexp.cli.sweeping.definition import Case, load_sweep
+from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder, product_sweeps
 from gnnexp.experiment.build import read
@@ -74,33 +74,60 @@ def test_groups_are_the_folders_of_conf() -> None:
 
 
 SWEEPS = product_sweeps()
+FOLDERS = sorted({file.parent.name for file in SWEEPS.values()})  # a paper's each, and that of all others
 FEW = 4
 
 
-def covering(cases: Mapping[tuple[str, ...], Case]) -> Iterator[Case]:
-    """Of many cases so many that every override is in one of them: the one with most that are left, again and again."""
-    left = {override for overrides in cases for override in overrides}
-    while left:
+def differing(sweep: Sweep) -> dict[tuple[str, ...], Case]:
+    """Seeds of one case differ in nothing that is checked, nor do numbers of parts before there is a graph."""
+    unchecked = ("seed=", "partitioner.num_parts=")
+    return {tuple(o for o in case.overrides if not o.startswith(unchecked)): case for case in sweep.cases}
+
+
+def covering(cases: Mapping[tuple[str, ...], Case], left: set[str]) -> Iterator[Case]:
+    """Of many cases so many that every override is in one of them: the one with most that are left, again and again.
+
+    There is at least one, also where none is left.
+    """
+    begun = False
+    while left or not begun:
         best = max(cases, key=lambda overrides: len(left.intersection(overrides)))
         left -= {*best}
+        begun = True
         yield cases[best]
 
 
+def check_sweep(sweep: Sweep, cases: Iterable[Case], known: set[str]) -> None:
+    """These cases are right, and the report names what they and those before know, which is added to `known`."""
+    assert sweep.description and sweep.cases
+    for case in cases:
+        composed = compose(case.overrides)
+        assert read(composed.config).problems == (), case.label
+        known.update(known_keys(composed))
+    assert check_named(read_layout(sweep.report), known) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_sweep_is_right(folder: str) -> None:
+    """A case of each, and of all sweeps of a folder together every override; of each sweep: the test below."""
+    seen: set[str] = set()
+    known: set[str] = set()
+    for name in (name for name, file in SWEEPS.items() if file.parent.name == folder):
+        sweep = load_sweep(name)
+        cases = differing(sweep)
+        overrides = {override for one in cases for override in one}
+        check_sweep(sweep, covering(cases, overrides - seen), known)
+        seen |= overrides
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "full"),
-    [*((name, False) for name in SWEEPS),
-     *(pytest.param(name, True, marks=pytest.mark.slow) for name, file in SWEEPS.items()
-       if "\nfull:" in file.read_text())],
+    [*((name, False) for name in SWEEPS), *((name, True) for name, file in SWEEPS.items()
+                                            if "\nfull:" in file.read_text())],
     ids=lambda value: value if isinstance(value, str) else "full" if value else "small")
 def test_every_case_of_a_sweep_is_right(name: str, full: bool) -> None:
     sweep = load_sweep(name, full=full)
-    assert sweep.description and sweep.cases
-    # Seeds of one case differ in nothing that is checked, nor do numbers of parts before there is a graph.
-    unchecked = ("seed=", "partitioner.num_parts=")
-    cases = {tuple(o for o in case.overrides if not o.startswith(unchecked)): case for case in sweep.cases}
-    known: set[str] = set()
-    for case in cases.values() if len(cases) <= FEW else covering(cases):
-        composed = compose(case.overrides)
-        assert read(composed.config).problems == (), case.label
-        known |= known_keys(composed)
-    assert check_named(read_layout(sweep.report), known) == []
+    cases = differing(sweep)
+    left = {override for one in cases for override in one}
+    check_sweep(sweep, cases.values() if len(cases) <= FEW else covering(cases, left), set())

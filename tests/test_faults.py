@@ -174,7 +174,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Pa
         while process.poll() is None:  # from the first process to the last one's end
             listened |= set(listening(psutil.Process(process.pid)))
             ranks |= set(workers(str(folder / "runs" / "one")))
-            time.sleep(0.05)
+            time.sleep(0.2)  # a look takes a tenth of a core's second
         out, _ = process.communicate(timeout=240)
         err.seek(0)
         return Watched(process.returncode, out, err.read(), listened, ranks, folder, uri)

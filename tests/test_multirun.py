@@ -107,29 +107,23 @@ def test_a_multirun_skips_what_has_finished(place: Path, capsys: pytest.CaptureF
     assert statuses(place / "again") == ["finished"] * 2
 
 
-def test_a_job_whose_folder_is_taken_has_failed_and_the_others_go_on(place: Path,
-                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_that_are_wrong_or_whose_folder_is_taken_have_failed_and_the_others_go_on_once(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six jobs: a seed twice, a width that is wrong, and a folder that is taken."""
     write_job(place / "jobs" / "0")
     write_result(place / "jobs" / "0")
     before = (place / "jobs" / "0" / "result.json").read_bytes()
-    assert multirun(*PRETENDED, "hydra.sweep.dir=jobs", "seed=7,8") == 1
+    assert multirun(*PRETENDED, "hydra.sweep.dir=jobs", "seed=7,8,8", "model.hidden=8,0") == 1
     said = capsys.readouterr()
     assert said.err.count("a run never writes into a folder that exists") == 1 and "Traceback" not in said.err
     assert (place / "jobs" / "0" / "result.json").read_bytes() == before
-    assert json.loads((place / "jobs" / "1" / "result.json").read_text())["status"] == "finished"
-
-
-def test_a_job_that_is_wrong_has_failed_and_the_others_go_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert multirun(*PRETENDED, "model.hidden=8,0", "hydra.sweep.dir=jobs") == 1
-    assert [case["status"] for case in cases(place)] == ["finished", "failed"]
-    assert "model.hidden=0" in cases(place)[1]["reason"] and "model.hidden=0" in capsys.readouterr().err
-    assert not (place / "jobs" / "1").exists()
-
-
-def test_the_same_job_twice_is_one_run(place: Path) -> None:
-    assert multirun(*PRETENDED, "seed=3,3", "hydra.sweep.dir=jobs") == 0
-    assert [case["status"] for case in cases(place)] == ["finished", "finished before"]
-    assert [path.name for path in (place / "jobs").glob("*/job.json")] == ["job.json"]
+    assert [case["status"] for case in cases(place)] == [
+        "failed", "failed", "finished", "failed", "finished before", "failed"]
+    assert "model.hidden=0" in cases(place)[1]["reason"] and "model.hidden=0" in said.err
+    assert sorted(path.parent.name for path in (place / "jobs").glob("*/job.json")) == ["0", "2"]
+    assert not (place / "jobs" / "1").exists(), "nothing is left of a job that is wrong"
+    assert json.loads((place / "jobs" / "2" / "result.json").read_text())["status"] == "finished"
 
 
 def test_a_dry_run_of_invalid_jobs_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,39 +28,34 @@ def main():
 """
 pytestmark = pytest.mark.interpreter
 
+# Commands one after another, and what has been imported after each.
 SCRIPT = f"""
-import sys
+import json, sys
 from gnnexp.cli.main import run_command
-code = run_command(sys.argv[1:])
-print("heavy:", *(name for name in {HEAVY!r} if name in sys.modules))
-sys.exit(code)
+for words in json.loads(sys.argv[1]):
+    code = run_command(words)
+    print("heavy:", code, *(name for name in {HEAVY!r} if name in sys.modules))
 """
 
 
-def with_path(folder: Path) -> dict[str, str]:
-    """The environment in which Python finds modules of `folder`."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+def heavy(folder: Path, *commands: list[str]) -> list[set[str]]:
+    """The heavy modules that are there after each of the commands, in one interpreter."""
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run([sys.executable, "-c", SCRIPT, json.dumps(commands)], cwd=folder, capture_output=True,
+                          text=True, env=os.environ | {"PYTHONPATH": path}, check=False)
+    said = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("heavy: ")]
+    assert [code for code, *_ in said] == ["0"] * len(commands), done.stderr
+    return [set(names) for _, *names in said]
 
 
-def heavy(folder: Path, *words: str) -> set[str]:
-    """The heavy modules that a command imports."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], cwd=folder, capture_output=True, text=True,
-                          env=with_path(folder), check=False)
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.splitlines()[-1].split()[1:])
-
-
-@pytest.mark.parametrize("words", ["list", "list systems", "list runs", "status", "status runs/one", "logs runs/one"])
-def test_a_command_that_reads_records_imports_nothing_heavy(words: str, tmp_path: Path) -> None:
+def test_commands_that_read_records_import_nothing_heavy(tmp_path: Path) -> None:
+    """Only a report with figures needs matplotlib."""
     made_run(tmp_path / "runs" / "one")
-    assert heavy(tmp_path, *words.split()) == set()
-
-
-@pytest.mark.parametrize(("words", "imported"), [
-    ("report", set()), ("report runs/one", {"matplotlib"})])
-def test_a_report_reads_records_without_torch(words: str, imported: set[str], tmp_path: Path) -> None:
-    made_run(tmp_path / "runs" / "one")
-    assert heavy(tmp_path, *words.split()) == imported
+    commands = ("list", "list systems", "list runs", "status", "status runs/one", "logs runs/one", "report",
+                "report runs/one")
+    found = heavy(tmp_path, *(words.split() for words in commands))
+    assert dict(zip(commands, found, strict=True)) == {
+        **{words: set() for words in commands}, "report runs/one": {"matplotlib"}}
 
 
 def made_run(folder: Path) -> None:
@@ -69,19 +64,15 @@ def made_run(folder: Path) -> None:
     write_result(folder)
 
 
-def test_a_run_is_launched_without_figures_and_trained_without_the_compiler_of_torch(tmp_path: Path) -> None:
+def test_a_run_and_a_sweep_start_a_process_each_and_import_what_they_need(tmp_path: Path) -> None:
+    """A run draws no figures, no rank imports torch's compiler, and all cases of a sweep share what ranks import."""
     (tmp_path / "telling_worker.py").write_text(RANK)
-    found = heavy(tmp_path, "run", *DIGITS, "hardware.launcher.worker_module=telling_worker")
-    assert found == {"torch", "numba", "scipy", "hydra", "omegaconf"}
-    assert (tmp_path / "of_the_rank").read_text() == "torch numba scipy"
-    assert [file.name for file in (tmp_path / "run" / "figures").iterdir()] == ["breakdown.csv"]
-
-
-def test_a_sweep_starts_one_process_for_the_ranks_of_all_its_cases(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(f"print(1, file=open({str(tmp_path / 'started')!r}, 'a'))\n")
     (tmp_path / "two.yaml").write_text(json.dumps({
         "description": "two cases", "fixed": list(DIGITS[:-1]), "axes": {"seed": [0, 1]}, "report": {"figures": []}}))
-    subprocess.run([sys.executable, "-m", "gnnexp", "sweep", "two.yaml"], cwd=tmp_path, check=True, capture_output=True,
-                   env=with_path(tmp_path))
-    assert (tmp_path / "started").read_text().count("1") == 2, "the command, and the starter of its ranks"
-
+    of_the_run, _ = heavy(tmp_path, ["run", *DIGITS, "hardware.launcher.worker_module=telling_worker"],
+                          ["sweep", "two.yaml"])
+    assert of_the_run == {"torch", "numba", "scipy", "hydra", "omegaconf"}
+    assert (tmp_path / "of_the_rank").read_text() == "torch numba scipy"
+    assert [file.name for file in (tmp_path / "run" / "figures").iterdir()] == ["breakdown.csv"]
+    assert (tmp_path / "started").read_text().count("1") == 3, "the commands, and a starter of ranks for each"
