@@ -30,7 +30,7 @@ READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a fo
 HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: {"missing", "folder"},
             READS_FILE: set(), READS_FOLDER: set()}
 
-# What the one opener of files (gnnexp/files/regular.py) refuses, whatever reads: two of these for each key, in turns.
+# What the one opener (gnnexp/files/regular.py) refuses, whatever reads: two of these for each key of a file, in turns.
 # All of them, for all keys: `test_a_hostile_path_as_a_real_command`.
 OPENED = ("missing", "closed", "loop", "fifo", "long")
 
@@ -335,7 +335,7 @@ def test_a_hostile_path_in_the_configuration(unprivileged: Unprivileged, place: 
     command, suffix = KEYS[key]
     what = MAKES_FOLDER if key == "hydra.run.dir" else READS_FILE
     turn = [*KEYS].index(key)
-    left_out = set() if what == MAKES_FOLDER else {OPENED[(turn + more) % len(OPENED)] for more in (0, 1, 3)}
+    left_out = set() if not suffix else {OPENED[(turn + more) % len(OPENED)] for more in (0, 1, 3)}
     check(unprivileged.run(place, argument_cases(place, what, command, suffix, left_out)), ["hostile/", named(key)])
 
 
