@@ -221,7 +221,7 @@ def test_a_users_layer_in_push_pull(ranks, pull, steps):
     assert_exact(ranks, 3, nasty_graph, config, 1e-10, steps=steps)
 
 
-@pytest.mark.parametrize("way", combinations(WAYS, quick=lambda way: way in ("data", "communicate", "offload")))
+@pytest.mark.parametrize("way", combinations(WAYS, quick=lambda way: way in ("data", "communicate", "offload_raw")))
 def test_a_users_task_with_a_decoder_of_vertices(ranks, way, steps):
     """Parameters outside the model get the same gradients, however the outputs are divided."""
     config = config_in(way, MODELS["sage"], task=DECODED)

@@ -98,7 +98,8 @@ def test_other_kernels(ranks, kernel, way, steps):
 
 @pytest.mark.parametrize(("chosen", "kernel"), combinations(
     [("gcn", "base"), ("gcn", "both"), ("sage", "both"), ("gat", "both")], ["torch", "numba"],
-    quick=lambda chosen, kernel: kernel == ("torch" if chosen in (("gcn", "base"), ("sage", "both")) else "numba")))
+    quick=lambda chosen, kernel: kernel == ("torch" if chosen in (("gcn", "base"), ("sage", "both")) else "numba")),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value))
 def test_chunks_without_edges(ranks, chosen, kernel, steps):
     """Gradients of their sources are zeros, which a layer scales in place."""
     model, way = chosen

@@ -28,7 +28,7 @@ from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 from gnnexp.tiers.tier import DeviceTier
 
 torch.set_num_threads(1)
-graph = nasty_graph(60_000, 400_000, 64, 16)
+graph = nasty_graph(30_000, 200_000, 64, 16)
 paradigm = {"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 3, "keep": sys.argv[2]}
 config = full_config(sys.argv[1], paradigm, "float32", model={"hidden": 64, "kernel": "torch"})
 counted, grown, inside = [], [], DeviceTier.chunk

@@ -29,7 +29,7 @@ from gnnexp.training.train import run_epoch
 
 TASK = {"_target_": "gnnexp.tasks.node_regression.NodeRegression"}
 # One of each kind of paradigm.
-QUICK = ("data", "split", "aggregates", "hybrid", "vertex_cut", "coupled", "offload")
+QUICK = ("data", "split", "aggregates", "hybrid", "vertex_cut", "coupled", "offload_raw")
 
 
 def valued_graph() -> Graph:

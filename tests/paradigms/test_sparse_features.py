@@ -22,9 +22,10 @@ from gnnexp.training.optimization import make_optimizer
 LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
 
 
-@pytest.mark.parametrize("exchange", ["halo", "broadcast"])
-@pytest.mark.parametrize("dependency", ["communicate", "stale"])
-@pytest.mark.parametrize("model", ["sage", "gcn"])
+@pytest.mark.parametrize(("model", "dependency", "exchange"), combinations(
+    ["sage", "gcn"], ["communicate", "stale"], ["halo", "broadcast"],
+    quick=lambda model, dependency, exchange: (model == "gcn") == (
+        (dependency, exchange) in (("stale", "broadcast"), ("communicate", "halo")))))
 def test_fetched_rows_are_of_the_same_step(ranks, model, dependency, exchange) -> None:
     """An epoch has several batches of links here, each with another mask of the input dropout."""
     config = config_in("communicate", MODELS[model])

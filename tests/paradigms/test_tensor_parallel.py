@@ -85,7 +85,8 @@ def test_undirected_graphs_and_float32(ranks, model, mode, steps):
 
 @pytest.mark.parametrize(("chosen", "kernel"), combinations(
     [("coupled", "gcn"), ("decoupled", "gcn"), ("decoupled", "sage")], ["torch", "numba"],
-    quick=lambda chosen, kernel: kernel == ("numba" if chosen == ("decoupled", "gcn") else "torch")))
+    quick=lambda chosen, kernel: kernel == ("numba" if chosen == ("decoupled", "gcn") else "torch")),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value))
 def test_chunks_without_edges(ranks, chosen, kernel, steps):
     """Gradients of their sources are zeros, which a layer scales or adds to in place."""
     mode, model = chosen

@@ -19,13 +19,17 @@ WHOLE_DESTINATIONS = [way for way in WAYS if way not in (
     *SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")]
 
 
-@pytest.mark.parametrize("way", WAYS)
+# Ways that take long, and differ from another one in where rows lie and in how many chunks there are.
+LONG = ("offload",)
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.slow if way in LONG else ()) for way in WAYS])
 def test_the_gated_layer_is_exact_under_every_paradigm(ranks, way):
     assert_exact_in(ranks, way, GATED, steps=4)
 
 
 @pytest.mark.parametrize("way", [
-    pytest.param(way, marks=pytest.mark.slow if way == "offload" else ()) for way in WHOLE_DESTINATIONS])
+    pytest.param(way, marks=pytest.mark.slow if way in LONG else ()) for way in WHOLE_DESTINATIONS])
 def test_gatv2_is_exact_where_a_destination_is_whole(ranks, way):
     assert_exact_in(ranks, way, GATV2, steps=4)
 

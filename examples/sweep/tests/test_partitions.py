@@ -15,7 +15,7 @@ from gnnexp.record.runs import find_runs
 FILE = str(Path(__file__).parent.parent / "partitions.yaml")
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_case_is_right(full: bool) -> None:
     sweep = load_sweep(FILE, full=full)
     assert len(sweep.cases) == 2 * 2 * (3 + 1), "models, seeds; three partitions and DGL"
