@@ -53,7 +53,7 @@ def configured(changes: dict[str, Any], model: str = "sage", **training: Any) ->
 
 
 # Trained rows are in what is stopped in the second epoch; a stop in the first one, and after the last step, too.
-QUICK = {("data_parallel", 2, 2), ("partitioned", 3, 5), ("split_parallel", 2, 2), ("push_pull", 2, 11),
+QUICK = {("data_parallel", 2, 2), ("partitioned", 2, 5), ("split_parallel", 2, 2), ("push_pull", 2, 11),
          ("split_embedding", 3, 5), ("push_pull_embedding", 3, 5)}
 
 

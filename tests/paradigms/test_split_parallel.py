@@ -100,7 +100,7 @@ def test_aligned_cache_and_partitioned_rows(ranks, steps):
 
 
 @pytest.mark.parametrize(
-    ("size", "model"), combinations([2, 3, 4], ["sage", "gat"], quick=lambda size, model: size != 2)
+    ("size", "model"), combinations([2, 3, 4], ["sage", "gat"], quick=lambda *case: case in ((3, "gat"), (4, "sage")))
 )
 def test_counts_equal_their_formulas(ranks, size, model):
     """One id exchange per hop; rows shuffled along it; every vertex loaded and every edge computed once."""
