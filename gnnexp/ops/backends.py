@@ -43,13 +43,9 @@ def kernel_problem(kernel: str, device_type: str) -> Problem | None:
         return Problem("model.kernel", kernel, f"must be one of: {', '.join(KERNELS)}", fix)
     if device_type == "cuda" and kernel not in _ON_CUDA:
         return Problem("model.kernel", kernel, "must be triton, torch or auto with hardware.device=cuda", fix)
-    if kernel == "dgl" and not is_installed("dgl"):
-        return missing_package("model.kernel", kernel, "dgl", "model.kernel=auto")
-    if kernel != "triton":
-        return None
-    if not has_triton():
-        return missing_package("model.kernel", kernel, "triton", "model.kernel=auto")
-    if not is_interpreted() and (device_type == "cpu" or not has_nvidia_gpu_build()):
+    if (kernel == "dgl" and not is_installed("dgl")) or (kernel == "triton" and not has_triton()):
+        return missing_package("model.kernel", kernel, kernel, "model.kernel=auto")
+    if kernel == "triton" and not is_interpreted() and (device_type == "cpu" or not has_nvidia_gpu_build()):
         return Problem("model.kernel", kernel, "needs an NVIDIA GPU and hardware.device=cuda, or TRITON_INTERPRET=1 to "
                        "interpret the kernels on the CPU, which is slow", fix)
     return None

@@ -25,6 +25,7 @@ from gnnexp.datasets.splits.held_out import LinkSplit, check_link_split
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.datasets.tables.engine import Engine, engine, quoted
 from gnnexp.datasets.tables.features import Empty
+from gnnexp.datasets.tables.ids import integer_or_text
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
@@ -49,6 +50,7 @@ class GraphStorm(Dataset):
             as in `Tables`.
     """
 
+    version: ClassVar[int] = 1  # ids of texts were numbers
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "graphstorm"
@@ -159,6 +161,7 @@ class GraphStorm(Dataset):
             findings.raise_all()
         train, val = self._shares(chosen)
         tables = _Translated(
+            no_label=None,
             name=self.name, path=str(place), nodes=nodes or None, edges=edges, id="id", source="source",
             destination="destination", label="label" if chosen is not None else None,
             target=None if chosen is None else chosen[0], categories=categories, empty=self.empty,
@@ -196,7 +199,8 @@ def _edge_columns(reader: Engine, entry: Entry, place: Path, asked_weight: str |
                                  f"{', '.join(table.types)}", "correct the JSON file") for name in missing])
     left = [name for name in names if name != weight]
     notes = [f"features of the edges {':'.join(entry.kind)} that are not used: {', '.join(left)}"] if left else []
-    return Columns(table, [f"{quoted(name)} AS {quoted(role)}" for name, role in asked], [], notes, has_split=False)
+    values = [f"{integer_or_text(reader, table, name)} AS {quoted(role)}" for name, role in asked]
+    return Columns(table, values, [], notes, has_split=False)
 
 
 def _of_own_files(problem: Problem, shown: Mapping[str, str]) -> Problem:

@@ -67,7 +67,7 @@ def facts_of_sample(dataset: Tables, sample: Sample) -> SampledFacts:
         known = {kind: rows[layout.vertices[kind].table.name].total if kind in layout.vertices else None
                  for kind in layout.types}
         counted = [one for one in known.values() if one is not None]
-        labels = next((read_labels(reader, one, here.label_kind) for one in layout.vertices.values()
+        labels = next((read_labels(reader, one, here.label_kind, here.no_label) for one in layout.vertices.values()
                        if one.label is not None), None)
         file = here.feature_file()
         size, spread = (0, 0.0) if file is None else _of_file(file)

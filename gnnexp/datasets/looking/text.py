@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnexp.datasets.looking.places import UTF_16, Place
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm, literal, quoted
-from gnnexp.datasets.tables.roles import NAMES, has_usual_names, plain
+from gnnexp.datasets.tables.roles import has_usual_names
 from gnnexp.errors import DataError, Problem
 
 # Words that people write into empty cells of numbers.
@@ -40,16 +40,11 @@ def read_tables(reader: Engine, places: Sequence[Place]) -> tuple[dict[str, Tabl
     if nulls or decimal:
         form = replace(form, nulls=["", *nulls], decimal="," if decimal else ".")
         tables = read()
-    yes_no = {name: found for name, one in tables.items() if (found := _yes_no_labels(reader, one, form))}
-    for place in places:
-        if place.name in yes_no:
-            tables[place.name] = reader.table(place.files, form, as_text=yes_no[place.name])
     lines = [f"dataset.encoding={form.encoding}"] if form.encoding != "utf-8" else []
     lines += [f"dataset.header={str(form.header).lower()}"] if form.header is not None else []
     lines += [f"dataset.nulls=['',{','.join(map(_override, nulls))}]"] if nulls else []
     lines += ["dataset.decimal=','"] if decimal else []
-    labels = sorted({name for found in yes_no.values() for name in found})
-    return tables, [*lines, f"dataset.as_text=[{','.join(labels)}]"] if labels else lines
+    return tables, lines
 
 
 def is_unnamed(table: Table) -> bool:
@@ -130,16 +125,6 @@ def _nulls(reader: Engine, tables: dict[str, Table]) -> list[str]:
             if words and some and {*words} <= {*NULLS}:
                 found |= dict.fromkeys(sorted(words))
     return list(found)
-
-
-def _yes_no_labels(reader: Engine, table: Table, form: TextForm) -> list[str]:
-    """Columns of classes such as yes and no, which DuckDB takes as truth values and whose names would be lost."""
-    names = [name for name, kind in table.types.items() if kind == "BOOLEAN" and plain(name) in NAMES["label"]]
-    if table.files.format != "text" or not names:
-        return []
-    as_text = reader.table(table.files, form, as_text=names)
-    return [name for name in names if reader.rows(
-        f"SELECT count(*) FROM {as_text.name} WHERE lower({quoted(name)}) NOT IN ('true', 'false')", as_text)[0][0]]
 
 
 def _has_decimal_commas(reader: Engine, table: Table) -> bool:

@@ -34,7 +34,7 @@ from gnnexp.datasets.tables.layout import (
 )
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.rows.moments import moment_of, read_times
-from gnnexp.datasets.tables.vertices import LabelKind, Labels, read_splits, splits_of_files
+from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_splits, splits_of_files
 from gnnexp.datasets.tables.write import (
     Numbered,
     Rules,
@@ -77,6 +77,8 @@ class Tables(Dataset):
         label: column of labels in `nodes`.
         label_kind: `class` (names or whole numbers), `real` (numbers, for `task=node_regression`), or `auto`: numbers
             with fractions are real, all others are classes.
+        no_label: the label that means no label, as an empty cell always does; null = none; `auto` = none, and -1 beside
+            other numbers than 1 is an error.
         target: type of the vertices with labels; null = the only one.
         features: columns of numbers, or of lists of numbers, in `nodes`; `auto` = all without another role. Or a file
             next to the tables: `.npy`, `.npz`, or `.json` with `{id: [number, ...]}`.
@@ -110,7 +112,7 @@ class Tables(Dataset):
         buffer_bytes: memory for a part of the edges at a time.
     """
 
-    version: ClassVar[int] = 1  # folders named `column=value` were columns
+    version: ClassVar[int] = 2  # ids and classes of texts were numbers; before: folders `column=value` were columns
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "tables"
@@ -125,6 +127,7 @@ class Tables(Dataset):
     time: str = AUTO
     label: str | None = AUTO
     label_kind: LabelKind = "auto"
+    no_label: NoLabel = AUTO
     target: str | None = None
     features: list[str] | str | None = AUTO
     categories: list[str] = field(default_factory=list)
@@ -274,13 +277,14 @@ class Tables(Dataset):
         graph = number(reader, layout, rules, place, None if file is None else rows_of_file(file))
         form = FeatureForm(self.categories, self.empty, self.standardize, self._known, self.new_values)
         made = findings.attempt(features_of, reader, layout, graph, form, file, self.sparse)
-        labels = findings.attempt(labels_of, reader, layout, graph, self.label_kind)
+        labels = findings.attempt(labels_of, reader, layout, graph, self.label_kind, self.no_label)
         if self._known is not None and labels is not None and not labels.present.any():
             labels = None  # a column without any label: they are to be predicted
         split = findings.attempt(self._splits, reader, layout, graph, labels)
         findings.raise_all()
         assert made is not None and split is not None
         (features, columns), (splits, notes) = made, split
+        notes = [*graph.notes, *(() if labels is None else labels.notes), *notes]
         names = Names(list(graph.counts), [] if labels is None else labels.classes, layout.relations, columns)
         with GraphWriter(folder) as writer:
             graph = write_ids(graph, writer)
@@ -292,7 +296,7 @@ class Tables(Dataset):
             names.write(writer)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
-                notes=[*self.first_notes(), *layout.described(), *graph.notes, *notes])
+                notes=[*self.first_notes(), *layout.described(), *notes])
         return graph
 
     def feature_file(self) -> Path | None:

@@ -36,7 +36,7 @@ class EdgeColumns:
 
     Attributes:
         name: name of the edge type.
-        table: the table.
+        table: the table, with ends and relations as a text's file writes them.
         source: column of the sources' ids.
         destination: column of the destinations' ids.
         types: types of the vertices at both ends.

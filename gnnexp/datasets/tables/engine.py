@@ -7,9 +7,10 @@ loads no extension here, so it reads no address of the network.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,11 +86,18 @@ class Table:
         files: where it is read.
         name: its name in SQL, quoted.
         types: type of each column in DuckDB's words, by name, in the order of the file.
+        looks: what columns look like that are read as the file writes them (`Engine.as_written`): the type that a
+            sample of rows suggests. Their own type is text.
     """
 
     files: TableFiles
     name: str
     types: dict[str, str]
+    looks: Mapping[str, str] = field(default_factory=dict)
+
+    def look(self, column: str) -> str:
+        """The type of a column, or what it looks like."""
+        return self.looks.get(column, self.types[column])
 
 
 class Engine:
@@ -122,10 +130,30 @@ class Engine:
         types = self._view(files, form, as_text)
         if files.format == "text" and form.delimiter is None and len(types[1]) == 1 and " " in next(iter(types[1])):
             types = self._view(files, replace(form, delimiter=" "), as_text)  # not among the signs that DuckDB tries
+        if files.format == "json" and as_text:
+            types = self._view(files, form, as_text, {**types[1], **dict.fromkeys(as_text, "VARCHAR")})
         return Table(files, *types)
 
-    def _view(self, files: TableFiles, form: TextForm, as_text: Sequence[str]) -> tuple[str, dict[str, str]]:
-        """A view of the files: its name in SQL, and the type of each column."""
+    def as_written(self, table: Table, names: Iterable[str]) -> Table:
+        """The same table, in which a text's columns `names` are texts, byte by byte as the file writes them.
+
+        Otherwise `1.10` would be 1.1, and `1E5` 100000. Tables with types of their own (Parquet, Arrow) stay.
+        """
+        if table.name not in self._forms or table.files.format not in ("text", "json"):
+            return table
+        form, as_text = self._forms[table.name]
+        looks = {name: table.types[name] for name in names if table.types[name] != "VARCHAR"}
+        if not looks:
+            return table
+        types = {**table.types, **dict.fromkeys(looks, "VARCHAR")} if table.files.format == "json" else None
+        if types is None and form.header is None:  # if all columns are texts, no header can be said from lines
+            named = not all(re.fullmatch(r"column\d+", name) for name in table.types)
+            form = replace(form, header=named or self.dialect(table).header)
+        return Table(table.files, *self._view(table.files, form, [*as_text, *looks], types), looks)
+
+    def _view(self, files: TableFiles, form: TextForm, as_text: Sequence[str], types: Mapping[str, str] | None = None
+              ) -> tuple[str, dict[str, str]]:
+        """A view of the files: its name in SQL, and the type of each column; `types`: of all columns of a JSON."""
         name, self._tables = f"table_{self._tables}", self._tables + 1
         try:
             if files.format == "arrow":
@@ -133,7 +161,7 @@ class Engine:
 
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
-                scan = _scan(files, form, as_text)
+                scan = _scan(files, form, as_text, "" if types is None else f"columns={_struct(types)}")
                 self._forms[name] = form, as_text
                 self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
@@ -333,10 +361,15 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
     if form.header is not None:
         options.append(f"header={str(form.header).lower()}")
     if as_text:
-        options.append("types={" + ", ".join(f"{literal(name)}: 'VARCHAR'" for name in as_text) + "}")
+        options.append(f"types={_struct(dict.fromkeys(as_text, 'VARCHAR'))}")
     if sniff:
         return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
     return f"read_csv({paths}, {', '.join(options)}{more})"
+
+
+def _struct(types: Mapping[str, str]) -> str:
+    """Names of columns with their types, in SQL."""
+    return "{" + ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items()) + "}"
 
 
 def _comment(files: TableFiles) -> str:

@@ -176,7 +176,7 @@ def _one_hot(
     Raises:
         DataError: values are missing, or are not among those of a trained model. Names rows.
     """
-    column, table = f"{quoted(name)}::VARCHAR", columns.table
+    column, table = f"{quoted(name)}::VARCHAR", columns.written
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
         rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)

@@ -10,7 +10,7 @@ from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, Relation
 from gnnexp.datasets.tables.engine import Engine, Table, TextForm, quoted
 from gnnexp.datasets.tables.files import TableFiles, find_files
-from gnnexp.datasets.tables.ids import are_integers
+from gnnexp.datasets.tables.ids import are_integers, integers_in
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
 from gnnexp.datasets.tables.rows.moments import moment_of
 from gnnexp.datasets.tables.vertices import VertexColumns, numeric
@@ -199,9 +199,11 @@ def find_layout(
         found = table(entry.files, *entry.types)
         source, destination = ends(found, entry.source, entry.destination, entry.types)
         weight = column(found, "weight", entry.weight, needed=False, taken=(source, destination))
-        kinds = _relation(reader, found, entry.relation, [source, destination, *([weight] if weight else [])])
+        kind = _relation_column(found, entry.relation, [source, destination, *([weight] if weight else [])])
         time = column(found, "time", entry.time, needed=True, taken=(source, destination))
-        return EdgeColumns(entry.name, found, source, destination, entry.types, weight, kinds,
+        written = reader.as_written(found, dict.fromkeys([source, destination, *([kind] if kind else [])]))
+        kinds = None if kind is None else _relation(reader, written, kind)
+        return EdgeColumns(entry.name, written, source, destination, entry.types, weight, kinds,
                            None if time is None else moment_of(found, time))
 
     tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
@@ -214,33 +216,48 @@ def find_layout(
     known = {kind: one for kind, one in nodes.items() if one is not None}
     read = [one for one in links if one is not None]
     types = dict.fromkeys([*known, *(kind for one in read for kind in one.types)])
-    ids = [(one.table, one.id) for one in known.values()]
+    ids = [(one.written, one.id) for one in known.values()]
     ids += [(one.table, end) for one in read for end in (one.source, one.destination)]
-    return Layout(_with_one_target(known, asked), read, list(types), not all(are_integers(reader, *one) for one in ids))
+    integers = [findings.attempt(are_integers, reader, *one) for one in ids]
+    findings.raise_all()
+    return Layout(_with_one_target(known, asked), read, list(types), not all(integers))
 
 
-def _relation(reader: Engine, table: Table, given: str | None, taken: Sequence[str]) -> Relation | None:
+def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> str | None:
     """The column of relations. A guessed one must have texts or whole numbers.
 
     Raises:
-        DataError: the column has other values, or too many.
+        DataError: a column of a typed table has other values.
     """
     name = column(table, "relation", given, needed=False, taken=taken)
-    if name is None:
+    if name is None or table.types[name] in RELATIONS:
+        return name
+    if given == AUTO:
         return None
-    if table.types[name] not in RELATIONS:
-        if given == AUTO:
-            return None
-        raise DataError(Problem(f"{table.files.shown}, column {name}", table.types[name],
-                                "relations are texts or whole numbers", "set dataset.relation=null, or another column"))
+    if table.files.format in ("text", "json"):
+        return name
+    raise DataError(Problem(f"{table.files.shown}, column {name}", table.types[name],
+                            "relations are texts or whole numbers", "set dataset.relation=null, or another column"))
+
+
+def _relation(reader: Engine, table: Table, name: str) -> Relation:
+    """The relations of a column, in the order of integers if all of them are some.
+
+    Raises:
+        DataError: there are too many.
+    """
     value = quoted(name)
     found = reader.rows(f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
                         f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}", table)
     if len(found) > _MOST_RELATIONS:
         raise DataError(Problem(f"{table.files.shown}, column {name}", f"more than {_MOST_RELATIONS:,} values",
                                 "each value would be a type of edges", "set dataset.relation=null"))
-    names = tuple(row[1] for row in found)
-    return Relation(name, reader.enum(names or ("",)), names)
+    texts = [row[1] for row in found]
+    integers = integers_in(texts) if name in table.looks else None
+    if integers is not None:
+        texts = [text for _, text in sorted(zip(integers, texts, strict=True))]
+    names = texts if integers is None else map(str, sorted(integers))
+    return Relation(name, reader.enum(texts or ("",)), tuple(names))
 
 
 def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
@@ -292,7 +309,9 @@ def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> Ve
         f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
         "of texts") for name in texts])
     categories = tuple(known[1] if known is not None else [name for name in asked.categories if name in table.types])
-    return VertexColumns(kind, table, identity, label, split, tuple(features), categories, time)
+    written = reader.as_written(table, dict.fromkeys(
+        one for one in (identity, label, split, *categories) if one is not None))
+    return VertexColumns(kind, table, written, identity, label, split, tuple(features), categories, time)
 
 
 def _is_empty(reader: Engine, table: Table, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -10,6 +11,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, literal, quoted
+from gnnexp.datasets.tables.ids import POINT, of_points
+from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.errors import DataError, Problem
 
@@ -17,6 +20,7 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "
           "UBIGINT")
 _REAL = ("FLOAT", "DOUBLE")
 LabelKind = Literal["auto", "class", "real"]
+NoLabel = int | float | str | None
 SPLIT_WORDS = {"train": "train", "training": "train", "tr": "train", "val": "val", "valid": "val",
                "validation": "val", "dev": "val", "test": "test", "testing": "test", "te": "test"}
 
@@ -27,7 +31,8 @@ class VertexColumns:
 
     Attributes:
         name: the type.
-        table: the table.
+        table: the table, with the types that its columns look like.
+        written: the same table with ids, labels, splits and categories as a text's file writes them.
         id: column of ids.
         label: column of classes or real numbers, or None.
         split: column with words such as `train`, or None.
@@ -38,6 +43,7 @@ class VertexColumns:
 
     name: str
     table: Table
+    written: Table
     id: str
     label: str | None
     split: str | None
@@ -58,10 +64,12 @@ class Labels(NamedTuple):
     Attributes:
         values: `[V]` int64 classes, -1 for no label; or float32 real numbers, NaN for no label.
         classes: name of each class; empty for real numbers.
+        notes: what was read in another way than it is written.
     """
 
     values: np.ndarray
     classes: list[str]
+    notes: Sequence[str] = ()
 
     @property
     def present(self) -> np.ndarray:
@@ -71,47 +79,104 @@ class Labels(NamedTuple):
 
 def numeric(table: Table, names: list[str]) -> list[str]:
     """The columns that have numbers, or lists of numbers."""
-    kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.types[name]) for name in names}
+    kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.look(name)) for name in names}
     return [name for name, kind in kinds.items() if kind in (*_WHOLE, *_REAL, "DECIMAL")]
 
 
-def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind) -> Labels:
+def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: NoLabel = AUTO) -> Labels:
     """Labels are classes or real numbers. An empty cell means no label.
 
-    Classes are names or whole numbers, of which -1 means no label too. Whole numbers from 0 on without gaps stay as
-    they are. Other classes are numbered in ascending order.
+    Classes of a text are as the file writes them. If all of them are integers, they are numbered in the order of the
+    integers, else in the order of their bytes.
 
     Args:
         engine: what reads the table.
         columns: the table.
         kind: `class`, `real`, or `auto`: a column of numbers with fractions has real numbers, any other one classes.
+        no_label: what means no label besides an empty cell, or None; `auto`: nothing, where -1 is no class.
 
     Raises:
-        DataError: a class has a fraction, or a real number is infinite. Names rows.
+        DataError: a class of a typed table has a fraction, or a real number is infinite: names rows. Or `no_label` is
+            `auto`, and -1 is beside other numbers.
     """
     assert columns.label is not None
     table, name = columns.table, quoted(columns.label)
-    number = re.sub(r"\(.*\)$", "", table.types[columns.label])
-    real = number in (*_REAL, "DECIMAL")
+    real = re.sub(r"\(.*\)$", "", table.types[columns.label]) in (*_REAL, "DECIMAL")
     if kind == "real" or (real and kind == "auto" and engine.rows(
             f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)):
-        return _real_labels(engine, table, columns.label)
+        return _real_labels(engine, table, columns.label, no_label)
+    made, notes = _classes(engine, columns)
+    notes += _without_label(engine, columns, made, no_label)
+    classes = engine.keep("SELECT class, row_number() OVER (ORDER BY class) - 1 AS number FROM "
+                          f"(SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL)", table)
+    found = engine.rows(f"SELECT class FROM {classes} ORDER BY number", table)
+    batches = engine.batches(f"SELECT coalesce(c.number, -1) FROM {made} m LEFT JOIN {classes} c USING (class) "
+                             "ORDER BY m.row", table)
+    values = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
+    return Labels(values, [str(row[0]) for row in found], [*notes, *_lacking(values < 0)])
+
+
+def _classes(engine: Engine, columns: VertexColumns) -> tuple[str, list[str]]:
+    """The classes of all rows, integers or texts: a table with the columns `class` and `row`. And what to note."""
+    assert columns.label is not None
+    table, name = columns.written, quoted(columns.label)
+    real = re.sub(r"\(.*\)$", "", table.look(columns.label)) in (*_REAL, "DECIMAL")
+    if columns.label in table.looks:
+        nan = f"coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false)" if real else "false"
+        kept = engine.keep(f"SELECT CASE WHEN NOT {nan} THEN {name} END AS class, row_number() OVER () - 1 AS row "
+                           f"FROM {table.name}", table)
+        value, notes = _value_of(engine, kept, columns.label)
+        return (kept if value == "class" else engine.keep(f"SELECT {value} AS class, row FROM {kept}", table)), notes
     if real:
         _refuse(engine, table, columns.label, f"{name} <> floor({name}) OR isinf({name}::DOUBLE)",
                 "is no whole number, and classes are names or whole numbers",
                 "correct the value, or set dataset.label_kind=real and task=node_regression")
         name = f"TRY_CAST({name} AS HUGEINT)"  # NULL for NaN
-    if (real or number in _WHOLE) and number != "BOOLEAN":
-        name = f"nullif({name}, -1)"
-    made = engine.keep(f"SELECT {name} AS class, row_number() OVER () - 1 AS row FROM {table.name}", table)
-    found = [row[0] for row in engine.rows(f"SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL ORDER BY class",
-                                           table)]
-    classes = engine.keep(f"SELECT class, row_number() OVER (ORDER BY class) - 1 AS number FROM "
-                          f"(SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL)", table)
-    batches = engine.batches(f"SELECT coalesce(c.number, -1) FROM {made} m LEFT JOIN {classes} c USING (class) "
-                             "ORDER BY m.row", table)
-    values = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
-    return Labels(values, [str(one) for one in found])
+    return engine.keep(f"SELECT {name} AS class, row_number() OVER () - 1 AS row FROM {table.name}", table), []
+
+
+def _value_of(engine: Engine, kept: str, column: str) -> tuple[str, list[str]]:
+    """The class that a text stands for, in SQL: an integer if all texts are some, else the text. And what to note."""
+    printed = "TRY_CAST(class AS HUGEINT)"
+    if not engine.count(kept, f"{printed}::VARCHAR IS DISTINCT FROM class"):
+        return printed, []
+    if engine.count(kept, f"class IS NOT NULL AND NOT regexp_full_match(class, {literal(POINT)})"):
+        return "class", []
+    return ("TRY_CAST(left(class, length(class) - 2) AS HUGEINT)",
+            [of_points(engine.count(kept, "class IS NOT NULL"), "classes", column)])
+
+
+def _without_label(engine: Engine, columns: VertexColumns, made: str, no_label: NoLabel) -> list[str]:
+    """Empty the classes that mean no label. Returns what to note.
+
+    Raises:
+        DataError: whether -1 means no label is not clear.
+    """
+    if no_label is None:
+        return []
+    if no_label != AUTO:
+        there = f"class::VARCHAR = {literal(str(no_label))}"
+        count = engine.count(made, there)
+        engine.rows(f"UPDATE {made} SET class = NULL WHERE {there}", columns.written)
+        return [] if count else [f"no vertex has the label {no_label} (dataset.no_label)"]
+    minus = engine.count(made, "class::VARCHAR = '-1'")
+    if not minus:
+        return []
+    found = engine.rows(f"SELECT DISTINCT class FROM {made} WHERE class::VARCHAR <> '-1' ORDER BY 1 LIMIT 3",
+                        columns.written)
+    others = [str(row[0]) for row in found]
+    if others == ["1"]:
+        return ["-1 and 1 are two classes; if -1 means no label: dataset.no_label=-1"]
+    raise DataError(Problem(
+        "dataset.no_label", AUTO, f"{columns.table.files.shown}, column {columns.label}: {minus:,} vertices have -1, "
+        f"and others {', '.join(others) or 'no label'}",
+        "set dataset.no_label=-1 if they have no label, or dataset.no_label=null if -1 is a class"))
+
+
+def _lacking(missing: np.ndarray) -> list[str]:
+    """The note of rows without a label."""
+    count = int(missing.sum())
+    return [f"{count:,} of {missing.size:,} vertices have no label"] if count else []
 
 
 def first_word(path: Path) -> str:
@@ -140,16 +205,19 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
     return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in found.items()}
 
 
-def _real_labels(engine: Engine, table: Table, column: str) -> Labels:
+def _real_labels(engine: Engine, table: Table, column: str, no_label: NoLabel) -> Labels:
     if column not in numeric(table, [column]) or table.types[column].endswith("]"):
         raise DataError(Problem(f"{table.files.shown}, column {column}", table.types[column], "is no column of numbers",
                                 "set dataset.label_kind=class, or name words for an empty cell in dataset.nulls"))
     name = f"{quoted(column)}::DOUBLE"
     _refuse(engine, table, column, f"NOT isnan({name}) AND abs({name}) > {np.finfo(np.float32).max}",
             "is no finite number of float32", "correct the value, leave it empty, or give it in a larger unit")
+    if no_label not in (None, AUTO):
+        name = f"nullif({name}, TRY_CAST({literal(str(no_label))} AS DOUBLE))"
     batches = [batch.column(0).to_numpy(zero_copy_only=False)  # an empty cell is NaN
                for batch in engine.batches(f"SELECT {name} FROM {table.name}", table)]
-    return Labels(np.concatenate([np.empty(0), *batches]).astype(np.float32), [])
+    values = np.concatenate([np.empty(0), *batches]).astype(np.float32)
+    return Labels(values, [], _lacking(np.isnan(values)))
 
 
 def _refuse(engine: Engine, table: Table, column: str, condition: str, said: str, fix: str) -> None:
@@ -168,7 +236,7 @@ def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]
         DataError: the column has other words.
     """
     assert columns.split is not None
-    table, name = columns.table, quoted(columns.split)
+    table, name = columns.written, quoted(columns.split)
     words = [row[0] for row in engine.rows(f"SELECT DISTINCT lower({name}::VARCHAR) FROM {table.name} "
                                            f"WHERE {name} IS NOT NULL", table)]
     unknown = [word for word in words if word.strip() not in SPLIT_WORDS]

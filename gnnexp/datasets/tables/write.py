@@ -19,12 +19,23 @@ from gnnexp.datasets.splits.times import LinkTimes, Times
 from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
-from gnnexp.datasets.tables.ids import HeldTexts, Ids, IntegerIds, array_of, ids_of_rows, named_integers, named_texts
+from gnnexp.datasets.tables.ids import (
+    HeldTexts,
+    Ids,
+    IntegerIds,
+    NoIntegersError,
+    array_of,
+    has_points,
+    ids_of_rows,
+    named_integers,
+    named_texts,
+    of_points,
+)
 from gnnexp.datasets.tables.layout import Layout
 from gnnexp.datasets.tables.rows.numbering import numbered
 from gnnexp.datasets.tables.rows.raw_edges import RawEdges, read_integers, read_texts
 from gnnexp.datasets.tables.spool import Spool
-from gnnexp.datasets.tables.vertices import LabelKind, Labels, read_labels
+from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_labels
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import Duplicates, SelfLoops
 from gnnexp.graph.graph import Graph
@@ -86,15 +97,11 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     Raises:
         DataError: ids are missing, repeated or unknown, or a type has no vertices. Names rows.
     """
-    findings = Findings()
-    given = {kind: findings.attempt(ids_of_rows, reader, nodes.table, nodes.id, text=layout.text)
-             for kind, nodes in layout.vertices.items()}
-    held = rules.buffer_bytes // (_HELD * max(1, len(layout.edges)))
-    tried = [findings.attempt(read_texts, reader, one, place, rules.buffer_bytes, held) if layout.text else
-             findings.attempt(read_integers, reader, one, place, held) for one in layout.edges]
-    findings.raise_all()
-    ids = {kind: one for kind, one in given.items() if one is not None}
-    raw = [one for one in tried if one is not None]
+    try:
+        ids, raw = _read(reader, layout, rules, place)
+    except NoIntegersError:  # what looks like integers in the sample is none further below
+        layout = replace(layout, text=True)
+        ids, raw = _read(reader, layout, rules, place)
     for kind in layout.types:
         if kind not in ids:
             counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
@@ -106,9 +113,9 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
                          for kind in empty])
     starts = dict(zip(ids, accumulate(counts.values(), initial=0), strict=False))
     check_memory(24 * sum(counts.values()), "vertices")
-    spools, notes = [], []
+    findings, spools, notes = Findings(), [], _of_points(reader, layout, counts, raw)
     for one in raw:
-        found = findings.attempt(numbered, reader, one, ids, starts, place, held, drop=rules.drop)
+        found = findings.attempt(numbered, reader, one, ids, starts, place, _held(layout, rules), drop=rules.drop)
         if found is None:
             continue
         spool, dropped = found
@@ -118,6 +125,37 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
             one.spool.remove()
     findings.raise_all()
     return Numbered(ids, counts, starts, spools, [len(one.relations) for one in layout.edges], notes)
+
+
+def _held(layout: Layout, rules: Rules) -> int:
+    """Most bytes of the edges of a table in memory, before they are sorted."""
+    return rules.buffer_bytes // (_HELD * max(1, len(layout.edges)))
+
+
+def _read(reader: Engine, layout: Layout, rules: Rules, place: Path) -> tuple[dict[str, Ids], list[RawEdges]]:
+    """The ids of all tables of vertices by type, and the edges of all tables.
+
+    Raises:
+        DataError: ids are missing or repeated. Names rows.
+        NoIntegersError: the layout says that ids are integers, and one is none.
+    """
+    findings, held = Findings(), _held(layout, rules)
+    given = {kind: findings.attempt(ids_of_rows, reader, nodes.written, nodes.id, text=layout.text)
+             for kind, nodes in layout.vertices.items()}
+    tried = [findings.attempt(read_texts, reader, one, place, rules.buffer_bytes, held) if layout.text else
+             findings.attempt(read_integers, reader, one, place, held) for one in layout.edges]
+    findings.raise_all()
+    return ({kind: one for kind, one in given.items() if one is not None}, [one for one in tried if one is not None])
+
+
+def _of_points(reader: Engine, layout: Layout, counts: Mapping[str, int], raw: Sequence[RawEdges]) -> list[str]:
+    """Notes of columns of ids that a file writes as `1.0`, and that count as integers."""
+    if layout.text:
+        return []
+    ends = [(one.columns.table, end, one.spool.num_rows) for one in raw if one.spool is not None
+            for end in (one.columns.source, one.columns.destination)]
+    ids = [(nodes.written, nodes.id, counts[kind]) for kind, nodes in layout.vertices.items()]
+    return [of_points(count, "ids", name) for table, name, count in [*ids, *ends] if has_points(reader, table, name)]
 
 
 def _dropped(count: int, table: str) -> str:
@@ -220,15 +258,17 @@ def link_times(whole: Graph, graph: Numbered, layout: Layout, rules: Rules) -> T
     return Times(found.values, columns[0].column, columns[0].dated)
 
 
-def labels_of(reader: Engine, layout: Layout, graph: Numbered, label_kind: LabelKind) -> Labels | None:
+def labels_of(
+    reader: Engine, layout: Layout, graph: Numbered, label_kind: LabelKind, no_label: NoLabel
+) -> Labels | None:
     """`[V]` labels of all vertices, -1 or NaN for types without labels; None if no table has labels."""
     for kind, nodes in layout.vertices.items():
         if nodes.label is not None:
-            found = read_labels(reader, nodes, label_kind)
+            found = read_labels(reader, nodes, label_kind, no_label)
             real = found.values.dtype.kind == "f"
             values = np.full(graph.num_nodes, np.nan if real else -1, found.values.dtype)
             values[graph.starts[kind] : graph.starts[kind] + found.values.size] = found.values
-            return Labels(values, found.classes)
+            return found._replace(values=values)
     return None
 
 

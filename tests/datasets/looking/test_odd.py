@@ -26,7 +26,7 @@ SETS: dict[str, tuple[list[str], list[str], list[str], int]] = {
     "no_names": ([], ["dataset.id=column0", "dataset.label=column1"], ["1", "2"], 0),
     "quoted_ids": ([], [], ["blue", "red"], 0),
     "dates_and_split": ([], ["dataset.split=column", "dataset.id=user_id"], ["bot", "human"], 1),
-    "missing_values": ([], ["dataset.nulls=['','NA','?']", "dataset.empty=mean", "dataset.as_text=[class]"],
+    "missing_values": ([], ["dataset.nulls=['','NA','?']", "dataset.empty=mean"],
                        ["no", "yes"], 2),
 }
 # Links without features, vertices with features, relations, weights: what is trained differs, not only what is read.

@@ -104,9 +104,9 @@ CASES: dict[str, Bad] = {
     "a weight beyond float32": Bad({"edges.csv": "src,dst,w\n1,2,0.5\n2,3,1e300\n"}, (
         ("edges.csv, line 3, column w", "is no finite number", "dataset.weight=null"),)),
     "a class and an id beyond int64, which are no mistakes": Bad(
-        {"nodes.csv": f"id,label,f\n1,{2**70},1\n2,5,2\n3,-1,3\n{2**80},5,2\n"}, ()),
+        {"nodes.csv": f"id,label,f\n1,{2**70},1\n2,5,2\n3,,3\n{2**80},5,2\n"}, ()),
     "mixed types": Bad({"nodes.csv": "id,label,f\n" + "".join(f"{n},a,{n}\n" for n in range(200_000)) + "x,a,tall\n"}, (
-        ("nodes.csv, line 200002, column id", "", "dataset.as_text=[COLUMN]"),)),
+        ("nodes.csv, line 200002, column f", "", "dataset.as_text=[COLUMN]"),)),
     "shards of different types": Bad(
         {"e/a.parquet": parquet(src=[1], dst=[2]), "e/b.parquet": parquet(src=["x"], dst=[2]), "edges.csv": None},
         (("", "b.parquet", "correct the file"),), {"edges": "e"}),
@@ -140,9 +140,10 @@ CASES: dict[str, Bad] = {
         {"nodes.csv": "id,label,split\n1,a,train\n2,b,trian\n3,a,test\n"},
         (("nodes.csv, line 3, column split", "is no word of a split", "set dataset.split=random"),),
         {"split": "column"}),
-    "several tables at once": Bad({"nodes.csv": "id,label,f\n1,0.5,1\n2,1,\n3,1,3\n"}, (
-        ("nodes.csv, line 3, column f", "is no finite number", "dataset.empty"),
-        ("nodes.csv, line 2, column label", "is no whole number", "dataset.label_kind=real")), {"label_kind": "class"}),
+    "several tables at once": Bad({"nodes.parquet": parquet(id=[1, 2, 3], label=[0.5, 1, 1], f=[1, None, 3])}, (
+        ("nodes.parquet, row 2, column f", "is no finite number", "dataset.empty"),
+        ("nodes.parquet, row 1, column label", "is no whole number", "dataset.label_kind=real")),
+        {"label_kind": "class", "nodes": "nodes.parquet"}),
     "many wrong rows": Bad({"edges.csv": "src,dst\n" + "1,99\n" * 50}, (
         ("edges.csv, line 2, column dst", "is no vertex", ""), ("edges.csv, line 21, column dst", "is no vertex", ""),
         ("edges.csv", "20 of them are shown", "")), count=MOST_SHOWN + 1),

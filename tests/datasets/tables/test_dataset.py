@@ -67,7 +67,7 @@ def test_a_table_of_vertices_has_features_labels_and_splits(tmp_path: Path) -> N
     names = json.loads((folder / "names.json").read_text())
     assert names["classes"] == ["bad", "good"] and names["types"] == ["vertex"]
     assert graph.notes == ("people.csv: id=name; label=class; split=group; features=age, income; not used: town",
-                           "edges.csv: source=from; destination=to")
+                           "edges.csv: source=from; destination=to", "1 of 4 vertices have no label")
 
 
 def test_categories_are_one_hot_and_numbers_can_be_standardized(tmp_path: Path) -> None:
@@ -152,8 +152,12 @@ def test_types_of_vertices_and_edges(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("column", "labels", "classes"), [
     (["b", "a", "b"], [1, 0, 1], ["a", "b"]), (["0", "2", "1"], [0, 2, 1], ["0", "1", "2"]),
-    (["7", "-1", "3"], [1, -1, 0], ["3", "7"]), (["1.0", "", "3.0"], [0, -1, 1], ["1", "3"]),
-    (["true", "false", "true"], [1, 0, 1], ["False", "True"]),
+    (["7", "", "3"], [1, -1, 0], ["3", "7"]), (["1.0", "", "3.0"], [0, -1, 1], ["1", "3"]),
+    (["true", "false", "true"], [1, 0, 1], ["false", "true"]),
+    (["yes", "no", "true"], [2, 0, 1], ["no", "true", "yes"]), (["1.0", "2", "1.0"], [0, 1, 0], ["1.0", "2"]),
+    (["01", "1", "10"], [0, 1, 2], ["01", "1", "10"]),
+    (["9", "10", str(2**64)], [0, 1, 2], ["9", "10", str(2**64)]), (["nan", "1.0", "2.0"], [-1, 0, 1], ["1", "2"]),
+    ([str(2**53), str(2**53 + 1), "5"], [1, 2, 0], ["5", str(2**53), str(2**53 + 1)]),
 ])
 def test_classes_are_names_or_whole_numbers(column: list[str], labels: list[int], classes: list[str], tmp_path: Path
                                             ) -> None:

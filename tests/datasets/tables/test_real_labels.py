@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import torch
 from own_tables import load, text
+from pyarrow import parquet
 
 from gnnexp.errors import DataError
 
@@ -31,8 +33,11 @@ def test_labels_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
     text(tmp_path / "n.csv", "id,y", "0,1", "1,2.5", "2,1e300")
     with pytest.raises(DataError, match=r"n\.csv, line 4, column y=1e\+300: is no finite number of float32"):
         load(tmp_path, nodes="n.csv")
-    with pytest.raises(DataError, match=r"n\.csv, line 3, column y=2\.5: is no whole number"):
-        load(tmp_path, nodes="n.csv", label_kind="class")
+    assert load(tmp_path, nodes="n.csv", label_kind="class").num_classes == 3, "classes of a text are texts"
+    columns = {"id": [0, 1, 2], "y": [1.0, 2.5, 3.0]}
+    parquet.write_table(pa.table(columns), tmp_path / "n.parquet")
+    with pytest.raises(DataError, match=r"n\.parquet, row 2, column y=2\.5: is no whole number"):
+        load(tmp_path, nodes="n.parquet", label_kind="class")
     text(tmp_path / "n.csv", "id,y", "0,red", "1,2.5")
     with pytest.raises(DataError, match="is no column of numbers"):
         load(tmp_path, nodes="n.csv", label_kind="real")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from own_tables import load, text
+from pyarrow import parquet
 
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import DataError
@@ -44,5 +46,7 @@ def test_wrong_relations(tmp_path: Path) -> None:
         load(tmp_path)
     text(tmp_path / "edges.csv", "src,relation,dst", "0,1.5,1", "0,2.5,1")
     assert load(tmp_path).edge_types is None, "fractions are guessed to be no relations"
+    assert load(tmp_path, relation="relation", symmetrize=False).edge_types is not None
+    parquet.write_table(pa.table({"src": [0, 0], "relation": [1.5, 2.5], "dst": [1, 1]}), tmp_path / "edges.parquet")
     with pytest.raises(DataError, match="relations are texts or whole numbers"):
-        load(tmp_path, relation="relation")
+        load(tmp_path, edges="edges.parquet", relation="relation")

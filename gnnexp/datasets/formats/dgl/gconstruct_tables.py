@@ -13,12 +13,14 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
 from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.datasets.tables.ids import integer_or_text
 from gnnexp.datasets.tables.vertices import numeric
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.experiment.packages import is_installed
 from gnnexp.files.regular import what_is
 
 _RESERVED, _ROW = ("id", "label", "split"), '"gnnexp row"'
+_REAL = ("FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +56,17 @@ def rewritten(reader: Engine, columns: Columns, path: Path) -> str:
 
 
 def opened(reader: Engine, entry: Entry, place: Path) -> Table:
-    """The table of an entry.
+    """The table of an entry; ids, classes and categories of a text are as the file writes them.
 
     Raises:
         DataError: a file is damaged, or is HDF5 and h5py is missing.
     """
     files = _without_hdf5(entry, place) if entry.is_hdf5 else entry.files
     form = TextForm(entry.separator or ",", header=True) if files.format == "text" else None
-    return reader.table(files, form)
+    table = reader.table(files, form)
+    names = [*entry.columns, *(one.column for one in entry.labels if table.types.get(one.column) not in _REAL),
+             *(one.column for one in entry.features if one.kind == "to_categorical")]
+    return reader.as_written(table, dict.fromkeys(name for name in names if name in table.types))
 
 
 def _without_hdf5(entry: Entry, place: Path) -> TableFiles:
@@ -112,9 +117,10 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
                                   f"{', '.join(table.types)}", "correct the JSON file")
                           for name in dict.fromkeys(needed) if name not in table.types]
     findings.raise_all()
-    rows, asked = table.name, [f"{quoted(identity)} AS id" if identity else "row_number() OVER () - 1 AS id"]
+    named = f"{integer_or_text(reader, table, identity)} AS id" if identity else "row_number() OVER () - 1 AS id"
+    rows, asked = table.name, [named]
     if label is not None:
-        asked.append(f"{quoted(label.column)} AS label")
+        asked.append(f"{integer_or_text(reader, table, label.column)} AS label")
     if files:
         rows = findings.attempt(_with_split, reader, table, identity, label, place) or rows
         asked.append('"gnnexp split" AS split')
@@ -150,17 +156,18 @@ def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str
     Raises:
         DataError: gnnexp does not have the transform, or the column does not fit it.
     """
-    column = quoted(one.column)
-    is_number = bool(numeric(table, [one.column]))
-    is_list = table.types[one.column].endswith("]")
+    column, look = quoted(one.column), table.look(one.column)
+    is_number, is_list = bool(numeric(table, [one.column])), look.endswith("]")
     if one.kind == "to_categorical" and not one.transform.get("separator") and not is_list:
         return f"{column}::VARCHAR"
+    if one.column in table.looks:
+        column = f"{column}::{look}"
     if one.kind == "no-op" and is_number:
         width = one.transform.get("truncate_dim")
         return f"list_slice({column}, 1, {int(width)})" if width and is_list else column
     if one.kind == "max_min_norm" and is_number and not is_list:
         return _between(reader, table, column, one.transform)
-    shown = f"{one.kind} of {table.types[one.column]}"
+    shown = f"{one.kind} of {look}"
     raise DataError(Problem(
         f"{entry.files.key}: {one.column}", shown, "gnnexp has no-op and max_min_norm of numbers, and to_categorical",
         "set dataset.transforms=skip to leave such features out, or make rows of numbers of the column"))

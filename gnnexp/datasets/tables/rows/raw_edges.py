@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
-from gnnexp.datasets.tables.ids import bytes_of, id_of
+from gnnexp.datasets.tables.ids import bytes_of, has_points, id_of, parsed
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.errors import Findings
@@ -58,13 +58,19 @@ def read_integers(engine: Engine, columns: EdgeColumns, folder: Path, held_bytes
 
     Raises:
         DataError: the table is damaged, or a value is missing or not finite. Names rows.
+        NoIntegersError: an id is none.
     """
-    asked = [id_of(columns.table, name, text=False) for name in (columns.source, columns.destination)]
+    names = columns.source, columns.destination
+    asked = [id_of(columns.table, name, text=False) for name in names]
+    points = [has_points(engine, columns.table, name) for name in names]
     wrong, spans = _Wrong(engine, columns), list[list[tuple[int, int]]]()
-    with Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool:
-        for batch in filter(len, _batches(engine, columns, asked)):
+    with Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool, \
+            closing(_batches(engine, columns, asked)) as batches:
+        for batch in filter(len, batches):
             wrong.look(batch, spool.num_rows)
-            arrays = [values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns]
+            ends = [parsed(values, points=one) if name in columns.table.looks else _numbers(values)
+                    for name, one, values in zip(names, points, batch.columns, strict=False)]
+            arrays = [*ends, *map(_numbers, batch.columns[2:])]
             spans.append([(int(ids.min()), int(ids.max())) for ids in arrays[:2]])
             if spool.dtypes["source"] == _SMALL and not all(_fits(span) for span in spans[-1]):
                 spool.widen(ENDS, np.dtype(np.int64))
@@ -73,6 +79,12 @@ def read_integers(engine: Engine, columns: EdgeColumns, folder: Path, held_bytes
     lows, highs = (np.array(spans, np.int64).reshape(-1, 2, 2)[:, :, side] for side in (0, 1))
     span = tuple((int(lows[:, end].min()), int(highs[:, end].max())) if spans else (0, -1) for end in (0, 1))
     return RawEdges(columns, spool, "", (span[0], span[1]))
+
+
+def _numbers(values: pa.Array) -> np.ndarray:
+    """The numbers of a column, 0 for a missing one."""
+    found: np.ndarray = values.fill_null(0).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _fits(span: tuple[int, int]) -> bool:
