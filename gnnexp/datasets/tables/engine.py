@@ -146,7 +146,7 @@ class Engine:
         if not looks:
             return table
         types = {**table.types, **dict.fromkeys(looks, "VARCHAR")} if table.files.format == "json" else None
-        if types is None and form.header is None:  # if all columns are texts, no header can be said from lines
+        if types is None and form.header is None:  # texts only: no header would be found
             named = not all(re.fullmatch(r"column\d+", name) for name in table.types)
             form = replace(form, header=named or self.dialect(table).header)
         return Table(table.files, *self._view(table.files, form, [*as_text, *looks], types), looks)

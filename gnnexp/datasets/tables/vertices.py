@@ -97,7 +97,7 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
 
     Raises:
         DataError: a class of a typed table has a fraction, or a real number is infinite: names rows. Or `no_label` is
-            `auto`, and -1 is beside other numbers.
+            `auto`, and -1 is next to other numbers.
     """
     assert columns.label is not None
     table, name = columns.table, quoted(columns.label)
