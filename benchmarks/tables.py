@@ -7,6 +7,7 @@ turn on the same files, which are in the page cache. A ratio is the median over 
 - `gnnexp_default`: with the defaults, which add the reverse of each edge, sort, and merge parallel edges.
 - `pyarrow`: `csv.read_csv` or `parquet.read_table`, and nothing else.
 - `pandas_dgl`: `read_csv` or `read_parquet`, `dgl.graph`, and the CSC of that graph in memory. It writes no file.
+- `older`: as `gnnexp`, by an older tree of this repository (`--older TREE`). Its ratios are those of CPU seconds.
 
     python benchmarks/tables.py --folder /tmp/tables                     10^8 edges, as in the issue: 7 GB of disk
     python benchmarks/tables.py --folder /tmp/tables --edges 10000000
@@ -33,6 +34,7 @@ from gnnexp.measure.memory import host_peak_bytes
 
 FILES = ("integers.csv", "integers.parquet", "texts.csv")
 SIDES = ("gnnexp", "gnnexp_default", "pyarrow", "pandas_dgl")
+OLDER = "older"
 # What the issue asks for: sides, file, and the largest ratio.
 TARGETS = (
     ("csv_over_pyarrow", ("gnnexp", "integers.csv"), ("pyarrow", "integers.csv"), 4.0),
@@ -43,6 +45,8 @@ TARGETS = (
     ("default_parquet_over_pyarrow", ("gnnexp_default", "integers.parquet"), ("pyarrow", "integers.parquet"), None),
     ("parquet_over_pandas_dgl", ("gnnexp", "integers.parquet"), ("pandas_dgl", "integers.parquet"), None),
 )
+# Largest ratio of CPU seconds to an older tree's, by file.
+OF_OLDER = {"integers.csv": 1.5, "integers.parquet": 1.5, "texts.csv": 1.1}
 _MEMORY_FACTOR, _MEMORY_MORE = 1.2, 1 << 30
 _PIECE = 1 << 23
 _SMALL_EDGES = 1000  # of the table that compiles kernels
@@ -59,7 +63,7 @@ def main() -> None:
     sizes = make_files(chosen.folder, chosen.edges, chosen.vertices or chosen.edges // 10)
     rounds = []
     for number in range(chosen.pairs):
-        rounds.append(measure_all(chosen.folder, chosen.sides, chosen.files))
+        rounds.append(measure_all(chosen.folder, chosen.sides, chosen.files, chosen.older))
         print(f"round {number + 1}: {json.dumps({name: round(one['seconds'], 2) for name, one in rounds[-1].items()})}",
               flush=True)
         path = keep(chosen.name, {"edges": chosen.edges, "vertices": chosen.vertices or chosen.edges // 10,
@@ -75,6 +79,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--vertices", type=int, default=0, help="0: a tenth of the edges")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--sides", nargs="+", default=list(SIDES), choices=SIDES)
+    parser.add_argument("--older", type=Path, help="an older tree, measured as one more side")
     parser.add_argument("--files", nargs="+", default=list(FILES), choices=FILES)
     parser.add_argument("--name", default="tables", help="of the file in benchmarks/results")
     parser.add_argument("--only", default="", help=argparse.SUPPRESS)
@@ -117,16 +122,18 @@ def _named(column: Any) -> Any:  # noqa: ANN401  arrays of pyarrow
     return compute.binary_join_element_wise("user", column.cast("string"), "")
 
 
-def measure_all(folder: Path, sides: Sequence[str], files: Sequence[str]) -> dict[str, dict[str, Any]]:
+def measure_all(folder: Path, sides: Sequence[str], files: Sequence[str], older: Path | None
+                ) -> dict[str, dict[str, Any]]:
     """One round: every side on every file, each in a process of its own."""
     found = {}
     for file in files:
         _into_cache(folder / file)
-        for side in sides:
+        for side in [*sides, *([OLDER] if older else [])]:
             if file == "texts.csv" and side == "pandas_dgl":
                 continue  # pandas would first need a mapping of its own
             command = [sys.executable, __file__, "--folder", str(folder), "--only", f"{side}:{file}"]
-            done = subprocess.run(command, env={**os.environ, "DGLBACKEND": "pytorch"}, stdout=subprocess.PIPE,
+            tree = {"PYTHONPATH": str(older)} if side == OLDER else {}
+            done = subprocess.run(command, env={**os.environ, "DGLBACKEND": "pytorch", **tree}, stdout=subprocess.PIPE,
                                   text=True, check=True)
             found[f"{side}:{file}"] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -147,6 +154,11 @@ def summary(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]
         if all(one in names for one in pair):
             values = [row[pair[0]]["seconds"] / row[pair[1]]["seconds"] for row in rounds]
             ratios[name] = {"median": statistics.median(values), "all": values, "wanted": most}
+    of_older = {}
+    for file, most in OF_OLDER.items():
+        if f"{OLDER}:{file}" in names:
+            values = [row[f"gnnexp:{file}"]["cpu_s"] / row[f"{OLDER}:{file}"]["cpu_s"] for row in rounds]
+            of_older[file] = {"median": statistics.median(values), "all": values, "wanted": most}
     memory = {}
     for name in names:
         row = max((one[name] for one in rounds), key=lambda one: one["peak_bytes"])
@@ -155,13 +167,13 @@ def summary(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]
                             "wanted": _MEMORY_FACTOR * row["graph_bytes"] + _MEMORY_MORE}
     return {"median_s": {name: statistics.median(row[name]["seconds"] for row in rounds) for name in names},
             "cpu_s": {name: statistics.median(row[name]["cpu_s"] for row in rounds) for name in names},
-            "ratios": ratios, "memory": memory}
+            "ratios": ratios, "cpu_of_older": of_older, "memory": memory}
 
 
 # --- in the process of one measurement ------------------------------------------------------------------------------
 def measure(side: str, file: str, folder: Path) -> dict[str, Any]:
     """Seconds of one side on one file, after the same on a small file of the same form."""
-    run = _ours if side.startswith("gnnexp") else _pyarrow if side == "pyarrow" else _pandas_dgl
+    run = _ours if side.startswith(("gnnexp", OLDER)) else _pyarrow if side == "pyarrow" else _pandas_dgl
     run(side, folder / "small" / file)
     start_bytes = host_peak_bytes()
     cpu, start = time.process_time(), time.perf_counter()
