@@ -19,6 +19,7 @@ from gnnexp.api.trained import TrainedModel
 from gnnexp.datasets.base import unlike
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine, parquet_file, quoted
 from gnnexp.datasets.tables.files import find_files
+from gnnexp.datasets.tables.ids import integer_or_text
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.errors import DataError, Problem
@@ -92,8 +93,8 @@ def read_pairs(model: TrainedModel, target: Target, path: Path) -> Tensor:
         columns, named = _columns(table, target.ids.names.types)
         if not _count(reader, table):
             raise DataError(Problem(files.shown, "0 rows", "there are no pairs", "give at least one"))
-        table = reader.table(files, as_text=[*columns.values(), *([named] if named else [])]
-                             if target.ids.text else [named] if named else [])
+        kinds = [name for role in _ENDS if (name := f"{role}_type") in table.types]
+        table = reader.as_written(table, dict.fromkeys([*columns.values(), *kinds, *([named] if named else [])]))
         relations = _relations(reader, table, named, model)
         found = [_numbers(reader, table, columns[role], _kinds(reader, table, role, target, model, relations), target)
                  for role in _ENDS]
@@ -193,8 +194,9 @@ def _numbers(
     Raises:
         DataError: an id is missing, unknown, or in several types. Names rows.
     """
-    ids, kept = target.ids, reader.keep(f"SELECT {quoted(name)}::VARCHAR AS value, row_number() OVER () - 1 AS number "
-                                        f"FROM {table.name}", table)
+    ids, value = target.ids, quoted(name) if target.ids.text else integer_or_text(reader, table, name)
+    kept = reader.keep(f"SELECT ({value})::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}",
+                       table)
     if ids.are_numbers:
         known = f"SELECT range::VARCHAR AS value, range AS code FROM range({ids.num_nodes})"
         found = [_codes(reader, table, kept, reader.keep(known, table))]
