@@ -35,7 +35,7 @@ class Graph:
         features: `[V, D]` float32 dense (possibly memory-mapped) or sparse rows, or None. If trained rows replace the
             features (`config.seen`), they are on torch's `meta` device: their width is known, but they have no values.
         labels: `[V]` int64 with -1 for "no label", or `[V, C]` float32 in {0, 1} with rows of NaN for "no label"
-            (multi-label), or `[V]` float32 real numbers with NaN for "no label", or None.
+            (multi-label), or `[V]` float32 or float64 real numbers with NaN for "no label", or None.
         num_classes: C; 0 if labels are real numbers.
         splits: train, validation and test vertices.
         edge_types: `[E]` int32 or None.

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gnnexp.datasets.digits import Digits
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, keys_of
+from gnnexp.experiment.packages import install_command
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.experiment.shape import check_fields, check_node
 from gnnexp.experiment.signature import describe, fits, one_of, parameters_of, unknown
@@ -155,7 +156,7 @@ def test_a_missing_optional_package_names_its_extra(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setitem(sys.modules, "dgl", None)
     (problem,) = check_node("sampler", {"_target_": "dgl.Sampler"}, Store)
-    assert problem.fix == "pip install 'gnnexp[dgl]'"
+    assert problem.fix == install_command("dgl")
 
 
 def test_a_node_must_be_a_mapping_with_a_target() -> None:

@@ -54,7 +54,7 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     ("train__stop_below", [None, math.inf]), ("train__stop_below", 0.5),
     ("optimizer___partial_", False), ("optimizer__unknown", 1), ("scheduler", {}),
     ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
-    ("train__matmul", "float16"), ("train__matmul", "tf32"), ("train__activations", "tf32"),
+    ("train__matmul", "float16"), ("train__activations", "tf32"),
     ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
     ("hardware__nodes", 2), ("hardware__device", "gpu"), ("hardware__latency", -1), ("hardware__flops", 0),
     ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
@@ -68,6 +68,12 @@ def test_one_wrong_value_is_one_problem_with_its_key(default: dict[str, Any], pa
     assert len(problems) == 1, problems
     assert problems[0].key.startswith(path.replace("__", ".").partition("=")[0])
     assert problems[0].fix and problems[0].allowed
+
+
+def test_tf32_needs_a_build_of_torch_for_gpus(default: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for build, wrong in ((None, ["train.matmul"]), ("13.0", [])):  # a rank without a GPU refuses it then
+        monkeypatch.setattr(torch.version, "cuda", build)
+        assert keys(check_config(changed(default, train__matmul="tf32"))) == wrong
 
 
 def test_every_range_is_reported_at_once(default: dict[str, Any]) -> None:
@@ -158,6 +164,8 @@ def test_products_are_rounded_only_where_layers_and_data_types_allow_it(default:
     assert keys(double) == ["train.activations", "train.matmul"] and all("float64" in one.allowed for one in double)
     for key, value in (("model", {"_target_": "gnnexp.models.pyg.PyG", "module": "plain_modules.PairMean"}),
                        ("paradigm", {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"})):
+        if key == "paradigm":
+            pytest.importorskip("dgl")
         problems = check_config({**rounded, key: value})
         assert [problem.fix for problem in problems if problem.key == "train.matmul"], key
 

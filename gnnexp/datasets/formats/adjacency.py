@@ -15,7 +15,8 @@ from gnnexp.datasets.reading.content import endings, text_of
 from gnnexp.datasets.reading.features import as_labels
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
-from gnnexp.datasets.tables.features import FeatureForm, fill_and_scale, matrix_of_file
+from gnnexp.datasets.tables.features import matrix_of_file
+from gnnexp.datasets.tables.scaling import prepared
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
 
@@ -63,8 +64,7 @@ class AdjacencyDataset(ForeignDataset):
         folder = self.file().parent
         features = None if self.features is None else _features(folder / self.features)
         if self.standardize and isinstance(features, np.ndarray):
-            features = features.astype(np.float32)
-            fill_and_scale(features, FeatureForm((), "error", standardize=True), [{"width": features.shape[1]}], [None])
+            features = prepared(features, "error", standardize=True)
         elif self.standardize:
             raise DataError(Problem("dataset.standardize", True, "needs features that are not sparse",
                                     "set dataset.standardize=false"))

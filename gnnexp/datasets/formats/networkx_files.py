@@ -15,8 +15,9 @@ from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
 from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files, start_of, text_of
-from gnnexp.datasets.tables.features import Empty, FeatureForm
+from gnnexp.datasets.tables.features import FeatureForm
 from gnnexp.datasets.tables.roles import AUTO
+from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import parse_json
 

@@ -14,8 +14,10 @@ import scipy.sparse
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Matrix, Vertices
 from gnnexp.datasets.reading.features import one_hot_columns
-from gnnexp.datasets.tables.features import FeatureForm, fill_and_scale
+from gnnexp.datasets.tables.engine import LARGEST
+from gnnexp.datasets.tables.features import FeatureForm
 from gnnexp.datasets.tables.roles import AUTO, NAMES, plain
+from gnnexp.datasets.tables.scaling import prepared
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
 from gnnexp.errors import DataError, Findings, Problem
 
@@ -168,17 +170,15 @@ def _features(columns: Mapping[str, np.ndarray], attributes: Attributes, form: F
     """`[n, D]`: numbers first, then a column for each value of a category; sparse with categories."""
     blocks: list[Matrix] = []
     if columns:
-        with np.errstate(over="ignore"):
-            rows = np.concatenate(list(columns.values()), 1).astype(np.float32)
-        wrong = np.isinf(rows) if form.empty != "error" else ~np.isfinite(rows)
+        rows = np.concatenate(list(columns.values()), 1)
+        wrong = np.abs(rows) > LARGEST if form.empty != "error" else ~(np.abs(rows) <= LARGEST)
         owner = np.repeat(list(columns), [one.shape[1] for one in columns.values()])
         places = np.argwhere(wrong)
         DataError.raise_all([Problem(f"vertex {names[row]}, attribute {owner[column]}", None, f"is no finite number; "
                                      f"{len(places)} values are wrong", "give the value, set dataset.empty=mean or "
                                      "zero, or leave the attribute out of dataset.features")
                              for row, column in places[:_SHOWN].tolist()])
-        fill_and_scale(rows, form, [{"width": rows.shape[1]}], [None])
-        blocks.append(rows)
+        blocks.append(prepared(rows, form.empty, standardize=form.standardize))
     for name in form.categories:
         texts = np.array(["" if one is None else str(one) for one in attributes[name]], object)
         missing = np.flatnonzero(texts == "")

@@ -20,7 +20,7 @@ from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, c
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.splits.times import parts_by_time
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine
-from gnnexp.datasets.tables.features import FILES, Empty, FeatureForm, NewValues, rows_of_file
+from gnnexp.datasets.tables.features import FILES, FeatureForm, NewValues, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
     Asked,
@@ -34,6 +34,7 @@ from gnnexp.datasets.tables.layout import (
 )
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.rows.moments import moment_of, read_times
+from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_splits, splits_of_files
 from gnnexp.datasets.tables.write import (
     Numbered,
@@ -283,8 +284,8 @@ class Tables(Dataset):
         split = findings.attempt(self._splits, reader, layout, graph, labels)
         findings.raise_all()
         assert made is not None and split is not None
-        (features, columns), (splits, notes) = made, split
-        notes = [*graph.notes, *(() if labels is None else labels.notes), *notes]
+        (features, columns, rounded), (splits, notes) = made, split
+        notes = [*graph.notes, *rounded, *(() if labels is None else labels.notes), *notes]
         names = Names(list(graph.counts), [] if labels is None else labels.classes, layout.relations, columns)
         with GraphWriter(folder) as writer:
             graph = write_ids(graph, writer)

@@ -29,7 +29,7 @@ BATCH_ROWS = 1 << 20
 _SAMPLE_ROWS = 1 << 17
 _MOST_REJECTS = 1_000_000
 _MOST_TEXT = 60
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)
 _FILE = "file of gnnexp"  # a column with the file of each row
 _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
           "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
@@ -318,7 +318,7 @@ def quoted(name: str) -> str:
 def single(name: str) -> str:
     """A number as FLOAT, in SQL; infinite if it is too large for float32, where a plain cast would name no row."""
     wide = f"{name}::DOUBLE"
-    return (f"(CASE WHEN abs({wide}) <= {_LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
+    return (f"(CASE WHEN abs({wide}) <= {LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
             f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,14 +16,14 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted, single
+from gnnexp.datasets.tables.engine import LARGEST, MOST_SHOWN, Engine, Table, quoted
 from gnnexp.datasets.tables.ids import Ids
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.scaling import Empty, Moments, in_columns, loses, lost, of_columns, scaled
 from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.errors import DataError, Problem
 
 NewValues = Literal["error", "zero"]
-Empty = Literal["error", "mean", "zero"]
 Matrix = np.ndarray | scipy.sparse.csr_array
 FILES = (".npy", ".npz", ".json")
 _MISSING = "give the value, set dataset.empty=mean or zero, or leave the column out of dataset.features"
@@ -55,8 +55,9 @@ class FeatureForm:
         return next(one for one in self.known[kind] if one.get("column") == column)
 
 
-def read_features(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column]
-                  ) -> Matrix | None:
+def read_features(
+    reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column], notes: list[str]
+) -> Matrix | None:
     """`[V, D]` features of a type, sparse if it has categories; None without features.
 
     Args:
@@ -65,13 +66,14 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
         count: V of the type.
         form: how columns become features.
         names: receives the entry of each column (`gnnexp.datasets.reading.names.Column`).
+        notes: receives what float32 rounds.
 
     Raises:
         DataError: a value is missing or not finite, or lists have different lengths. Names rows.
     """
     blocks: list[Matrix] = []
     if columns.features:
-        blocks.append(_numbers(reader, columns, count, form, names))
+        blocks.append(_numbers(reader, columns, count, form, names, notes))
     for name in columns.categories:
         blocks.append(_one_hot(reader, columns, name, form, names))
     if len(blocks) == 1:
@@ -80,35 +82,97 @@ def read_features(reader: Engine, columns: VertexColumns, count: int, form: Feat
                                   ) if blocks else None
 
 
-def _numbers(reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column]) -> np.ndarray:
+def _numbers(
+    reader: Engine, columns: VertexColumns, count: int, form: FeatureForm, names: list[Column], notes: list[str]
+) -> np.ndarray:
+    """`[V, D]` float32. Means and spreads are those of the numbers in the table, before they are rounded."""
     table = columns.table
     widths = [width_of(reader, table, name) for name in columns.features]
     entries: list[Column] = [{"column": name, "width": width}
                              for name, width in zip(columns.features, widths, strict=True)]
     names += entries
-    known = [form.earlier(columns.name, name) for name in columns.features]
-    DataError.raise_all([problem for entry, one in zip(entries, known, strict=True) if one is not None
+    known = [one for name in columns.features if (one := form.earlier(columns.name, name)) is not None]
+    DataError.raise_all([problem for entry, one in zip(entries, known, strict=bool(known))
                          for problem in _differing(table, entry, one, form)])
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
-    out, row, found = np.empty((count, sum(widths)), np.float32), 0, 0
-    asked = ", ".join(f"{quoted(name)}::FLOAT[]" if _is_list(table, name) else single(quoted(name))
-                      for name in columns.features)
-    wrong: list[WrongRow] = []
+    if known or not form.standardize:
+        _of_known(entries, known, form)
+    if not known and (form.standardize or form.empty == "mean"):
+        _measure(reader, columns, form, entries, count)
+    return _filled(reader, columns, form, entries, count, [] if known else notes)
+
+
+def _of_known(entries: Sequence[Column], known: Sequence[Column], form: FeatureForm) -> None:
+    """Entries get the numbers of a trained model's columns, or zeros for missing values."""
+    if form.empty == "error" and not form.standardize:
+        return
+    for entry, one in zip(entries, known or entries, strict=True):
+        entry["empty"] = one["empty"] if form.empty == "mean" and known else [0.0] * entry["width"]
+        if form.standardize and known:
+            entry["mean"], entry["spread"] = one["mean"], one["spread"]
+
+
+def _measure(reader: Engine, columns: VertexColumns, form: FeatureForm, entries: Sequence[Column], count: int) -> None:
+    """Entries get the means and spreads of the table."""
+    moments = Moments(sum(entry["width"] for entry in entries), count)
+    for _, rows in _rows(reader, columns, entries):
+        part = np.where(np.abs(rows) <= LARGEST, rows, np.nan)  # others are refused when the rows are filled
+        moments.add(np.where(np.isnan(rows), 0.0, part) if form.empty == "zero" else part)
+    moments.merge()
+    spread = moments.spread(count)
+    of_columns(entries, moments.mean if form.empty == "mean" else np.zeros(moments.mean.size), "empty")
+    if form.standardize:
+        of_columns(entries, moments.mean, "mean")
+        of_columns(entries, np.where(spread == 0, 1.0, spread), "spread")
+
+
+def _rows(reader: Engine, columns: VertexColumns, entries: Sequence[Column]) -> Iterator[tuple[int, np.ndarray]]:
+    """Batches of rows: the number of the first one, and `[n, D]` float64; a missing number is NaN."""
+    table, row = columns.table, 0
+    lists = [_is_list(table, name) for name in columns.features]
+    asked = ", ".join(f"{quoted(name)}::DOUBLE{'[]' if is_list else ''}"
+                      for name, is_list in zip(columns.features, lists, strict=True))
     for batch in reader.batches(f"SELECT {asked} FROM {table.name}", table):
-        start = 0
-        for name, width, values in zip(columns.features, widths, batch.columns, strict=True):
-            part = out[row : row + batch.num_rows, start : start + width]
-            flat = values.flatten() if _is_list(table, name) else values
-            part[:] = flat.to_numpy(zero_copy_only=False).reshape(batch.num_rows, width)  # a missing number is NaN
-            bad = ~np.isfinite(part) if form.empty == "error" else np.isinf(part)
-            rows = np.flatnonzero(bad.any(1)) if bad.any() else ()
-            found += len(rows)
-            wrong += [WrongRow(row + int(one), name, _shown(part[one][bad[one]][0]), "is no finite number")
-                      for one in rows[:MOST_SHOWN]]
-            start += width
+        parts = [(values.flatten() if is_list else values).to_numpy(zero_copy_only=False)
+                 .reshape(batch.num_rows, entry["width"])
+                 for entry, is_list, values in zip(entries, lists, batch.columns, strict=True)]
+        yield row, np.concatenate(parts, 1, dtype=np.float64)
         row += batch.num_rows
-    refuse_rows(reader, table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
-    fill_and_scale(out, form, entries, known)
+
+
+def _filled(
+    reader: Engine, columns: VertexColumns, form: FeatureForm, entries: Sequence[Column], count: int, notes: list[str]
+) -> np.ndarray:
+    """`[V, D]` float32 rows, filled and standardized with the numbers of the entries.
+
+    Raises:
+        DataError: a number is missing or not finite in float32. Names rows.
+    """
+    owner = np.repeat(np.arange(len(entries)), [entry["width"] for entry in entries])
+    filled = form.empty != "error"
+    empty = in_columns(entries, "empty") if filled else None
+    mean, spread = ((in_columns(entries, key) for key in ("mean", "spread")) if form.standardize else (None, None))
+    out, found, most = np.empty((count, owner.size), np.float32), 0, np.zeros(owner.size)
+    moments, wrong = Moments(owner.size, count), list[WrongRow]()
+    for row, rows in _rows(reader, columns, entries):
+        bad = np.abs(rows) > LARGEST if filled else ~(np.abs(rows) <= LARGEST)
+        for number in np.unique(owner[bad.any(0)]) if bad.any() else ():
+            wide = bad[:, owner == number]
+            places = np.flatnonzero(wide.any(1))
+            found += places.size
+            wrong += [WrongRow(row + int(one), str(entries[number]["column"]),
+                               _shown(rows[one][owner == number][wide[one]][0]), "is no finite number of float32")
+                      for one in places[:MOST_SHOWN]]
+        if not found:
+            out[row : row + rows.shape[0]] = scaled(rows, empty, mean, spread)
+        if not form.standardize and not found:
+            most = np.maximum(most, lost(rows))
+            moments.add(rows)
+    refuse_rows(reader, columns.table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
+    moments.merge()
+    rounded = np.unique(owner[loses(most, moments.spread(moments.count))])
+    notes += [f"column {entries[number]['column']} loses more than a thousandth of its spread in float32; "
+              "dataset.standardize=true keeps it" for number in rounded.tolist()]
     return out
 
 
@@ -126,46 +190,6 @@ def _differing(table: Table, entry: Column, known: Column, form: FeatureForm) ->
         problems.append(Problem("dataset.empty", "mean", "the training data had no missing numbers, so no means are "
                                 "kept", "set dataset.empty=zero, or give the values"))
     return problems
-
-
-def fill_and_scale(
-    out: np.ndarray, form: FeatureForm, entries: Sequence[Column], known: Sequence[Column | None]
-) -> None:
-    """Replace missing numbers, and standardize, in place; column by column, with sums in float64.
-
-    Entries receive the numbers of their columns: those of `known`, or of these rows.
-    """
-    if form.empty == "error" and not form.standardize:
-        return
-    start = 0
-    for entry, earlier in zip(entries, known, strict=True):
-        part = out[:, start : start + entry["width"]]
-        start += entry["width"]
-        _fill(part, form, entry, earlier)
-        if form.standardize:
-            _standardize(part, entry, earlier)
-
-
-def _fill(part: np.ndarray, form: FeatureForm, entry: Column, known: Column | None) -> None:
-    if form.empty != "mean":
-        entry["empty"] = [0.0] * entry["width"]
-    elif known is not None:
-        entry["empty"] = known["empty"]
-    else:
-        present = (column[~np.isnan(column)].astype(np.float64) for column in part.T)
-        entry["empty"] = [float(one.mean()) if one.size else 0.0 for one in present]
-    for column, value in zip(part.T, entry["empty"], strict=True):
-        column[np.isnan(column)] = value
-
-
-def _standardize(part: np.ndarray, entry: Column, known: Column | None) -> None:
-    if known is None:
-        entry["mean"] = [float(column.astype(np.float64).mean()) for column in part.T]
-        entry["spread"] = [float(column.astype(np.float64).std()) or 1.0 for column in part.T]
-    else:
-        entry["mean"], entry["spread"] = known["mean"], known["spread"]
-    for column, mean, spread in zip(part.T, entry["mean"], entry["spread"], strict=True):
-        column[:] = (column.astype(np.float64) - mean) / spread
 
 
 def _one_hot(
@@ -226,7 +250,7 @@ def width_of(reader: Engine, table: Table, name: str) -> int:
     return int(most)
 
 
-def _shown(value: np.float32) -> float | None:
+def _shown(value: np.float64) -> float | None:
     return None if np.isnan(value) else float(value)
 
 

@@ -14,6 +14,7 @@ from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, l
 from gnnexp.datasets.tables.ids import POINT, of_points
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.scaling import Moments, loses, lost
 from gnnexp.errors import DataError, Problem
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN", "HUGEINT",
@@ -62,7 +63,7 @@ class Labels(NamedTuple):
     """Labels of vertices.
 
     Attributes:
-        values: `[V]` int64 classes, -1 for no label; or float32 real numbers, NaN for no label.
+        values: `[V]` int64 classes, -1 for no label; or real numbers, NaN for no label (`narrowed`).
         classes: name of each class; empty for real numbers.
         notes: what was read in another way than it is written.
     """
@@ -216,8 +217,17 @@ def _real_labels(engine: Engine, table: Table, column: str, no_label: NoLabel) -
         name = f"nullif({name}, TRY_CAST({literal(str(no_label))} AS DOUBLE))"
     batches = [batch.column(0).to_numpy(zero_copy_only=False)  # an empty cell is NaN
                for batch in engine.batches(f"SELECT {name} FROM {table.name}", table)]
-    values = np.concatenate([np.empty(0), *batches]).astype(np.float32)
-    return Labels(values, [], _lacking(np.isnan(values)))
+    values = np.concatenate([np.empty(0), *batches])
+    return Labels(narrowed(values), [], _lacking(np.isnan(values)))
+
+
+def narrowed(values: np.ndarray) -> np.ndarray:
+    """`[n]` real labels in float32; in float64 if they would lose more than a thousandth of their spread."""
+    moments = Moments(1, values.size)
+    moments.add(values[:, None])
+    moments.merge()
+    loss = loses(lost(values[:, None]), moments.spread(moments.count))
+    return values if loss.any() else values.astype(np.float32)
 
 
 def _refuse(engine: Engine, table: Table, column: str, condition: str, said: str, fix: str) -> None:

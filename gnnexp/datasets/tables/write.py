@@ -274,25 +274,26 @@ def labels_of(
 
 def features_of(
     reader: Engine, layout: Layout, graph: Numbered, form: FeatureForm, file: Path | None, sparse: Sparse,
-) -> tuple[Tensor | SparseRows | None, dict[str, list[Column]]]:
-    """`[V, D]` features, and what the columns of each type are.
+) -> tuple[Tensor | SparseRows | None, dict[str, list[Column]], list[str]]:
+    """`[V, D]` features, what the columns of each type are, and what to note.
 
     With one type of vertices, rows are the columns of its table, or a file. With several types, each type has columns
     of its own, after a one-hot code of the type.
     """
     names: dict[str, list[Column]] = {kind: [] for kind in graph.counts}
-    found = {kind: read_features(reader, nodes, graph.counts[kind], form, names[kind])
+    notes: list[str] = []
+    found = {kind: read_features(reader, nodes, graph.counts[kind], form, names[kind], notes)
              for kind, nodes in layout.vertices.items()}
     if len(graph.ids) == 1:
         [(kind, ids)] = graph.ids.items()
         rows = found.get(kind) if file is None else read_feature_file(file, ids, form, names[kind])
-        return (None if rows is None else _rows(rows, sparse)), names
+        return (None if rows is None else _rows(rows, sparse)), names, notes
     counts = [*graph.counts.values()]
     types = np.repeat(np.arange(len(counts)), counts)
     blocks = [found.get(kind) for kind in graph.counts]
     widened = scipy.sparse.block_diag([scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
                                        for count, block in zip(counts, blocks, strict=True)], format="csr")
-    return _rows(scipy.sparse.hstack([one_hot_columns(types[:, None]), widened], format="csr"), sparse), names
+    return _rows(scipy.sparse.hstack([one_hot_columns(types[:, None]), widened], format="csr"), sparse), names, notes
 
 
 def _rows(rows: Matrix, sparse: Sparse) -> Tensor | SparseRows:

@@ -41,7 +41,7 @@ FIELDS: Mapping[str, Field] = {
     "features_indptr": Field(_INT64, rows="V + 1"),
     "features_columns": Field(_INT32),
     "features_values": Field(_FLOAT32),
-    "labels": Field((torch.int64, torch.float32), (1, 2), "V"),
+    "labels": Field((torch.int64, torch.float32, torch.float64), (1, 2), "V"),
     **{split: Field(_INT64) for split in SPLITS},
     "edge_types": Field(_INT32, rows="E"),
     "node_types": Field(_INT32, rows="V"),
