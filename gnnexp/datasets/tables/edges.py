@@ -70,6 +70,11 @@ class EdgeColumns:
                                      "give each edge a time, or set dataset.split=random")
         return found
 
+    @property
+    def used(self) -> set[str]:
+        """Columns that have a meaning."""
+        return {self.source, self.destination, *(one.column for one in self.data.values())}
+
     def dtypes(self, ids: np.dtype) -> dict[str, np.dtype]:
         """Data types of a spool: of both ends, and of what edges have besides."""
         return dict.fromkeys(ENDS, ids) | {name: one.dtype for name, one in self.data.items()}

@@ -114,6 +114,8 @@ class Layout:
             parts += [f"weight={edges.weight}"] if edges.weight else []
             parts += [f"relation={edges.relation.column}"] if edges.relation else []
             parts += [f"time={edges.time.column}"] if edges.time else []
+            left = [name for name in edges.table.types if name not in edges.used]
+            parts += [f"not used: {', '.join(left)}"] if left else []
             lines.append(f"{edges.table.files.paths[0].name}: {'; '.join(parts)}")
         return lines
 

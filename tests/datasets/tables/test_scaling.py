@@ -66,7 +66,8 @@ def test_times_in_milliseconds_are_no_constant_column(tmp_path: Path) -> None:
     assert np.allclose(graph.features[:, 0].numpy(), standardized(TIMES), rtol=1e-6)
     rounded = load(tmp_path, nodes="nodes.csv")
     said = [note for note in rounded.notes if "float32" in note]
-    assert said == ["column at loses more than a thousandth of its spread in float32; dataset.standardize=true keeps it"]
+    lost = "column at loses more than a thousandth of its spread in float32; dataset.standardize=true keeps it"
+    assert said == [lost]
     assert not [note for note in graph.notes if "float32" in note]
 
 
