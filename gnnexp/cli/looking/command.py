@@ -60,7 +60,8 @@ def _whole(guess: Guess, chosen: Sequence[str], folder: Path, options: argparse.
     graph, names = _loaded(chosen, folder)
     facts = facts_of_graph(graph)
     document = {"format": guess.format, "sampled": False, **asdict(facts), "names": asdict(names),
-                "notes": list(graph.notes), "surprises": surprises(facts), "may_be_classes": dict(guess.classes),
+                "notes": list(graph.notes), "surprises": [*surprises(facts), *_without_weights(graph, facts)],
+                "may_be_classes": dict(guess.classes),
                 **_to_run([*chosen, *_known(_advised(graph, facts), chosen)])}
     if options.picture:
         from gnnexp.cli.looking.picture import draw
@@ -117,7 +118,7 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
     """Further overrides with which the graph can be trained on."""
     lines = []
     if facts.relations > 1:
-        lines += ["model=rgcn", *(["dataset.weight=null"] if graph.edge_weights is not None else [])]
+        lines += ["model=rgcn", *(["dataset.weight=null"] if _without_weights(graph, facts) else [])]
     if graph.labels is None and not graph.links:
         lines += ["task=link_prediction", "dataset.link_split={val:0.05,test:0.1}"]
     elif graph.labels is None:
@@ -129,6 +130,13 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
     elif not facts.sparse_features and _differ_in_scale(graph):
         lines.append("dataset.standardize=true")
     return lines
+
+
+def _without_weights(graph: Graph, facts: Facts) -> list[str]:
+    """Why the command leaves the weights of edges out; empty if it does not."""
+    if facts.relations == 1 or graph.edge_weights is None:
+        return []
+    return ["model=rgcn, for several relations, takes no weights of edges: the command has dataset.weight=null"]
 
 
 def _differ_in_scale(graph: Graph) -> bool:
