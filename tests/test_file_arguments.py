@@ -165,7 +165,7 @@ KEYS: dict[str, tuple[list[str], str]] = {
 # Keys whose name or comment sounds like a file's and that are none.
 NO_FILE = {
     "dataset.aminer.features": "a word", "dataset.aminer.verify": "a switch", "dataset.planetoid.verify": "a switch",
-    "dataset.tables.no_label": "a label",
+    "dataset.tables.no_label": "a label", "dataset.tables.path_columns": "names of columns",
     "dataset.edge_list.split": "a word", "dataset.edge_list.pairs": "a word", "dataset.edge_list.streamed": "a switch",
     "dataset.edge_list.features_by_type": "a switch", "dataset.ogb.features_by_type": "a switch",
     "dataset.ogb.scheme": "a name inside of the dataset's folder", "dataset.ogb.download": "a switch",

@@ -19,7 +19,7 @@ from gnnexp.datasets.reading.names import Columns, Names, is_of_names
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.splits.times import parts_by_time
-from gnnexp.datasets.tables.engine import Engine, TextForm, engine
+from gnnexp.datasets.tables.engine import Engine, TextForm, engine, path_values
 from gnnexp.datasets.tables.features import FILES, FeatureForm, NewValues, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
@@ -98,6 +98,7 @@ class Tables(Dataset):
         seed: seed of the split.
         on_unknown: what happens to edges that name an unknown vertex: `error`, or `drop`, which is counted.
         as_text: columns that are read as text, whatever they look like.
+        path_columns: columns that are in the names of folders, as `month` in `month=3/edges.csv`.
         delimiter: separator of columns in text; null = found.
         header: whether text begins with a line of names; null = found.
         encoding: encoding of text.
@@ -142,6 +143,7 @@ class Tables(Dataset):
     seed: int = 0
     on_unknown: Literal["error", "drop"] = "error"
     as_text: list[str] = field(default_factory=list)
+    path_columns: list[str] = field(default_factory=list)
     delimiter: str | None = None
     header: bool | None = None
     encoding: Literal["utf-8", "utf-16", "latin-1"] = "utf-8"
@@ -189,7 +191,12 @@ class Tables(Dataset):
 
     def options(self) -> dict[str, object]:
         """Constructor arguments that decide the graph, and the columns of a trained model (`like`)."""
-        return super().options() if self._known is None else {**super().options(), "known": self._known}
+        found = super().options()
+        if self.path_columns:  # the key has no paths, but what they say
+            vertices, edges = self._files()
+            tables = [*vertices.values(), *(one.files for one in edges)]
+            found["path_values"] = [[path_values(files, name) for files in tables] for name in self.path_columns]
+        return found if self._known is None else {**found, "known": self._known}
 
     @property
     def at_hand(self) -> bool:
@@ -247,7 +254,7 @@ class Tables(Dataset):
 
     @property
     def _form(self) -> TextForm:
-        return TextForm(self.delimiter, self.header, self.encoding, self.nulls, self.decimal)
+        return TextForm(self.delimiter, self.header, self.encoding, self.nulls, self.decimal, self.path_columns)
 
     def _hold_out(self, layout: Layout, numbered: Numbered, whole: Path, folder: Path) -> None:
         """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""

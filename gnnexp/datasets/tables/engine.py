@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -35,6 +36,7 @@ _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_te
           "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _READ_AHEAD = "16MiB"  # of a result, while a batch is used
 
 
@@ -48,6 +50,7 @@ class TextForm:
         encoding: `utf-8`, `utf-16` or `latin-1`.
         nulls: words that mean an empty cell.
         decimal: sign before fractions, `.` or `,`.
+        path_columns: names of columns that are folders of each file, `month=3`; for tables of any format but Arrow.
     """
 
     delimiter: str | None = None
@@ -55,6 +58,7 @@ class TextForm:
     encoding: str = "utf-8"
     nulls: Sequence[str] = ("",)
     decimal: str = "."
+    path_columns: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -161,12 +165,17 @@ class Engine:
 
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
-                scan = _scan(files, form, as_text, "" if types is None else f"columns={_struct(types)}")
+                known = {key: kind for key, kind in (types or {}).items() if key not in form.path_columns}
+                scan = _scan(files, form, as_text, f"columns={_struct(known)}" if known else "")
                 self._forms[name] = form, as_text
-                self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan}")
+                self._connection.execute(f"CREATE VIEW {name} AS {_with_path_columns(files, form, scan)}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
             raise DataError(_unreadable(files, error)) from None
+        names = [column[0] for column in columns]
+        DataError.raise_all([Problem(f"{files.shown}, column {one}", one, f"{one}: the files have a column of this name",
+                                     "take it out of dataset.path_columns") for one in form.path_columns
+                             if f"{one}_1" in names and one in names])
         return name, {column[0]: column[1] for column in columns}
 
     def rows(self, sql: str, table: Table) -> list[tuple[Any, ...]]:
@@ -365,6 +374,34 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
     if sniff:
         return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
     return f"read_csv({paths}, {', '.join(options)}{more})"
+
+
+def _with_path_columns(files: TableFiles, form: TextForm, scan: str) -> str:
+    """The query of a table: what the files have, and the columns that are folders of each file.
+
+    Values are integers if all of them are, else texts. A table of which no file is in such a folder lacks the column.
+    """
+    found = {name: path_values(files, name) for name in form.path_columns}
+    asked = []
+    for name, values in found.items():
+        if any(one is not None for one in values):
+            of = ", ".join(f"{literal(str(path))}: {'NULL' if one is None else literal(one)}"
+                           for path, one in zip(files.paths, values, strict=True))
+            whole = all(one is None or (re.fullmatch("0|-?[1-9][0-9]{0,17}", one)) for one in values)
+            asked.append(f"map {{{of}}}[{quoted(_FILE)}]{'::BIGINT' if whole else ''} AS {quoted(name)}")
+    if not asked:
+        return f"SELECT * FROM {scan}"
+    whole_scan = scan[:-1] + f", filename={literal(_FILE)})"
+    return f"SELECT * EXCLUDE ({quoted(_FILE)}), {', '.join(asked)} FROM {whole_scan}"
+
+
+def path_values(files: TableFiles, name: str) -> list[str | None]:
+    """What the last folder `name=…` above each file says; None where there is none, or where it says so (Hive)."""
+    found: list[str | None] = []
+    for path in files.paths:
+        parts = [one.partition("=")[2] for one in path.parts[:-1] if one.startswith(f"{name}=")]
+        found.append(unquote(parts[-1]) if parts and parts[-1] != _HIVE_NULL else None)
+    return found
 
 
 def _struct(types: Mapping[str, str]) -> str:

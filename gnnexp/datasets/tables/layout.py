@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, Relation
-from gnnexp.datasets.tables.engine import Engine, Table, TextForm, quoted
+from gnnexp.datasets.tables.engine import Engine, Table, TextForm, path_values, quoted
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.ids import are_integers, integers_in
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
@@ -208,6 +208,7 @@ def find_layout(
         return EdgeColumns(entry.name, written, source, destination, entry.types, weight, kinds,
                            None if time is None else moment_of(found, time))
 
+    findings.problems += _path_problems([*vertices.values(), *(one.files for one in edges)], form)
     tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
     read_tables = {kind: one for kind, one in tables.items() if one is not None}
     if len(read_tables) == len(vertices):
@@ -223,6 +224,19 @@ def find_layout(
     integers = [findings.attempt(are_integers, reader, *one) for one in ids]
     findings.raise_all()
     return Layout(_with_one_target(known, asked), read, list(types), not all(integers))
+
+
+def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem]:
+    """Problems of `dataset.path_columns`."""
+    problems = []
+    for name in form.path_columns:
+        inside = [files for files in tables if any(one is not None for one in path_values(files, name))]
+        if not inside:
+            problems.append(Problem("dataset.path_columns", name, f"no file is in a folder {name}=…",
+                                    "correct the name, or the files' folders"))
+        problems += [Problem("dataset.path_columns", name, f"Arrow files have no such columns: {files.shown}",
+                             "write them as Parquet") for files in inside if files.format == "arrow"]
+    return problems
 
 
 def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from gnnexp.datasets.tables.dataset import Tables
+from gnnexp.errors import DataError
 
 NODES = {"id": [10, 20, 30, 40], "f": [0.5, 0.2, 0.1, 0.3], "label": ["u", "v", "u", "v"],
          "part": ["train", "val", "test", "train"]}
@@ -48,3 +50,41 @@ def test_a_folder_is_no_column(tmp_path: Path, kind: str, name: str) -> None:
     assert graph.labels.tolist() == [0, 1, 0, 1] and graph.num_classes == 2
     assert graph.edge_weights is None and graph.edge_types is None
     assert [part.tolist() for part in (graph.splits.train, graph.splits.val, graph.splits.test)] == [[0, 3], [1], [2]]
+
+
+def in_months(folder: Path, kind: str, months: tuple[str, ...] = ("1", "2")) -> Tables:
+    """Edges of two months, and vertices without one."""
+    columns = {"source": [0, 1], "destination": [1, 2]}
+    for month in months:
+        place = folder / f"month={month}"
+        place.mkdir(parents=True)
+        if kind == "csv":
+            (place / "edges.csv").write_text("source,destination\n0,1\n1,2\n")
+        else:
+            parquet.write_table(pa.table(columns), place / f"edges.{kind}")
+    return Tables(path=str(folder), edges=f"month=*/edges.{kind}", relation="month", path_columns=["month"],
+                  symmetrize=False)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_folder_that_is_asked_for_is_a_column_and_a_part_of_the_key(tmp_path: Path, kind: str) -> None:
+    tables = in_months(tmp_path / "a", kind)
+    graph = tables.load()
+    assert graph.edge_types is not None and graph.edge_types.tolist() == [0, 1, 0, 1] and graph.num_edges == 4
+    other = in_months(tmp_path / "b", kind, ("1", "3"))
+    same = in_months(tmp_path / "c" / "month=7", kind)  # the last folder of this name counts
+    assert tables.key() == same.key() != other.key()
+    assert other.load().edge_types is not None
+    texts = in_months(tmp_path / "d", kind, ("may 1", "__HIVE_DEFAULT_PARTITION__"))
+    with pytest.raises(DataError, match="column month=None: is missing"):
+        texts.load()
+
+
+def test_a_path_column_that_no_file_has_is_refused(tmp_path: Path) -> None:
+    tables = in_months(tmp_path, "csv")
+    with pytest.raises(DataError, match=r"path_columns='day': no file is in a folder day="):
+        replace(tables, path_columns=["month", "day"]).load()
+    (tmp_path / "month=1" / "edges.csv").write_text("source,destination,month\n0,1,5\n1,2,5\n")
+    (tmp_path / "month=2" / "edges.csv").write_text("source,destination,month\n0,1,5\n1,2,5\n")
+    with pytest.raises(DataError, match="month: the files have a column of this name"):
+        tables.load()
