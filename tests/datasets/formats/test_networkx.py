@@ -162,7 +162,7 @@ def test_a_label_that_is_a_name_of_each_vertex_has_no_classes(tmp_path: Path) ->
     nx.set_node_attributes(graph, {one: f"page {one}" for one in graph}, "label")
     nx.write_gexf(graph, str(tmp_path / "x.gexf"))
     found, _ = made(tmp_path / "x.gexf")
-    assert found.labels is None and any("not used: label (5 values)" in note for note in found.notes)
+    assert found.labels is None and any("not used: label (5 values, names to show)" in note for note in found.notes)
 
 
 def test_names_of_any_kind_are_ids(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_packed_file_cannot_fill_the_memory(tmp_path: Path) -> None:
 
 def test_node_link_refuses_ends_that_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}')
-    with pytest.raises(DataError, match="1 vertices are listed, and 2 are there"):
+    with pytest.raises(DataError, match="is no node of the file; 1 such ends, 1 nodes are listed"):
         made(tmp_path / "x.json")
 
 
