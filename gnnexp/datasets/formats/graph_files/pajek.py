@@ -13,6 +13,7 @@ from gnnexp.errors import DataError
 _TOKEN = re.compile(r'\s+|"(?P<text>[^"]*)"(?=\s|$)|(?P<word>[^\s"]+)(?=\s|$)')
 _ENTITY = re.compile(r"&#(\d{1,7});")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+_NO_NUMBERS = ("nan", "inf", "-inf", "+inf")  # igraph writes them as weights
 _TIME = re.compile(r"\[[\d\-,;*\s]+\]")
 _LISTS = {"*arcslist": True, "*edgeslist": False}
 _PAIRS = {"*arcs": True, "*edges": False}
@@ -125,7 +126,7 @@ class _Reader:
             raise self._wrong(line, "has no two ends", "write SOURCE DESTINATION WEIGHT")
         row = self._edge(self._number(line, words[0]), self._number(line, words[1]), directed=_PAIRS[self.section])
         rest = words[2:]
-        if rest and _NUMBER.fullmatch(rest[0]):
+        if rest and (_NUMBER.fullmatch(rest[0]) or rest[0].lower() in _NO_NUMBERS):
             row["weight"] = float(rest.pop(0))
         row |= {_WIDTH.get(name, name): value for name, value in self._attributes(line, rest).items()}
 

@@ -1,0 +1,56 @@
+"""Files of igraph, NetworkX and NetworKit are read as the library that reads them best, or as the graph they were made of.
+
+`tests/support/others_files.py` wrote the files, and what the libraries make of them.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
+from gnnexp.datasets.formats.networkx_files import read_graph_file
+
+ENDINGS = {"GraphML": ".graphml", "GML": ".gml", "Pajek": ".net", "GEXF": ".gexf", "node-link": ".json"}
+NOT_COMPARED = {"id", "label", "name", "x", "y", "z", "shape"}
+PLACE = Path(__file__).parent / "others"
+RECORDS = [json.loads(line) for name in ("igraph", "networkx", "networkit")
+           for line in (PLACE / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
+def plain(value: Any) -> Any:
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return float(value) if isinstance(value, bool | int | float) else value
+
+
+def common(graph: AttributedGraph) -> dict[str, Any]:
+    """Arcs with their weights and attributes of vertices, in the form of the records."""
+    rows = []
+    for (u, v), directed, data in zip(graph.ends.tolist(), graph.directed.tolist(), graph.edges, strict=True):
+        weight = 1.0 if plain(data.get("weight")) is None else float(data["weight"])
+        rows += [[u, v, weight]] + [[v, u, weight]] * (not directed and u != v)
+    names = {name for row in graph.vertices for name in row if name not in NOT_COMPARED}
+    columns = {name: [plain(row.get(name)) for row in graph.vertices] for name in names}
+    return {"arcs": sorted(rows), "vertices": {name: values for name, values in columns.items() if any(
+        one is not None for one in values)}}
+
+
+def called(record: dict[str, Any]) -> str:
+    return f"{record['library']}-{record['format']}-{record['variant'].replace(' ', '_')}"
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=called)
+def test_a_file_is_read_as_by_the_library_that_reads_it_best(record: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / f"x{ENDINGS[record['format']]}"
+    path.write_text(record["text"], "utf-8")
+    graph = read_graph_file(path)
+    found, best = common(graph), record["best_reads"]
+    for part in ("arcs", "vertices"):
+        assert found[part] in (record["written"][part], best[part])
+        if best[part] == record["written"][part]:
+            assert found[part] == best[part]
+    if best["ids"] is not None:
+        assert [str(one) for one in graph.names] in (best["ids"], record["written"]["ids"])
