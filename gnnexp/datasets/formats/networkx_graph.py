@@ -79,7 +79,8 @@ def foreign_of(
     label, split = _found(graph, attributes, "label", label), _found(graph, attributes, "split", split)
     splits = _splits(attributes, split, names)
     roles = {label, split, *form.categories, *(MASKS if splits else ())}
-    chosen = [name for name in attributes if name not in roles] if features is None else list(features)
+    chosen = [name for name in attributes if name not in roles and name not in graph.display
+              ] if features is None else list(features)
     if features is not None:
         attributes |= {name: _whole_numbers(attributes[name]) for name in chosen}
     columns = {name: found for name in chosen if (found := _numbers(attributes[name], len(names))) is not None}
@@ -98,7 +99,7 @@ def foreign_of(
     parts = [f"{role}={name}" for role, name in (("label", label), ("split", split)) if name]
     parts += [f"features={', '.join(columns)}"] if columns else []
     parts += [f"categories={', '.join(form.categories)}"] if form.categories else []
-    left = [f"{name} ({_distinct(values)} values{', names to show' * (name in graph.display)})"
+    left = [f"{name} ({_distinct(values)} values{', for display' * (name in graph.display)})"
             for name, values in attributes.items() if name not in columns and name not in roles]
     parts += [f"not used: {', '.join(left[:_SHOWN])}"] if left else []
     first = f"{graph.kind}: {'; '.join(parts)}" if parts else graph.kind
@@ -122,7 +123,7 @@ def _refuse_unknown(attributes: Attributes, asked: Mapping[str, Iterable[str | N
 
 
 def _found(graph: AttributedGraph, attributes: Attributes, role: str, asked: str | None) -> str | None:
-    """The attribute of a role; None if no attribute can be meant. Names to show are never meant.
+    """The attribute of a role; None if no attribute can be meant. Those for display are never meant.
 
     Raises:
         DataError: several may be meant.

@@ -162,7 +162,7 @@ def test_a_label_that_is_a_name_of_each_vertex_has_no_classes(tmp_path: Path) ->
     nx.set_node_attributes(graph, {one: f"page {one}" for one in graph}, "label")
     nx.write_gexf(graph, str(tmp_path / "x.gexf"))
     found, _ = made(tmp_path / "x.gexf")
-    assert found.labels is None and any("not used: label (5 values, names to show)" in note for note in found.notes)
+    assert found.labels is None and any("not used: label (5 values, for display)" in note for note in found.notes)
 
 
 def test_names_of_any_kind_are_ids(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ class AttributedGraph:
         ends: `[E, 2]` int64, the numbers of the source and the destination of each edge.
         directed: `[E]` bool, False for an edge in both directions.
         edges: `[E]` attributes of each edge.
-        display: attributes of vertices that are names to show, and are never proposed as classes.
+        display: attributes of vertices that say how to draw them, such as names and positions. They have no meaning
+            unless the user gives them one.
         notes: what a user must know.
     """
 

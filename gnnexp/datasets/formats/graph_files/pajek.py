@@ -18,6 +18,7 @@ _TIME = re.compile(r"\[[\d\-,;*\s]+\]")
 _LISTS = {"*arcslist": True, "*edgeslist": False}
 _PAIRS = {"*arcs": True, "*edges": False}
 _WIDTH = {"w": "edgewidth"}  # igraph's name: the width of a drawn line is no weight
+_DISPLAY = frozenset(["label", "x", "y", "z", "shape"])
 _MAX_VERTICES = 1 << 31
 Line = tuple[int, str]
 
@@ -191,7 +192,7 @@ class _Reader:
             notes.append(f"a two-mode network: vertices 1 to {self.first_mode} are the first mode, and of one type "
                          "with the others")
         notes += [f"{self.num_times} times are not used"] if self.num_times else []
-        return self.found.graph(names=names, display=frozenset(["label"]), notes=notes)
+        return self.found.graph(names=names, display=_DISPLAY, notes=notes)
 
     def _names(self) -> tuple[list[Any] | None, list[str]]:
         """The labels, and no note, if they can be ids; else None and why not."""
