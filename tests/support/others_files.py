@@ -21,7 +21,7 @@ from hand_files import FILES
 
 PLACE = Path(__file__).parents[1] / "datasets" / "formats" / "graph_files" / "others"
 ENDINGS = {"GraphML": ".graphml", "GML": ".gml", "Pajek": ".net", "GEXF": ".gexf", "node-link": ".json",
-           "edge list": ".edgelist", "adjacency list": ".adjlist"}
+           "edge list": ".edgelist", "adjacency list": ".adjlist", "METIS": ".graph"}
 IGRAPH_FORMATS = {"GraphML": "graphml", "GML": "gml", "Pajek": "pajek"}
 NOT_COMPARED = {"id", "label", "name", "x", "y", "z", "shape", "viz", "type"}
 EDGES = [(0, 1), (1, 2), (3, 2), (0, 3)]
@@ -76,6 +76,8 @@ def by_networkx(variant: dict[str, Any], form: str, path: Path) -> None:
     graph: Any = {(False, False): nx.Graph, (False, True): nx.MultiGraph, (True, False): nx.DiGraph,
                   (True, True): nx.MultiDiGraph}[variant["directed"], several]()
     names = variant["names"] or range(4)
+    if form.endswith("list"):  # NetworkX writes names with spaces so that nobody can read them
+        names = [str(one).replace(" ", "_") for one in names]
     equal = len(set(names)) < 4
     nodes = list(range(4)) if equal else list(names)
     for place, node in enumerate(nodes):
@@ -90,7 +92,7 @@ def by_networkx(variant: dict[str, Any], form: str, path: Path) -> None:
     if form == "node-link":
         path.write_text(json.dumps(nx.node_link_data(graph)), "utf-8")
     else:
-        if form in ("GML", "Pajek"):
+        if form in ("GML", "Pajek", "adjacency list"):
             graph.graph.clear()
         writers: dict[str, Callable[..., None]] = {
             "GraphML": nx.write_graphml, "GML": nx.write_gml, "Pajek": nx.write_pajek, "GEXF": nx.write_gexf,
@@ -110,8 +112,8 @@ def by_networkit(variant: dict[str, Any], form: str, path: Path) -> None:
 
 WRITERS: dict[str, tuple[Callable[[dict[str, Any], str, Path], None], tuple[str, ...]]] = {
     "igraph": (by_igraph, ("GraphML", "GML", "Pajek")),
-    "networkx": (by_networkx, ("GraphML", "GML", "Pajek", "GEXF", "node-link")),
-    "networkit": (by_networkit, ("GraphML", "GML", "GEXF")),
+    "networkx": (by_networkx, ("GraphML", "GML", "Pajek", "GEXF", "node-link", "edge list", "adjacency list")),
+    "networkit": (by_networkit, ("GraphML", "GML", "GEXF", "METIS")),
 }
 
 
@@ -155,7 +157,12 @@ def read_igraph(form: str, path: Path) -> dict[str, Any]:
 def read_networkx(form: str, path: Path) -> dict[str, Any]:
     readers: dict[str, Callable[[Path], Any]] = {
         "GraphML": nx.read_graphml, "GML": nx.read_gml, "Pajek": nx.read_pajek, "GEXF": nx.read_gexf,
-        "node-link": lambda place: nx.node_link_graph(json.loads(place.read_text("utf-8")))}
+        "node-link": lambda place: nx.node_link_graph(json.loads(place.read_text("utf-8"))),
+        "edge list": lambda place: nx.read_edgelist(place, create_using=kind),
+        "adjacency list": lambda place: nx.read_adjlist(place, create_using=kind)}
+    if form not in readers:
+        raise NotImplementedError
+    kind = nx.MultiDiGraph if " directed" in path.stem or " parallel" in path.stem else nx.MultiGraph
     graph = readers[form](path)
     number = {name: place for place, name in enumerate(graph)}
     edges = [(number[u], number[v], data.get("weight")) for u, v, data in graph.edges(data=True)]
@@ -166,7 +173,7 @@ def read_networkx(form: str, path: Path) -> dict[str, Any]:
 def read_networkit(form: str, path: Path) -> dict[str, Any]:
     import networkit
 
-    if form not in ("GraphML", "GML", "GEXF"):
+    if form not in ("GraphML", "GML", "GEXF", "METIS"):
         raise NotImplementedError
     graph = networkit.readGraph(str(path), getattr(networkit.Format, form))
     graph = graph[0] if isinstance(graph, tuple) else graph  # GEXF: the graph and its events
@@ -196,20 +203,28 @@ def readings(form: str, path: Path, readers: Iterable[str]) -> dict[str, dict[st
 def truth(variant: dict[str, Any], library: str, form: str) -> dict[str, Any]:
     """The graph that a library was given, without what it does not write in this format."""
     defaults = variant.get("defaults", {}) if library == "networkx" and form in ("GraphML", "GEXF") else {}
-    weights = variant["edge_data"].get("weight") if (library, form) != ("networkit", "GML") else None
+    without = form == "adjacency list" or (library, form) == ("networkit", "GML")
+    weights = None if without else variant["edge_data"].get("weight")
     weights = weights or [None] * len(variant["edges"])
     edges = [(u, v, defaults.get("weight") if weight is None else weight)
              for (u, v), weight in zip(variant["edges"], weights, strict=True)]
+    none = library == "networkit" or form.endswith("list") or (library, form) == ("igraph", "Pajek")
+    written = {} if none else {name: values for name, values in variant["vertices"].items()
+                               if form != "Pajek" or name == "town"}  # NetworkX writes texts only
     filled = {name: [defaults.get(name) if one is None else plain(one) for one in values]
-              for name, values in variant["vertices"].items()
-              if library != "networkit" and (form != "Pajek" or (library == "networkx" and name == "town"))}
-    return {"ids": variant["names"], "arcs": arcs(edges, variant["directed"]), "vertices": filled}
+              for name, values in written.items()}
+    ids = variant["names"]
+    if form.endswith("list"):
+        ids = [str(one).replace(" ", "_") for one in (range(4) if ids is None or len(set(ids)) < 4 else ids)]
+    return {"ids": ids, "arcs": arcs(edges, variant["directed"]), "vertices": filled}
 
 
 def score(found: dict[str, Any] | str, right: dict[str, Any]) -> int:
     """How much of the graph is there: 2 for the edges with their weights, 1 for the attributes of vertices."""
     if isinstance(found, str):
         return -1
+    if found["ids"] is not None and len(found["ids"]) != 4 and right["ids"]:
+        return 0
     place = list(range(4))
     if found["ids"] and right["ids"] and sorted(found["ids"]) == sorted(right["ids"]):  # vertices in another order
         place = [right["ids"].index(one) for one in found["ids"]]
@@ -223,7 +238,11 @@ def records(library: str, folder: Path) -> Iterator[dict[str, Any]]:
     for form in forms:
         for name, variant in variants().items():
             path = folder / f"{library} {name}{ENDINGS[form]}"
-            writer(variant, form, path)
+            try:
+                writer(variant, form, path)
+            except (ValueError, RuntimeError) as error:
+                print(f"{library} does not write {form}, {name}: {error}")
+                continue
             yield record(library, form, name, truth(variant, library, form), path)
 
 

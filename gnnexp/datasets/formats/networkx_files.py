@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,13 +156,18 @@ def _edge_list(path: Path, directed: bool) -> AttributedGraph:
 
 
 def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
-    """Lines with a name and those of its neighbours. An edge that comes again, also from its other end, is one."""
+    """Lines with a name and those of its neighbours. An undirected edge may be in the lines of both ends."""
     import networkx as nx
 
-    graph = (nx.DiGraph if directed else nx.Graph)()
-    for source, *others in map(str.split, _lines(path)):
+    rows = [line.split() for line in _lines(path)]
+    times = Counter((source, other) for source, *others in rows for other in others)
+    graph: nx.Graph[str] = (nx.MultiDiGraph if directed else nx.MultiGraph)()
+    for source, *others in rows:
         graph.add_node(source)
-        graph.add_edges_from((source, other) for other in others)
+        for other in dict.fromkeys(others):
+            count = times[source, other] if directed else max(times[source, other], times[other, source])
+            missing = count - graph.number_of_edges(source, other)
+            graph.add_edges_from([(source, other)] * missing)
     return attributed(graph)
 
 

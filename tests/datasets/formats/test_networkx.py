@@ -16,7 +16,7 @@ from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.formats.networkx_files import NetworkX
+from gnnexp.datasets.formats.networkx_files import NetworkX, read_graph_file
 from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
 from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import DataError
@@ -100,6 +100,15 @@ def test_lists_may_have_directions(ending: str, tmp_path: Path) -> None:
     (nx.write_edgelist if ending == ".edgelist" else nx.write_adjlist)(graph, str(tmp_path / f"x{ending}"))
     found, ids = made(tmp_path / f"x{ending}", directed=True, symmetrize=False)
     assert {*named(found, ids)} == {*graph.edges}
+
+
+@pytest.mark.parametrize(("directed", "arcs"), [(False, [("a", "b"), ("a", "b"), ("a", "c"), ("c", "c")]), (True, [
+    ("a", "b"), ("a", "b"), ("a", "c"), ("b", "a"), ("b", "a"), ("c", "a"), ("c", "c")])])
+def test_adjacency_lists_may_name_an_edge_at_both_ends(directed: bool, arcs: list[tuple[str, str]], tmp_path: Path
+                                                       ) -> None:
+    (tmp_path / "x.adjlist").write_text("# both ends\na b b c\nb a a\nc a c\n")
+    graph = read_graph_file(tmp_path / "x.adjlist", directed=directed)
+    assert [(graph.names[u], graph.names[v]) for u, v in sorted(graph.ends.tolist())] == arcs
 
 
 @pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
