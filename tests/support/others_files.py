@@ -7,7 +7,6 @@ Each line has a file's text, which library reads it best, what that reads, and w
 from __future__ import annotations
 
 import json
-import math
 import re
 import tempfile
 import warnings
@@ -18,12 +17,9 @@ from typing import Any
 
 import networkx as nx
 from hand_files import FILES
+from others_records import ENDINGS, PLACE, arcs, columns, plain, score
 
-PLACE = Path(__file__).parents[1] / "datasets" / "formats" / "graph_files" / "others"
-ENDINGS = {"GraphML": ".graphml", "GML": ".gml", "Pajek": ".net", "GEXF": ".gexf", "node-link": ".json",
-           "edge list": ".edgelist", "adjacency list": ".adjlist", "METIS": ".graph"}
 IGRAPH_FORMATS = {"GraphML": "graphml", "GML": "gml", "Pajek": "pajek"}
-NOT_COMPARED = {"id", "label", "name", "x", "y", "z", "shape", "viz", "type"}
 EDGES = [(0, 1), (1, 2), (3, 2), (0, 3)]
 
 
@@ -118,27 +114,6 @@ WRITERS: dict[str, tuple[Callable[[dict[str, Any], str, Path], None], tuple[str,
 
 
 # --- readers ----------------------------------------------------------------------------------------------------------
-def plain(value: Any) -> Any:
-    """Numbers and truth values as float; no number, and no text, as None."""
-    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-        return None
-    return float(value) if isinstance(value, bool | int | float) else value
-
-
-def columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Attributes that are compared, by name; those that are missing everywhere are left out."""
-    names = sorted({name for row in rows for name in row if name not in NOT_COMPARED})
-    found = {name: [plain(row.get(name)) for row in rows] for name in names}
-    return {name: values for name, values in found.items() if any(one is not None for one in values)}
-
-
-def arcs(edges: list[tuple[int, int, Any]], directed: bool) -> list[list[float]]:
-    """Every arc with its weight; an undirected edge is two, unless it is a loop."""
-    rows = [[u, v, 1.0 if plain(weight) is None else float(weight)] for u, v, weight in edges]
-    rows += [] if directed else [[v, u, weight] for u, v, weight in rows if u != v]
-    return sorted(rows)
-
-
 def read_igraph(form: str, path: Path) -> dict[str, Any]:
     import igraph
 
@@ -203,6 +178,8 @@ def readings(form: str, path: Path, readers: Iterable[str]) -> dict[str, dict[st
 def truth(variant: dict[str, Any], library: str, form: str) -> dict[str, Any]:
     """The graph that a library was given, without what it does not write in this format."""
     defaults = variant.get("defaults", {}) if library == "networkx" and form in ("GraphML", "GEXF") else {}
+    if form == "GEXF":
+        defaults = {key: value for key, value in defaults.items() if key != "weight"}  # NetworkX does not write it
     without = form == "adjacency list" or (library, form) == ("networkit", "GML")
     weights = None if without else variant["edge_data"].get("weight")
     weights = weights or [None] * len(variant["edges"])
@@ -217,19 +194,6 @@ def truth(variant: dict[str, Any], library: str, form: str) -> dict[str, Any]:
     if form.endswith("list"):
         ids = [str(one).replace(" ", "_") for one in (range(4) if ids is None or len(set(ids)) < 4 else ids)]
     return {"ids": ids, "arcs": arcs(edges, variant["directed"]), "vertices": filled}
-
-
-def score(found: dict[str, Any] | str, right: dict[str, Any]) -> int:
-    """How much of the graph is there: 2 for the edges with their weights, 1 for the attributes of vertices."""
-    if isinstance(found, str):
-        return -1
-    if found["ids"] is not None and len(found["ids"]) != 4 and right["ids"]:
-        return 0
-    place = list(range(4))
-    if found["ids"] and right["ids"] and sorted(found["ids"]) == sorted(right["ids"]):  # vertices in another order
-        place = [right["ids"].index(one) for one in found["ids"]]
-    rows = sorted([place[u], place[v], weight] for u, v, weight in found["arcs"])
-    return 2 * (rows == right["arcs"]) + (found["vertices"] == right["vertices"])
 
 
 def records(library: str, folder: Path) -> Iterator[dict[str, Any]]:
