@@ -53,7 +53,7 @@ class NetworkX(ForeignDataset):
         directed: whether the edges of `.edgelist` and `.adjlist` have a direction, which these files do not say.
     """
 
-    version: ClassVar[int] = 2  # NetworkX read GraphML, GEXF, GML and Pajek
+    version: ClassVar[int] = 1  # NetworkX read GraphML, GEXF, GML and Pajek
 
     name: str = "networkx"
     label: str | None = AUTO
