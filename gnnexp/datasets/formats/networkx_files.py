@@ -28,8 +28,8 @@ from gnnexp.files.regular import parse_json
 _FACTOR = 24
 _NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))',
                         re.DOTALL)
-_COMMENT = re.compile(r"(^|(?<=\s))#[^{}]*$")
-_BEGIN_PAJEK = re.compile(rb"(\xef\xbb\xbf)?(\s*%[^\n]*\n|\s*)*\*")
+_COMMENT = re.compile(r"(?:^|(?<=\s))#")
+_BEGIN_PAJEK = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|%[^\n]*\n)*\*")
 _GRAPHSTORM = re.compile(rb'"(node|source)_id_col"')  # its file also has lists of nodes and edges
 
 
@@ -173,8 +173,18 @@ def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
 
 def _lines(path: Path) -> list[str]:
     """Lines without comments. A `#` in a name, or in braces, begins none."""
-    rows = [_COMMENT.sub("", line) for line in text_of(path, _FACTOR).split("\n")]
+    rows = [_without_comment(line) for line in text_of(path, _FACTOR).split("\n")]
     return [row for row in rows if row.strip()]
+
+
+def _without_comment(line: str) -> str:
+    before, brace, rest = line.partition("{")
+    found = _COMMENT.search(before)
+    if found is not None:
+        return before[: found.start()]
+    inside, close, after = rest.rpartition("}")
+    found = _COMMENT.search(after)
+    return f"{before}{brace}{inside}{close}{after if found is None else after[: found.start()]}"
 
 
 _READERS: dict[str, Callable[[Path, bool], AttributedGraph]] = {

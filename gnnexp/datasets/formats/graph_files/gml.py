@@ -15,7 +15,7 @@ from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Coll
 from gnnexp.errors import DataError, Problem
 
 _TOKEN = re.compile(
-    r'(?P<skip>\s+|#[^\n]*)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|[+-](?:inf|nan)\b)|'
+    r'(?P<skip>\s+|#[^\n]*)|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|[+-](?:inf|nan)\b)|'
     r'(?P<word>[A-Za-z_][\w.\-]*)|"(?P<text>[^"]*)"|(?P<open>\[)|(?P<close>\])', re.IGNORECASE | re.ASCII)
 _ENTITY = re.compile(r"&(?:#(\d{1,7})|#x([0-9A-Fa-f]{1,6})|([A-Za-z][0-9A-Za-z]*));")
 _ONE_ITEM = "_networkx_list_start"  # NetworkX writes it before the only value of a list

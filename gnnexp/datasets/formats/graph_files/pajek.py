@@ -12,7 +12,7 @@ from gnnexp.errors import DataError
 
 _TOKEN = re.compile(r'\s+|"(?P<text>[^"]*)"(?=\s|$)|(?P<word>[^\s"]+)(?=\s|$)')
 _ENTITY = re.compile(r"&#(\d{1,7});")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 _NO_NUMBERS = ("nan", "inf", "-inf", "+inf")  # igraph writes them as weights
 _TIME = re.compile(r"\[[\d\-,;*\s]+\]")
 _LISTS = {"*arcslist": True, "*edgeslist": False}

@@ -11,7 +11,7 @@ _WHOLE = {"int", "integer", "long", "short", "byte", "biginteger"}
 _REAL = {"float", "double", "long double", "bigdecimal", "decimal"}
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _LIST = re.compile(r"(?:vector_|list)(?P<item>.+)")  # graph-tool's and GEXF's lists
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
 Value = str | bool | int | float | list[str | bool | int | float] | None
 
 
