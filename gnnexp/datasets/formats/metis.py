@@ -154,8 +154,10 @@ def _edges(key: str, rows: list[np.ndarray], header: _Header, *, once: bool) -> 
     DataError.raise_all([Problem(f"{key}, vertex {source[place] + 1}", int(target[place] + 1), f"neighbours are from 1 "
                                  f"to {header.count}; {wrong.size} are wrong", _FIX) for place in wrong[:20].tolist()])
     if target.size != 2 * header.edges:
+        loops = int((source == target).sum())
+        said = f"; {loops} vertices are their own neighbours (loops), which METIS does not have" if loops else ""
         raise DataError(Problem(key, f"{target.size} neighbours", f"the first line says {header.edges} edges, each of "
-                                "which is in the lines of both ends", _FIX))
+                                f"which is in the lines of both ends{said}", _FIX))
     _refuse_one_way(key, source, target, weight, header.count)
     kept = source <= target if once else slice(None)
     return Edges(source[kept], target[kept], weight=None if weight is None else weight[kept].astype(np.float32))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from xml.parsers import expat
+from typing import ClassVar
 
 from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.foreign import Foreign
-from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
+from gnnexp.datasets.formats.graph_files.gexf import read_gexf
+from gnnexp.datasets.formats.graph_files.gml import read_gml
+from gnnexp.datasets.formats.graph_files.graphml import read_graphml
+from gnnexp.datasets.formats.graph_files.node_link import read_node_link
+from gnnexp.datasets.formats.graph_files.pajek import read_pajek
+from gnnexp.datasets.formats.networkx_graph import attributed, foreign_of
 from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files, start_of, text_of
 from gnnexp.datasets.tables.features import FeatureForm
 from gnnexp.datasets.tables.roles import AUTO
@@ -21,19 +25,18 @@ from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import parse_json
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-# Bytes of memory for each byte of a file: NetworkX has a dictionary for each vertex and each edge.
+# Bytes of memory for each byte of a file: there is a dictionary for each vertex and each edge.
 _FACTOR = 24
 _NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))',
                         re.DOTALL)
+_COMMENT = re.compile(r"(?:^|(?<=\s))#")
+_BEGIN_PAJEK = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|%[^\n]*\n)*\*")
 _GRAPHSTORM = re.compile(rb'"(node|source)_id_col"')  # its file also has lists of nodes and edges
 
 
 @dataclass(kw_only=True, eq=False)
 class NetworkX(ForeignDataset):
-    """A graph from a file that NetworkX reads; its ending says the format, and `.gz` may follow.
+    """A graph from a file of NetworkX, igraph, Gephi or Pajek; its ending says the format, and `.gz` may follow.
 
     `.graphml`, `.gexf`, `.gml`, `.net` and `.pajek`, `.json` (node-link), `.edgelist`, `.adjlist`. An attribute that is
     `auto` is found by its name; `null` means that there is none. Undirected edges lead in both directions.
@@ -50,6 +53,8 @@ class NetworkX(ForeignDataset):
         standardize: give each attribute of numbers the mean 0 and the standard deviation 1, over all vertices.
         directed: whether the edges of `.edgelist` and `.adjlist` have a direction, which these files do not say.
     """
+
+    version: ClassVar[int] = 1  # NetworkX read GraphML, GEXF, GML and Pajek
 
     name: str = "networkx"
     label: str | None = AUTO
@@ -73,20 +78,20 @@ class NetworkX(ForeignDataset):
 
     def read(self) -> Foreign:
         """The graph in the file."""
-        graph = read_networkx(self.sources()[0], directed=self.directed)
+        graph = read_graph_file(self.sources()[0], directed=self.directed)
         features = self.features if not isinstance(self.features, str) else None if self.features == AUTO else [
             self.features]
-        return foreign_of_networkx(
+        return foreign_of(
             graph, label=self.label, features=[] if self.features is None else features, weight=self.weight,
             split=self.split_column, form=FeatureForm(self.categories, self.empty, self.standardize),
             both_directions=not self.symmetrize)
 
 
-def read_networkx(path: Path, *, directed: bool = False) -> nx.Graph[Any]:
+def read_graph_file(path: Path, *, directed: bool = False) -> AttributedGraph:
     """The graph in a file; whether it is `directed`, if the file does not say it.
 
     Raises:
-        DataError: the file is damaged, NetworkX does not know its ending, or it is too large for the memory.
+        DataError: the file is damaged, has an unknown ending, or is too large for the memory.
     """
     reader = _READERS.get(endings(path))
     if reader is None:
@@ -98,7 +103,7 @@ def read_networkx(path: Path, *, directed: bool = False) -> nx.Graph[Any]:
         raise
     except ImportError as error:
         raise DataError(Problem(str(path), str(error), "NetworkX reads this file", "pip install networkx")) from None
-    except Exception as error:  # NetworkX raises errors of any class for files that are wrong
+    except Exception as error:  # NetworkX raises errors of any class for lists that are wrong
         said = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(Problem(str(path), said, f"must be a whole {endings(path)} file", "write it again with "
                                 "networkx, or correct it")) from None
@@ -114,114 +119,76 @@ def _fits(path: Path) -> bool:
     start = start_of(path)
     if kind == ".json":
         return _NODE_LINK.search(start) is not None and _GRAPHSTORM.search(start) is None
-    return start.lstrip().startswith(b"*") if kind == ".net" else b"{" in start
+    return _BEGIN_PAJEK.match(start) is not None if kind == ".net" else b"{" in start
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
-def _graphml(path: Path, _: bool) -> nx.Graph[Any]:
-    import networkx as nx
-
-    return nx.read_graphml(_safe_xml(path))
+def _graphml(path: Path, _: bool) -> AttributedGraph:
+    return read_graphml(path, content_of(path, _FACTOR))
 
 
-def _gexf(path: Path, _: bool) -> nx.Graph[Any]:
-    import networkx as nx
-
-    return nx.read_gexf(_safe_xml(path))
+def _gexf(path: Path, _: bool) -> AttributedGraph:
+    return read_gexf(path, content_of(path, _FACTOR))
 
 
-class _RootReached(Exception):  # noqa: N818
-    """The document has no type declaration."""
+def _gml(path: Path, _: bool) -> AttributedGraph:
+    return read_gml(path, text_of(path, _FACTOR))
 
 
-def _safe_xml(path: Path) -> BytesIO:
-    """The document, without a type declaration: entities of entities would fill the memory.
-
-    Raises:
-        DataError: it has one. This is known before anything is expanded.
-    """
-    content = content_of(path, _FACTOR)
-
-    def refuse(*_: object) -> None:
-        raise DataError(Problem(str(path), "<!DOCTYPE", "documents with a type declaration are not read, since its "
-                                "entities may expand to any size", "remove the declaration, or write the file "
-                                "again with networkx"))
-
-    def stop(*_: object) -> None:
-        raise _RootReached
-
-    parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, stop
-    with suppress(_RootReached):
-        parser.Parse(content, True)
-    return BytesIO(content)
+def _pajek(path: Path, _: bool) -> AttributedGraph:
+    return read_pajek(path, text_of(path, _FACTOR))
 
 
-def _gml(path: Path, _: bool) -> nx.Graph[Any]:
-    """With labels as names if they differ, else with ids."""
-    import networkx as nx
-
-    lines = text_of(path, _FACTOR).splitlines()
-    graph = nx.parse_gml(lines, label="id")
-    labels = [data.get("label") for _, data in graph.nodes(data=True)]
-    if None in labels or len({str(one) for one in labels}) < len(labels):
-        return graph
-    named = nx.relabel_nodes(graph, dict(zip(graph, labels, strict=True)))
-    for _, data in named.nodes(data=True):
-        del data["label"]
-    return named
+def _node_link(path: Path, _: bool) -> AttributedGraph:
+    return read_node_link(path, parse_json(content_of(path, _FACTOR)))
 
 
-def _pajek(path: Path, _: bool) -> nx.Graph[Any]:
-    import networkx as nx
-
-    return nx.parse_pajek(text_of(path, _FACTOR))
-
-
-def _node_link(path: Path, _: bool) -> nx.Graph[Any]:
-    import networkx as nx
-
-    content = parse_json(content_of(path, _FACTOR))
-    if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
-        raise ValueError("needs nodes and edges, as networkx.node_link_data writes them")
-    edges = next((key for key in ("edges", "links") if isinstance(content.get(key), list)), "edges")
-    without = [place for place, one in enumerate(content["nodes"]) if not isinstance(one, dict) or "id" not in one]
-    if without:
-        raise ValueError(f"vertex {without[0]} has no id; {len(without)} vertices have none")
-    known = len(content["nodes"])
-    graph = nx.node_link_graph(content, edges=edges)
-    _refuse_new(list(graph), known)
-    return graph
-
-
-def _refuse_new(names: list[Any], known: int) -> None:
-    """Refuse an edge to a vertex that is not listed: NetworkX would add it."""
-    if len(names) != known:
-        raise ValueError(f"{known} vertices are listed, and {len(names)} are there with the ends of edges; "
-                         f"one that is not listed, or listed twice, is near {names[min(known, len(names) - 1)]!r}")
-
-
-def _edge_list(path: Path, directed: bool) -> nx.Graph[Any]:
+def _edge_list(path: Path, directed: bool) -> AttributedGraph:
     """Lines with two names, and attributes in braces or one weight."""
     import networkx as nx
 
-    lines = text_of(path, _FACTOR).splitlines()
-    rows = [text for line in lines if (text := line.partition("#")[0]).strip()]
+    rows = _lines(path)
     short = next((number for number, text in enumerate(rows, 1) if len(text.partition("{")[0].split()) < 2), None)
     if short is not None:
         raise ValueError(f"row {short}: {rows[short - 1][:60]!r} has no two ends")
     weighted = bool(rows) and "{" not in rows[0] and len(rows[0].split()) == 3
-    return nx.parse_edgelist(rows, data=(("weight", float),) if weighted else True,
-                             create_using=nx.MultiDiGraph if directed else nx.MultiGraph)
+    return attributed(nx.parse_edgelist(rows, comments=None, data=(("weight", float),) if weighted else True,
+                                        create_using=nx.MultiDiGraph if directed else nx.MultiGraph))
 
 
-def _adjacency_list(path: Path, directed: bool) -> nx.Graph[Any]:
+def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
+    """Lines with a name and those of its neighbours. An undirected edge may be in the lines of both ends."""
     import networkx as nx
 
-    return nx.parse_adjlist(text_of(path, _FACTOR).splitlines(), create_using=nx.DiGraph if directed else nx.Graph)
+    rows = [line.split() for line in _lines(path)]
+    times = Counter((source, other) for source, *others in rows for other in others)
+    graph: nx.Graph[str] = (nx.MultiDiGraph if directed else nx.MultiGraph)()
+    for source, *others in rows:
+        graph.add_node(source)
+        for other in dict.fromkeys(others):
+            count = times[source, other] if directed else max(times[source, other], times[other, source])
+            missing = count - graph.number_of_edges(source, other)
+            graph.add_edges_from([(source, other)] * missing)
+    return attributed(graph)
 
 
-_READERS: dict[str, Callable[[Path, bool], Any]] = {
+def _lines(path: Path) -> list[str]:
+    """Lines without comments. A `#` in a name, or in braces, begins none."""
+    rows = [_without_comment(line) for line in text_of(path, _FACTOR).split("\n")]
+    return [row for row in rows if row.strip()]
+
+
+def _without_comment(line: str) -> str:
+    before, brace, rest = line.partition("{")
+    found = _COMMENT.search(before)
+    if found is not None:
+        return before[: found.start()]
+    inside, close, after = rest.rpartition("}")
+    found = _COMMENT.search(after)
+    return f"{before}{brace}{inside}{close}{after if found is None else after[: found.start()]}"
+
+
+_READERS: dict[str, Callable[[Path, bool], AttributedGraph]] = {
     ".graphml": _graphml, ".gexf": _gexf, ".gml": _gml, ".net": _pajek, ".pajek": _pajek, ".json": _node_link,
     ".edgelist": _edge_list, ".adjlist": _adjacency_list,
 }

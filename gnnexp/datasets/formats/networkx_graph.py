@@ -1,10 +1,11 @@
-"""Graphs of NetworkX: attributes of vertices become features, classes and splits; an attribute of edges is the weight.
+"""Graphs with attributes: those of vertices become features, classes and splits; one of edges is the weight.
 
-Names of vertices are kept as ids. NetworkX has one type of vertices.
+They come from NetworkX or from a file (`graph_files`). Names of vertices are kept as ids. Vertices have one type.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Matrix, Vertices
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
 from gnnexp.datasets.reading.features import one_hot_columns
 from gnnexp.datasets.tables.engine import LARGEST
 from gnnexp.datasets.tables.features import FeatureForm
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 MASKS = {"train_mask": "train", "val_mask": "val", "valid_mask": "val", "test_mask": "test"}
 _SHOWN = 20
 _NUMBERS = (bool, int, float, np.number, np.bool_)
+_INTEGER = re.compile(r"0|-?[1-9]\d{0,300}", re.ASCII)
 _AS_IT_IS = FeatureForm((), "error", standardize=False)
 Attributes = Mapping[str, list[Any]]
 
@@ -35,30 +38,53 @@ def foreign_of_networkx(
     graph: nx.Graph[Any], *, label: str | None = None, features: Sequence[str] | None = None, weight: str | None = None,
     split: str | None = None, form: FeatureForm = _AS_IT_IS, both_directions: bool = True,
 ) -> Foreign:
-    """The arrays of a graph of NetworkX. Parallel edges of multigraphs are kept.
+    """The arrays of a graph of NetworkX; see `foreign_of`."""
+    return foreign_of(attributed(graph), label=label, features=features, weight=weight, split=split, form=form,
+                      both_directions=both_directions)
+
+
+def attributed(graph: nx.Graph[Any]) -> AttributedGraph:
+    """A graph of NetworkX as gnnexp has graphs of files. Parallel edges of multigraphs are kept."""
+    number = {name: place for place, name in enumerate(graph.nodes)}
+    rows = list(graph.edges(data=True))
+    kind = f"NetworkX {'directed' if graph.is_directed() else 'undirected'} {'multi' * graph.is_multigraph()}graph"
+    return AttributedGraph(
+        kind, list(number), [{str(name): value for name, value in data.items()} for _, data in graph.nodes(data=True)],
+        np.array([(number[u], number[v]) for u, v, _ in rows], np.int64).reshape(-1, 2),
+        np.full(len(rows), graph.is_directed()),
+        [{name: value for name, value in data.items() if isinstance(name, str)} for *_, data in rows])
+
+
+def foreign_of(
+    graph: AttributedGraph, *, label: str | None = None, features: Sequence[str] | None = None,
+    weight: str | None = None, split: str | None = None, form: FeatureForm = _AS_IT_IS, both_directions: bool = True,
+) -> Foreign:
+    """The arrays of a graph. Parallel edges are kept.
 
     An attribute that is `auto` is found by its name. Attributes `train_mask`, `val_mask` and `test_mask` are a split.
 
     Args:
-        graph: directed or not.
+        graph: names, attributes and edges.
         label: attribute of vertices with classes: names or whole numbers, or lists of 0 and 1; None = no classes.
         features: attributes of vertices with numbers, or with lists of numbers of one length; None = all of these.
         weight: attribute of edges; edges without it have the weight 1. None = no weights.
         split: attribute of vertices with words such as `train`, or None.
         form: attributes that become one feature for each value, and what replaces missing numbers.
-        both_directions: whether an edge of an undirected graph is there in both directions, or once.
+        both_directions: whether an edge without a direction is there in both directions, or once.
 
     Raises:
         DataError: a vertex or an edge lacks a value, or values do not fit their meaning. Names vertices.
     """
-    names = list(graph.nodes)
-    attributes = _attributes([data for _, data in graph.nodes(data=True)])
+    names, attributes = graph.names, _attributes(graph.vertices)
     _refuse_unknown(attributes, {"label": [label], "features": features or (), "split_column": [split],
                                  "categories": form.categories})
-    label, split = _found(attributes, "label", label), _found(attributes, "split", split)
+    label, split = _found(graph, attributes, "label", label), _found(graph, attributes, "split", split)
     splits = _splits(attributes, split, names)
     roles = {label, split, *form.categories, *(MASKS if splits else ())}
-    chosen = [name for name in attributes if name not in roles] if features is None else list(features)
+    chosen = [name for name in attributes if name not in roles and name not in graph.display
+              ] if features is None else list(features)
+    if features is not None:
+        attributes |= {name: _whole_numbers(attributes[name]) for name in chosen}
     columns = {name: found for name in chosen if (found := _numbers(attributes[name], len(names))) is not None}
     if features is not None and len(columns) < len(chosen):
         raise DataError([Problem(f"vertices, attribute {name}", _first(attributes[name]), "is no number, and no list "
@@ -67,7 +93,7 @@ def foreign_of_networkx(
     findings = Findings()
     labels, classes = (label and findings.attempt(_labels, label, attributes[label])) or (None, [])
     rows = findings.attempt(_features, columns, attributes, form, names)
-    links = findings.attempt(_edges, graph, names, weight, both_directions=both_directions)
+    links = findings.attempt(_edges, graph, weight, both_directions=both_directions)
     findings.raise_all()
     assert links is not None
     edges, edge_notes = links
@@ -75,11 +101,11 @@ def foreign_of_networkx(
     parts = [f"{role}={name}" for role, name in (("label", label), ("split", split)) if name]
     parts += [f"features={', '.join(columns)}"] if columns else []
     parts += [f"categories={', '.join(form.categories)}"] if form.categories else []
-    left = [f"{name} ({_distinct(values)} values)" for name, values in attributes.items()
-            if name not in columns and name not in roles]
+    left = [f"{name} ({_distinct(values)} values{', for display' * (name in graph.display)})"
+            for name, values in attributes.items() if name not in columns and name not in roles]
     parts += [f"not used: {', '.join(left[:_SHOWN])}"] if left else []
-    kind = f"NetworkX {'directed' if graph.is_directed() else 'undirected'} {'multi' * graph.is_multigraph()}graph"
-    return Foreign({VERTEX: vertices}, [edges], [f"{kind}: {'; '.join(parts)}" if parts else kind, *edge_notes])
+    first = f"{graph.kind}: {'; '.join(parts)}" if parts else graph.kind
+    return Foreign({VERTEX: vertices}, [edges], [first, *graph.notes, *edge_notes])
 
 
 def _attributes(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
@@ -98,8 +124,8 @@ def _refuse_unknown(attributes: Attributes, asked: Mapping[str, Iterable[str | N
                          if name not in (None, AUTO) and name not in attributes])
 
 
-def _found(attributes: Attributes, role: str, asked: str | None) -> str | None:
-    """The attribute of a role; None if no attribute can be meant.
+def _found(graph: AttributedGraph, attributes: Attributes, role: str, asked: str | None) -> str | None:
+    """The attribute of a role; None if no attribute can be meant. Those for display are never meant.
 
     Raises:
         DataError: several may be meant.
@@ -107,7 +133,8 @@ def _found(attributes: Attributes, role: str, asked: str | None) -> str | None:
     if asked != AUTO:
         return asked
     fits = _may_be_classes if role == "label" else _are_split_words
-    found = [name for name, values in attributes.items() if plain(name) in NAMES[role] and fits(values)]
+    found = [name for name, values in attributes.items()
+             if name not in graph.display and plain(name) in NAMES[role] and fits(values)]
     if len(found) > 1:
         raise DataError(Problem("vertices", found, f"{len(found)} attributes may be the {role}",
                                 f"set dataset.{role if role == 'label' else 'split_column'}=ATTRIBUTE"))
@@ -149,6 +176,14 @@ def _ids(names: Sequence[Any]) -> np.ndarray:
         raise DataError(Problem("vertices", again, "is the name of two vertices, as a text", "give each a name of its "
                                 "own (networkx.relabel_nodes)"))
     return texts
+
+
+def _whole_numbers(values: list[Any]) -> list[Any]:
+    """Integers for texts that are integers as Python prints them; other values as they are.
+
+    NetworkX writes integers beyond 32 bits as texts into GML.
+    """
+    return [int(one) if isinstance(one, str) and _INTEGER.fullmatch(one) else one for one in values]
 
 
 def _numbers(values: Sequence[Any], count: int) -> np.ndarray | None:
@@ -254,12 +289,9 @@ def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> 
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------
-def _edges(graph: nx.Graph[Any], names: Sequence[Any], weight: str | None, *, both_directions: bool
-           ) -> tuple[Edges, list[str]]:
+def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool) -> tuple[Edges, list[str]]:
     """All edges, and notes."""
-    number = {name: place for place, name in enumerate(names)}
-    rows = list(graph.edges(data=True))
-    known = dict.fromkeys(name for *_, data in rows for name in data if isinstance(name, str))
+    known = dict.fromkeys(name for data in graph.edges for name in data)
     if weight == AUTO:
         found = [name for name in known if plain(name) in NAMES["weight"]]
         if len(found) > 1:
@@ -269,35 +301,36 @@ def _edges(graph: nx.Graph[Any], names: Sequence[Any], weight: str | None, *, bo
     elif weight is not None and weight not in known:
         raise DataError(Problem("dataset.weight", weight, f"no edge has this attribute; attributes are "
                                 f"{', '.join(known) or 'none'}", "set dataset.weight=null"))
-    ends = np.array([(number[u], number[v]) for u, v, _ in rows], np.int64).reshape(-1, 2)
-    weights, notes = (None, []) if weight is None else _weights(rows, weight)
+    ends = graph.ends
+    weights, notes = (None, []) if weight is None else _weights(graph, weight)
     left = [name for name in known if name != weight]
     notes += [f"attributes of edges that are not used: {', '.join(left[:_SHOWN])}"] if left else []
-    if both_directions and not graph.is_directed():
-        other = ends[:, 0] != ends[:, 1]
+    if both_directions and not graph.directed.all():
+        other = ~graph.directed & (ends[:, 0] != ends[:, 1])
         ends = np.concatenate([ends, ends[other, ::-1]])
         weights = None if weights is None else np.concatenate([weights, weights[other]])
     return Edges(ends[:, 0], ends[:, 1], EDGE, weight=weights), notes
 
 
-def _weights(rows: Sequence[tuple[Any, Any, Mapping[Any, Any]]], weight: str) -> tuple[np.ndarray, list[str]]:
+def _weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]]:
     """`[E]` float32, 1 for edges without the attribute, as NetworkX's algorithms take it.
 
     Raises:
         DataError: a weight is no finite number.
     """
-    values = [data.get(weight) for *_, data in rows]
-    found = np.ones(len(rows), np.float64)
+    values = [data.get(weight) for data in graph.edges]
+    found = np.ones(len(values), np.float64)
     for place, value in enumerate(values):
         try:
             found[place] = 1 if value is None else float(value)
         except (TypeError, ValueError, OverflowError):
             found[place] = np.nan
     wrong = np.flatnonzero(~np.isfinite(found.astype(np.float32)))
-    DataError.raise_all([Problem(f"edge {rows[place][0]} - {rows[place][1]}, attribute {weight}",
+    ends = [[graph.names[one] for one in graph.ends[place]] for place in wrong[:_SHOWN].tolist()]
+    DataError.raise_all([Problem(f"edge {source} - {destination}, attribute {weight}",
                                  str(values[place])[:60], f"is no finite number; {wrong.size} weights are wrong",
                                  "correct the weight, or set dataset.weight=null")
-                         for place in wrong[:_SHOWN].tolist()])
+                         for place, (source, destination) in zip(wrong[:_SHOWN].tolist(), ends, strict=True)])
     missing = sum(value is None for value in values)
     notes = [f"weight={weight}" + (f"; {missing} edges without it have 1" if missing else "")]
     return found.astype(np.float32), notes

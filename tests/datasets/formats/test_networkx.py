@@ -16,7 +16,7 @@ from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
 from gnnexp.config.hints import classes_of
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.formats.networkx_files import NetworkX
+from gnnexp.datasets.formats.networkx_files import NetworkX, read_graph_file
 from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
 from gnnexp.datasets.looking.guess import recognised
 from gnnexp.errors import DataError
@@ -102,6 +102,15 @@ def test_lists_may_have_directions(ending: str, tmp_path: Path) -> None:
     assert {*named(found, ids)} == {*graph.edges}
 
 
+@pytest.mark.parametrize(("directed", "arcs"), [(False, [("a", "b"), ("a", "b"), ("a", "c"), ("c", "c")]), (True, [
+    ("a", "b"), ("a", "b"), ("a", "c"), ("b", "a"), ("b", "a"), ("c", "a"), ("c", "c")])])
+def test_adjacency_lists_may_name_an_edge_at_both_ends(directed: bool, arcs: list[tuple[str, str]], tmp_path: Path
+                                                       ) -> None:
+    (tmp_path / "x.adjlist").write_text("# both ends\na b b c\nb a a\nc a c\n")
+    graph = read_graph_file(tmp_path / "x.adjlist", directed=directed)
+    assert [(graph.names[u], graph.names[v]) for u, v in sorted(graph.ends.tolist())] == arcs
+
+
 @pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
 def test_parallel_edges_and_loops_are_kept_or_merged(kind: type[nx.Graph], tmp_path: Path) -> None:
     graph = kind()
@@ -162,7 +171,7 @@ def test_a_label_that_is_a_name_of_each_vertex_has_no_classes(tmp_path: Path) ->
     nx.set_node_attributes(graph, {one: f"page {one}" for one in graph}, "label")
     nx.write_gexf(graph, str(tmp_path / "x.gexf"))
     found, _ = made(tmp_path / "x.gexf")
-    assert found.labels is None and any("not used: label (5 values)" in note for note in found.notes)
+    assert found.labels is None and any("not used: label (5 values, for display)" in note for note in found.notes)
 
 
 def test_names_of_any_kind_are_ids(tmp_path: Path) -> None:
@@ -239,7 +248,7 @@ def test_a_packed_file_cannot_fill_the_memory(tmp_path: Path) -> None:
 
 def test_node_link_refuses_ends_that_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}')
-    with pytest.raises(DataError, match="1 vertices are listed, and 2 are there"):
+    with pytest.raises(DataError, match="is no node of the file; 1 such ends, 1 nodes are listed"):
         made(tmp_path / "x.json")
 
 

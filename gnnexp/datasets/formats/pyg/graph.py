@@ -104,7 +104,7 @@ def _vertices(name: str, store: Mapping[str, Any], chosen: Chosen, content: Cont
         notes.append(f"the split of {key} is left out: its vertices have no labels")
         splits = {}
     _note_rest(store, chosen, key, content.typed, notes)
-    return Vertices(count, features, labels, splits, ids=_ids(store, chosen, count, key))
+    return Vertices(count, features, labels, splits, ids=_ids(store, chosen, count, key, notes))
 
 
 def _named(content: Content, name: str) -> str:
@@ -143,8 +143,8 @@ def _labels_of_splits(store: Mapping[str, Any], count: int, key: str, notes: lis
     return labels
 
 
-def _ids(store: Mapping[str, Any], chosen: Chosen, count: int, key: str) -> np.ndarray | None:
-    """`[n]` the user's ids."""
+def _ids(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, notes: list[str]) -> np.ndarray | None:
+    """`[n]` the user's ids; None: 0 to n - 1."""
     names = _IDS if chosen.ids == AUTO else (chosen.ids,) if chosen.ids else ()
     for name in names:
         value = store.get(name)
@@ -155,6 +155,7 @@ def _ids(store: Mapping[str, Any], chosen: Chosen, count: int, key: str) -> np.n
         found = np.array(value) if flat else None if tensor is None else array(tensor, f"{key}.{name}")
         if found is None or found.shape != (count,) or len(set(found.tolist())) != count:
             if chosen.ids == AUTO:
+                notes.append(f"{name} is left out: it has no different number or text for each of the {count} vertices")
                 continue
             raise DataError(Problem(f"{key}.{name}", "" if found is None else list(found.shape), "must be a different "
                                     f"number or text for each of the {count} vertices", "correct it, or set "
@@ -246,5 +247,7 @@ def _note_rest(store: Mapping[str, Any], chosen: Chosen, key: str, typed: bool, 
         taken = name in used or (name in ("edge_weight", "edge_attr") and width == 1 and chosen.weight == AUTO)
         if not taken and tensor is not None and tensor.numel() > 1:
             rest.append(f"{name} {list(tensor.shape)}")
+        elif not taken and tensor is None and isinstance(value, str | list | tuple | Mapping) and len(value):
+            rest.append(f"{name} ({type(value).__name__})")
     if rest:
         notes.append(f"left out{f' of {key}' if typed else ''}: {', '.join(rest[:12])[:300]}")

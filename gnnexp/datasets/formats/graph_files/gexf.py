@@ -1,0 +1,163 @@
+"""GEXF 1.0 to 1.3, as Gephi, NetworkX and NetworKit write it.
+
+Defaults count, edges may be directed and undirected in one file, and parallel edges stay. Times are not used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
+from gnnexp.datasets.formats.graph_files.typed import Declared, apply_defaults, put, value_of
+from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
+from gnnexp.errors import DataError, Problem
+
+_WEIGHT = Declared("weight", "double", "edge")
+_KNOWN = {"gexf", "meta", "creator", "description", "keywords", "graph", "attributes", "attribute", "default",
+          "options", "nodes", "node", "edges", "edge", "attvalues", "attvalue"}
+_TIMES = ("start", "end", "startopen", "endopen", "timestamp", "timestamps", "intervals")
+_DIRECTED = {"directed": True, "undirected": False, "mutual": False}  # mutual: one edge in each direction
+
+
+def read_gexf(path: Path, content: bytes) -> AttributedGraph:
+    """The graph in the document `content`.
+
+    Raises:
+        DataError: it is no GEXF, or has a construct that gnnexp does not read. Names the construct.
+    """
+    reader = _Reader(Collected(path, "GEXF"))
+    for event in xml_events(path, content):
+        (reader.open if event.opens else reader.close)(event)
+    return reader.graph()
+
+
+class _Reader:
+    """What is known while elements come."""
+
+    def __init__(self, found: Collected) -> None:
+        self.found = found
+        self.declared: dict[tuple[str, str], Declared] = {("edge", "weight"): _WEIGHT}  # by owner and id
+        self.owner, self.dynamic = "", False
+        self.default: str | None = None
+        self.directed = False
+        self.rows: list[Row] = []  # the open nodes and edges
+        self.weights: list[tuple[Row, str]] = []
+        self.labels: list[tuple[Row, str]] = []
+        self.several: Counter[tuple[str, str]] = Counter()  # dynamic attributes with more than one value
+        self.unused: Counter[str] = Counter()
+        self.num_graphs = 0
+
+    def open(self, event: Event) -> None:
+        """An element opens."""
+        name, given = event.name, event.attributes
+        if not event.parent and name != "gexf":
+            raise DataError(Problem(str(self.found.path), f"<{name}>", "the document must be a <gexf>",
+                                    "give the file the ending of its format"))
+        if name == "graph":
+            self.num_graphs += 1
+            if self.num_graphs > 1:
+                raise self.found.wrong("<graph>", "", "the file has several graphs", "keep one graph in the file")
+            self.directed = self._direction(given.get("defaultedgetype", "undirected"))
+        elif name == "attributes":
+            self.owner, self.dynamic = given.get("class", ""), given.get("mode") == "dynamic"
+        elif name == "attribute":
+            self.default = None
+        elif name == "node":
+            self._open_node(given)
+        elif name == "edge":
+            self._open_edge(given)
+        elif name not in _KNOWN:
+            self.unused[name.rpartition("}")[2]] += 1
+
+    def close(self, event: Event) -> None:
+        """An element closes."""
+        if event.name in ("node", "edge"):
+            self.rows.pop()
+        elif event.name == "default":
+            self.default = event.text
+        elif event.name == "attribute":
+            self._declare(event.attributes)
+        elif event.name == "attvalue" and self.rows:
+            self._put(event.attributes)
+
+    def _direction(self, given: str) -> bool:
+        if given not in _DIRECTED:
+            raise self.found.wrong("edge type", given, f"must be one of {', '.join(_DIRECTED)}", "correct the type")
+        return _DIRECTED[given]
+
+    def _open_node(self, given: dict[str, str]) -> None:
+        row = self.found.vertex(given.get("id"))
+        self.owner = "node"
+        self.rows.append(row)
+        if "label" in given:
+            self.labels.append((row, given["label"]))
+        self._count(given, ("pid", *_TIMES))
+
+    def _open_edge(self, given: dict[str, str]) -> None:
+        directed = self._direction(given["type"]) if given.get("type") else self.directed
+        row = self.found.edge(given.get("source"), given.get("target"), directed=directed)
+        self.owner = "edge"
+        self.rows.append(row)
+        if "weight" in given:
+            self.weights.append((row, given["weight"]))
+        self._count(given, ("label", "kind", *_TIMES))
+
+    def _count(self, given: dict[str, str], names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in given:
+                self.unused[f"{self.owner} {name}"] += 1
+
+    def _declare(self, given: dict[str, str]) -> None:
+        key = given.get("id", "")
+        name = given.get("title", key)
+        if any(one.name == name and key != other for (owner, other), one in self.declared.items()
+               if owner == self.owner and one is not _WEIGHT):
+            raise self.found.wrong(f"<attribute> {key}", name, f"two attributes of {self.owner}s have this title",
+                                   "give each attribute a title of its own")
+        self.declared[self.owner, key] = Declared(name, given.get("type", "string"), self.owner, self.default,
+                                                  self.dynamic)
+
+    def _put(self, given: dict[str, str]) -> None:
+        key = given.get("for", given.get("id", ""))
+        one = self.declared.get((self.owner, key))
+        if one is None:
+            raise self.found.wrong("<attvalue>", key, f"no attribute of {self.owner}s has this id",
+                                   "declare the attribute")
+        row = self.rows[-1]
+        if one.dynamic and one.name in row:
+            self.several[self.owner, one.name] += 1
+        else:
+            put(self.found, row, one, given.get("value", ""))
+
+    def graph(self) -> AttributedGraph:
+        """The graph, once the document has ended."""
+        if not self.num_graphs:
+            raise self.found.wrong("<graph>", None, "the file has no graph", "write it again")
+        replaced = self._weights()
+        notes = [f"{replaced} edges have a weight, and another attribute weight that is not used"] if replaced else []
+        notes += apply_defaults(self.found, list(self.declared.values()))
+        for (owner, name), count in self.several.items():
+            for row in self.found.vertices if owner == "node" else self.found.edges:
+                row.pop(name, None)
+            notes.append(f"{name} of {owner}s is not used: {count} values are for other times")
+        unused = ", ".join(f"{name} ({count})" for name, count in self.unused.items())
+        notes += [f"not used: {unused}"] if unused else []
+        return self.found.graph(display=self._labels(), notes=notes)
+
+    def _weights(self) -> int:
+        """Put the XML attribute `weight`. Returns the number of edges whose other attribute it replaces."""
+        replaced = 0
+        for row, text in self.weights:
+            earlier = row.pop("weight", None)
+            put(self.found, row, _WEIGHT, text)
+            replaced += earlier is not None and earlier != row["weight"]
+        return replaced
+
+    def _labels(self) -> frozenset[str]:
+        """Put the XML attribute `label`, unless the file declares an attribute of this name."""
+        if any(one.name == "label" and one.owner == "node" for one in self.declared.values()):
+            return frozenset()
+        for row, text in self.labels:
+            row["label"] = value_of("string", text)
+        return frozenset(["label"])

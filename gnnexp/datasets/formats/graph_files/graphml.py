@@ -1,0 +1,134 @@
+"""GraphML as igraph, NetworkX, NetworKit, graph-tool, Gephi and yEd write it.
+
+Defaults count, edges may be directed and undirected in one file, and parallel edges stay.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
+from gnnexp.datasets.formats.graph_files.typed import Declared, apply_defaults, put
+from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
+from gnnexp.errors import DataError, Problem
+
+_NODE_LABEL = "{http://www.yworks.com/xml/graphml}NodeLabel"
+_OWNERS = ("node", "edge", "all")
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+
+
+def read_graphml(path: Path, content: bytes) -> AttributedGraph:
+    """The graph in the document `content`.
+
+    Raises:
+        DataError: it is no GraphML, or has a construct that gnnexp does not read. Names the construct.
+    """
+    reader = _Reader(Collected(path, "GraphML"))
+    for event in xml_events(path, content):
+        (reader.open if event.opens else reader.close)(event)
+    return reader.graph()
+
+
+class _Reader:
+    """What is known while elements come."""
+
+    def __init__(self, found: Collected) -> None:
+        self.found = found
+        self.keys: dict[str, Declared | None] = {}  # None: yEd's drawing
+        self.default: str | None = None
+        self.graphs: list[bool] = []  # whether edges are directed, for each graph that is open
+        self.num_graphs = self.num_nested = self.num_ports = self.num_drawn = 0
+        self.rows: list[Row | None] = []  # the open nodes and edges; None: their attributes are not read
+        self.display: set[str] = set()
+
+    def open(self, event: Event) -> None:
+        """An element opens."""
+        name, given = event.name, event.attributes
+        if not event.parent and name != "graphml":
+            raise DataError(Problem(str(self.found.path), f"<{name}>", "the document must be a <graphml>",
+                                    "give the file the ending of its format"))
+        if name == "graph":
+            self._open_graph(given, event.parent)
+        elif name == "node":
+            self.rows.append(self.found.vertex(given.get("id")))
+        elif name == "edge":
+            directed = self._directed(given.get("directed"))
+            self.rows.append(self.found.edge(given.get("source"), given.get("target"), directed=directed))
+        elif name == "hyperedge":
+            raise self.found.wrong("<hyperedge>", given.get("id", ""), "edges between more than two nodes are not read",
+                                   "make a node of each hyperedge")
+        elif name == "port":
+            self.num_ports += event.parent == "node"
+        elif name == "key":
+            self.default = None
+
+    def close(self, event: Event) -> None:
+        """An element closes."""
+        name = event.name
+        if name == "graph":
+            self.graphs.pop()
+        elif name in ("node", "edge"):
+            self.rows.pop()
+        elif name == "default":
+            self.default = event.text
+        elif name == "key":
+            self._declare(event.attributes)
+        elif name == "data" and event.parent in ("node", "edge"):
+            self._put(event)
+        elif name == _NODE_LABEL and self.rows and self.rows[-1] is not None and "label" not in self.rows[-1]:
+            self.rows[-1]["label"] = event.text.strip()
+            self.display.add("label")
+
+    def _open_graph(self, given: dict[str, str], parent: str) -> None:
+        if parent == "graphml":
+            self.num_graphs += 1
+            if self.num_graphs > 1:
+                raise self.found.wrong("<graph>", given.get("id", ""), "the file has several graphs",
+                                       "keep one graph in the file")
+        else:
+            self.num_nested += 1
+        self.graphs.append(given.get("edgedefault") == "directed")
+
+    def _directed(self, given: str | None) -> bool:
+        if given is None:
+            return bool(self.graphs and self.graphs[-1])
+        if given.lower() not in _TRUTH:
+            raise self.found.wrong("edge, directed", given, "must be true or false", "correct the edge")
+        return _TRUTH[given.lower()]
+
+    def _declare(self, given: dict[str, str]) -> None:
+        key, name = given.get("id", ""), given.get("attr.name")
+        owner = given.get("for", "all")
+        if "yfiles.type" in given:
+            self.keys[key] = None
+            return
+        if name is None:
+            name = key
+        same = [one for one in self.keys.values() if one is not None and one.name == name and one.owner in
+                (*_OWNERS[:2], "all") and (one.owner == owner or "all" in (one.owner, owner))]
+        if same:
+            raise self.found.wrong(f"<key> {key}", name, f"two keys for {owner} have this attr.name",
+                                   "give each key a name of its own")
+        if owner in ("node", "all") and key == "label" and name == "Label":  # Gephi's name of a node
+            self.display.add(name)
+        self.keys[key] = Declared(name, given.get("attr.type", "string"), owner, self.default)
+
+    def _put(self, event: Event) -> None:
+        key = event.attributes.get("key", "")
+        if key not in self.keys:
+            raise self.found.wrong("<data>", key, "there is no <key> with this id", "declare the attribute")
+        declared, row = self.keys[key], self.rows[-1]
+        if declared is None:
+            self.num_drawn += 1
+        elif row is not None:
+            put(self.found, row, declared, event.text)
+
+    def graph(self) -> AttributedGraph:
+        """The graph, once the document has ended."""
+        if not self.num_graphs:
+            raise self.found.wrong("<graph>", None, "the file has no graph", "write it again")
+        notes = apply_defaults(self.found, [one for one in self.keys.values() if one is not None])
+        counts = ((self.num_nested, "graphs in nodes, whose nodes are vertices as all others"),
+                  (self.num_ports, "ports are not used"), (self.num_drawn, "drawings of yEd are not used"))
+        notes += [f"{count} {said}" for count, said in counts if count]
+        return self.found.graph(display=frozenset(self.display), notes=notes)

@@ -1,0 +1,99 @@
+"""Attributes that GraphML and GEXF declare with a type, and the values of their texts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from gnnexp.datasets.formats.graph_files.attributed import Collected, Row, fill
+
+_WHOLE = {"int", "integer", "long", "short", "byte", "biginteger"}
+_REAL = {"float", "double", "long double", "bigdecimal", "decimal"}
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+_LIST = re.compile(r"(?:vector_|list)(?P<item>.+)")  # graph-tool's and GEXF's lists
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+Value = str | bool | int | float | list[str | bool | int | float] | None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An attribute.
+
+    Attributes:
+        name: name that users know.
+        kind: its type, such as `double`; unknown types are texts.
+        owner: `node`, `edge`, `graph`, or another word.
+        default: text that counts where the attribute is missing, or None.
+        dynamic: whether it may have several values, each at its time.
+    """
+
+    name: str
+    kind: str
+    owner: str
+    default: str | None = None
+    dynamic: bool = False
+
+
+def value_of(kind: str, text: str) -> Value:
+    """The value of a text. A missing number, an empty text, is None.
+
+    Raises:
+        ValueError: the text is no value of the type.
+    """
+    kind = kind.lower()
+    listed = _LIST.fullmatch(kind)
+    if listed and _is_number(listed["item"]):
+        items = [one for one in re.split(r"[\s,;|]+", text.strip().strip("[]")) if one]
+        return [value for one in items if not isinstance(value := value_of(listed["item"], one), list | None)]
+    if not _is_number(kind):
+        return text
+    word = text.strip()
+    if not word:
+        return None
+    if kind in ("boolean", "bool"):
+        if word.lower() not in _TRUTH:
+            raise ValueError("true or false")
+        return _TRUTH[word.lower()]
+    if not _NUMBER.fullmatch(word):
+        raise ValueError("a number")
+    return int(word) if kind in _WHOLE else float(word)
+
+
+def _is_number(kind: str) -> bool:
+    return kind in _WHOLE or kind in _REAL or kind in ("boolean", "bool")
+
+
+def put(found: Collected, row: Row, one: Declared, text: str) -> None:
+    """Give a row the value of an attribute.
+
+    Raises:
+        DataError: the text is no value of the type, or the row has the attribute already.
+    """
+    if one.name in row:
+        raise found.wrong(f"{one.owner} attribute {one.name}", text, f"is given twice to one {one.owner}",
+                          "give each attribute once")
+    row[one.name] = _checked(found, one, text)
+
+
+def _checked(found: Collected, one: Declared, text: str) -> Value:
+    try:
+        return value_of(one.kind, text)
+    except ValueError as error:
+        raise found.wrong(f"{one.owner} attribute {one.name}", text, f"is no value of the type {one.kind}: {error}",
+                          "correct the value, or the type") from None
+
+
+def apply_defaults(found: Collected, declared: list[Declared]) -> list[str]:
+    """Give the declared defaults to vertices and edges without the attribute. Returns notes with counts.
+
+    Raises:
+        DataError: a default is no value of its type.
+    """
+    notes = []
+    for one in declared:
+        for owner, rows in (("node", found.vertices), ("edge", found.edges)):
+            if one.default is None or one.owner not in (owner, "all"):
+                continue
+            count = fill(rows, one.name, _checked(found, one, one.default))
+            notes += [f"{one.name}: {count} {owner}s have the file's default {one.default[:40]!r}"] if count else []
+    return notes

@@ -1,0 +1,93 @@
+"""Elements of an XML document, one after the other. No entities, no type declaration, bounded depth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.parsers import expat
+
+from gnnexp.errors import DataError, Problem
+
+_MAX_DEPTH = 256  # groups of groups; a document of open tags alone would grow the list of parents
+_CHUNK = 1 << 16  # bytes that are parsed before their events leave
+
+
+class Event(NamedTuple):
+    """An element opens or closes.
+
+    Attributes:
+        opens: whether it opens.
+        name: its name; elements of other name spaces than the root's have that in braces before it.
+        attributes: its attributes without a name space.
+        text: the text directly in it; empty while it opens.
+        parent: name of the element around it, or an empty text.
+    """
+
+    opens: bool
+    name: str
+    attributes: dict[str, str]
+    text: str
+    parent: str
+
+
+def xml_events(path: Path, content: bytes) -> Iterator[Event]:
+    """All elements of the document `content`.
+
+    Args:
+        path: the file, for messages.
+        content: bytes of the document, in any encoding that it declares.
+
+    Raises:
+        DataError: it has a type declaration, is nested too deeply, or is no whole document.
+    """
+    reader = _Reader(path)
+    try:
+        for start in range(0, max(len(content), 1), _CHUNK):
+            reader.parser.Parse(content[start : start + _CHUNK], start + _CHUNK >= len(content))
+            yield from reader.events
+            reader.events.clear()
+    except expat.ExpatError as error:
+        raise DataError(Problem(str(path), str(error), "must be a whole XML document", "write or copy the file again"
+                                )) from None
+
+
+class _Reader:
+    """Makes events of what expat finds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.events: list[Event] = []
+        self.parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser.buffer_text = True
+        self.parser.StartDoctypeDeclHandler = self._refuse
+        self.parser.StartElementHandler = self._open
+        self.parser.EndElementHandler = self._close
+        self.parser.CharacterDataHandler = self._text
+        self._space: str | None = None
+        self._parents: list[tuple[str, dict[str, str], list[str]]] = []
+
+    def _refuse(self, *_: object) -> None:
+        raise DataError(Problem(str(self.path), "<!DOCTYPE", "documents with a type declaration are not read, since "
+                                "its entities may expand to any size", "remove the declaration"))
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        space, _, local = name.rpartition(" ")
+        if self._space is None:
+            self._space = space
+        if len(self._parents) == _MAX_DEPTH:
+            raise DataError(Problem(str(self.path), f"<{local}>", f"elements are nested in more than {_MAX_DEPTH} "
+                                    "others", "write the file without these levels"))
+        own = local if space in ("", self._space) else f"{{{space}}}{local}"
+        parent = self._parents[-1][0] if self._parents else ""
+        given = {key: value for key, value in attributes.items() if " " not in key}
+        self._parents.append((own, given, []))
+        self.events.append(Event(True, own, given, "", parent))
+
+    def _close(self, _: str) -> None:
+        own, given, texts = self._parents.pop()
+        parent = self._parents[-1][0] if self._parents else ""
+        self.events.append(Event(False, own, given, "".join(texts), parent))
+
+    def _text(self, text: str) -> None:
+        self._parents[-1][2].append(text)
