@@ -49,6 +49,7 @@ class GraphStorm(Dataset):
             as in `Tables`.
     """
 
+    version: ClassVar[int] = 1  # reverses of held-out links stayed in the graph
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "graphstorm"
