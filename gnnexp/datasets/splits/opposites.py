@@ -98,6 +98,7 @@ def units(links: np.ndarray, reverses: int, opposites: Opposites | None) -> np.n
 
 def edges_between(graph: Graph, heads: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The edges from `heads` to `tails` `[n]`: `[m]` numbers of pairs, ascending, and `[m]` numbers of edges."""
+    heads, tails = np.ascontiguousarray(heads), np.ascontiguousarray(tails)  # so that the kernel is compiled once
     starts, counts = _ranges(graph.indptr.numpy(), graph.indices.numpy(), heads, tails)
     pairs = np.repeat(np.arange(heads.size), counts)
     within = np.arange(pairs.size) - np.repeat(np.cumsum(counts) - counts, counts)
