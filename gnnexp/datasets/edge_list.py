@@ -73,6 +73,7 @@ class EdgeList(Dataset):
         buffer_bytes: memory for a bucket of edges, if edges are streamed.
     """
 
+    version: ClassVar[int] = 1  # reverses of held-out links stayed in the graph
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "edge_list"

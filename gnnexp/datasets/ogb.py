@@ -18,6 +18,8 @@ from gnnexp.datasets.published.links import SPLITS, link_files, read_links
 from gnnexp.datasets.published.lsc import is_lsc, lsc_files, read_lsc
 from gnnexp.datasets.reading.features import Sparse, typed_rows
 from gnnexp.datasets.reading.ogb_raw import FORMAT_FIX, TYPES, OgbRaw, read_binary, read_table, read_text, read_typed
+from gnnexp.datasets.splits.given import without_known
+from gnnexp.datasets.splits.opposites import NO_REVERSES, SAME_TYPE
 from gnnexp.datasets.splits.split import given_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.files.regular import is_file, is_folder
@@ -141,19 +143,25 @@ class Ogb(Dataset):
             notes=(f"published split {split.name!r}", *(() if types is None else types.notes), *of_links,
                    *self.origin_notes()),
         )
-        return checked(graph, findings=findings)
+        return self._with_known(checked(graph, findings=findings), raw)
 
     def _load_lsc(self, folder: Path) -> Graph:
         found = read_lsc(folder)
         raw, types = found.raw, found.raw.types
         arrays = self._build(raw)
         labels, num_classes = _as_labels(raw.labels, raw.key)
-        return checked(Graph(
+        return self._with_known(checked(Graph(
             arrays.indptr, arrays.indices, features=self._features(raw), labels=labels, num_classes=num_classes,
             splits=given_split(*found.splits), edge_types=arrays.types,
             node_types=None if types is None else torch.from_numpy(types.nodes),
             links={name: torch.from_numpy(links) for name, links in found.links.items()}, name=self.name,
-            notes=(*found.notes, *(() if types is None else types.notes), *self.origin_notes())))
+            notes=(*found.notes, *(() if types is None else types.notes), *self.origin_notes()))), raw)
+
+    def _with_known(self, graph: Graph, raw: OgbRaw) -> Graph:
+        """The same graph, with a note on edges that give held-out links away: OGB's graph is the benchmark's."""
+        count = raw.num_relations if raw.types is None else raw.types.num_relations
+        reverses = NO_REVERSES if not self.symmetrize else count if self.inverse_relations and count else SAME_TYPE
+        return without_known(graph, reverses=reverses, remove=False, why="They stay, because OGB's graph is so")
 
     def _read(self, folder: Path, typed: bool, findings: Findings) -> OgbRaw:
         labelled = not self.name.startswith(_LINKS)

@@ -9,13 +9,15 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, where_to_put
 from gnnexp.datasets.reading.tables import unpacked_limit
+from gnnexp.datasets.splits.given import without_known
+from gnnexp.datasets.splits.opposites import NO_REVERSES, SAME_TYPE
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file
 from gnnexp.graph.build import build_graph
@@ -40,6 +42,8 @@ class Triples(Dataset):
         path: the folder of the files, or the archive; null = `$GNNEXP_DATA/<name>`, with the files or one archive.
         symmetrize: add the reverse of each training triple.
         inverse_relations: the reverse of a triple of relation r has relation R + r.
+        held_out_edges: training triples that are triples for validation and test, or their reverses: `keep` them, as
+            published benchmarks do, or `remove` them.
     """
 
     is_published: ClassVar[bool] = True
@@ -48,6 +52,7 @@ class Triples(Dataset):
     path: str | None = None
     symmetrize: bool = True
     inverse_relations: bool = True
+    held_out_edges: Literal["remove", "keep"] = "keep"
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -94,7 +99,7 @@ class Triples(Dataset):
             num_relations=len(relations) if self.inverse_relations else None,
             key=files["train"][0],
         )
-        return checked(
+        graph = checked(
             Graph(
                 arrays.indptr,
                 arrays.indices,
@@ -104,6 +109,10 @@ class Triples(Dataset):
                 notes=_notes(links, len(entities), len(relations)),
             )
         )
+        reverses = NO_REVERSES if not self.symmetrize else len(relations) if self.inverse_relations else SAME_TYPE
+        return without_known(graph, reverses=reverses, remove=self.held_out_edges == "remove", names=[*relations],
+                             why="They stay, because files of triples are the training graph of published benchmarks: "
+                                 "dataset.held_out_edges=remove leaves them out")
 
     def _contents(self) -> dict[str, tuple[str, bytes]]:
         """For each split: the file's name in messages, and its bytes."""

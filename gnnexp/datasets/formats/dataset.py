@@ -6,7 +6,7 @@ import tempfile
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class ForeignDataset(Dataset):
         duplicates: `merge` or `keep` parallel edges.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
+
+    version: ClassVar[int] = 1  # reverses of held-out links stayed in the graph
 
     name: str
     path: str | None = None

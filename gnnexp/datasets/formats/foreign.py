@@ -14,6 +14,7 @@ from torch import Tensor
 from gnnexp.datasets.base import check_memory, checked
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.names import Names
+from gnnexp.datasets.splits.given import without_known
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, hold_out
 from gnnexp.datasets.splits.split import given_split, random_split
 from gnnexp.errors import DataError, Problem
@@ -83,12 +84,14 @@ class Foreign:
         notes: what a user must know, such as what is left out.
         links: pairs `[n, 2]` of link prediction, or `[n, 3]` with the number of a type of edges, by name
             (`Graph.links`); vertices of all types are numbered through.
+        keeps_known: whether edges stay that are held-out links or their reverses.
     """
 
     vertices: Mapping[str, Vertices]
     edges: Sequence[Edges]
     notes: Sequence[str] = ()
     links: Mapping[str, np.ndarray] = field(default_factory=dict)
+    keeps_known: bool = False
 
     @property
     def starts(self) -> dict[str, int]:
@@ -154,12 +157,15 @@ def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
     if rules.link_split is not None and found.links:
         raise DataError(Problem("dataset.link_split", dict(rules.link_split), "the file has links of its own",
                                 "set dataset.link_split=null"))
-    if rules.link_split is not None:
-        reverses = (NO_REVERSES if not rules.symmetrize else len(found.edges) if _inverse(found, rules) else SAME_TYPE)
-        graph = hold_out(graph, rules.link_split, seed=rules.seed, reverses=reverses)
+    reverses = NO_REVERSES if not rules.symmetrize else len(found.edges) if _inverse(found, rules) else SAME_TYPE
+    relations = [one.name for one in found.edges]
+    graph = hold_out(graph, rules.link_split, seed=rules.seed, reverses=reverses, names=relations)
+    if found.links:
+        graph = without_known(graph, reverses=reverses, remove=not found.keeps_known, names=relations,
+                              why="They stay, because dataset.held_out_edges=keep")
     classes = found.vertices[target].classes if target is not None else ()
     return checked(graph, trainable=False), Names(list(found.vertices), list(classes),
-                                                  [one.name for one in found.edges])
+                                                  relations)
 
 
 def _inverse(found: Foreign, rules: Rules) -> bool:

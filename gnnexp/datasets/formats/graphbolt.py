@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -32,12 +33,15 @@ class GraphBolt(ForeignDataset):
         path: the folder, or its `metadata.yaml`; null = `$GNNEXP_DATA/graphbolt`.
         task: name of the task whose sets are taken; null takes one with labels and one with links, if there is no
             other.
+        held_out_edges: edges of the graph that are links for validation and test, or their reverses: `remove` them, or
+            `keep` them.
         features: name of the features of vertices in `feature_data`; `auto` finds it (`feat`, …); null = none.
         weight: name of the features of edges that are weights; `auto` finds it (`weight`, …); null = none.
     """
 
     name: str = "graphbolt"
     task: str | None = None
+    held_out_edges: Literal["remove", "keep"] = "remove"
     features: str | None = AUTO
     weight: str | None = AUTO
 
@@ -69,7 +73,7 @@ class GraphBolt(ForeignDataset):
         found = replace(found, notes=[*found.notes, *metadata.notes])
         for one in sets:
             found = _with_labels(found, metadata, one) if one.has_labels else _with_links(found, metadata, one)
-        return found
+        return replace(found, keeps_known=self.held_out_edges == "keep")
 
     def _sets(self, metadata: Metadata) -> list[_Task]:
         """The chosen tasks.
@@ -152,7 +156,7 @@ def _with_links(found: Foreign, metadata: Metadata, task: _Task) -> Foreign:
             if split != "train_set" and common and not positive.all():
                 parts.setdefault(f"{_LINKS[split]}_neg", []).append(links[~positive])
     links_of = {name: np.concatenate(found_links) for name, found_links in parts.items()}
-    notes = [*found.notes, *_known_edges(found, links_of)]
+    notes = [*found.notes]
     if own:
         notes.append("negatives of single links are not used: gnnexp ranks a link among all vertices")
     return replace(found, links=links_of, notes=notes)
@@ -167,22 +171,6 @@ def _positive(one: SetOfTask, key: str) -> np.ndarray:
         raise DataError(Problem(key, f"labels {list(labels.shape)}", "labels of pairs must be 1 (a link) or 0: gnnexp "
                                 "predicts links, and no classes of edges", "set dataset.task to another task"))
     return np.asarray(labels.reshape(-1) == 1)
-
-
-def _known_edges(found: Foreign, links: Mapping[str, np.ndarray]) -> list[str]:
-    """A note if links for validation and test are edges of the graph, which gives the answer away."""
-    total, starts = found.num_nodes, found.starts
-    edges = [(one.source + np.int64(starts[one.types[0]])) * total + one.destination + starts[one.types[1]]
-             for one in found.edges]
-    notes = []
-    for split in ("valid", "test"):
-        pairs = links.get(split, np.empty((0, 2), np.int64))
-        relations = pairs[:, 1] if pairs.shape[1] == 3 else np.zeros(pairs.shape[0], np.int64)
-        words = pairs[:, 0] * total + pairs[:, -1]
-        count = sum(int(np.isin(words[relations == place], own).sum()) for place, own in enumerate(edges))
-        if count:
-            notes.append(f"{count} of the {pairs.shape[0]} links {split} are edges of the graph")
-    return notes
 
 
 def _check_ids(ids: np.ndarray, count: int, key: str) -> None:

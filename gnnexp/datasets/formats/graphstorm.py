@@ -50,7 +50,7 @@ class GraphStorm(Dataset):
             as in `Tables`.
     """
 
-    version: ClassVar[int] = 1  # ids of texts were numbers
+    version: ClassVar[int] = 1  # ids of texts were numbers, and reverses of held-out links stayed in the graph
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "graphstorm"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
+from gnnexp.datasets.splits.opposites import NO_REVERSES, SAME_TYPE, Opposites, edges_between, find_opposites
 from gnnexp.datasets.splits.split import check_fractions, rank_bounds
 from gnnexp.datasets.splits.times import Times, parts_by_time
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -16,8 +17,7 @@ from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, absorb, stream
 
 LinkSplit = Mapping[str, float] | None
-# Whether edges have reverses: no (-1); yes, of the same type (0); or yes, of type R + r for type r (R > 0).
-NO_REVERSES, SAME_TYPE = -1, 0
+__all__ = ["NO_REVERSES", "SAME_TYPE", "LinkSplit", "check_link_split", "hold_out", "without"]
 _SHARES = ("val", "test")
 # Separates the random draw of links from that of vertices.
 _LINKS = 1
@@ -39,13 +39,18 @@ def check_link_split(link_split: LinkSplit) -> None:
         raise ConfigError(Problem("dataset.link_split", dict(link_split), "must leave links to train on", fix))
 
 
-def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, times: Times | None = None) -> Graph:
+def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, times: Times | None = None,
+             names: Sequence[str] = ()) -> Graph:
     """`graph` without the edges of held-out links. Its `links` have each link once, as `train`, `valid` and `test`.
 
-    A link is an edge together with its reverse and its parallel edges: either all of them are held out, or none. The
-    choice depends on seed and link only. If links have times, the newest ones are for the test (`parts_by_time`), and
-    those before them are for validation. The numbers of links are the rounded shares. Links are in the order
-    of edges.
+    A link is an edge together with its reverse and its parallel edges: either all of them are held out, or none. If a
+    relation has the reverses of another one (`find_opposites`), all links of both between two vertices count as one:
+    all of them are held out, or none. The same holds for a relation that has both directions of its edges. A note says
+    which relations these are.
+
+    The choice depends on seed and link only. If links have times, the newest ones are for the test (`parts_by_time`),
+    and those before them are for validation. The numbers of links are the rounded shares. Links are in the order of
+    edges.
 
     Args:
         graph: a graph in memory.
@@ -54,6 +59,7 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
         times: `[E]` time of each edge, the same for a reverse and for parallel edges; None: links are drawn.
         reverses: which edges are reverses. `NO_REVERSES`: none. `SAME_TYPE`: reverses have the same type, and a link's
             head is the end with the lower id. R: the reverse of an edge of type r has type R + r.
+        names: names of the relations, for notes; without them, relations have their numbers.
 
     Raises:
         DataError: there are too few links for the shares, or none of the last relation.
@@ -64,35 +70,42 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
         # The reverse of a held-out pair may be a training link, and would give the answer away.
         raise DataError(Problem("dataset.symmetrize", False, "a pair without a type is one link, in either "
                                 "direction", "set dataset.symmetrize=true, or give edges types"))
-    types = np.empty(0, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
-    indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
-    words, stands = _link_words(np.uint64(stream(seed, Purpose.SPLIT, _LINKS)), indptr, indices, types, reverses)
+    opposites = None if graph.edge_types is None else find_opposites(graph, reverses)
+    words, stands = _words(graph, seed, reverses, opposites)
     edges = np.flatnonzero(stands)
-    ends = np.cumsum([round(link_split[name] * edges.size) for name in _SHARES])
-    if not 0 < ends[1] < edges.size:
-        raise DataError(Problem("dataset.link_split", dict(link_split), f"selects none or all of {edges.size} links",
+    # One edge for each draw.
+    drawn = edges if not _any(opposites) else edges[np.unique(words[edges], return_index=True)[1]]
+    ends = np.cumsum([round(link_split[name] * drawn.size) for name in _SHARES])
+    _check_links(graph, link_split, edges, reverses, drawn.size, int(ends[1]))
+    if times is None:
+        val, test = rank_bounds(words[drawn], ends)
+        parts, notes = np.where(words >= test, 0, np.where(words < val, 1, 2)), []
+    else:
+        parts, said = _by_time(_oldest(times, words) if _any(opposites) else times, drawn, ends)
+        notes = [said]
+    links = _links(graph, edges, parts[edges])
+    if times is None:
+        notes.append(f"links held out by gnnexp, seed {seed}: {len(links['valid'])} valid, {len(links['test'])} test")
+    found = without(replace(graph, links=links), torch.from_numpy(parts == 0))
+    if opposites is not None:
+        notes += _said(found, opposites, reverses, names)
+    return replace(found, notes=(*graph.notes, *notes))
+
+
+def _check_links(
+    graph: Graph, link_split: Mapping[str, float], edges: np.ndarray, reverses: int, count: int, held: int
+) -> None:
+    """There must be links for training and to hold out, `held` of `count`, and links of the last relation."""
+    if not 0 < held < count:
+        raise DataError(Problem("dataset.link_split", dict(link_split), f"selects none or all of {count} links",
                                 "choose other shares, or a larger graph"))
-    if reverses > 0 and int(types[edges].max()) + 1 < reverses:
+    if reverses > 0 and int(_types(graph)[edges].max()) + 1 < reverses:
         # Readers of the links count their relations, and treat edges of all further types as reverses.
         raise DataError(Problem("dataset.link_split", dict(link_split), f"relation {reverses - 1}, the last of "
                                 f"{reverses}, has no edges", "choose fewer relations, or a larger graph"))
-    if times is None:
-        val, test = rank_bounds(words[edges], ends)
-        parts = np.where(words >= test, 0, np.where(words < val, 1, 2))
-        note = f"links held out by gnnexp, seed {seed}: {ends[0]} valid, {ends[1] - ends[0]} test"
-    else:
-        parts, note = _by_time(times, edges, ends)
-    drawn, destinations = parts[edges], graph.destinations().numpy()
-    chosen = {name: drawn == number for number, name in enumerate(("train", "valid", "test"))}
-    columns = [indices, destinations] if graph.edge_types is None else [indices, types, destinations]
-    links = {
-        name: torch.from_numpy(np.stack([column[edges[mask]] for column in columns], axis=1).astype(np.int64))
-        for name, mask in chosen.items()
-    }
-    return _without(replace(graph, links=links, notes=(*graph.notes, note)), torch.from_numpy(parts == 0))
 
 
-def _without(graph: Graph, kept: torch.Tensor) -> Graph:
+def without(graph: Graph, kept: torch.Tensor) -> Graph:
     """The graph with the edges `kept` `[E]` bool."""
     starts = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
     return replace(
@@ -103,6 +116,58 @@ def _without(graph: Graph, kept: torch.Tensor) -> Graph:
         edge_features=None if graph.edge_features is None else graph.edge_features[kept],
         edge_weights=None if graph.edge_weights is None else graph.edge_weights[kept],
     )
+
+
+def _types(graph: Graph) -> np.ndarray:
+    return np.empty(0, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
+
+
+def _any(opposites: Opposites | None) -> bool:
+    return opposites is not None and len(opposites.pairs) > 0
+
+
+def _words(graph: Graph, seed: int, reverses: int, opposites: Opposites | None) -> tuple[np.ndarray, np.ndarray]:
+    """See `_link_words`."""
+    groups = opposites.groups if opposites is not None and _any(opposites) else np.empty(0, np.int64)
+    words, stands = _link_words(np.uint64(stream(seed, Purpose.SPLIT, _LINKS)), graph.indptr.numpy(),
+                                graph.indices.numpy(), _types(graph), reverses, groups)
+    return words, stands
+
+
+def _links(graph: Graph, edges: np.ndarray, parts: np.ndarray) -> dict[str, torch.Tensor]:
+    """The links of the numbers `edges` `[n]`, by part `[n]`."""
+    columns = [graph.indices.numpy(), graph.destinations().numpy()]
+    if graph.edge_types is not None:
+        columns.insert(1, _types(graph))
+    return {name: torch.from_numpy(np.stack([column[edges[parts == number]] for column in columns],
+                                            axis=1).astype(np.int64))
+            for number, name in enumerate(("train", "valid", "test"))}
+
+
+def _said(graph: Graph, opposites: Opposites, reverses: int, names: Sequence[str]) -> list[str]:
+    """Notes: which relations are held out together, and which held-out links still have an opposite edge."""
+    held = {name: graph.links[name].numpy() for name in ("valid", "test")}
+    notes = []
+    if _any(opposites):
+        counts = [f"{int((opposites.groups[links[:, 1]] >= 0).sum())} {name}" for name, links in held.items()]
+        notes.append(f"relations that are each other's reverses: {opposites.named(names)}. Their links between the "
+                     f"same two vertices are held out together: {', '.join(counts)}")
+    links = np.concatenate([*held.values()])
+    links = links[links[:, 0] != links[:, 2]]
+    pairs, edges = edges_between(graph, links[:, 2], links[:, 0])
+    count = np.unique(pairs[(_types(graph)[edges] < reverses) | (reverses <= 0)]).size
+    if count:
+        notes.append(f"{count} held-out links have an edge in the opposite direction, of a relation that is not their "
+                     "reverse: it stays")
+    return notes
+
+
+def _oldest(times: Times, words: np.ndarray) -> Times:
+    """Times `[E]` of what is held out together: the earliest of all edges with the same word `[E]`."""
+    _, places = np.unique(words, return_inverse=True)
+    earliest = np.full(int(places.max(initial=-1)) + 1, times.values.max(initial=0), times.values.dtype)
+    np.minimum.at(earliest, places, times.values)
+    return replace(times, values=earliest[places])
 
 
 def _by_time(times: Times, edges: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, str]:
@@ -116,9 +181,12 @@ def _by_time(times: Times, edges: np.ndarray, ends: np.ndarray) -> tuple[np.ndar
 
 @compiled(nogil=True)
 def _link_words(
-    key: np.uint64, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, reverses: int
+    key: np.uint64, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, reverses: int, groups: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`[E]` random word of each edge's link, and `[E]` whether the edge represents its link."""
+    """`[E]` random word of each edge's link, and `[E]` whether the edge represents its link.
+
+    Links of a group of relations between the same two vertices have the same word (`units`).
+    """
     words, stands = np.empty(indices.size, np.uint64), np.empty(indices.size, np.bool_)
     typed = types.size > 0
     for dst in range(indptr.size - 1):
@@ -128,6 +196,10 @@ def _link_words(
             if back:
                 head, tail = tail, head
                 kind -= reverses
+            if groups.size > 0 and groups[kind] >= 0:
+                kind = groups[kind]
+                if head > tail:
+                    head, tail = tail, head
             word = absorb(absorb(key, np.uint64(head)), np.uint64(kind))
             words[edge] = absorb(word, np.uint64(tail))
             again = edge > indptr[dst] and indices[edge] == indices[edge - 1]

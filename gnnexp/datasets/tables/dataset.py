@@ -261,7 +261,8 @@ class Tables(Dataset):
         count, found = numbered.num_relations, open_graph(whole)
         reverses = NO_REVERSES if not self.symmetrize else count if count > 1 and self._inverse(layout) else SAME_TYPE
         times = link_times(found, numbered, layout, self._rules(layout)) if self.split == "time" else None
-        graph = hold_out(found, self.link_split, seed=self.seed, reverses=reverses, times=times)
+        graph = hold_out(found, self.link_split, seed=self.seed, reverses=reverses, times=times,
+                         names=layout.relations)
         with GraphWriter(folder) as writer:
             for name, values in arrays_of(graph).items():
                 writer.put(name, values)

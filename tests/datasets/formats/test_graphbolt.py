@@ -108,12 +108,15 @@ def test_a_graph_of_one_type(form: str, edges: str, tmp_path: Path) -> None:
 def test_types_labels_and_links(tmp_path: Path) -> None:
     graph = load(written(tmp_path, typed(tmp_path)), **AS_IT_IS)
     assert graph.node_types is not None and graph.node_types.tolist() == [0, 0, 0, 1, 1]
-    assert edges_of(graph) == sorted([(3, 0, 0), (4, 0, 0), (4, 2, 0), (0, 1, 1), (1, 2, 1)])
+    assert edges_of(graph) == sorted([(3, 0, 0), (4, 0, 0), (0, 1, 1), (1, 2, 1)])
     assert graph.labels is not None and graph.labels.tolist() == [0, -1, 1, -1, -1]
     links = {name: pairs.tolist() for name, pairs in graph.links.items()}
     assert links == {"train": [[3, 0, 0], [4, 0, 0]], "valid": [[4, 0, 2]], "valid_neg": [[3, 0, 1]],
                      "test": [[3, 0, 2]], "test_neg": [[4, 0, 1], [3, 0, 1]]}
-    assert "1 of the 1 links valid are edges of the graph" in graph.notes
+    assert any("1 of the 1 valid and 0 of the 1 test links are edges" in note and "removed 1 edges" in note
+               for note in graph.notes)
+    everything = load(tmp_path, held_out_edges="keep", **AS_IT_IS)
+    assert edges_of(everything) == sorted([(3, 0, 0), (4, 0, 0), (4, 2, 0), (0, 1, 1), (1, 2, 1)])
     chosen = load(tmp_path, task="node_classification")
     assert not chosen.links and chosen.num_classes == 2
     with pytest.raises(DataError, match="has links of its own"):

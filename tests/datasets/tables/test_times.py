@@ -117,8 +117,8 @@ def test_links_of_relations_are_held_out_by_time(inverse: bool, tmp_path: Path) 
             ("c", "knows", "a", "2020-01-04"), ("b", "likes", "c", "2020-01-05"), ("c", "likes", "b", "2020-01-06")]
     text(tmp_path / "edges.csv", "head,relation,tail,date", *(",".join(row) for row in rows))
     graph = load(tmp_path, split="time", link_split={"val": 0.2, "test": 0.2}, inverse_relations=inverse)
-    if inverse:  # each row is a link; knows is 0, likes is 1
-        assert graph.links["test"].tolist() == [[2, 1, 1]] and graph.links["valid"].tolist() == [[1, 1, 2]]
+    if inverse:  # knows is 0, and each row is a link; likes is 1, and has both directions, which are one link
+        assert graph.links["test"].tolist() == [[2, 1, 1], [1, 1, 2]] and graph.links["valid"].tolist() == [[2, 0, 0]]
         assert graph.num_relations == 4
     else:  # (a, b) and (b, a) are one link, and so are (b, c) and (c, b)
         assert graph.links["test"].tolist() == [[1, 1, 2]] and graph.links["valid"].tolist() == [[0, 0, 2]]
