@@ -174,7 +174,7 @@ class Engine:
             raise DataError(_unreadable(files, error)) from None
         names = [column[0] for column in columns]
         twice = [one for one in form.path_columns if f"{one}_1" in names and one in names]
-        DataError.raise_all([Problem(f"{files.shown}, column {one}", one, f"{one}: the files have a column of this name",
+        DataError.raise_all([Problem(f"{files.shown}, column {one}", one, f"{one}: the files have this column",
                                      "take it out of dataset.path_columns") for one in twice])
         return name, {column[0]: column[1] for column in columns}
 

@@ -86,5 +86,5 @@ def test_a_path_column_that_no_file_has_is_refused(tmp_path: Path) -> None:
         replace(tables, path_columns=["month", "day"]).load()
     (tmp_path / "month=1" / "edges.csv").write_text("source,destination,month\n0,1,5\n1,2,5\n")
     (tmp_path / "month=2" / "edges.csv").write_text("source,destination,month\n0,1,5\n1,2,5\n")
-    with pytest.raises(DataError, match="month: the files have a column of this name"):
+    with pytest.raises(DataError, match="month: the files have this column"):
         tables.load()
