@@ -34,6 +34,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
+from gnnexp.preparation.unchanged import unchanged
 
 _AS_IT_IS = ("dataset.symmetrize=false", "dataset.self_loops=keep", "dataset.duplicates=keep")
 _MANY_CLASSES = 50
@@ -98,7 +99,8 @@ def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, Names]:
     config = compose([*overrides, *_as_it_is(overrides)]).config
     dataset = build(config["dataset"], Dataset)
     target = folder / "graph"
-    graph = dataset.generate(target) or dataset.load()
+    with unchanged(dataset, None):
+        graph = dataset.generate(target) or dataset.load()
     return (open_graph(target, mmap=False) if target.exists() else graph), names_of(target)
 
 

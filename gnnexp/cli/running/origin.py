@@ -43,7 +43,8 @@ def with_origin(options: argparse.Namespace) -> argparse.Namespace:
     job = _job(run_dir, trust=options.trust)
     recorded = _typed(job["provenance"], options.config_dir) or _resolved(job)
     made = argparse.Namespace(**{**vars(options), **recorded, "origin": None, "trust": False})
-    for line in _differences(job, made):
+    other_data = any(line.lstrip("+~").partition("=")[0].partition(".")[0] == "dataset" for line in options.overrides)
+    for line in _differences(run_dir, job, made, other_data=other_data):
         print(f"gnnexp: {run_dir}: {line}", file=sys.stderr)
     made.overrides = list(last_of_each_key([*made.overrides, *options.overrides]))
     return made
@@ -144,8 +145,11 @@ def in_grammar(value: object) -> str:
     return json.dumps(value)
 
 
-def _differences(job: Mapping[str, Any], made: argparse.Namespace) -> Iterator[str]:
-    """What may make the run another one today: its code, the YAML files, and the places that it names."""
+def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace, *, other_data: bool) -> Iterator[str]:
+    """What may make the run another one today: its code, the YAML files, its data, and the places that it names.
+
+    With `other_data`, the user has asked for other data.
+    """
     from gnnexp.config.compose import compose
     from gnnexp.provenance.code import code_of_config
     from gnnexp.provenance.older import as_today
@@ -169,7 +173,24 @@ def _differences(job: Mapping[str, Any], made: argparse.Namespace) -> Iterator[s
         yield f"{key} was {old.get(key, 'not there')}, today it is {new.get(key, 'not there')}"
     if len(differing) > _MOST_NAMED:
         yield f"{len(differing) - _MOST_NAMED} more keys differ"
+    if not other_data:
+        yield from _changed_data(run_dir, job)
     root = next((word.partition("=")[2] for word in shlex.split(str(provenance.get("reproduce") or ""))
                  if word.startswith(f"{ROOT_VARIABLE}=")), None)
     if root and root != os.environ.get(ROOT_VARIABLE):
         yield f"its data was in {ROOT_VARIABLE}={root}, which is {os.environ.get(ROOT_VARIABLE, 'not set')} here"
+
+
+def _changed_data(run_dir: Path, job: Mapping[str, Any]) -> Iterator[str]:
+    """How the files of the run's dataset have changed."""
+    from gnnexp.datasets.base import Dataset
+    from gnnexp.experiment.build import build
+    from gnnexp.provenance.older import as_today
+    from gnnexp.record.changes import changed_data
+
+    try:
+        dataset = build(as_today(job["config"])["dataset"], Dataset)
+    except (GnnexpError, ImportError):  # the run itself reports this
+        return
+    if said := changed_data(run_dir, job["provenance"], dataset):
+        yield f"{said}; results may differ"
