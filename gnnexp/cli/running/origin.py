@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,12 +12,11 @@ from typing import Any
 
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError, GnnexpError, Problem
+from gnnexp.experiment.texts import hydra_value
 
 CONFIG_FILE = "config.yaml"
 # Keys that say where and how a run is executed and recorded.
 _PLACES = ("hardware", "tracker", "preflight", "name")
-_PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
-_WORDS = {"null", "true", "false", "nan", "inf"}
 _MOST_NAMED = 5
 
 
@@ -125,24 +122,9 @@ def _changes(wanted: Mapping[str, Any], base: Mapping[str, Any], prefix: str = "
         if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
             yield from _changes(value, base[key], f"{prefix}{key}.")
         elif key not in base or value != base[key]:
-            yield f"++{prefix}{key}={in_grammar(value)}"
+            yield f"++{prefix}{key}={hydra_value(value)}"
     if prefix:
         yield from (f"~{prefix}{key}" for key in base if key not in wanted)
-
-
-def in_grammar(value: object) -> str:
-    """A value as Hydra reads it in an override, with quotes where a text would be read as something else."""
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{in_grammar(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(in_grammar, value)) + "]"
-    if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-            return value
-        escaped = re.sub(r'(\\*)"', r'\1\1\\"', value)  # Hydra: a backslash is special only before a quote
-        ending = len(escaped) - len(escaped.rstrip("\\"))
-        return f'"{escaped}{chr(92) * ending}"'
-    return json.dumps(value)
 
 
 def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace, *, other_data: bool) -> Iterator[str]:
