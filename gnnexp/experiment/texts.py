@@ -54,7 +54,7 @@ def yaml_text(text: str) -> str:
     return re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
 
 
-def yaml_of(values: Mapping[str, Any]) -> str:
+def yaml_of(values: object) -> str:
     """A part of a resolved configuration as YAML that is composed again.
 
     OmegaConf writes it. PyYAML leaves `1e3` without quotes, since it reads that as a text, and OmegaConf does not.
