@@ -120,6 +120,10 @@ def test_a_case_whose_ranks_executed_other_code_has_not_finished(sweeps: Path) -
     (run / "result.json").write_text(json.dumps(result))
     now = ended(case, done, make_console())
     assert now.status == "failed" and "other code than the sweep planned" in now.reason
+    result["provenance"]["dataset_key"] = "of other data"
+    (run / "result.json").write_text(json.dumps(result))
+    now = ended(case, done, make_console())
+    assert now.status == "failed" and "its data changed since the sweep planned it" in now.reason
 
 
 def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> None:

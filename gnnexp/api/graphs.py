@@ -11,9 +11,9 @@ from typing import Any
 from gnnexp.datasets.formats.dataset import ForeignDataset
 from gnnexp.datasets.formats.foreign import Foreign
 from gnnexp.datasets.formats.in_memory import InMemory
-from gnnexp.datasets.looking.tables import quoted
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import build
+from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.cache import cache_root
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
@@ -35,8 +35,8 @@ class GivenGraph:
     @property
     def overrides(self) -> list[str]:
         """What chooses this graph in `gnnexp run` and `gnnexp.run`."""
-        return ["dataset=gnnexp_format", f"dataset.path={quoted(str(self.folder))}",
-                f"dataset.name={quoted(self.name)}"]
+        return ["dataset=gnnexp_format", f"dataset.path={hydra_text(str(self.folder))}",
+                f"dataset.name={hydra_text(self.name)}"]
 
     @property
     def graph(self) -> Graph:

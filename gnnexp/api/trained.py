@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,8 +43,11 @@ from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.preparation.artifacts import prepare_graph
 from gnnexp.provenance.code import code_of_config, package_digest
 from gnnexp.record.attempts import codes_of, read_attempts
+from gnnexp.record.changes import changed_data
 from gnnexp.record.owner import check_own
 from gnnexp.training.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
 
 # Metrics of a model whose code may have changed must agree with the record within this, absolute or relative.
 _ALIKE = 1e-3
@@ -134,6 +138,13 @@ class TrainedModel(nn.Module):
         """Names of the classes, relations, types and columns of the run's graph; empty if its dataset has none."""
         return names_of(self.folder)
 
+    def changed_data(self) -> str:
+        """How the files of the dataset have changed since the run; empty if they have not, or are not here.
+
+        All bytes of the files are hashed.
+        """
+        return changed_data(self.run_dir, read_job(self.run_dir)["provenance"], self.experiment.dataset)
+
     @property
     def has_own_rows(self) -> bool:
         """Whether trained rows replace features. Such a model knows the vertices of its own graph only."""
@@ -160,9 +171,9 @@ class TrainedModel(nn.Module):
 def load(run: Run | Path | str, *, which: Which = "best", device: str = "cpu", trust: bool = False) -> TrainedModel:
     """The model of a run: by default that of the best validation epoch, which tables report.
 
-    The graph comes from the artifact cache, or is prepared again from the dataset. If the code differs from the code
-    that the run executed, or if the paradigm is the user's own, the model is evaluated. It is refused if its metrics
-    are not those of the record.
+    The graph is that of the run. It comes from the artifact cache, or is prepared again from the dataset. If the files
+    of the dataset have changed since, a warning is logged. If the code differs from the code that the run executed, or
+    if the paradigm is the user's own, the model is evaluated. It is refused if its metrics are not those of the record.
 
     Args:
         run: a run, or its directory. The run may have failed, or still train.
@@ -173,6 +184,16 @@ def load(run: Run | Path | str, *, which: Which = "best", device: str = "cpu", t
     Raises:
         ConfigError, DataError: it is no run, no checkpoint holds the model, or data or code do not fit.
     """
+    trained = load_for_other_data(run, which=which, device=device, trust=trust)
+    if said := trained.changed_data():
+        log.warning("%s: %s: the graph is that of the run", trained.run_dir, said)
+    return trained
+
+
+def load_for_other_data(
+    run: Run | Path | str, *, which: Which = "best", device: str = "cpu", trust: bool = False
+) -> TrainedModel:
+    """As `load`, for a model that is applied to other data: the files of the run's own data are not compared."""
     ConfigError.raise_all(_argument_problems(which, device))
     run_dir = run.run_dir if isinstance(run, Run) else Path(run).absolute()
     job = read_job(run_dir)

@@ -185,14 +185,14 @@ class Communicator:
             dist.destroy_process_group(self._made.pop())
 
     def all_reduce(self, tensor: Tensor, tag: Tag) -> None:
-        """Sum `tensor` over all ranks, in place, on every rank."""
+        """Sum `tensor` over all ranks, in place, on every rank. It may be a view of any strides, such as a column."""
         if self.size == 1:
             return
         with self._exchange(tag, all_reduce_bytes(tensor.nbytes, self.rank, self.size)):
             payload = self._stage(tensor)
             dist.all_reduce(payload, group=self._group)
             if payload is not tensor:
-                tensor.copy_(payload)
+                tensor.detach().copy_(payload)
 
     def broadcast(self, tensor: Tensor, source: int, tag: Tag) -> None:
         """Copy the `tensor` of rank `source` to every rank, in place; the source sends N-1 copies."""
@@ -208,8 +208,8 @@ class Communicator:
         with self._exchange(tag, sent, 0 if sent else tensor.nbytes):
             payload = self._stage(tensor)
             dist.broadcast(payload, src=self._ranks[source], group=self._group)
-            if payload is not tensor:
-                tensor.copy_(payload)
+            if payload is not tensor and self.rank != source:
+                tensor.detach().copy_(payload)
 
     def all_to_all(
         self, rows: Tensor, sent: Sequence[int], received: Sequence[int], tag: Tag, out: Tensor | None = None
@@ -234,8 +234,9 @@ class Communicator:
             return out
         assert sent[self.rank] == 0 and received[self.rank] == 0, "rows for oneself need no exchange"
         with self._exchange(tag, rows.nbytes, out.nbytes):
-            payload = self._stage(rows.contiguous())
-            target = out if payload.device == out.device else torch.empty_like(out, device=payload.device)
+            payload = self._stage(rows)
+            direct = payload.device == out.device and out.is_contiguous()
+            target = out if direct else payload.new_empty(out.shape, dtype=out.dtype)
             dist.all_to_all_single(target, payload, list(received), list(sent), group=self._group)
         return out if target is out else out.copy_(target)
 
@@ -278,6 +279,7 @@ class Communicator:
         """
         if self.size == 1:
             return numbers
+        numbers = numbers.contiguous()
         out = torch.empty_like(numbers)
         with self._timer.phase("wait"), self._timer.activity.exchange():
             dist.all_to_all_single(out, numbers, group=self._group)
@@ -297,7 +299,7 @@ class Communicator:
             return [part]
         sent_bytes, row = (self.size - 1) * part.nbytes, part[:1].nbytes
         with self._exchange(tag, sent_bytes, row * (sum(lengths) - lengths[self.rank])):
-            payload = self._stage(part.contiguous())
+            payload = self._stage(part)
             parts = [payload.new_empty((length, *part.shape[1:])) for length in lengths]
             # All peers get the same tensor. An all-to-all of uneven parts would need one copy of it for each peer.
             peers = [rank for rank in range(self.size) if rank != self.rank]
@@ -321,6 +323,7 @@ class Communicator:
 
     def start_max(self, numbers: Tensor) -> dist.Work:
         """Start to replace host `numbers` by their maximum over ranks. For the platform itself; not counted."""
+        assert numbers.is_contiguous(), "gloo would take other elements, and a copy would be gone before the work ends"
         work: dist.Work = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
         return work
 
@@ -364,4 +367,10 @@ class Communicator:
         return tag in self._halved and rows.dtype == torch.float32
 
     def _stage(self, tensor: Tensor) -> Tensor:
+        """`tensor` for torch's collectives: in one piece, and in pinned host memory if gloo carries GPU tensors.
+
+        Gloo says nothing about a tensor with gaps, such as a column `[:, 0]`: it takes the elements that lie next to
+        each other in memory, which are others. The result is `tensor` itself if it fits already.
+        """
+        tensor = tensor.contiguous()
         return tensor.cpu().pin_memory() if self._staged and tensor.is_cuda else tensor

@@ -177,6 +177,19 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
             *experiment.paradigm.plan(experiment, facts).problems]
 
 
+def validation_note(experiment: Experiment, graph: Graph) -> str:
+    """What a run without validation examples does instead of choosing its best epoch; empty if it has some."""
+    pairs = experiment.task.options.pairs
+    names = ("valid", "test") if pairs else ("val", "test")
+    found = [graph.links.get(name) if pairs else getattr(graph.splits, name) for name in names]
+    has_valid, has_test = (one is not None and one.shape[0] > 0 for one in found)
+    if has_valid or experiment.train.eval_every is None:
+        return ""
+    what = "links" if pairs else "vertices"
+    return (f"there are no validation {what}: the last evaluated epoch counts as the best one" if has_test else
+            f"there are no validation and no test {what}: no epoch is evaluated")
+
+
 def check_schedule(experiment: Experiment, facts: GraphFacts) -> list[Problem]:
     """A schedule of a fixed length must last until the end of the run."""
     train, schedule = experiment.train, experiment.schedule

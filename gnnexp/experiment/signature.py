@@ -217,7 +217,8 @@ def _fits_container(value: object, kind: object, args: tuple[object, ...]) -> bo
             return len(value) == len(args) and all(map(fits, value, args))
         return not args or all(fits(item, args[0]) for item in value)
     if kind in (dict, Mapping):
-        return isinstance(value, Mapping) and (not args or all(fits(item, args[1]) for item in value.values()))
+        return isinstance(value, Mapping) and (not args or all(
+            fits(key, args[0]) and fits(item, args[1]) for key, item in value.items()))
     if isinstance(value, Mapping):
         return TARGET in value or is_dataclass(kind)
     return isinstance(value, kind) if isinstance(kind, type) else True
@@ -253,7 +254,7 @@ def describe(hint: object) -> str:
 
 def _describe_mapping(hint: object, origin: object) -> str:
     if origin in (dict, Mapping):
-        return "a mapping"
+        return "a mapping of names" if get_args(hint)[:1] == (str,) else "a mapping"
     if isinstance(hint, type) and is_dataclass(hint):
         return f"a mapping {{{','.join(f'{item.name}:…' for item in fields(hint))}}}"
     return f"a component ({getattr(hint, '__name__', hint)}: a mapping with {TARGET})"

@@ -8,6 +8,10 @@ weights. So `METIS_PartGraphKway` is called directly, as the METIS 5 manual desc
 from __future__ import annotations
 
 import ctypes
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from typing import Any
@@ -22,6 +26,8 @@ _OK, _ERROR_MEMORY = 1, -3
 # METIS takes the imbalance in thousandths, as an integer. A larger imbalance is not needed: no part can hold more than
 # the whole graph.
 MOST_IMBALANCE = 1000.0
+# Bytes of METIS's own lines that an error shows.
+_MOST_SAID = 2000
 # Length of the array of options; METIS reads METIS_NOPTIONS (40) entries.
 _NUM_OPTIONS = 64
 
@@ -124,16 +130,47 @@ def part_graph(
     scalars = np.array([num_nodes, num_weights, num_parts, 0], dtype)
     parts = np.zeros(num_nodes, dtype)
     call = library.METIS_PartGraphRecursive if recursive else library.METIS_PartGraphKway
-    status = call(
-        _pointer(scalars[0:]), _pointer(scalars[1:]), _pointer(starts), _pointer(neighbours), _pointer(vertex_weights),
-        None, _pointer(edge_weights), _pointer(scalars[2:]), None, None, _pointer(settings), _pointer(scalars[3:]),
-        _pointer(parts),
-    )
+    with printed_by_c() as printed:
+        status = call(
+            _pointer(scalars[0:]), _pointer(scalars[1:]), _pointer(starts), _pointer(neighbours),
+            _pointer(vertex_weights), None, _pointer(edge_weights), _pointer(scalars[2:]), None, None,
+            _pointer(settings), _pointer(scalars[3:]), _pointer(parts),
+        )
     if status != _OK:
         why = "not enough memory" if status == _ERROR_MEMORY else f"status {status}"
-        raise RunError(f"METIS failed on {num_nodes} vertices and {neighbours.size} adjacency entries: {why}")
+        said = f"; METIS said: {printed[0]}" if printed[0] else ""
+        raise RunError(f"METIS failed on {num_nodes} vertices and {neighbours.size} adjacency entries: {why}{said}")
     return parts, int(scalars[3])
 
 
 def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
     return None if array is None else ctypes.c_void_p(array.ctypes.data)
+
+
+@contextmanager
+def printed_by_c() -> Iterator[list[str]]:
+    """Keep what C code prints on standard output in the block, as one text that the list has after the block.
+
+    METIS prints such lines as "Cannot bisect a graph with 0 vertices!" although its result is right. They would be
+    among the lines of gnnexp, and inside of the document of `--json`. The descriptor belongs to the process, so what
+    another thread prints meanwhile would be kept, too: call this where no other thread prints.
+    """
+    found: list[str] = []
+    try:
+        own = os.dup(1)
+    except OSError:  # standard output is closed, so nothing can be printed
+        yield found
+        found.append("")
+        return
+    c = ctypes.CDLL(None)
+    with tempfile.TemporaryFile() as file:
+        c.fflush(None)
+        os.dup2(file.fileno(), 1)
+        try:
+            yield found
+        finally:
+            c.fflush(None)
+            os.dup2(own, 1)
+            os.close(own)
+            file.seek(0)
+            found.append(file.read(_MOST_SAID).decode(errors="replace").strip())

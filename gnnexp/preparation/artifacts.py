@@ -41,6 +41,7 @@ from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.presample import presample, presample_key
+from gnnexp.preparation.unchanged import unchanged
 
 Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts)
 log = logging.getLogger(__name__)
@@ -57,20 +58,32 @@ _POLL_S = 0.05
 _KEY_DIGITS = 16
 
 
-def graph_folder(dataset: Dataset, cache: Path) -> Path:
-    """The folder of the graph of `dataset`, which may not exist yet."""
-    return cache / "graphs" / f"{_slug(dataset.name)}-{dataset.key()[:_KEY_DIGITS]}"
+def graph_folder(dataset: Dataset, cache: Path, key: str | None = None) -> Path:
+    """The folder of the graph of `dataset`, which may not exist yet. With the `key`, no file is read."""
+    key = dataset.key() if key is None else key
+    return cache / "graphs" / f"{_slug(dataset.name)}-{key[:_KEY_DIGITS]}"
 
 
-def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
+def prepare_graph(dataset: Dataset, cache: Path, key: str | None = None) -> tuple[Graph, Path]:
     """The validated, memory-mapped graph of `dataset` and its folder. It is made only if it does not exist yet.
 
+    Args:
+        dataset: what is read.
+        cache: root of the artifact cache.
+        key: content key of the dataset that the caller has computed (`Dataset.key()`); None: it is computed.
+
     Raises:
-        DataError: problems of the dataset's files or graph. No file is left behind.
+        DataError: problems of the dataset's files or graph, or a file changed while it was read. No file is left
+            behind.
     """
-    folder = graph_folder(dataset, cache)
+    key = dataset.key() if key is None else key
+    folder = graph_folder(dataset, cache, key)
 
     def make(staging: Path) -> None:
+        with unchanged(dataset, key):
+            read(staging)
+
+    def read(staging: Path) -> None:
         graph = dataset.generate(staging)
         generated = graph is not None
         graph = dataset.load() if graph is None else graph
@@ -149,15 +162,30 @@ def prepare_partition(
             partition = once()
         partition.save(staging)
         write_json(staging / QUALITY, quality(graph, partition) | partition.cost | dict(partition.facts))
+        if partitioner.reads_file and partition_folder(partitioner, graph_key, num_parts, cache, key) != folder:
+            raise DataError(Problem("partitioner.path", partitioner.reads_file, "changed while it was read, so nothing "
+                                    "was kept", "repeat the command when no program writes this folder any more"))
 
     return _prepare(folder, open_it, make), folder
 
 
 def prepare_stream_partition(
-    partitioner: StreamPartitioner, edges: EdgeStream, key: str, num_parts: int, cache: Path
+    partitioner: StreamPartitioner, dataset: Dataset, key: str, edges: EdgeStream, num_parts: int, cache: Path
 ) -> tuple[Partition, Path]:
-    """As `prepare_partition`, from a stream of edges without a graph; `key` is the key of the dataset."""
-    key = f"stream:{key}"
+    """As `prepare_partition`, from a stream of edges without a graph.
+
+    Args:
+        partitioner: decides the owners.
+        dataset: the dataset of the edges.
+        key: content key of the dataset, from before its edges were opened.
+        edges: edges of the dataset.
+        num_parts: number of parts.
+        cache: root of the artifact cache.
+
+    Raises:
+        DataError: also if a file of the dataset changed while it was read.
+    """
+    data_key, key = key, f"stream:{key}"
     folder = partition_folder(partitioner, key, num_parts, cache)
 
     def open_it(path: Path) -> Partition:
@@ -165,9 +193,11 @@ def prepare_stream_partition(
         return open_partition(path, graph=edges, graph_key=key)
 
     def make(staging: Path) -> None:
-        partition = partitioner.partition_stream(edges, num_parts, key)
+        with unchanged(dataset, data_key):
+            partition = partitioner.partition_stream(edges, num_parts, key)
+            report = stream_quality(edges, partition)
         partition.save(staging)
-        write_json(staging / QUALITY, stream_quality(edges, partition) | partition.cost | dict(partition.facts))
+        write_json(staging / QUALITY, report | partition.cost | dict(partition.facts))
 
     return _prepare(folder, open_it, make), folder
 

@@ -16,7 +16,8 @@ from sparse_graphs import mostly_zero
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
-from gnnexp.experiment.build import read
+from gnnexp.experiment.build import experiment_of, read
+from gnnexp.experiment.check import validation_note
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.testing.graphs import nasty_graph
@@ -304,3 +305,24 @@ def test_steps_with_sparse_features_cannot_be_captured(default: dict[str, Any]) 
     assert data_problems(config, mostly_zero(sparse=False)) == []
     (problem,) = data_problems(config, mostly_zero())
     assert problem.key == "train.cuda_graph" and "dataset.sparse=false" in problem.fix
+
+
+@pytest.mark.parametrize(("val", "test", "said"), [
+    (1, 1, ""), (1, 0, ""), (0, 1, "there are no validation vertices: the last evaluated epoch counts as the best one"),
+    (0, 0, "there are no validation and no test vertices: no epoch is evaluated")])
+def test_a_run_without_validation_vertices_says_which_epoch_it_takes(
+    default: dict[str, Any], val: int, test: int, said: str
+) -> None:
+    graph = nasty_graph()
+    splits = replace(graph.splits, val=graph.splits.val[:val], test=graph.splits.test[:test])
+    assert validation_note(experiment_of(default), replace(graph, splits=splits)) == said
+    never = experiment_of(changed(default, train__eval_every=None))
+    assert validation_note(never, replace(graph, splits=splits)) == ""
+
+
+def test_a_run_of_links_looks_at_links() -> None:
+    experiment = experiment_of(compose(["tracker=none", "task=link_prediction"]).config)
+    graph = nasty_graph()
+    links = {"train": torch.zeros(2, 2, dtype=torch.int64), "test": torch.zeros(1, 2, dtype=torch.int64)}
+    assert "there are no validation links: the last" in validation_note(experiment, replace(graph, links=links))
+    assert validation_note(experiment, replace(graph, links={**links, "valid": links["test"]})) == ""

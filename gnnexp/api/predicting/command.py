@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gnnexp.api.predicting.graphs import Target, target_of
 from gnnexp.api.predicting.links import check_pairs, scored
 from gnnexp.api.predicting.vertices import embedded, metrics_of_all, predicted
-from gnnexp.api.trained import TrainedModel, load
+from gnnexp.api.trained import TrainedModel, load_for_other_data
 from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
@@ -38,8 +40,11 @@ def main(options: argparse.Namespace) -> Answer:
     ConfigError.raise_all(problems)
     if options.links:
         check_pairs(Path(options.links))
-    model = load(named_run(options.run), which="last" if options.last else "best", trust=options.trust)
+    model = load_for_other_data(named_run(options.run), which="last" if options.last else "best", trust=options.trust)
     ConfigError.raise_all(_conflicts(model, options))
+    if not options.overrides and (said := model.changed_data()):
+        print(f"gnnexp: {model.run_dir}: {said}: the rows are of the data of the run; for those of today: gnnexp "
+              f"predict {shlex.quote(options.run)} dataset.path=PLACE", file=sys.stderr)
     target = target_of(model, options.overrides, trust=options.trust)
     scores: list[Scores] = []
     count = write_table(out, _table(model, target, options, scores))

@@ -27,7 +27,8 @@ def main(options: argparse.Namespace) -> Answer:
     experiment = experiment_of(checked(options.overrides, options.config_dir, options.config_name).config)
     console = make_console()
     try:
-        partition, folder = _from_stream(experiment, console) or _from_graph(experiment, console)
+        key = experiment.dataset.key()
+        partition, folder = _from_stream(experiment, key, console) or _from_graph(experiment, key, console)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("partitioner", target_of(experiment.partitioner), error)) from error
     report = read_quality(folder)
@@ -38,22 +39,20 @@ def main(options: argparse.Namespace) -> Answer:
                    "quality": report})
 
 
-def _from_graph(experiment: Experiment, console: Console) -> tuple[Partition, Path]:
-    """A partition of the prepared graph, and its folder."""
-    dataset = experiment.dataset
-    graph, _ = prepare_graph(dataset, cache_root())
+def _from_graph(experiment: Experiment, key: str, console: Console) -> tuple[Partition, Path]:
+    """A partition of the prepared graph, and its folder. `key` is the content key of the dataset."""
+    graph, _ = prepare_graph(experiment.dataset, cache_root(), key)
     console.print(describe_graph(graph), soft_wrap=True)
     if experiment.partitioner.presampled_epochs and (problems := experiment.task.options.check(graph)):
         raise ConfigError(problems)  # batches are sampled, so there must be training targets
     plan = experiment.paradigm.plan(experiment, facts_of(experiment, graph))
-    folder, sampled = prepare_owners(
-        experiment, graph, dataset.key(), plan.num_parts or experiment.num_ranks, console)
+    folder, sampled = prepare_owners(experiment, graph, key, plan.num_parts or experiment.num_ranks, console)
     for item in sampled.items():
         console.print(describe_presample(describe_counts(*item)), soft_wrap=True)
     return open_partition(folder, graph=graph), folder
 
 
-def _from_stream(experiment: Experiment, console: Console) -> tuple[Partition, Path] | None:
+def _from_stream(experiment: Experiment, key: str, console: Console) -> tuple[Partition, Path] | None:
     """A partition of the dataset's edge stream, without a graph. None if the dataset or partitioner does not stream."""
     dataset, partitioner = experiment.dataset, experiment.partitioner
     edges = dataset.stream()
@@ -61,7 +60,7 @@ def _from_stream(experiment: Experiment, console: Console) -> tuple[Partition, P
         return None
     watched = WatchedStream(edges, console)
     num_parts = partitioner.resolve(experiment.num_ranks)
-    return prepare_stream_partition(partitioner, watched, dataset.key(), num_parts, cache_root())
+    return prepare_stream_partition(partitioner, dataset, key, watched, num_parts, cache_root())
 
 
 def _overall(report: dict[str, float], partition: Partition) -> Table:

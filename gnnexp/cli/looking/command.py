@@ -32,8 +32,10 @@ from gnnexp.datasets.reading.names import Names, names_of
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import build
+from gnnexp.experiment.texts import hydra_text, yaml_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
+from gnnexp.preparation.unchanged import unchanged
 
 _AS_IT_IS = ("dataset.symmetrize=false", "dataset.self_loops=keep", "dataset.duplicates=keep")
 _MANY_CLASSES = 50
@@ -47,7 +49,8 @@ def main(options: argparse.Namespace) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         guess = recognised(Path(options.path), classes_of("dataset", own_folders()),
                            None if options.whole else options.sample, Path(folder) / "sample")
-        chosen = [*guess.overrides, *([f"dataset.label={options.label}"] if options.label else []), *options.overrides]
+        label = [f"dataset.label={hydra_text(options.label)}"] if options.label else []
+        chosen = [*guess.overrides, *label, *options.overrides]
         document = _of_sample(guess, guess.sample, chosen, options) if guess.sample else _whole(
             guess, chosen, Path(folder), options)
     if options.save:
@@ -99,7 +102,8 @@ def _loaded(overrides: Sequence[str], folder: Path) -> tuple[Graph, Names]:
     config = compose([*overrides, *_as_it_is(overrides)]).config
     dataset = build(config["dataset"], Dataset)
     target = folder / "graph"
-    graph = dataset.generate(target) or dataset.load()
+    with unchanged(dataset, None):
+        graph = dataset.generate(target) or dataset.load()
     return (open_graph(target, mmap=False) if target.exists() else graph), names_of(target)
 
 
@@ -184,13 +188,11 @@ def _typed(override: str) -> str:
 
 def _save(path: Path, overrides: Sequence[str]) -> None:
     """Write the dataset as a choice for `--config-dir`: `<dir>/dataset/<name>.yaml`."""
-    import yaml
-
     from gnnexp.files.disk import write_bytes
 
     config = compose(list(overrides)).config["dataset"]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True).encode())
+    write_bytes(path, yaml_of(config).encode())
 
 
 def _show(guess: Guess, document: Mapping[str, Any]) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,12 +12,11 @@ from typing import Any
 
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError, GnnexpError, Problem
+from gnnexp.experiment.texts import hydra_value
 
 CONFIG_FILE = "config.yaml"
 # Keys that say where and how a run is executed and recorded.
 _PLACES = ("hardware", "tracker", "preflight", "name")
-_PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
-_WORDS = {"null", "true", "false", "nan", "inf"}
 _MOST_NAMED = 5
 
 
@@ -43,7 +40,8 @@ def with_origin(options: argparse.Namespace) -> argparse.Namespace:
     job = _job(run_dir, trust=options.trust)
     recorded = _typed(job["provenance"], options.config_dir) or _resolved(job)
     made = argparse.Namespace(**{**vars(options), **recorded, "origin": None, "trust": False})
-    for line in _differences(job, made):
+    other_data = any(line.lstrip("+~").partition("=")[0].partition(".")[0] == "dataset" for line in options.overrides)
+    for line in _differences(run_dir, job, made, other_data=other_data):
         print(f"gnnexp: {run_dir}: {line}", file=sys.stderr)
     made.overrides = list(last_of_each_key([*made.overrides, *options.overrides]))
     return made
@@ -124,28 +122,16 @@ def _changes(wanted: Mapping[str, Any], base: Mapping[str, Any], prefix: str = "
         if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
             yield from _changes(value, base[key], f"{prefix}{key}.")
         elif key not in base or value != base[key]:
-            yield f"++{prefix}{key}={in_grammar(value)}"
+            yield f"++{prefix}{key}={hydra_value(value)}"
     if prefix:
         yield from (f"~{prefix}{key}" for key in base if key not in wanted)
 
 
-def in_grammar(value: object) -> str:
-    """A value as Hydra reads it in an override, with quotes where a text would be read as something else."""
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{in_grammar(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(in_grammar, value)) + "]"
-    if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-            return value
-        escaped = re.sub(r'(\\*)"', r'\1\1\\"', value)  # Hydra: a backslash is special only before a quote
-        ending = len(escaped) - len(escaped.rstrip("\\"))
-        return f'"{escaped}{chr(92) * ending}"'
-    return json.dumps(value)
+def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace, *, other_data: bool) -> Iterator[str]:
+    """What may make the run another one today: its code, the YAML files, its data, and the places that it names.
 
-
-def _differences(job: Mapping[str, Any], made: argparse.Namespace) -> Iterator[str]:
-    """What may make the run another one today: its code, the YAML files, and the places that it names."""
+    With `other_data`, the user has asked for other data.
+    """
     from gnnexp.config.compose import compose
     from gnnexp.provenance.code import code_of_config
     from gnnexp.provenance.older import as_today
@@ -169,7 +155,24 @@ def _differences(job: Mapping[str, Any], made: argparse.Namespace) -> Iterator[s
         yield f"{key} was {old.get(key, 'not there')}, today it is {new.get(key, 'not there')}"
     if len(differing) > _MOST_NAMED:
         yield f"{len(differing) - _MOST_NAMED} more keys differ"
+    if not other_data:
+        yield from _changed_data(run_dir, job)
     root = next((word.partition("=")[2] for word in shlex.split(str(provenance.get("reproduce") or ""))
                  if word.startswith(f"{ROOT_VARIABLE}=")), None)
     if root and root != os.environ.get(ROOT_VARIABLE):
         yield f"its data was in {ROOT_VARIABLE}={root}, which is {os.environ.get(ROOT_VARIABLE, 'not set')} here"
+
+
+def _changed_data(run_dir: Path, job: Mapping[str, Any]) -> Iterator[str]:
+    """How the files of the run's dataset have changed."""
+    from gnnexp.datasets.base import Dataset
+    from gnnexp.experiment.build import build
+    from gnnexp.provenance.older import as_today
+    from gnnexp.record.changes import changed_data
+
+    try:
+        dataset = build(as_today(job["config"])["dataset"], Dataset)
+    except (GnnexpError, ImportError):  # the run itself reports this
+        return
+    if said := changed_data(run_dir, job["provenance"], dataset):
+        yield f"{said}; results may differ"

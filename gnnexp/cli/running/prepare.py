@@ -197,8 +197,9 @@ def _data_problems(reading: Reading, problems: Sequence[Problem]) -> list[Proble
     if missing := dataset.missing():
         return missing
     try:
-        if graph_folder(dataset, cache_root()).exists():
-            graph, _ = prepare_graph(dataset, cache_root())
+        key = dataset.key()
+        if graph_folder(dataset, cache_root(), key).exists():
+            graph, _ = prepare_graph(dataset, cache_root(), key)
         elif dataset.at_hand:
             graph = dataset.load()  # not kept: a run that cannot start writes no files
         else:
@@ -234,10 +235,11 @@ def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
         DataError: the data is damaged or missing.
     """
     try:
-        graph, folder = prepare_graph(experiment.dataset, cache_root())
+        key = experiment.dataset.key()
+        graph, folder = prepare_graph(experiment.dataset, cache_root(), key)
         facts = facts_of(experiment, graph)
         ConfigError.raise_all(check_data(experiment, graph, facts))
-        prepared = Prepared(graph, facts, experiment.paradigm.plan(experiment, facts), folder, experiment.dataset.key())
+        prepared = Prepared(graph, facts, experiment.paradigm.plan(experiment, facts), folder, key)
         prepared = _placed(experiment, _fit(experiment, prepared, run_dir))
         while prepared.parts is not None:  # now the sizes of the parts are known
             sizes = open_parts(prepared.parts).sizes

@@ -111,13 +111,16 @@ def run_case(
 def ended(case: QueuedCase, outcome: Outcome, console: Console) -> State:
     """The state of a case after its launch.
 
-    A finished run counts for the case only if its ranks executed the planned code. The code may have been edited while
-    data was prepared, or while a job waited. A finished run may lack its last checkpoint, which is reported.
+    A finished run counts for the case only if its ranks executed the planned code on the planned data. Either may have
+    changed while data was prepared, or while a job waited. A finished run may lack its last checkpoint, which is said.
     """
     now, run_dir = replace(case.state, status=outcome.status, reason=outcome.reason), Path(case.state.run_dir)
     if outcome.status != "finished":
         return now
     run = read_run(run_dir)
+    if run.provenance.get("dataset_key") != case.state.dataset_key:
+        return replace(now, status="failed", reason="its data changed since the sweep planned it: start the sweep "
+                       f"again; the run is {run_dir}")
     if run.key != case.state.key:
         return replace(now, status="failed", reason="its ranks executed other code than the sweep planned (it was "
                        f"edited in the meantime): start the sweep again; the run is {run_dir}")

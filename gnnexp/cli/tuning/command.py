@@ -15,6 +15,7 @@ from gnnexp.cli.running.prepare import checked
 from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
 from gnnexp.cli.sweeping.definition import Case, Sweep, key_of, label_cases, last_of_each_key, load_sweep
 from gnnexp.cli.sweeping.queue import Queue, keep_states
+from gnnexp.cli.tuning.chooser import check_chooser, chooser, note_chooser
 from gnnexp.cli.tuning.definition import LIMITS, Tuning, check_own, read_tuning
 from gnnexp.cli.tuning.preset import COMPARED, check_preset, file_of, name_of, preset_of, unlimited, write_preset
 from gnnexp.cli.tuning.search import Asked, Search, check_optuna
@@ -39,12 +40,17 @@ def main(options: argparse.Namespace) -> Answer:
     tuning, systems, report = _planned(sweep, options)
     sweep = replace(sweep, report=report, command=command_of(options, words))
     queue = Queue(sweep, replace(looking_of(options), keep_failed=True), make_console())
+    is_known = not options.rerun and check_chooser(sweep.name, tuning)
+    if not options.dry_run:
+        note_chooser(sweep.name, tuning)
     with Launchers() as launchers:
         while batch := _asked(systems, tuning.batch):
             queue.to_come = sum(one.to_come(sum(system is one for system, _ in batch)) for one in systems)
             _try(queue, batch, options, launchers)
             if any(state.status == "interrupted" for state in queue.states):
                 break
+    if not is_known:
+        _tell_unknown(queue)
     if not options.dry_run:
         budgets = describe_budgets([system.budget for system in systems])
         queue.sweep = replace(queue.sweep, notes=(budgets, *sweep.notes))
@@ -192,6 +198,13 @@ def _composed(sweep: Sweep, label: str, lines: Sequence[str],
         return error
 
 
+def _tell_unknown(queue: Queue) -> None:
+    """Say how many trials were found whose Optuna was not noted."""
+    if found := sum(state.status == "finished before" for state in queue.states):
+        queue.console.print(f"{found} of the trials had finished before this search noted its version of Optuna "
+                            f"({chooser()['optuna']}): another version may have chosen them", soft_wrap=True)
+
+
 # --- after the last trial --------------------------------------------------------------------------------------------
 def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespace, answer: Answer) -> Answer:
     """Write the presets of systems that have used their budget, and show them."""
@@ -232,6 +245,7 @@ def _written(queue: Queue, system: System, best: Trial, options: argparse.Namesp
     comments = [f"Written by: {queue.sweep.command}",
                 f"Objective: {tuning.objective}" + f", mean of {seeds} seeds" * (seeds > 1),
                 f"Best trial: number {best.asked.number} of {len(system.trials)}; {goal}",
+                f"Chosen by: Optuna {chooser()['optuna']}, {chooser()['sampler']}",
                 f"Budget of each system: {tuning.budget}; this one spent {system.budget.seconds:.1f} s of training",
                 f"Use it: {preset.command}"]
     return write_preset(preset, _folder(options), comments, system.budget)

@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gnnexp.cli.sweeping.definition import key_of
 from gnnexp.cli.tuning.definition import LIMITS
 from gnnexp.config.compose import Composed
 from gnnexp.config.composition import composition
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.texts import yaml_of
 from gnnexp.record.records import write_text
 from gnnexp.reports.budgets import TUNED, Budget
 
@@ -55,8 +54,7 @@ class Preset:
         defaults += [{f"override /{group}": choice} for group, choice in self.choices.items()]
         note = {TUNED: budget.note()} if budget else {}
         lines = ["# @package _global_", *(f"# {line}" for line in comments)]
-        body = yaml.safe_dump({"defaults": defaults, **self.values, **note}, sort_keys=False)
-        return "\n".join([*lines, str(body)])
+        return "\n".join([*lines, yaml_of({"defaults": defaults, **self.values, **note})])
 
     @property
     def command(self) -> str:

@@ -1,27 +1,26 @@
 """The search of one system: Optuna chooses trials by the values of earlier trials.
 
-Nothing of a search is stored. The seed and the values of the trials determine it, and records have the values. So the
-same command makes the same trials again, finds them finished, and goes on after them.
+Trials of a search are not stored. The seed, the values of the trials and Optuna's version determine it, and records
+have the values. So the same command makes the same trials again, finds them finished, and goes on after them. The
+version is noted (`gnnexp.cli.tuning.chooser`).
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnexp.cli.sweeping.definition import text_of
+from gnnexp.cli.tuning.chooser import OPTIONS
 from gnnexp.cli.tuning.definition import LIMITS, Tuning
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.packages import is_installed, missing_package
 
 if TYPE_CHECKING:
     import optuna
-
-# Trials before the search looks at values. They are drawn at random, and all systems have the same ones. Optuna's 10
-# would leave nothing of a budget of 12 trials to the search.
-_RANDOM_TRIALS = 5
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,9 @@ class Search:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        # A trial that runs at the same time counts as a bad one, so that the next one is elsewhere (`constant_liar`).
-        sampler = optuna.samplers.TPESampler(seed=tuning.seed, n_startup_trials=_RANDOM_TRIALS, constant_liar=True)
+        with warnings.catch_warnings():  # the options are ours, so no user can heed a warning of them
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(seed=tuning.seed, **OPTIONS)
         more = tuning.objective == "val_metric"
         study = optuna.create_study(direction="maximize" if more else "minimize", sampler=sampler)
         self._tuning, self._study = tuning, study

@@ -18,6 +18,7 @@ from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.tables.features import matrix_of_file
 from gnnexp.datasets.tables.scaling import prepared
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.regular import is_file
 
 _FIX = "correct the name, relative to the folder of the graph, or set it to null"
@@ -80,7 +81,7 @@ def files_next_to(file: Path) -> list[str]:
     """Overrides for files of features and labels that are next to `file` under their usual names."""
     found = {key: next((name for name in names if name != file.name and is_file(file.parent / name)), None)
              for key, names in _BESIDE.items()}
-    return [f"dataset.{key}={name}" for key, name in found.items() if name]
+    return [f"dataset.{key}={hydra_text(name)}" for key, name in found.items() if name]
 
 
 def _features(path: Path) -> Matrix:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.looking.sample import Sample, sample_of
-from gnnexp.datasets.looking.tables import guess_tables, quoted
+from gnnexp.datasets.looking.tables import guess_tables
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.texts import hydra_text
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def recognised(path: Path, datasets: Mapping[str, type[Dataset]], limit: int | N
                                 f"choose: gnnexp run dataset={next(iter(found))} dataset.path={path}"))
     for choice, lines in found.items():
         read = [f"dataset={choice}", *lines]
-        return Guess(choice, [*read, f"dataset.path={quoted(str(place))}"] if not _with_path(lines) else read)
+        return Guess(choice, [*read, f"dataset.path={hydra_text(str(place))}"] if not _with_path(lines) else read)
     sample = None if limit is None or folder is None else sample_of(place, limit, folder)
     tables = guess_tables(place if sample is None else sample.place, place)
     if tables is not None:

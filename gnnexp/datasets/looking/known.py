@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gnnexp.datasets.looking.tables import quoted
 from gnnexp.datasets.reading.content import endings
 from gnnexp.datasets.tables.files import tables_in
 from gnnexp.datasets.tables.roles import NAMES, PAIRS, plain
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS, first_word
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.regular import is_file, read_limited
 
 _TARGETS = ("target", "ml_target", "page_type", "mature")  # columns of classes of MUSAE's data sets
@@ -46,8 +46,8 @@ def _musae(folder: Path) -> list[str] | None:
     if len(words) != 1:
         return None
     target = f"{name}_target.csv"
-    lines = [_path(folder), f"dataset.nodes={quoted(target)}", f"dataset.edges={quoted(f'{name}_edges.csv')}",
-             f"dataset.features={quoted(words[0])}"]
+    lines = [_path(folder), f"dataset.nodes={hydra_text(target)}", f"dataset.edges={hydra_text(f'{name}_edges.csv')}",
+             f"dataset.features={hydra_text(words[0])}"]
     columns, values = _csv(folder / target)
     # Edges of the sets of Twitch name vertices by the column `new_id`.
     lines += ["dataset.id=new_id"] if "new_id" in columns else []
@@ -71,7 +71,7 @@ def _csv(path: Path) -> tuple[list[str], dict[str, set[str]]]:
 
 
 def _path(folder: Path) -> str:
-    return f"dataset.path={quoted(str(folder))}"
+    return f"dataset.path={hydra_text(str(folder))}"
 
 
 # --- SNAP: ego-Facebook and others ------------------------------------------------------------------------------------
@@ -85,8 +85,9 @@ def _ego(place: Path) -> list[str] | None:
     with features.open(encoding="utf-8", errors="replace") as file:
         width = len(file.readline().split())
     first = f"column{0:0{len(str(width - 1))}d}"  # as DuckDB names columns without names
-    return [_path(place.parent), f"dataset.edges={quoted(place.name)}", f"dataset.nodes={quoted(features.name)}",
-            f"dataset.id={first}", "dataset.label=null", "dataset.header=false", "dataset.delimiter=' '"]
+    return [_path(place.parent), f"dataset.edges={hydra_text(place.name)}",
+            f"dataset.nodes={hydra_text(features.name)}", f"dataset.id={first}", "dataset.label=null",
+            "dataset.header=false", "dataset.delimiter=' '"]
 
 
 # --- Hugging Face Hub -------------------------------------------------------------------------------------------------
@@ -109,8 +110,8 @@ def _hugging_face(folder: Path) -> list[str] | None:
     texts = [_text(folder, paths) for paths in (*edges, *nodes)]
     if len(edges) != 1 or len(nodes) > 1 or len(tables) != len(texts) or None in texts:
         return None
-    lines = [_path(folder), f"dataset.edges={quoted(str(texts[0]))}"]
-    lines += [f"dataset.nodes={quoted(str(texts[1]))}"] if nodes else []
+    lines = [_path(folder), f"dataset.edges={hydra_text(str(texts[0]))}"]
+    lines += [f"dataset.nodes={hydra_text(str(texts[1]))}"] if nodes else []
     splits = {SPLIT_WORDS.get(first_word(path)) for paths in nodes for path in paths}
     return [*lines, "dataset.split=files"] if len(splits) > 1 and None not in splits else lines
 

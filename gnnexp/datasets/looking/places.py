@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gnnexp.datasets.tables.files import TableFiles, format_of
 from gnnexp.datasets.tables.roles import plain
+from gnnexp.experiment.texts import is_hydra_key
 from gnnexp.files.regular import is_file
 
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of texts
@@ -48,7 +49,8 @@ def tables_at(place: Path) -> tuple[list[Place], list[Path]]:
 def _place(text: str, paths: Sequence[Path]) -> Place:
     kind = format_of(paths[0])
     assert kind is not None
-    name = plain(text.split(".", maxsplit=1)[0].replace("*", "")) or "table"
+    name = plain(text.split(".", maxsplit=1)[0].replace("*", ""))
+    name = name if is_hydra_key(name) else f"table_{name}".rstrip("_")
     return Place(name, text, TableFiles("PATH", tuple(paths), kind))
 
 

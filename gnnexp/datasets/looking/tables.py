@@ -17,6 +17,7 @@ from gnnexp.datasets.tables.engine import quoted as in_sql
 from gnnexp.datasets.tables.roles import AUTO, NAMES, PAIRS, column, plain, words_of
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS, numeric
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.texts import hydra_text
 
 _MEMORY = 1 << 29
 _FIRST = 1000
@@ -58,14 +59,8 @@ def guess_tables(place: Path, named: Path) -> tuple[list[str], dict[str, int]] |
                                     f"({', '.join('/'.join(pair) for pair in PAIRS[:4])}, …)",
                                     "name them: gnnexp run dataset=tables dataset.edges=FILE dataset.source=COLUMN "
                                     "dataset.destination=COLUMN"))
-        overrides = ["dataset=tables", f"dataset.path={quoted(str(folder))}", *form, *_overrides(reader, found)]
+        overrides = ["dataset=tables", f"dataset.path={hydra_text(str(folder))}", *form, *_overrides(reader, found)]
         return overrides, _classes(reader, found.nodes)
-
-
-def quoted(text: str) -> str:
-    """A text as a value of an override."""
-    plain_signs = all(one.isalnum() or one in "._-/+@" for one in text)
-    return text if plain_signs and text else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _classes(reader: Engine, nodes: Mapping[str, Table]) -> dict[str, int]:
@@ -155,18 +150,18 @@ def _overrides(reader: Engine, found: _Found) -> list[str]:
     edges, nodes, lines = found.edges, found.nodes, list[str]()
     if len(nodes) == 1:
         [(name, table)] = nodes.items()
-        lines += [f"dataset.nodes={quoted(found.texts[name])}", *_of_nodes(reader, table)]
+        lines += [f"dataset.nodes={hydra_text(found.texts[name])}", *_of_nodes(reader, table)]
     elif nodes:
-        entries = (f"{kind}: {quoted(found.texts[kind])}" for kind in nodes)
+        entries = (f"{kind}: {hydra_text(found.texts[kind])}" for kind in nodes)
         lines.append(f"dataset.nodes={{{', '.join(entries)}}}")
     if len(edges) == 1 and len(nodes) < 2:
         [(name, table)] = edges.items()
-        lines += [f"dataset.edges={quoted(found.texts[name])}", *_of_edges(table)]
+        lines += [f"dataset.edges={hydra_text(found.texts[name])}", *_of_edges(table)]
     else:
         entries = (f"{kind}: {{{', '.join(_entry(reader, found, kind))}}}" for kind in edges)
         lines.append(f"dataset.edges={{{', '.join(entries)}}}")
     if len(found.rows) == 1 and len(nodes) < 2:
-        lines.append(f"dataset.features={quoted(found.rows[0].name)}")
+        lines.append(f"dataset.features={hydra_text(found.rows[0].name)}")
     if any(_has_split(reader, table) for table in nodes.values()):
         lines.append("dataset.split=column")
     if any(_has_empty_cells(reader, table) for table in nodes.values()):
@@ -182,7 +177,7 @@ def _of_nodes(reader: Engine, table: Table) -> list[str]:
         return [f"dataset.id={names[0]}", *([f"dataset.label={names[1]}"] if few else [])]
     identities = [name for name in names if plain(name).endswith("_id")]
     known = any(plain(name) in NAMES["id"] for name in names)
-    return [] if known or len(identities) != 1 else [f"dataset.id={quoted(identities[0])}"]
+    return [] if known or len(identities) != 1 else [f"dataset.id={hydra_text(identities[0])}"]
 
 
 def _of_edges(table: Table) -> list[str]:
@@ -220,7 +215,7 @@ def _entry(reader: Engine, found: _Found, place: str) -> list[str]:
     The types follow from the names of the columns, or from their first ids, which are all of one type.
     """
     table, nodes = found.edges[place], found.nodes
-    keys = [f"table: {quoted(found.texts[place])}"]
+    keys = [f"table: {hydra_text(found.texts[place])}"]
     by_name = [(name, kind) for name in table.types for kind in nodes if plain(name) in words_of(kind)]
     if len(by_name) == 2:
         ends = by_name
@@ -230,7 +225,7 @@ def _entry(reader: Engine, found: _Found, place: str) -> list[str]:
                      list(table.types)[:2])
         ends = [(name, _type_of(reader, table, name, nodes) if len(nodes) > 1 else "") for name in names]
     for end, key, (name, kind) in zip(("from", "to"), ("source", "destination"), ends, strict=False):
-        keys += [f"{end}: {kind}"] * bool(kind and len(nodes) > 1) + [f"{key}: {quoted(name)}"]
+        keys += [f"{end}: {hydra_text(kind)}"] * bool(kind and len(nodes) > 1) + [f"{key}: {hydra_text(name)}"]
     return keys
 
 

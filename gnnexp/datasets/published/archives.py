@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gnnexp.datasets.base import data_folder, listed, where_to_put
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.regular import is_file, is_folder
 
 _PLAIN = re.compile(r"[\w.-]+", re.ASCII)
@@ -118,4 +119,4 @@ class Archives:
 
 def named(name: str) -> list[str]:
     """The override with the name of a data set. A name with special characters follows from the file alone."""
-    return [f"dataset.name={name}"] if _PLAIN.fullmatch(name) else []
+    return [f"dataset.name={hydra_text(name)}"] if _PLAIN.fullmatch(name) else []

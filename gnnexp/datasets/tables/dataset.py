@@ -33,6 +33,7 @@ from gnnexp.datasets.tables.layout import (
     vertex_tables,
 )
 from gnnexp.datasets.tables.roles import AUTO
+from gnnexp.datasets.tables.rows.days import check_days
 from gnnexp.datasets.tables.rows.moments import moment_of, read_times
 from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_splits, splits_of_files
@@ -241,6 +242,12 @@ class Tables(Dataset):
         with tempfile.TemporaryDirectory(dir=folder.parent) as place, \
                 engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader:
             layout = self.layout(reader)
+            for one in layout.vertices.values():
+                if one.time is not None:
+                    check_days(reader, one.table, one.time, self._form)
+            for edges in layout.edges:
+                if edges.time is not None:
+                    check_days(reader, edges.table, edges.time.column, self._form)
             if self.link_split is None:
                 self._write(reader, layout, Path(place), folder)
             else:

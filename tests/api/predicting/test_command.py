@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import shutil
 import sys
@@ -227,3 +228,38 @@ def test_runs_without_a_model_and_with_trained_rows(trains: Trains, tmp_path: Pa
     for words, text in (([], "--last"), (["--last"], "train.checkpoint_every=1, which keeps the best model")):
         code, _, err = said(capsys, "predict", str(run_dir), *words)
         assert code == 2 and text in err
+
+
+def test_data_that_have_changed_since_the_run_are_said(
+    trains: Trains, tmp_path: Path, capsys: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`predict`, `load` and `run --from` name the change; asked-for data are no change."""
+    own, half = shops(tmp_path / "own"), shops(tmp_path / "half", lambda number: number % 2 == 1)
+    run_dir = trains(*OPTIONS, f"dataset.path={own}", *SMALL, size=1)
+    predict, again = ("predict", str(run_dir), "--out", "p.csv"), ("run", "--from", str(run_dir), "--cfg")
+    says = "have changed since the run"
+
+    for words in (predict, again):
+        code, _, err = said(capsys, *words)
+        assert (code, says in err) == (0, False), err
+    gnnexp.load(run_dir)
+    assert says not in caplog.text
+
+    table, lines = own / "nodes.csv", (own / "nodes.csv").read_text(encoding="utf-8")
+    before = table.stat()
+    table.write_text(lines.replace("groß", "XXXX").replace("klein", "groß").replace("XXXX", "klein"), encoding="utf-8")
+    os.utime(table, ns=(before.st_atime_ns, before.st_mtime_ns))
+    code, _, err = said(capsys, *predict)
+    assert code == 0 and "the rows are of the data of the run" in err
+    assert f"the data of tables or the code that reads them {says} (key " in err
+    assert f"gnnexp predict {run_dir} dataset.path=PLACE" in err and len(rows_of(Path("p.csv"))) == 80
+    code, _, err = said(capsys, *again)
+    assert code == 0 and f"{says} (key " in err
+    gnnexp.load(run_dir)
+    assert says in caplog.text
+    code, _, err = said(capsys, *predict, f"dataset.path={half}")
+    assert (code, says in err, len(rows_of(Path("p.csv")))) == (0, False, 40), err
+
+    shutil.rmtree(own)
+    code, _, err = said(capsys, *predict)
+    assert (code, says in err, len(rows_of(Path("p.csv")))) == (0, False, 80), err

@@ -85,3 +85,44 @@ def test_missing_places_are_named(words: list[str], text: str, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     code, _, err = said(capsys, *words)
     assert code == 2 and text in err
+
+
+SECRET = "${oc.env:GNNEXP_TEST_SECRET}"
+
+
+@pytest.mark.parametrize("label", ["null", "true", SECRET, "été"])
+def test_names_of_data_are_texts_whatever_they_look_like(label: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    """A name with an interpolation reads no variable: not in the answer, in a saved choice, or in a message."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNEXP_TEST_SECRET", "the secret")
+    own = tmp_path / "own"
+    own.mkdir()
+    columns = ["null", "true", SECRET, "été"]
+    rows = [[f"v{number}", *(f"{name} {number % 2}" for name in columns)] for number in range(10)]
+    (own / f"nodes{SECRET}.csv").write_text("\n".join(map(",".join, [["id", *columns], *rows])) + "\n")
+    (own / f"links{SECRET}.csv").write_text("source,target\n" + "".join(f"v{one},v{one + 1}\n" for one in range(9)))
+    code, out, err = said(capsys, "data", "own", "--label", label, "--json", "--save", "mine/dataset/own.yaml")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["names"]["classes"] == [f"{label} 0", f"{label} 1"] and found["classes"] == [5, 5]
+    for words in (["run", *found["run"]], ["run", "dataset=own", "--config-dir", "mine"]):
+        code, out, err = said(capsys, *words, "--cfg", "--json")
+        assert code == 0, err
+        chosen = json.loads(out)["dataset"]
+        assert (chosen["label"], chosen["nodes"], chosen["edges"]) == (
+            label, f"nodes{SECRET}.csv", f"links{SECRET}.csv")
+    (own / f"links{SECRET}.csv").unlink()
+    code, out, err = said(capsys, "run", *found["run"], "--dry-run")
+    assert code == 2 and f"links{SECRET}.csv" in err and "the secret" not in out + err
+
+
+def test_types_of_files_named_as_no_text_get_another_name(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "own"
+    own.mkdir()
+    for name, prefix in (("12", "a"), ("null", "b")):
+        (own / f"{name}.csv").write_text("id,x\n" + "".join(f"{prefix}{one},{one}\n" for one in range(4)))
+    (own / "sold.csv").write_text("12_id,null_id\n" + "".join(f"a{one},b{one}\n" for one in range(4)))
+    code, out, err = said(capsys, "data", "own", "--json")
+    assert code == 0, err
+    assert json.loads(out)["names"]["types"] == ["table_12", "table_null"]

@@ -298,3 +298,24 @@ def test_unequal_budgets_are_named() -> None:
     assert "not equal: a had 12 trials, c had 3 trials" in describe_budgets([equal[0], Budget("c", 3, 9.0, "3 trials")])
     assert "not equal: c did not use" in describe_budgets([equal[0], Budget("c", 3, 9.0, "12 trials", is_spent=False)])
     assert describe_budgets([]) == ""
+
+
+def test_a_search_does_not_go_on_with_another_optuna(
+    capsys: pytest.CaptureFixture[str], ranks: Pretended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(f"{{distributions: {RANGES}, trials: 2, batch: 2}}", axes="{system: [dgl]}")
+    assert answer(capsys, "--dry-run")[0] == 0 and not Path("runs/sweeps/.searches").exists()
+    assert answer(capsys)[0] == 0
+    assert "# Chosen by: Optuna" in Path("conf/train/tuned_dgl_digits.yaml").read_text()
+    (note,) = Path("runs/sweeps/.searches").iterdir()
+    began = json.loads(note.read_text())
+    note.write_text(json.dumps({**began, "optuna": "4.6.0"}))
+    for more in (["--trials", "3"], ["--dry-run"]):
+        assert run_command(["tune", "mine.yaml", *more]) == 2 and len(ranks.launched) == 2
+        assert "was begun with Optuna 4.6.0" in capsys.readouterr().err
+    assert answer(capsys, "--rerun")[0] == 0 and len(ranks.launched) == 4 and json.loads(note.read_text()) == began
+    assert "another version may have chosen them" not in capsys.readouterr().err
+    note.unlink()  # as of a gnnexp that noted nothing
+    assert run_command(["tune", "mine.yaml"]) == 0 and len(ranks.launched) == 4
+    said = capsys.readouterr()
+    assert "2 of the trials had finished before this search noted its version of Optuna" in said.out + said.err

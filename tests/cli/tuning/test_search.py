@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import inspect
 import math
 
+import pytest
+
+from gnnexp.cli.tuning.chooser import OPTIONS
 from gnnexp.cli.tuning.definition import Tuning, read_tuning
 from gnnexp.cli.tuning.search import Asked, Search
 
 RANGES = {"optimizer.lr": {"low": 0.0001, "high": 0.1, "log": True}, "model.hidden": {"low": 8, "high": 64},
           "sampler.fanouts": {"choices": [[5], [10]]}}
+
+KNOWN = ["0.004430 48", "0.001866 44", "0.077802 29", "0.005060 60", "0.000115 55", "0.086269 53", "0.000226 44",
+         "0.003677 31", "0.000659 14", "0.014728 63"]
 
 
 def tuning(**more: object) -> Tuning:
@@ -65,3 +73,23 @@ def test_the_search_finds_better_values_than_chance() -> None:
 def test_a_label_shows_three_digits_and_the_override_all_of_them() -> None:
     (asked,) = [Search(tuning()).ask()]
     assert asked.label.startswith("trial 0: optimizer.lr=0.0") and len(asked.label) < len(" ".join(asked.lines)) + 9
+
+
+def test_every_option_that_decides_trials_is_named() -> None:
+    """Optuna may change its defaults. Those that it has deprecated cannot be set without a warning."""
+    optuna = pytest.importorskip("optuna")
+    named = inspect.signature(optuna.samplers.TPESampler.__init__).parameters
+    deprecated = {"consider_prior", "prior_weight", "consider_magic_clip", "consider_endpoints", "gamma", "weights",
+                  "warn_independent_sampling", "categorical_distance_func"}
+    given = {"self", "seed", "constraints_func", *OPTIONS}
+    assert set(named) - deprecated <= given, "name the new option, so that its default decides nothing"
+    sampler = Search(tuning())._study.sampler
+    assert {name: getattr(sampler, f"_{name}") for name in OPTIONS} == dict(OPTIONS)
+
+
+def test_the_trials_of_this_version_are_known() -> None:
+    """If this fails after an upgrade of Optuna, searches that were begun before must not go on: the version says so."""
+    if importlib.metadata.version("optuna") != "5.0.0":
+        pytest.skip("the trials are those of Optuna 5.0.0")
+    found = [f"{float(one['optimizer.lr']):.6f} {one['model.hidden']}" for one in searched(tuning(), 10)]
+    assert found == KNOWN

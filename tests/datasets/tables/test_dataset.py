@@ -193,6 +193,8 @@ _BAD = {
     "unclear ends": (("a,b,c", "1,2,3"), ("id,label", "1,a"), "no two columns have usual names of ends"),
     "two pairs": (("src,dst,u,v", "1,2,3,4"), ("id,label", "1,a"), "2 pairs of columns may be the ends"),
     "infinite feature": (("src,dst", "1,2"), ("id,f", "1,3", "2,inf"), "column f=inf: is no finite number"),
+    "feature beyond float32": (("src,dst", "1,2"), ("id,f", "1,3", "2,-1e300"),
+                               "column f=-1e+300: is no finite number of float32"),
 }
 
 
