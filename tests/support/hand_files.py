@@ -21,6 +21,11 @@ def gexf(inside: str, kind: str = "undirected", space: str = "http://gexf.net/1.
     return GEXF.format(space=space, kind=kind, inside=inside)
 
 
+def gml(*lines: str) -> str:
+    """A GML file with one graph, a word or a bracket in each line."""
+    return "\n".join(["graph [", *lines, "]", ""])
+
+
 def both(*pairs: tuple[int, int, float]) -> list[list[float]]:
     return [[u, v, w] for u, v, w in pairs] + [[v, u, w] for u, v, w in pairs]
 
@@ -64,11 +69,12 @@ FILES: dict[str, tuple[str, str, list[str] | None, list[list[float]]]] = {
         "GraphML", f'{HEAD}<graph edgedefault="directed"><edge source="a" target="b"/><node id="b"/><node id="a"/>'
         '</graph></graphml>', ["b", "a"], [[1, 0, 1]]),
     "parallel edges without multigraph": (
-        "GML", "graph [\n directed 1\n node [ id 1 ]\n node [ id 2 ]\n edge [ source 1 target 2 value 1 ]\n"
-        " edge [ source 1 target 2 ]\n edge [ source 2 target 1 ]\n]\n", ["1", "2"], [[0, 1, 1], [0, 1, 1], [1, 0, 1]]),
+        "GML", gml("directed 1", "node [", "id 1", "]", "node [", "id 2", "]", "edge [", "source 1", "target 2",
+                   "value 1", "]", "edge [", "source 1", "target 2", "]", "edge [", "source 2", "target 1", "]"),
+        ["1", "2"], [[0, 1, 1], [0, 1, 1], [1, 0, 1]]),
     "labels that repeat": (
-        "GML", 'graph [\n node [ id 5 label "Ann" ]\n node [ id 7 label "Ann" ]\n node [ id 9 label "Bob" ]\n'
-        " edge [ source 5 target 9 ]\n]\n", ["5", "7", "9"], both((0, 2, 1))),
+        "GML", gml("node [", "id 5", 'label "Ann"', "]", "node [", "id 7", 'label "Ann"', "]", "node [", "id 9",
+                   'label "Bob"', "]", "edge [", "source 5", "target 9", "]"), ["5", "7", "9"], both((0, 2, 1))),
     "Gephi 0.10": ("GEXF", gexf(CLASSES + ONE), ["a", "b", "c"], both((0, 1, 3.0), (1, 2, 2.5))),
     "Gephi 0.9": ("GEXF", gexf(CLASSES + ONE, space="http://www.gexf.net/1.3"), ["a", "b", "c"],
                   both((0, 1, 3.0), (1, 2, 2.5))),

@@ -220,7 +220,7 @@ def hand_records(folder: Path) -> Iterator[dict[str, Any]]:
 
 def record(library: str, form: str, name: str, right: dict[str, Any], path: Path) -> dict[str, Any]:
     """A file, what is in it, and what the libraries read."""
-    # NetworKit 11.3 ends the process at nodes that are not numbered from 0 on
+    # A reader of NetworKit 11.3 ended the process at a file that was written by hand
     found = readings(form, path, ("igraph", "networkx") if library == "hand" else READERS)
     if right["vertices"] is None:  # of files by hand, the best reader says what vertices have
         right["vertices"] = next((one["vertices"] for one in found.values() if not isinstance(one, str)), {})

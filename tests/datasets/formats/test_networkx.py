@@ -224,7 +224,7 @@ def test_a_type_declaration_is_refused(ending: str, encoding: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("ending", [".graphml", ".gexf", ".gml", ".net", ".json"])
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\x00", b"<graphml>", b"graph [ node [ id 1", b"*Vertices x\n1 a",
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\x00", b"<graphml>", b"graph [\nnode [\nid 1", b"*Vertices x\n1 a",
                                      b'{"nodes": [{"id": [1]}], "links": 3}', b"a {'weight': ", b"[" * 100_000])
 def test_a_damaged_file_is_named(ending: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / f"x{ending}").write_bytes(content)

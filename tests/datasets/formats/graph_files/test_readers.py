@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hand_files import FILES, HEAD, NODES, ONE, gexf
+from hand_files import FILES, HEAD, NODES, ONE, gexf, gml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,8 +93,8 @@ def test_large_integers_are_numbers(ending: str, tmp_path: Path) -> None:
 
 
 def test_names_in_digits_stay_texts_unless_asked(tmp_path: Path) -> None:
-    text = ('graph [ node [ id 1 phone "4915123456789" ] node [ id 2 phone "4915123456780" ] '
-            "edge [ source 1 target 2 ] ]")
+    text = gml("node [", "id 1", 'phone "4915123456789"', "]", "node [", "id 2", 'phone "4915123456780"', "]",
+               "edge [", "source 1", "target 2", "]")
     graph, _ = made(tmp_path, ".gml", text)
     assert graph.features is None and any("not used: phone (2 values)" in note for note in graph.notes)
     asked, _ = made(tmp_path / "..", ".gml", text, features=["phone"])
@@ -103,9 +103,10 @@ def test_names_in_digits_stay_texts_unless_asked(tmp_path: Path) -> None:
 
 def test_gml_of_every_form(tmp_path: Path) -> None:
     (tmp_path / "x.gml").write_text(
-        'Creator "a [ b"\n# graph [\ngraph\n[\n  node [ id 10000000000 name "two\nlines &amp; &quot;&#233;&bogus;" '
-        'graphics [ x 1.0 w 3 ] r -1.5e+3 big 1e+20 none NAN h 1 h 2 ]\n node [ id 3 one "_networkx_list_start" one 7 '
-        "label bare ] edge [ source 10000000000 target 3 ] ]", "utf-8")
+        'Creator "a [ b"\n# graph [\ngraph\n[\n  node [\n id 10000000000 name "two\nlines &amp; &quot;&#233;&bogus;" '
+        'graphics [ x 1.0 w 3 ] r -1.5e+3 big 1e+20 none NAN h 1 h 2 ]\n node [\n id 3 '
+        'one "_networkx_list_start" one 7 '
+        "label bare ]\n edge [\n source 10000000000\n target 3 ]\n ]", "utf-8")
     graph = read_graph_file(tmp_path / "x.gml")
     first, second = graph.vertices
     assert list(graph.names) == [10000000000, 3] and graph.ends.tolist() == [[0, 1]]
@@ -151,10 +152,10 @@ AGE = '<key id="k" for="node" attr.name="age" attr.type="int"/>'
     (".graphml", DEEP, "nested in more than 256"), (".graphml", "<gexf/>", "must be a <graphml>"),
     (".gexf", gexf(NODES + '<edges><edge source="a" target="b" type="both"/></edges>'), "edge type='both'"),
     (".gexf", gexf(NODES + '<edges><edge source="a" target="q"/></edges>'), "edge 1='q': is no node"),
-    (".gml", "graph [ node [ id 1 ] ] graph [ node [ id 1 ] ]", "graph='2 graphs'"),
-    (".gml", "graph [ node [ id 1 ] edge [ source 1 target 2 ] ]", "edge 1='2': is no node"),
-    (".gml", "graph [ node [ id 1 ]", "the end of the file.*is not expected"),
-    (".gml", "graph [\n node [ id 1 ]\n ] ]", "line 3.*is not expected"), (".gml", "graph [ a b ]", "is not expected"),
+    (".gml", gml("node [", "id 1", "]") * 2, "graph='2 graphs'"),
+    (".gml", gml("node [", "id 1", "]", "edge [", "source 1", "target 2", "]"), "edge 1='2': is no node"),
+    (".gml", "graph [\nnode [\nid 1\n]", "the end of the file.*is not expected"),
+    (".gml", gml("node [", "id 1", "]", "]"), "line 6.*is not expected"), (".gml", "graph [ a b ]", "is not expected"),
     (".gml", "graph " + "[ a " * 100, "is not expected"),
     (".net", "*Vertices 2\n*Partition p\n1\n", r"line 2='\*Partition p': is no section"),
     (".net", "*Vertices 2\n*Arcs\n1 3\n", "line 3='1 3': '3' is no vertex: vertices have the numbers 1 to 2"),
