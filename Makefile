@@ -8,8 +8,9 @@ PYTHON ?= $(shell for one in $(PYTHONS); do if $$one $(FITS); then echo $$one; b
 TORCH ?= $(shell grep '^torch==' constraints.txt)
 # For the tests of Triton's kernels without a GPU. CUDA builds of torch bring the version that they need.
 TRITON ?= triton==3.9.0
-# Test processes side by side; many tests start ranks of their own, and wait for them.
+# Test processes side by side; many tests start ranks of their own, and wait for them. `make test` has 3 if none are given.
 TEST_JOBS ?= 2
+QUICK_JOBS = $(if $(filter file,$(origin TEST_JOBS)),3,$(TEST_JOBS))
 VENV := .venv
 BIN := $(VENV)/bin
 # Files that say what has been installed: what users need, and what is installed when it is first needed.
@@ -94,8 +95,8 @@ $(DOCS): $(USERS)
 run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on real data, with two workers
 	$(BIN)/gnnexp sweep quickstart
 
-test: for-tests ## the test suite (about 12 minutes on 2 cores); prints the ten slowest tests
-	GNNEXP_LISTED_KERNELS=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --ignore tests/docs
+test: for-tests ## the test suite (about 10 minutes on 2 cores); prints the ten slowest tests
+	GNNEXP_LISTED_KERNELS=1 $(BIN)/python -m pytest -n $(QUICK_JOBS) --dist worksteal --ignore tests/docs
 
 # One thread for each rank: the tests run several ranks side by side.
 # Triton interprets its kernels, which the emulated device then runs.

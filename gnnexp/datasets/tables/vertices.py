@@ -106,7 +106,7 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     if kind == "real" or (real and kind == "auto" and engine.rows(
             f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)):
         return _real_labels(engine, table, columns.label, no_label)
-    made, notes = _classes(engine, columns)
+    made, notes = _classes(engine, columns, kind)
     notes += _without_label(engine, columns, made, no_label)
     classes = engine.keep("SELECT class, row_number() OVER (ORDER BY class) - 1 AS number FROM "
                           f"(SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL)", table)
@@ -117,13 +117,16 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     return Labels(values, [str(row[0]) for row in found], [*notes, *_lacking(values < 0)])
 
 
-def _classes(engine: Engine, columns: VertexColumns) -> tuple[str, list[str]]:
-    """The classes of all rows, integers or texts: a table with the columns `class` and `row`. And what to note."""
+def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind) -> tuple[str, list[str]]:
+    """The classes of all rows, integers or texts: a table with the columns `class` and `row`. And what to note.
+
+    Among numbers of a text, `nan` means no label, unless `kind` says that all labels are classes.
+    """
     assert columns.label is not None
     table, name = columns.written, quoted(columns.label)
     real = re.sub(r"\(.*\)$", "", table.look(columns.label)) in (*_REAL, "DECIMAL")
     if columns.label in table.looks:
-        nan = f"coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false)" if real else "false"
+        nan = f"coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false)" if real and kind == "auto" else "false"
         kept = engine.keep(f"SELECT CASE WHEN NOT {nan} THEN {name} END AS class, row_number() OVER () - 1 AS row "
                            f"FROM {table.name}", table)
         value, notes = _value_of(engine, kept, columns.label)

@@ -72,6 +72,7 @@ def check(form: str, ids: list[str], *, by_edges: bool) -> None:
 @example(ids=list(LOOKALIKES), by_edges=False)
 @example(ids=list(LOOKALIKES), by_edges=True)
 @example(ids=["2.0", "1.0", "3.0"], by_edges=False)
+@example(ids=["1.10", "nan"], by_edges=False)
 def test_any_ids_and_classes_come_back(form: str, ids: list[str], by_edges: bool) -> None:
     check(form, ids, by_edges=by_edges)
 
