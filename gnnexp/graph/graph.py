@@ -34,8 +34,8 @@ class Graph:
         indices: `[E]` int32 (int64 from 2^31 vertices on), the source of each edge.
         features: `[V, D]` float32 dense (possibly memory-mapped) or sparse rows, or None. If trained rows replace the
             features (`config.seen`), they are on torch's `meta` device: their width is known, but they have no values.
-        labels: None, or one of: `[V]` int64 classes, -1 for "no label"; `[V, C]` float32 in {0, 1} (multi-label), rows of
-            NaN for "no label"; `[V]` float32 or float64 real numbers, NaN for "no label".
+        labels: None, or one of: `[V]` int64 classes, -1 for "no label"; `[V, C]` float32 in {0, 1} (multi-label), with
+            rows of NaN for "no label"; `[V]` float32 or float64 real numbers, NaN for "no label".
         num_classes: C; 0 if labels are real numbers.
         splits: train, validation and test vertices.
         edge_types: `[E]` int32 or None.
