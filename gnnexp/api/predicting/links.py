@@ -194,7 +194,7 @@ def _numbers(
     Raises:
         DataError: an id is missing, unknown, or in several types. Names rows.
     """
-    ids, value = target.ids, quoted(name) if target.ids.text else integer_or_text(reader, table, name)
+    ids, value = target.ids, quoted(name) if target.ids.text else integer_or_text(reader, table, name, points=True)
     kept = reader.keep(f"SELECT ({value})::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}",
                        table)
     if ids.are_numbers:

@@ -199,7 +199,8 @@ def _edge_columns(reader: Engine, entry: Entry, place: Path, asked_weight: str |
                                  f"{', '.join(table.types)}", "correct the JSON file") for name in missing])
     left = [name for name in names if name != weight]
     notes = [f"features of the edges {':'.join(entry.kind)} that are not used: {', '.join(left)}"] if left else []
-    values = [f"{integer_or_text(reader, table, name)} AS {quoted(role)}" for name, role in asked]
+    values = [f"{quoted(name) if role == 'weight' else integer_or_text(reader, table, name, points=False)} AS {role}"
+              for name, role in asked]
     return Columns(table, values, [], notes, has_split=False)
 
 

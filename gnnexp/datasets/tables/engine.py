@@ -37,6 +37,8 @@ _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_te
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+_FIRST_BYTES = 1 << 20
+_REAL = ("FLOAT", "DOUBLE")
 _READ_AHEAD = "16MiB"  # of a result, while a batch is used
 
 
@@ -92,12 +94,19 @@ class Table:
         types: type of each column in DuckDB's words, by name, in the order of the file.
         looks: what columns look like that are read as the file writes them (`Engine.as_written`): the type that a
             sample of rows suggests. Their own type is text.
+        of_paths: columns that are folders of the files (`TextForm.path_columns`).
     """
 
     files: TableFiles
     name: str
     types: dict[str, str]
     looks: Mapping[str, str] = field(default_factory=dict)
+    of_paths: Sequence[str] = ()
+
+    @property
+    def own(self) -> list[str]:
+        """The columns that the files have."""
+        return [name for name in self.types if name not in self.of_paths]
 
     def look(self, column: str) -> str:
         """The type of a column, or what it looks like."""
@@ -132,11 +141,14 @@ class Engine:
         """
         form = form or TextForm()
         types = self._view(files, form, as_text)
-        if files.format == "text" and form.delimiter is None and len(types[1]) == 1 and " " in next(iter(types[1])):
-            types = self._view(files, replace(form, delimiter=" "), as_text)  # not among the signs that DuckDB tries
+        of_paths = [name for name in form.path_columns if name in types[1]]
+        if files.format == "text" and form.delimiter is None and len(types[1]) == 1 + len(of_paths) and \
+                (" " in next(iter(types[1])) or form.header is False):
+            spaced = self._view(files, replace(form, delimiter=" "), as_text)  # not among the signs that DuckDB tries
+            types = max(types, spaced, key=lambda one: len(one[1]))
         if files.format == "json" and as_text:
             types = self._view(files, form, as_text, {**types[1], **dict.fromkeys(as_text, "VARCHAR")})
-        return Table(files, *types)
+        return Table(files, *types, of_paths=of_paths)
 
     def as_written(self, table: Table, names: Iterable[str]) -> Table:
         """The same table, in which a text's columns `names` are texts, byte by byte as the file writes them.
@@ -146,14 +158,16 @@ class Engine:
         if table.name not in self._forms or table.files.format not in ("text", "json"):
             return table
         form, as_text = self._forms[table.name]
-        looks = {name: table.types[name] for name in names if table.types[name] != "VARCHAR"}
+        kept = ("VARCHAR", *((*_REAL, "JSON") if table.files.format == "json" else ()))  # JSON's numbers have a type
+        looks = {name: table.types[name] for name in names
+                 if name not in table.of_paths and table.types[name] not in kept}
         if not looks:
             return table
         types = {**table.types, **dict.fromkeys(looks, "VARCHAR")} if table.files.format == "json" else None
         if types is None and form.header is None:  # texts only: no header would be found
-            named = not all(re.fullmatch(r"column\d+", name) for name in table.types)
+            named = not all(re.fullmatch(r"column\d+", name) for name in table.own)
             form = replace(form, header=named or self.dialect(table).header)
-        return Table(table.files, *self._view(table.files, form, [*as_text, *looks], types), looks)
+        return Table(table.files, *self._view(table.files, form, [*as_text, *looks], types), looks, table.of_paths)
 
     def _view(self, files: TableFiles, form: TextForm, as_text: Sequence[str], types: Mapping[str, str] | None = None
               ) -> tuple[str, dict[str, str]]:
@@ -365,6 +379,8 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
         options.append(f"decimal_separator={literal(form.decimal)}")
     if sign := _comment(files):
         options.append(f"comment={literal(sign)}")
+    if not _has_quotes(files):  # cells further below may have some, which a sample without them would keep
+        options.append("quote='\"', escape='\"'")
     if form.delimiter is not None:
         options.append(f"delim={literal(form.delimiter)}")
     if form.header is not None:
@@ -419,6 +435,17 @@ def _comment(files: TableFiles) -> str:
     except OSError:  # a damaged archive, which DuckDB names
         return ""
     return start if start in ("#", "%") else ""
+
+
+def _has_quotes(files: TableFiles) -> bool:
+    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used."""
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
+            return b'"' in file.read(_FIRST_BYTES)
+    except OSError:  # a damaged archive, which DuckDB names
+        return True
 
 
 def _masked(path: str) -> str:

@@ -349,12 +349,14 @@ def _printed(engine: Engine, table: Table, column: str) -> str:
     return f"(CASE WHEN TRY_CAST({name} AS BIGINT)::VARCHAR = {name} THEN TRY_CAST({name} AS BIGINT) END)"
 
 
-def integer_or_text(engine: Engine, table: Table, column: str) -> str:
+def integer_or_text(engine: Engine, table: Table, column: str, *, points: bool) -> str:
     """An id or a class in SQL, which `as_written` made a text: an integer if all values of the column are some.
 
-    A typed column stays as it is.
+    A typed column stays as it is, but for whole real numbers. With `points`, integers may end with `.0`.
     """
-    if column not in table.looks:
+    if table.types[column] in _REAL:
+        return f"(CASE WHEN {quoted(column)} = floor({quoted(column)}) THEN TRY_CAST({quoted(column)} AS BIGINT) END)"
+    if column not in table.looks or (not points and table.looks[column] in _REAL):
         return quoted(column)
     printed = _printed(engine, table, column)
     wrong = f"SELECT 1 FROM {table.name} WHERE {quoted(column)} IS NOT NULL AND {printed} IS NULL LIMIT 1"

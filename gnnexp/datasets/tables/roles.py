@@ -81,7 +81,7 @@ def ends(table: Table, source: str, destination: str, types: tuple[str, str]) ->
         require(table, key, [given] if given != AUTO else [])
     if AUTO not in (source, destination):
         return source, destination
-    by_name = {plain(name): name for name in table.types}
+    by_name = {plain(name): name for name in table.own}
     typed = [] if types[0] == types[1] else [
         (first, second) for first in words_of(types[0]) for second in words_of(types[1])]
     pairs = [*typed, *PAIRS]
@@ -89,7 +89,7 @@ def ends(table: Table, source: str, destination: str, types: tuple[str, str]) ->
     found = [pair for pair in found if source in (AUTO, pair[0]) and destination in (AUTO, pair[1])]
     if len(found) == 1:
         return found[0]
-    columns = list(table.types)
+    columns = table.own
     if not found and len(columns) == 2:
         return columns[0], columns[1]
     said = f"{len(found)} pairs of columns may be the ends" if found else "no two columns have usual names of ends"
@@ -103,7 +103,7 @@ def _usual(kinds: Sequence[str]) -> set[str]:
 
 def is_only_header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool:
     """Whether a text has one line, and that has names of columns. DuckDB may take it as data."""
-    if table.files.format != "text" or not all(re.fullmatch(r"column\d+", name) for name in table.types):
+    if table.files.format != "text" or not all(re.fullmatch(r"column\d+", name) for name in table.own):
         return False
     rows = reader.rows(f"SELECT * FROM {table.name} LIMIT 2", table)
     return len(rows) == 1 and any(plain(str(cell)) in _usual(kinds) for cell in rows[0])
@@ -127,8 +127,8 @@ def has_usual_names(table: Table, kinds: Sequence[str] = ()) -> bool:
     Columns may also be named after the types of vertices `kinds`.
     """
     usual = _usual(kinds)
-    texts = table.files.format == "text" and set(table.types.values()) == {"VARCHAR"}
-    return not texts or any(plain(name) in usual or plain(name).endswith("_id") for name in table.types)
+    texts = table.files.format == "text" and {table.types[name] for name in table.own} == {"VARCHAR"}
+    return not texts or any(plain(name) in usual or plain(name).endswith("_id") for name in table.own)
 
 
 def require(table: Table, key: str, names: Sequence[str]) -> None:

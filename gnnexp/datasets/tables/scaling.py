@@ -27,6 +27,7 @@ class Moments:
 
     def __init__(self, width: int, count: int) -> None:
         self.count, self.mean, self.squares = np.zeros(width, np.int64), np.zeros(width), np.zeros(width)
+        self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
         self._block, self._held = np.empty((max(1, min(count, _BLOCK // max(1, width))), width)), 0
 
     def add(self, rows: np.ndarray) -> None:
@@ -45,6 +46,8 @@ class Moments:
             values = self._block[: self._held, column]
             values = values[~np.isnan(values)]
             if values.size:
+                self._low[column] = min(self._low[column], values.min())
+                self._high[column] = max(self._high[column], values.max())
                 mean = values.mean()
                 self._merge(column, values.size, mean, np.square(values - mean).sum())
         self._held = 0
@@ -55,6 +58,8 @@ class Moments:
         share = count / self.count[column]
         self.mean[column] += apart * share
         self.squares[column] += squares + apart * apart * before * share
+        if self._low[column] == self._high[column]:  # the mean of equal values may be rounded
+            self.mean[column], self.squares[column] = self._low[column], 0.0
 
     def spread(self, count: int | np.ndarray) -> np.ndarray:
         """`[D]` standard deviations of `count` values, of which those without a value are the mean."""
@@ -102,8 +107,8 @@ def lost(rows: np.ndarray) -> np.ndarray:
 
 
 def loses(most: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """`[D]` whether columns lose more than a thousandth of their spread."""
-    found: np.ndarray = most > _MOST_LOST * spread
+    """`[D]` whether columns lose more than a thousandth of their spread; equal values have none."""
+    found: np.ndarray = (most > _MOST_LOST * spread) & (spread > 0)
     return found
 
 

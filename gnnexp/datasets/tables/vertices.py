@@ -106,8 +106,9 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     if kind == "real" or (real and kind == "auto" and engine.rows(
             f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)):
         return _real_labels(engine, table, columns.label, no_label)
-    made, notes = _classes(engine, columns, kind)
-    notes += _without_label(engine, columns, made, no_label)
+    made, notes = _classes(engine, columns, kind, no_label)
+    if no_label == AUTO:
+        notes += _of_minus_one(engine, columns, made)
     classes = engine.keep("SELECT class, row_number() OVER (ORDER BY class) - 1 AS number FROM "
                           f"(SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL)", table)
     found = engine.rows(f"SELECT class FROM {classes} ORDER BY number", table)
@@ -117,7 +118,7 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     return Labels(values, [str(row[0]) for row in found], [*notes, *_lacking(values < 0)])
 
 
-def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind) -> tuple[str, list[str]]:
+def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: NoLabel) -> tuple[str, list[str]]:
     """The classes of all rows, integers or texts: a table with the columns `class` and `row`. And what to note.
 
     Among numbers of a text, `nan` means no label, unless `kind` says that all labels are classes.
@@ -129,14 +130,21 @@ def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind) -> tuple[s
         nan = f"coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false)" if real and kind == "auto" else "false"
         kept = engine.keep(f"SELECT CASE WHEN NOT {nan} THEN {name} END AS class, row_number() OVER () - 1 AS row "
                            f"FROM {table.name}", table)
+        said = _emptied(engine, columns, kept, no_label)
         value, notes = _value_of(engine, kept, columns.label)
-        return (kept if value == "class" else engine.keep(f"SELECT {value} AS class, row FROM {kept}", table)), notes
+        made = kept if value == "class" else engine.keep(f"SELECT {value} AS class, row FROM {kept}", table)
+        return made, [*said, *notes]
     if real:
         _refuse(engine, table, columns.label, f"{name} <> floor({name}) OR isinf({name}::DOUBLE)",
                 "is no whole number, and classes are names or whole numbers",
                 "correct the value, or set dataset.label_kind=real and task=node_regression")
         name = f"TRY_CAST({name} AS HUGEINT)"  # NULL for NaN
-    return engine.keep(f"SELECT {name} AS class, row_number() OVER () - 1 AS row FROM {table.name}", table), []
+    kept = engine.keep(f"SELECT {name} AS class, row_number() OVER () - 1 AS row FROM {table.name}", table)
+    said = _emptied(engine, columns, kept, no_label)
+    if no_label in (None, AUTO) or table.types[columns.label] != "VARCHAR" or table.files.format != "text":
+        return kept, said
+    value, notes = _value_of(engine, kept, columns.label)  # without that word, integers may be left
+    return engine.keep(f"SELECT {value} AS class, row FROM {kept}", table), [*said, *notes]
 
 
 def _value_of(engine: Engine, kept: str, column: str) -> tuple[str, list[str]]:
@@ -144,26 +152,31 @@ def _value_of(engine: Engine, kept: str, column: str) -> tuple[str, list[str]]:
     printed = "TRY_CAST(class AS HUGEINT)"
     if not engine.count(kept, f"{printed}::VARCHAR IS DISTINCT FROM class"):
         return printed, []
-    if engine.count(kept, f"class IS NOT NULL AND NOT regexp_full_match(class, {literal(POINT)})"):
+    cut = "TRY_CAST(left(class, length(class) - 2) AS HUGEINT)"
+    if engine.count(kept, f"class IS NOT NULL AND ({cut} IS NULL OR NOT regexp_full_match(class, {literal(POINT)}))"):
         return "class", []
-    return ("TRY_CAST(left(class, length(class) - 2) AS HUGEINT)",
-            [of_points(engine.count(kept, "class IS NOT NULL"), "classes", column)])
+    return (cut, [of_points(engine.count(kept, "class IS NOT NULL"), "classes", column)])
 
 
-def _without_label(engine: Engine, columns: VertexColumns, made: str, no_label: NoLabel) -> list[str]:
-    """Empty the classes that mean no label. Returns what to note.
+def _emptied(engine: Engine, columns: VertexColumns, kept: str, no_label: NoLabel) -> list[str]:
+    """Empty the classes that are `no_label`, as texts or as numbers. Returns what to note."""
+    if no_label in (None, AUTO):
+        return []
+    word = literal(str(no_label).lower() if isinstance(no_label, bool) else str(no_label))
+    same = "lower(class::VARCHAR)" if isinstance(no_label, bool) else "class::VARCHAR"
+    there = f"{same} = {word} OR TRY_CAST(class::VARCHAR AS DOUBLE) = TRY_CAST({word} AS DOUBLE)"
+    count = engine.count(kept, there)
+    engine.rows(f"UPDATE {kept} SET class = NULL WHERE {there}", columns.written)
+    return [] if count else [f"no vertex has the label {no_label} (dataset.no_label)"]
+
+
+def _of_minus_one(engine: Engine, columns: VertexColumns, made: str) -> list[str]:
+    """What to note if -1 and 1 are the classes.
 
     Raises:
-        DataError: whether -1 means no label is not clear.
+        DataError: -1 is next to other integers: whether it means no label is not clear.
     """
-    if no_label is None:
-        return []
-    if no_label != AUTO:
-        there = f"class::VARCHAR = {literal(str(no_label))}"
-        count = engine.count(made, there)
-        engine.rows(f"UPDATE {made} SET class = NULL WHERE {there}", columns.written)
-        return [] if count else [f"no vertex has the label {no_label} (dataset.no_label)"]
-    minus = engine.count(made, "class::VARCHAR = '-1'")
+    minus = engine.count(made, "typeof(class) <> 'VARCHAR' AND class::VARCHAR = '-1'")
     if not minus:
         return []
     found = engine.rows(f"SELECT DISTINCT class FROM {made} WHERE class::VARCHAR <> '-1' ORDER BY 1 LIMIT 3",
@@ -221,7 +234,9 @@ def _real_labels(engine: Engine, table: Table, column: str, no_label: NoLabel) -
     batches = [batch.column(0).to_numpy(zero_copy_only=False)  # an empty cell is NaN
                for batch in engine.batches(f"SELECT {name} FROM {table.name}", table)]
     values = np.concatenate([np.empty(0), *batches])
-    return Labels(narrowed(values), [], _lacking(np.isnan(values)))
+    said = _lacking(np.isnan(values))
+    unused = [] if said or no_label in (None, AUTO) else [f"no vertex has the label {no_label} (dataset.no_label)"]
+    return Labels(narrowed(values), [], [*said, *unused])
 
 
 def narrowed(values: np.ndarray) -> np.ndarray:

@@ -114,6 +114,33 @@ def test_ids_of_one_table_may_be_written_with_points(tmp_path: Path) -> None:
         load(tmp_path, nodes="nodes.csv")
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_quotes_that_come_late_are_no_part_of_an_id(late: bool, tmp_path: Path) -> None:
+    """In another shard, or far below the rows that the form of a text is found by."""
+    rows = [f"{one},{one + 1}" for one in range(200_000 if late else 2)]
+    (tmp_path / "e").mkdir()
+    text(tmp_path / "e" / "a.csv", "src,dst", *rows, *(['"0","7"'] if late else []))
+    if not late:
+        text(tmp_path / "e" / "b.csv", "src,dst", '"0","7"')
+    graph, folder = made(tmp_path, edges="e", symmetrize=False)
+    assert (0, 7) in named_edges(graph, ids_of(folder)) and graph.num_edges == len(rows) + 1
+
+
+def test_single_quotes_are_a_part_of_an_id(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "'a',b", "a,'c'", "c,b")
+    graph, folder = made(tmp_path, symmetrize=False)
+    assert named_edges(graph, ids_of(folder)) == {("'a'", "b"), ("a", "'c'"), ("c", "b")}
+
+
+def test_numbers_of_json_have_a_type(tmp_path: Path) -> None:
+    (tmp_path / "edges.jsonl").write_text('{"src": 1.10, "dst": 2}\n{"src": 1.1, "dst": 3}\n')
+    with pytest.raises(DataError, match="real numbers must be whole"):
+        load(tmp_path, edges="edges.jsonl")
+    (tmp_path / "edges.jsonl").write_text('{"src": 1.0, "dst": 2}\n{"src": 1e5, "dst": 3}\n')
+    graph, folder = made(tmp_path, edges="edges.jsonl", symmetrize=False)
+    assert named_edges(graph, ids_of(folder)) == {(1, 2), (100_000, 3)}
+
+
 def test_days_in_two_files_are_the_same_ids(tmp_path: Path) -> None:
     text(tmp_path / "nodes.csv", "id,label", "2024-01-02,a", "2024-01-03,b")
     text(tmp_path / "edges.csv", "src,dst", "2024-01-02,2024-01-03", "2024-01-03,2024-01-02")
@@ -147,7 +174,10 @@ def test_relations_and_splits_are_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("labels", "options", "expected"), [
     (["-1", "1", "1"], {}, [0, 1, 1]), (["-1", "0", "1"], {"no_label": -1}, [-1, 0, 1]),
     (["-1", "0", "1"], {"no_label": None}, [0, 1, 2]), (["?", "a", "b"], {"no_label": "?"}, [-1, 0, 1]),
-    (["-9", "0.5", "1.5"], {"no_label": -9}, [np.nan, 0.5, 1.5]),
+    (["-9", "0.5", "1.5"], {"no_label": -9}, [np.nan, 0.5, 1.5]), (["+1", "-1", "+1"], {}, [0, 1, 0]),
+    (["-1.0", "3.0", "7.0"], {"no_label": -1}, [-1, 0, 1]), (["a", "-1", "b"], {}, [1, 0, 2]),
+    (["True", "x", "true"], {"no_label": True}, [-1, 0, -1]), (["10", "?", "9"], {"no_label": "?"}, [1, -1, 0]),
+    (["1.0", "9" * 40 + ".0", "2.0"], {}, [0, 2, 1]),
 ])
 def test_a_label_that_means_none_is_the_user_s(labels: list[str], options: dict[str, object], expected: list[float],
                                                tmp_path: Path) -> None:

@@ -80,6 +80,28 @@ def test_a_folder_that_is_asked_for_is_a_column_and_a_part_of_the_key(tmp_path: 
         texts.load()
 
 
+@pytest.mark.parametrize("sign", [",", " "])
+@pytest.mark.parametrize("header", [True, False, None])
+def test_a_path_column_is_no_end_and_no_sign_of_a_header(tmp_path: Path, sign: str, header: bool | None) -> None:
+    for month, rows in ((3, ["1,2", "2,3"]), (4, ["3,4", "4,5"])):
+        lines = [*(["source,target"] if header is not False else []), *rows]
+        place = tmp_path / f"m={month}"
+        place.mkdir(parents=True)
+        (place / "a.txt").write_text("\n".join(lines).replace(",", sign) + "\n")
+    tables = Tables(path=str(tmp_path), edges="m=*/*.txt", path_columns=["m"], relation="m", header=header,
+                    symmetrize=False, nodes=None)
+    graph = tables.load()
+    assert graph.num_nodes == 5 and graph.edge_types is not None and graph.edge_types.tolist() == [0, 0, 1, 1]
+    assert "source=column0" in graph.notes[0] if header is False else "source=source" in graph.notes[0]
+
+
+def test_rows_with_a_path_column_are_named(tmp_path: Path) -> None:
+    tables = in_months(tmp_path, "csv")
+    (tmp_path / "nodes.csv").write_text("id\n0\n1\n")
+    with pytest.raises(DataError, match=r"edges\.csv, line 3, column destination=2: is no vertex"):
+        replace(tables, nodes="nodes.csv").load()
+
+
 def test_a_path_column_that_no_file_has_is_refused(tmp_path: Path) -> None:
     tables = in_months(tmp_path, "csv")
     with pytest.raises(DataError, match=r"path_columns='day': no file is in a folder day="):

@@ -58,6 +58,15 @@ def test_missing_values_are_filled_before_columns_are_standardized(empty: scalin
     assert np.array_equal(prepared(values, empty, standardize=False), whole.astype(np.float32))
 
 
+@pytest.mark.parametrize("value", [0.1, -1 / 3, 1e300 / 7, 123456789.1])
+@pytest.mark.parametrize("count", [1, 3, 7, 49, 5000])
+def test_equal_values_become_zero(value: float, count: int) -> None:
+    """The mean of equal values is rounded, so they would differ from it."""
+    assert not prepared(np.full((count, 1), value), "error", standardize=True).any()
+    filled = prepared(np.array([[value]] * count + [[np.nan]]), "mean", standardize=True)
+    assert not filled.any()
+
+
 def test_times_in_milliseconds_are_no_constant_column(tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,dst", "0,1")
     text(tmp_path / "nodes.csv", "id,at,plain", *(f"{row},{at},{row / 4}" for row, at in enumerate(TIMES)))
@@ -68,6 +77,9 @@ def test_times_in_milliseconds_are_no_constant_column(tmp_path: Path) -> None:
     said = [note for note in rounded.notes if "float32" in note]
     lost = "column at loses more than a thousandth of its spread in float32; dataset.standardize=true keeps it"
     assert said == [lost]
+    text(tmp_path / "nodes.csv", "id,at,plain", *(f"{row},0.1,{row / 4}" for row in range(7)))
+    equal = load(tmp_path, nodes="nodes.csv")
+    assert not [note for note in equal.notes if "float32" in note], "equal values have no spread to lose"
     assert not [note for note in graph.notes if "float32" in note]
 
 

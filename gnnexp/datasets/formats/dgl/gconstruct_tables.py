@@ -117,10 +117,12 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
                                   f"{', '.join(table.types)}", "correct the JSON file")
                           for name in dict.fromkeys(needed) if name not in table.types]
     findings.raise_all()
-    named = f"{integer_or_text(reader, table, identity)} AS id" if identity else "row_number() OVER () - 1 AS id"
-    rows, asked = table.name, [named]
+    named = integer_or_text(reader, table, identity, points=False) if identity else "row_number() OVER () - 1"
+    rows, asked = table.name, [f"{named} AS id"]
     if label is not None:
-        asked.append(f"{integer_or_text(reader, table, label.column)} AS label")
+        written = label.column in table.looks
+        value = integer_or_text(reader, table, label.column, points=True) if written else quoted(label.column)
+        asked.append(f"{value} AS label")
     if files:
         rows = findings.attempt(_with_split, reader, table, identity, label, place) or rows
         asked.append('"gnnexp split" AS split')
