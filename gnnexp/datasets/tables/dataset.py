@@ -79,8 +79,8 @@ class Tables(Dataset):
         label: column of labels in `nodes`.
         label_kind: `class` (names or whole numbers), `real` (numbers, for `task=node_regression`), or `auto`: numbers
             with fractions are real, all others are classes.
-        no_label: the label that means no label, as an empty cell always does; null = none; `auto` = none, and -1 next to
-            other numbers than 1 is an error.
+        no_label: the label that means no label, as an empty cell always does; null = none; `auto` = none, and -1
+            next to other numbers than 1 is an error.
         target: type of the vertices with labels; null = the only one.
         features: columns of numbers, or of lists of numbers, in `nodes`; `auto` = all without another role. Or a file
             next to the tables: `.npy`, `.npz`, or `.json` with `{id: [number, ...]}`.
