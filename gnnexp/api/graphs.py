@@ -120,7 +120,8 @@ def from_networkx(
     from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
 
     dataset = _dataset(InMemory, dict(options, name=name))
-    return _given(foreign_of_networkx(graph, label=label, features=features, weight=weight), dataset)
+    return _given(foreign_of_networkx(graph, label=label, features=features, weight=weight,
+                                      both_directions=dataset.in_both_directions), dataset)
 
 
 def _attributes(data: Any) -> Mapping[Any, Any]:  # noqa: ANN401

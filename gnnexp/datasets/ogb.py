@@ -25,6 +25,7 @@ from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.files.regular import is_file, is_folder
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.merging import MergeWeights
 from gnnexp.graph.sparse import SparseRows
 
 _DEFAULT, _NODES, _LINKS = "ogbn-arxiv", "ogbn-", "ogbl-"
@@ -50,6 +51,8 @@ class Ogb(Dataset):
         scheme: folder in `split/`; null = the only one.
         download: let the `ogb` package download the dataset if the folder does not exist.
         edge_features: read edge features, if there are any.
+        merge_weights: what each feature of merged parallel edges is: the `sum`, `mean`, `max` or `min`; `error` refuses
+            different ones.
         symmetrize: add the reverse of each edge.
         self_loops: `keep`, `add` or `remove`.
         inverse_relations: if there are several relations, the reverse of an edge of relation r has relation R + r.
@@ -65,6 +68,7 @@ class Ogb(Dataset):
     scheme: str | None = None
     download: bool = False
     edge_features: bool = False
+    merge_weights: MergeWeights = "error"
     symmetrize: bool = True
     self_loops: Literal["keep", "add", "remove"] = "remove"
     inverse_relations: bool = True
@@ -186,6 +190,7 @@ class Ogb(Dataset):
             num_relations=count if relations is not None and self.inverse_relations else None,
             self_loops=self.self_loops,
             edge_features=raw.edge_features if self.edge_features else None,
+            merge_weights=self.merge_weights,
             key=raw.key,
         )
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.merging import MOST_SHOWN, Merged, MergeWeights, Parallel, in_order, merged_weights
 from gnnexp.kernels.graph.csc_build import (
     count_rows,
     merge_rows,
@@ -23,13 +24,17 @@ Duplicates = Literal["merge", "keep"]
 
 
 class CscArrays(NamedTuple):
-    """The arrays of a graph's edges: `indptr [V + 1]` int64, `indices [E]`, and types, features, weights `[E, ...]`."""
+    """The arrays of a graph's edges: `indptr [V + 1]` int64, `indices [E]`, and types, features, weights `[E, ...]`.
+
+    `merged` says which edges stand for several edges with weights or features.
+    """
 
     indptr: Tensor
     indices: Tensor
     types: Tensor | None
     edge_features: Tensor | None
     weights: Tensor | None = None
+    merged: Merged = Merged()
 
 
 def build_graph(
@@ -44,6 +49,8 @@ def build_graph(
     duplicates: Duplicates = "merge",
     edge_features: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    merge_weights: MergeWeights = "error",
+    by_weight: bool = False,
     key: str = "edges",
 ) -> CscArrays:
     """CSC arrays of the edges `src -> dst` in canonical order, by counting sort.
@@ -53,12 +60,15 @@ def build_graph(
         dst: `[n]` destination ids.
         num_nodes: V.
         types: `[n]` edge types >= 0, or None.
-        symmetrize: whether to add the reverse of every edge, with its type and features.
+        symmetrize: whether to add the reverse of every edge, with its type, features and weight. If edges are merged,
+            an edge whose reverse is given keeps its own features and weight, and so does the reverse.
         num_relations: R; with `symmetrize` the reverse of an edge of type r has type R + r. None: it has type r too.
         self_loops: `keep` self loops, `remove` them, or `add` them, so that each vertex has exactly one.
-        duplicates: `merge` parallel edges of one type into their first occurrence, or `keep` them.
+        duplicates: `merge` parallel edges of one type into one, or `keep` them.
         edge_features: `[n, De]`, or None.
-        weights: `[n]`, or None. A merged edge has the weight of its first occurrence, a reverse that of its edge.
+        weights: `[n]`, or None.
+        merge_weights: what the weight, and each feature, of a merged edge is; `error` refuses different ones.
+        by_weight: whether parallel edges that are kept are in the order of their weights, and not of their rows.
         key: file or config key that errors name.
 
     Returns:
@@ -67,7 +77,8 @@ def build_graph(
 
     Raises:
         DataError: lengths differ, an id is outside `0..V-1`, or a type is negative. With inverse relations also: a type
-            is R or more, or 2R exceeds 2^31.
+            is R or more, or 2R exceeds 2^31. With `merge_weights="error"`: parallel edges have different weights or
+            features (`DifferentWeightsError`).
         ConfigError: `self_loops="add"` with types, features or weights, because new self loops would have none.
     """
     inverse = num_relations if symmetrize else None
@@ -89,7 +100,11 @@ def build_graph(
     options = (symmetrize, self_loops != "keep")
     if plain:
         return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
-    return _with_edge_data(src, dst, num_nodes, options, duplicates == "merge", types, edge_features, weights)
+    rule = merge_weights if duplicates == "merge" else None
+    found = _with_edge_data((src, dst), num_nodes, options, rule, types, edge_features, weights,
+                            given=np.empty(0, np.bool_), by_weight=by_weight)
+    found.merged.check(merge_weights)
+    return found
 
 
 def index_dtype(num_nodes: int) -> np.dtype:
@@ -115,8 +130,8 @@ def _plain(
 
 
 def rows_with_data(
-    src: np.ndarray, dst: np.ndarray, num_rows: int, *, merge: bool, types: np.ndarray | None,
-    weights: np.ndarray | None,
+    src: np.ndarray, dst: np.ndarray, num_rows: int, *, rule: MergeWeights | None, types: np.ndarray | None,
+    weights: np.ndarray | None, given: np.ndarray,
 ) -> CscArrays:
     """CSC arrays of `num_rows` destinations of a graph. Sources `src` `[n]` are vertices of the whole graph.
 
@@ -124,24 +139,29 @@ def rows_with_data(
         src: `[n]` sources, with the data type of the graph's ids.
         dst: `[n]` destinations, numbered from 0 to `num_rows` - 1, with the same data type.
         num_rows: number of destinations.
-        merge: whether only the first of parallel edges is kept.
+        rule: what the weight of merged parallel edges is; None: they are kept, in the order of their weights.
         types: `[n]` int32 types, or None.
         weights: `[n]` weights, or None.
+        given: `[n]` bool, False for edges that were added as reverses.
     """
-    return _with_edge_data(src, dst, num_rows, (False, False), merge, types, None, weights)
+    return _with_edge_data((src, dst), num_rows, (False, False), rule, types, None, weights, given=given,
+                           by_weight=True)
 
 
 def _with_edge_data(
-    src: np.ndarray,
-    dst: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
     num_nodes: int,
     options: tuple[bool, bool],
-    merge: bool,
+    rule: MergeWeights | None,
     types: np.ndarray | None,
     edge_features: np.ndarray | None,
     weights: np.ndarray | None,
+    *,
+    given: np.ndarray,
+    by_weight: bool,
 ) -> CscArrays:
-    ranges = row_ranges(0, num_nodes)
+    """See `build_graph` and `rows_with_data`; `given` is empty if all edges are."""
+    (src, dst), ranges = ends, row_ranges(0, num_nodes)
     indptr, cursor = _row_pointers(src, dst, options, ranges, 0)
     edges = np.empty(int(indptr[-1]), np.int64)
     scatter(src, dst, *options, ranges, cursor, True, edges)
@@ -150,23 +170,63 @@ def _with_edge_data(
     reverse = edges >= src.size
     edges[reverse] -= src.size
     indices = np.where(reverse, dst[edges], src[edges])
+    given = given[edges] if given.size else ~reverse if options[0] else given
     del reverse
-    if merge:
-        first = np.ones(edges.size, np.bool_)
-        first[1:] = np.diff(indices) != 0
-        if types is not None:
-            first[1:] |= np.diff(kinds[edges]) != 0
-        first[indptr[:-1][indptr[:-1] < edges.size]] = True
-        edges = edges[first]
-        indices = indices[first]
+    first = _first(indptr, indices, None if types is None else kinds[edges])
+    starts = np.append(np.flatnonzero(first), edges.size)
+    data = [None if rows is None else rows[edges] for rows in (edge_features, weights)]
+    merged = Merged()
+    if rule is not None:
         indptr -= np.searchsorted(np.flatnonzero(~first), indptr)
-    return CscArrays(
-        torch.from_numpy(indptr),
-        torch.from_numpy(indices),
-        None if types is None else torch.from_numpy(kinds[edges]),
-        *(None if rows is None else torch.from_numpy(rows[edges].astype(np.float32, copy=False))
-          for rows in (edge_features, weights)),
-    )
+        data, merged = _merge(starts, given, data, rule, (indptr, indices[first]))
+        edges, indices = edges[first], indices[first]
+    elif by_weight and weights is not None and edge_features is None:
+        data[1] = in_order(starts, weights[edges])
+    features, values = (None if rows is None else torch.from_numpy(rows.astype(np.float32, copy=False))
+                        for rows in data)
+    return CscArrays(torch.from_numpy(indptr), torch.from_numpy(indices),
+                     None if types is None else torch.from_numpy(kinds[edges]), features, values, merged)
+
+
+def _first(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) -> np.ndarray:
+    """`[E]` bool: the first edge of each group of parallel edges."""
+    first = np.ones(indices.size, np.bool_)
+    first[1:] = np.diff(indices) != 0
+    if types is not None:
+        first[1:] |= np.diff(types) != 0
+    first[indptr[:-1][indptr[:-1] < indices.size]] = True
+    return first
+
+
+def _merge(
+    starts: np.ndarray, given: np.ndarray, data: list[np.ndarray | None], rule: MergeWeights,
+    merged_ends: tuple[np.ndarray, np.ndarray],
+) -> tuple[list[np.ndarray | None], Merged]:
+    """Features and weights of merged edges; `merged_ends` are `indptr` and the sources of these."""
+    found: list[np.ndarray | None] = [None, None]
+    different = np.empty(0, np.int64)
+    for place, rows in enumerate(data):
+        if rows is not None:
+            columns = [merged_weights(starts, given, column, rule) for column in np.atleast_2d(rows.T)]
+            found[place] = np.stack([column for column, _ in columns], 1).reshape(-1, *rows.shape[1:])
+            different = np.unique(np.concatenate([different, *(groups for _, groups in columns)]))
+    return found, Merged(different.size, tuple(
+        _parallel(group, starts, given, data, merged_ends) for group in different[:MOST_SHOWN].tolist()))
+
+
+def _parallel(
+    group: int, starts: np.ndarray, given: np.ndarray, data: list[np.ndarray | None],
+    merged_ends: tuple[np.ndarray, np.ndarray],
+) -> Parallel:
+    """One merged edge whose edges have different weights (or features)."""
+    indptr, sources = merged_ends
+    rows = slice(starts[group], starts[group + 1])
+    own = given[rows] if given.size and given[rows].any() else slice(None)
+    column = next(values[rows][own][:, None] if values.ndim == 1 else values[rows][own]
+                  for values in data[::-1] if values is not None)
+    widest = column[:, int(np.argmax(np.ptp(column, 0)))]
+    destination = int(np.searchsorted(indptr, group, side="right")) - 1
+    return Parallel(int(sources[group]), destination, float(widest.min()), float(widest.max()))
 
 
 def _row_pointers(

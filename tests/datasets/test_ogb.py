@@ -116,6 +116,20 @@ def test_edge_features_and_multilabel(arxiv: Path) -> None:
     assert by_edge[3, 4] == by_edge[4, 3] == [5, 6]
 
 
+def test_features_of_parallel_edges_follow_the_rule(arxiv: Path) -> None:
+    """The first row gave them: (0, 1) twice; (1, 0) keeps its own."""
+    put(arxiv / "raw/edge.csv.gz", "0,1\n1,2\n0,1\n1,0\n")
+    put(arxiv / "raw/edge-feat.csv.gz", "1,8\n3,4\n5,6\n9,9\n")
+    with pytest.raises(DataError, match=r"1 edge is there more than once with different weights \(0 -> 1: 1 to 5\)"):
+        Ogb(name="ogbn-tiny", path=str(arxiv), edge_features=True).load()
+    for rule, right in (("sum", [6, 14]), ("mean", [3, 7]), ("max", [5, 8]), ("min", [1, 6])):
+        graph = Ogb(name="ogbn-tiny", path=str(arxiv), edge_features=True, merge_weights=rule).load()
+        assert graph.edge_features is not None
+        rows = dict(zip(zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True),
+                        graph.edge_features.tolist(), strict=True))
+        assert rows == {(0, 1): right, (1, 0): [9, 9], (1, 2): [3, 4], (2, 1): [3, 4]}
+
+
 def test_binary_layout_of_papers100m(arxiv: Path) -> None:
     text = Ogb(name="ogbn-tiny", path=str(arxiv)).load()
     for name in ("edge", "node-feat", "node-label", "num-node-list"):

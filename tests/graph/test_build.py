@@ -1,3 +1,4 @@
+import itertools
 from typing import Literal
 
 import numpy as np
@@ -27,21 +28,26 @@ def edge_lists(draw: st.DrawFn) -> Case:
 def reference(
     case: Case, features: np.ndarray, symmetrize: bool, self_loops: Loops, duplicates: Doubles
 ) -> list[tuple[int, int, int, float]]:
-    """The same by Python's sort: rows of (dst, src, type, feature)."""
+    """The same by Python's sort: rows of (dst, src, type, feature). Merged edges have the sum of what was given."""
     num_nodes, src, dst, types = case
     edges = []
     for u, v, t, f in zip(src, dst, types, features, strict=True):
         if u == v and self_loops != "keep":
             continue
-        edges.append((int(v), int(u), int(t), float(f)))
+        edges.append((int(v), int(u), int(t), float(f), True))
         if symmetrize and u != v:
-            edges.append((int(u), int(v), int(t), float(f)))
+            edges.append((int(u), int(v), int(t), float(f), False))
     if self_loops == "add":
-        edges += [(v, v, 0, 0.0) for v in range(num_nodes)]
+        edges += [(v, v, 0, 0.0, True) for v in range(num_nodes)]
     edges.sort(key=lambda edge: edge[:3])
     if duplicates == "keep":
-        return edges
-    return [edge for i, edge in enumerate(edges) if i == 0 or edge[:3] != edges[i - 1][:3]]
+        return [edge[:4] for edge in edges]
+    merged = []
+    for ends, group in itertools.groupby(edges, key=lambda edge: edge[:3]):
+        rows = list(group)
+        own = [edge[3] for edge in rows if edge[4]] or [edge[3] for edge in rows]
+        merged.append((*ends, sum(own)))
+    return merged
 
 
 @settings(deadline=None, max_examples=60)
@@ -51,7 +57,7 @@ def test_typed_edges_with_features_match_a_plain_sort(
 ) -> None:
     num_nodes, src, dst, types = case
     features = np.arange(src.size, dtype=np.float32)
-    indptr, indices, kinds, values, _ = build_graph(
+    indptr, indices, kinds, values, *_ = build_graph(
         src,
         dst,
         num_nodes,
@@ -60,6 +66,7 @@ def test_typed_edges_with_features_match_a_plain_sort(
         symmetrize=symmetrize,
         self_loops=self_loops,
         duplicates=duplicates,
+        merge_weights="sum",
     )
     expected = reference(case, features, symmetrize, self_loops, duplicates)
     rows = np.repeat(np.arange(num_nodes), np.diff(indptr.numpy()))
@@ -141,16 +148,21 @@ def test_loops_cannot_be_added_where_they_would_have_no_type() -> None:
 
 
 def test_weights_go_with_their_edges() -> None:
-    """Reverses have that of their edge, merged edges that of the first."""
+    """Reverses have that of their edge, merged edges that of the rule."""
     src, dst, weights = np.array([2, 0, 2, 1]), np.array([0, 1, 0, 1]), np.array([1.5, 2, 3, 4])
     kept = build_graph(src, dst, 3, duplicates="keep", weights=weights)
     assert kept.indices.tolist() == [2, 2, 0, 1] and kept.weights is not None
     assert kept.weights.dtype == torch.float32 and kept.weights.tolist() == [1.5, 3, 2, 4]
-    both = build_graph(src, dst, 3, symmetrize=True, weights=weights)
+    ordered = build_graph(src[::-1], dst[::-1], 3, duplicates="keep", weights=weights[::-1], by_weight=True)
+    assert ordered.weights is not None and ordered.weights.equal(kept.weights)
+    both = build_graph(src, dst, 3, symmetrize=True, weights=weights, merge_weights="min")
     assert both.indices.tolist() == [1, 2, 0, 1, 0] and both.weights is not None
     assert both.weights.tolist() == [2, 1.5, 2, 4, 1.5]
-    inverse = build_graph(src, dst, 3, symmetrize=True, num_relations=1, types=np.zeros(4, np.int64), weights=weights)
+    inverse = build_graph(src, dst, 3, symmetrize=True, num_relations=1, types=np.zeros(4, np.int64), weights=weights,
+                          merge_weights="min")
     assert inverse.weights is not None and sorted(inverse.weights.tolist()) == [1.5, 1.5, 2, 2, 4, 4]
+    with pytest.raises(DataError, match=r"1 edge is there more than once with different weights \(2 -> 0: 1.5 to 3\)"):
+        build_graph(src, dst, 3, weights=weights)
     with pytest.raises(ConfigError, match="weighted"):
         build_graph(src, dst, 3, self_loops="add", weights=weights)
     with pytest.raises(DataError, match="one length"):

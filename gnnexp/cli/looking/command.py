@@ -65,7 +65,7 @@ def _whole(guess: Guess, chosen: Sequence[str], folder: Path, options: argparse.
     document = {"format": guess.format, "sampled": False, **asdict(facts), "names": asdict(names),
                 "notes": list(graph.notes), "surprises": [*surprises(facts), *_without_weights(graph, facts)],
                 "may_be_classes": dict(guess.classes),
-                **_to_run([*chosen, *_known(_advised(graph, facts), chosen)])}
+                **_to_run([*chosen, *_known(_advised(graph, facts), chosen), *_merging(facts, chosen)])}
     if options.picture:
         from gnnexp.cli.looking.picture import draw
 
@@ -136,6 +136,13 @@ def _advised(graph: Graph, facts: Facts) -> list[str]:
     return lines
 
 
+def _merging(facts: Facts, chosen: Sequence[str]) -> list[str]:
+    """The rule for the weights of merged edges, if the data need one and none is chosen."""
+    dataset = compose(chosen).config["dataset"]
+    needed = facts.different_weights and (dataset.get("duplicates"), dataset.get("merge_weights")) == ("merge", "error")
+    return ["dataset.merge_weights=sum"] if needed else []
+
+
 def _without_weights(graph: Graph, facts: Facts) -> list[str]:
     """Why the command leaves the weights of edges out; empty if it does not."""
     if facts.relations == 1 or graph.edge_weights is None:
@@ -160,7 +167,11 @@ def surprises(facts: Facts) -> list[str]:
             found.append(text)
 
     note(facts.duplicates, f"{facts.duplicates:,} edges are there more than once: dataset.duplicates=merge (the "
-         "default) keeps one of them")
+         "default) makes one of them")
+    note(facts.different_weights, f"{facts.different_weights:,} of the merged edges stand for edges with different "
+         "weights: dataset.merge_weights (sum, mean, max, min, error) says what their weight is")
+    note(facts.opposite_weights, f"{facts.opposite_weights:,} pairs of vertices have an edge in each direction, with "
+         "different weights: each direction keeps its own")
     note(facts.self_loops, f"{facts.self_loops:,} edges lead from a vertex to itself: dataset.self_loops=remove (the "
          "default) leaves them out")
     note(facts.isolated, f"{facts.isolated:,} vertices have no edges")

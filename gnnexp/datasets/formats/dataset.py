@@ -17,6 +17,7 @@ from gnnexp.datasets.reading.names import ids_file
 from gnnexp.datasets.splits.held_out import LinkSplit, check_link_split
 from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.merging import MergeWeights
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import arrays_of
 
@@ -40,10 +41,12 @@ class ForeignDataset(Dataset):
             vertices.
         self_loops: `keep` or `remove`.
         duplicates: `merge` or `keep` parallel edges.
+        merge_weights: the weight of merged edges: the `sum`, `mean`, `max` or `min`; `error` refuses different ones.
+            Where a format has a rule, this is the default.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
-    version: ClassVar[int] = 1  # reverses of held-out links stayed in the graph
+    version: ClassVar[int] = 2  # the first row gave the weight; before: reverses of held-out links stayed in the graph
 
     name: str
     path: str | None = None
@@ -57,11 +60,17 @@ class ForeignDataset(Dataset):
     inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
     duplicates: Literal["merge", "keep"] = "merge"
+    merge_weights: MergeWeights = "error"
     link_split: LinkSplit = None
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val)
         check_link_split(self.link_split)
+
+    @property
+    def in_both_directions(self) -> bool:
+        """Whether an edge without a direction is read as two: merged with it, `symmetrize` adds no further one."""
+        return not self.symmetrize or self.duplicates == "merge"
 
     @abstractmethod
     def read(self) -> Foreign:
@@ -81,7 +90,8 @@ class ForeignDataset(Dataset):
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
         found = self.read()
         rules = Rules(self.symmetrize, self.inverse_relations, self.self_loops, self.duplicates, self.split,
-                      self.train, self.val, self.seed, self.target, self.sparse, self.link_split)
+                      self.train, self.val, self.seed, self.target, self.sparse, self.link_split,
+                      self.merge_weights)
         graph, names = graph_of(found, rules, self.name)
         with GraphWriter(folder) as writer:
             for name, values in arrays_of(graph).items():

@@ -20,6 +20,7 @@ from gnnexp.datasets.splits.split import given_split, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import CscArrays, Duplicates, SelfLoops, build_graph
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.merging import DifferentWeightsError, MergeWeights
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.layout import SPLITS
 
@@ -134,6 +135,7 @@ class Rules:
     target: str | None
     sparse: Sparse
     link_split: LinkSplit
+    merge_weights: MergeWeights = "error"
 
 
 def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
@@ -149,7 +151,8 @@ def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
     counts = [one.count for one in found.vertices.values()]
     types = torch.repeat_interleave(torch.tensor(counts)).int() if len(counts) > 1 else None
     num_classes = 0 if labels is None else _num_classes(labels)
-    notes = (*found.notes, *([f"split drawn by gnnexp, seed {rules.seed}"] * drawn))
+    notes = (*found.notes, *arrays.merged.notes(rules.merge_weights),
+             *([f"split drawn by gnnexp, seed {rules.seed}"] * drawn))
     graph = Graph(arrays.indptr, arrays.indices, _features(found, rules.sparse),
                   None if labels is None else torch.from_numpy(labels), num_classes, splits, edge_types=arrays.types,
                   node_types=types, edge_weights=arrays.weights, name=name, notes=notes,
@@ -187,12 +190,24 @@ def _edges(found: Foreign, rules: Rules) -> CscArrays:
         for pairs in ([(one.source, one.types[0]) for one in edges], [(one.destination, one.types[1]) for one in edges])
     )
     weighted = any(one.weight is not None for one in edges)
-    weights = np.concatenate([np.ones(one.source.size, np.float32) if one.weight is None else
-                              one.weight.astype(np.float32, copy=False) for one in edges]) if weighted else None
+    weights = np.concatenate([np.ones(one.source.size, np.float32) if one.weight is None else one.weight
+                              for one in edges]) if weighted else None
     types = np.repeat(np.arange(len(edges), dtype=np.int32), [one.source.size for one in edges]) if several else None
-    return build_graph(source, destination, found.num_nodes, types=types, symmetrize=rules.symmetrize,
-                       num_relations=len(edges) if _inverse(found, rules) else None, self_loops=rules.self_loops,
-                       duplicates=rules.duplicates, weights=weights)
+    try:
+        return build_graph(source, destination, found.num_nodes, types=types, symmetrize=rules.symmetrize,
+                           num_relations=len(edges) if _inverse(found, rules) else None, self_loops=rules.self_loops,
+                           duplicates=rules.duplicates, weights=weights, merge_weights=rules.merge_weights,
+                           by_weight=True)
+    except DifferentWeightsError as error:
+        raise error.named({vertex: _id(found, vertex) for vertex in error.vertices}) from None
+
+
+def _id(found: Foreign, vertex: int) -> str:
+    """The user's id of a vertex of the graph."""
+    kind, start = next((kind, start) for kind, start in reversed(found.starts.items()) if start <= vertex)
+    ids = found.vertices[kind].ids
+    own = vertex - start if ids is None else ids[vertex - start]
+    return f"{own}" if len(found.vertices) == 1 else f"{kind} {own}"
 
 
 def _outside(found: Foreign, edges: Edges) -> list[Problem]:

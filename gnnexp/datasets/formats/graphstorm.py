@@ -28,6 +28,7 @@ from gnnexp.datasets.tables.ids import integer_or_text
 from gnnexp.datasets.tables.scaling import Empty
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.merging import MergeWeights
 from gnnexp.graph.storage.format import open_graph
 
 
@@ -46,11 +47,11 @@ class GraphStorm(Dataset):
         train: share of training vertices; null = that of the JSON file.
         val: share of validation vertices; null = that of the JSON file.
         seed: seed of the split.
-        empty, on_unknown, sparse, symmetrize, inverse_relations, self_loops, duplicates, link_split, buffer_bytes:
-            as in `Tables`.
+        empty, on_unknown, sparse, symmetrize, inverse_relations, self_loops, duplicates, merge_weights,
+            link_split, buffer_bytes: as in `Tables`.
     """
 
-    version: ClassVar[int] = 1  # ids of texts were numbers, and reverses of held-out links stayed in the graph
+    version: ClassVar[int] = 2  # the first row gave the weight; before: ids were numbers, and reverses stayed
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "graphstorm"
@@ -70,6 +71,7 @@ class GraphStorm(Dataset):
     inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
     duplicates: Literal["merge", "keep"] = "merge"
+    merge_weights: MergeWeights = "error"
     link_split: LinkSplit = None
     buffer_bytes: int = 1 << 29
 
@@ -168,6 +170,7 @@ class GraphStorm(Dataset):
             split="column" if by_files else "random", split_column="split" if by_files else "auto", train=train,
             val=val, seed=self.seed, on_unknown=self.on_unknown, sparse=self.sparse, symmetrize=self.symmetrize,
             inverse_relations=self.inverse_relations, self_loops=self.self_loops, duplicates=self.duplicates,
+            merge_weights=self.merge_weights,
             link_split=self.link_split, buffer_bytes=self.buffer_bytes)
         tables.said = notes
         return tables, shown

@@ -14,6 +14,7 @@ from gnnexp.datasets.formats.foreign import EDGE, VERTEX, Edges, Foreign, Vertic
 from gnnexp.datasets.reading.content import endings, one_file, own_files
 from gnnexp.datasets.reading.sparse import Entries, is_sparse_npz, read_matrix_market, read_sparse_npz
 from gnnexp.errors import DataError, Problem
+from gnnexp.graph.merging import MergeWeights
 
 ROW, COLUMN = "row", "column"
 
@@ -29,11 +30,13 @@ class AdjacencyMatrix(AdjacencyDataset):
         path: the file, `.npz` or `.mtx` (also `.mtx.gz`), or a folder with one; null = `$GNNEXP_DATA/matrix`.
         source: `row`: an entry (i, j) is an edge from i to j, as in SciPy and NetworkX. `column`: from j to i.
         weights: whether values are weights of edges; `auto` = unless all of them are 1.
+        merge_weights: what several entries of one place are: their `sum`, as in SciPy, or another rule.
     """
 
     name: str = "matrix"
     source: Literal["row", "column"] = "row"
     weights: Literal["auto", True, False] = "auto"
+    merge_weights: MergeWeights = "sum"
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:
@@ -77,7 +80,7 @@ class AdjacencyMatrix(AdjacencyDataset):
             raise DataError(Problem(f"{key}, entry {broken[0]}", float(values[broken[0]]), f"weights must be finite; "
                                     f"{broken.size} are not", "correct the file, or set dataset.weights=false"))
         zeros = int((values == 0).sum())
-        return values.astype(np.float32), ["weight=values of the matrix" + (
+        return values, ["weight=values of the matrix" + (
             f"; {zeros} entries are 0, and are edges with the weight 0" if zeros else "")]
 
 

@@ -84,7 +84,7 @@ class NetworkX(ForeignDataset):
         return foreign_of(
             graph, label=self.label, features=[] if self.features is None else features, weight=self.weight,
             split=self.split_column, form=FeatureForm(self.categories, self.empty, self.standardize),
-            both_directions=not self.symmetrize)
+            both_directions=self.in_both_directions)
 
 
 def read_graph_file(path: Path, *, directed: bool = False) -> AttributedGraph:

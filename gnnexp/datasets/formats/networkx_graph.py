@@ -70,7 +70,8 @@ def foreign_of(
         weight: attribute of edges; edges without it have the weight 1. None = no weights.
         split: attribute of vertices with words such as `train`, or None.
         form: attributes that become one feature for each value, and what replaces missing numbers.
-        both_directions: whether an edge without a direction is there in both directions, or once.
+        both_directions: whether an edge without a direction is there in both directions, or once. If parallel edges
+            are merged, both must be there: then it does not matter which end comes first.
 
     Raises:
         DataError: a vertex or an edge lacks a value, or values do not fit their meaning. Names vertices.
@@ -313,7 +314,7 @@ def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool)
 
 
 def _weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]]:
-    """`[E]` float32, 1 for edges without the attribute, as NetworkX's algorithms take it.
+    """`[E]`, 1 for edges without the attribute, as NetworkX's algorithms take it.
 
     Raises:
         DataError: a weight is no finite number.
@@ -333,4 +334,4 @@ def _weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]
                          for place, (source, destination) in zip(wrong[:_SHOWN].tolist(), ends, strict=True)])
     missing = sum(value is None for value in values)
     notes = [f"weight={weight}" + (f"; {missing} edges without it have 1" if missing else "")]
-    return found.astype(np.float32), notes
+    return found, notes

@@ -30,6 +30,8 @@ class Facts:
         unlabelled: vertices without a label.
         splits: sizes of the splits.
         duplicates: edges that are there again, with the same ends and type.
+        different_weights: edges that are there several times, with different weights.
+        opposite_weights: pairs of vertices with one edge in each direction, of the same type and different weights.
         self_loops: edges from a vertex to itself.
         reciprocal: share of the edges (without self loops) whose reverse is there, too.
         isolated: vertices without edges.
@@ -50,6 +52,8 @@ class Facts:
     unlabelled: int
     splits: Mapping[str, int]
     duplicates: int
+    different_weights: int
+    opposite_weights: int
     self_loops: int
     reciprocal: float
     isolated: int
@@ -77,13 +81,42 @@ def facts_of_graph(graph: Graph) -> Facts:
         sparse_features=isinstance(graph.features, SparseRows),
         classes=classes, label_values=values, unlabelled=unlabelled,
         splits={"train": parts.train.numel(), "val": parts.val.numel(), "test": parts.test.numel()},
-        duplicates=0 if graph.occurrence is None else int((graph.occurrence > 0).sum()), self_loops=loops,
+        duplicates=0 if graph.occurrence is None else int((graph.occurrence > 0).sum()),
+        different_weights=_different_weights(graph), opposite_weights=_opposite_weights(graph, destinations),
+        self_loops=loops,
         reciprocal=_reciprocal(sources, destinations, graph.num_nodes), isolated=int((degree == 0).sum()),
         degree={"min": float(degree.min()), "median": float(np.median(degree)), "mean": float(degree.mean()),
                 "max": float(degree.max())},
         skew=_skew(degree), components=int(count),
         largest_component=float(np.bincount(of_vertex).max() / graph.num_nodes),
     )
+
+
+def _different_weights(graph: Graph) -> int:
+    """Number of groups of parallel edges of which weights differ. Parallel edges follow each other."""
+    if graph.edge_weights is None or graph.occurrence is None:
+        return 0
+    starts = np.flatnonzero(graph.occurrence.numpy() == 0)
+    weights = graph.edge_weights.numpy()
+    return int((np.maximum.reduceat(weights, starts) > np.minimum.reduceat(weights, starts)).sum())
+
+
+def _opposite_weights(graph: Graph, destinations: np.ndarray) -> int:
+    """Pairs of vertices with one edge of a type in each direction, and different weights."""
+    if graph.edge_weights is None:
+        return 0
+    sources, weights = graph.indices.numpy().astype(np.int64), graph.edge_weights.numpy()
+    types = np.zeros(sources.size, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
+    count = 0
+    for kind in np.unique(types):
+        rows = np.flatnonzero((types == kind) & (sources != destinations))
+        keys, first, times = np.unique(sources[rows] * graph.num_nodes + destinations[rows], return_index=True,
+                                       return_counts=True)
+        once, rows = keys[times == 1], rows[first[times == 1]]
+        back = destinations[rows] * graph.num_nodes + sources[rows]
+        place = np.minimum(np.searchsorted(once, back), max(0, once.size - 1))
+        count += int(((once[place] == back) & (weights[rows] != weights[rows[place]])).sum())
+    return count // 2
 
 
 def _labels(graph: Graph) -> tuple[list[int], dict[str, float], int]:

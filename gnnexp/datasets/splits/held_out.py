@@ -17,7 +17,7 @@ from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, absorb, stream
 
 LinkSplit = Mapping[str, float] | None
-__all__ = ["NO_REVERSES", "SAME_TYPE", "LinkSplit", "check_link_split", "hold_out", "without"]
+__all__ = ["NO_REVERSES", "SAME_TYPE", "LinkSplit", "check_link_split", "hold_out", "hold_out_by_time", "without"]
 _SHARES = ("val", "test")
 # Separates the random draw of links from that of vertices.
 _LINKS = 1
@@ -39,8 +39,7 @@ def check_link_split(link_split: LinkSplit) -> None:
         raise ConfigError(Problem("dataset.link_split", dict(link_split), "must leave links to train on", fix))
 
 
-def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, times: Times | None = None,
-             names: Sequence[str] = ()) -> Graph:
+def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, names: Sequence[str] = ()) -> Graph:
     """`graph` without the edges of held-out links. Its `links` have each link once, as `train`, `valid` and `test`.
 
     A link is an edge together with its reverse and its parallel edges: either all of them are held out, or none. If a
@@ -48,15 +47,13 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
     all of them are held out, or none. The same holds for a relation that has both directions of its edges. A note says
     which relations these are.
 
-    The choice depends on seed and link only. If links have times, the newest ones are for the test (`parts_by_time`),
-    and those before them are for validation. The numbers of links are the rounded shares. Links are in the order of
+    The choice depends on seed and link only. The numbers of links are the rounded shares. Links are in the order of
     edges.
 
     Args:
         graph: a graph in memory.
         link_split: shares `val` and `test` of the links; None does not change the graph.
         seed: seed of the draw.
-        times: `[E]` time of each edge, the same for a reverse and for parallel edges; None: links are drawn.
         reverses: which edges are reverses. `NO_REVERSES`: none. `SAME_TYPE`: reverses have the same type, and a link's
             head is the end with the lower id. R: the reverse of an edge of type r has type R + r.
         names: names of the relations, for notes; without them, relations have their numbers.
@@ -64,8 +61,40 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
     Raises:
         DataError: there are too few links for the shares, or none of the last relation.
     """
-    if link_split is None:
-        return graph
+    return graph if link_split is None else _hold_out(graph, link_split, None, seed, reverses, names)[0]
+
+
+def hold_out_by_time(
+    graph: Graph, link_split: Mapping[str, float], times: Times, *, seed: int, reverses: int, names: Sequence[str] = ()
+) -> tuple[Graph, Times]:
+    """As `hold_out`; but the newest links are for the test (`parts_by_time`), and those before them for validation.
+
+    If relations are held out together, the earliest edge of two vertices decides. Later edges, which are not older than
+    the held-out links, are then neither in the graph nor training links.
+
+    Args:
+        graph: a graph in memory.
+        link_split: shares `val` and `test` of the links.
+        times: `[E]` time of each edge, the same for a reverse and for parallel edges.
+        seed: seed of the order in which links of several relations are met.
+        reverses: as in `hold_out`.
+        names: as in `hold_out`.
+
+    Returns:
+        The graph, and the time from which on links are held out, as `[1]` times.
+
+    Raises:
+        DataError: as `hold_out`.
+    """
+    found, begins = _hold_out(graph, link_split, times, seed, reverses, names)
+    assert begins is not None, "links with times are divided by time"
+    return found, begins
+
+
+def _hold_out(
+    graph: Graph, link_split: Mapping[str, float], times: Times | None, seed: int, reverses: int, names: Sequence[str]
+) -> tuple[Graph, Times | None]:
+    """See `hold_out_by_time`; without times, links are drawn."""
     if reverses == NO_REVERSES and graph.edge_types is None:
         # The reverse of a held-out pair may be a training link, and would give the answer away.
         raise DataError(Problem("dataset.symmetrize", False, "a pair without a type is one link, in either "
@@ -77,19 +106,19 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int, t
     drawn = edges if not _any(opposites) else edges[np.unique(words[edges], return_index=True)[1]]
     ends = np.cumsum([round(link_split[name] * drawn.size) for name in _SHARES])
     _check_links(graph, link_split, edges, reverses, drawn.size, int(ends[1]))
+    begins, notes = None, list[str]()
     if times is None:
         val, test = rank_bounds(words[drawn], ends)
-        parts, notes = np.where(words >= test, 0, np.where(words < val, 1, 2)), []
+        parts = np.where(words >= test, 0, np.where(words < val, 1, 2))
     else:
-        parts, said = _by_time(_oldest(times, words) if _any(opposites) else times, drawn, ends)
-        notes = [said]
+        parts, begins, notes = _by_time(times, _oldest(times, words) if _any(opposites) else times, drawn, ends)
     links = _links(graph, edges, parts[edges])
     if times is None:
         notes.append(f"links held out by gnnexp, seed {seed}: {len(links['valid'])} valid, {len(links['test'])} test")
     found = without(replace(graph, links=links), torch.from_numpy(parts == 0))
     if opposites is not None:
         notes += _said(found, opposites, reverses, names)
-    return replace(found, notes=(*graph.notes, *notes))
+    return replace(found, notes=(*graph.notes, *notes)), begins
 
 
 def _check_links(
@@ -170,13 +199,20 @@ def _oldest(times: Times, words: np.ndarray) -> Times:
     return replace(times, values=earliest[places])
 
 
-def _by_time(times: Times, edges: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, str]:
-    """`[E]` part of each edge (0 train, 1 valid, 2 test), and a note. `edges` stand for the links."""
+def _by_time(own: Times, times: Times, edges: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, Times, list[str]]:
+    """`[E]` part of each edge (0 train, 1 valid, 2 test, 3 none), when the others begin, and notes.
+
+    `edges` stand for the links. `own` are the times of edges, `times` those of what is held out together.
+    """
     wanted = (int(edges.size - ends[1]), int(ends[0]), int(ends[1] - ends[0]))
     found = parts_by_time(replace(times, values=times.values[edges]), wanted, "links")
     different, places = np.unique(times.values[edges], return_index=True)
     of_time = found.parts[places]  # equal times are in one part
-    return of_time[np.searchsorted(different, times.values)], found.note
+    begins = replace(own, values=different[of_time > 0][:1])
+    parts = of_time[np.searchsorted(different, times.values)]
+    late = (parts == 0) & (own.values >= begins.values[0])
+    notes = [f"{int(late.sum())} edges of training links are left out: they are not older than held-out links"]
+    return np.where(late, 3, parts), begins, [found.note, *(notes if late.any() else [])]
 
 
 @compiled(nogil=True)

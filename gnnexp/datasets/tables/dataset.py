@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
@@ -16,9 +16,16 @@ import numpy as np
 from gnnexp.datasets.base import Dataset, data_folder, require
 from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.reading.names import Columns, Names, is_of_names
-from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
+from gnnexp.datasets.splits.held_out import (
+    NO_REVERSES,
+    SAME_TYPE,
+    LinkSplit,
+    check_link_split,
+    hold_out,
+    hold_out_by_time,
+)
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
-from gnnexp.datasets.splits.times import parts_by_time
+from gnnexp.datasets.splits.times import Times, parts_by_time
 from gnnexp.datasets.tables.engine import Engine, TextForm, engine, path_values
 from gnnexp.datasets.tables.features import FILES, FeatureForm, NewValues, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
@@ -43,6 +50,7 @@ from gnnexp.datasets.tables.write import (
     features_of,
     labels_of,
     link_times,
+    named,
     no_splits,
     number,
     write_edges,
@@ -51,6 +59,7 @@ from gnnexp.datasets.tables.write import (
 )
 from gnnexp.errors import ConfigError, Findings, Problem
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.merging import DifferentWeightsError, MergeWeights
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS, arrays_of
 
@@ -111,11 +120,14 @@ class Tables(Dataset):
             vertices, or a column of relations.
         self_loops: `keep` or `remove`.
         duplicates: `merge` or `keep` parallel edges.
+        merge_weights: the weight of merged edges: the `sum`, `mean`, `max` or `min` of their rows; `error` refuses
+            different ones. The two directions of an edge are no parallel edges: each has its own weight.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
         buffer_bytes: memory for a part of the edges at a time.
     """
 
-    version: ClassVar[int] = 2  # ids and classes of texts were numbers; before: folders `column=value` were columns
+    # 3: the first row gave the weight; 2: ids and classes of texts were numbers; 1: folders `column=value` were columns
+    version: ClassVar[int] = 3
     unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
     name: str = "tables"
@@ -155,6 +167,7 @@ class Tables(Dataset):
     inverse_relations: bool | None = None
     self_loops: Literal["keep", "remove"] = "remove"
     duplicates: Literal["merge", "keep"] = "merge"
+    merge_weights: MergeWeights = "error"
     link_split: LinkSplit = None
     buffer_bytes: int = 1 << 29
 
@@ -267,9 +280,14 @@ class Tables(Dataset):
         """Write the graph in `whole` to `folder` without the held-out links. All edges are in memory."""
         count, found = numbered.num_relations, open_graph(whole)
         reverses = NO_REVERSES if not self.symmetrize else count if count > 1 and self._inverse(layout) else SAME_TYPE
-        times = link_times(found, numbered, layout, self._rules(layout)) if self.split == "time" else None
-        graph = hold_out(found, self.link_split, seed=self.seed, reverses=reverses, times=times,
-                         names=layout.relations)
+        assert self.link_split is not None, "links are held out"
+        if self.split == "time":
+            times = link_times(found, numbered, layout, self._rules(layout))
+            graph, begins = hold_out_by_time(found, self.link_split, times, seed=self.seed, reverses=reverses,
+                                             names=layout.relations)
+            graph = self._older(graph, layout, numbered, whole, begins)
+        else:
+            graph = hold_out(found, self.link_split, seed=self.seed, reverses=reverses, names=layout.relations)
         with GraphWriter(folder) as writer:
             for name, values in arrays_of(graph).items():
                 writer.put(name, values)
@@ -279,13 +297,37 @@ class Tables(Dataset):
             writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
                                 num_features=graph.num_features)
 
+    @property
+    def _counts_all_rows(self) -> bool:
+        """Whether weights come from all rows. If links are held out by time, only rows before that time count."""
+        return self.link_split is None or self.split != "time"
+
+    def _older(self, graph: Graph, layout: Layout, numbered: Numbered, whole: Path, begins: Times) -> Graph:
+        """The graph with the weights and the parallel edges of rows that are older than held-out links.
+
+        `whole` has the ids of vertices.
+        """
+        rules = self._rules(layout)
+        if not numbered.has_weights and rules.duplicates == "merge":
+            return graph  # no edge depends on the number of its rows
+        with GraphWriter(whole.with_name("older")) as writer:
+            try:
+                merged = write_edges(numbered, rules, writer, begins)
+            except DifferentWeightsError as error:
+                raise named(error, numbered, whole) from None
+            writer.finish_graph(name=self.name)
+        older = open_graph(whole.with_name("older"))
+        assert rules.duplicates == "keep" or graph.indices.equal(older.indices), "the same edges are older"
+        return replace(graph, indptr=older.indptr, indices=older.indices, edge_types=older.edge_types,
+                       edge_weights=older.edge_weights, notes=(*graph.notes, *merged.notes(rules.merge_weights)))
+
     def _inverse(self, layout: Layout) -> bool:
         if self.inverse_relations is not None:
             return self.inverse_relations
         return len(layout.types) > 1 or any(one.relation is not None for one in layout.edges)
 
     def _rules(self, layout: Layout) -> Rules:
-        return Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates,
+        return Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates, self.merge_weights,
                      self.on_unknown == "drop", self.buffer_bytes)
 
     def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> Numbered:
@@ -305,14 +347,18 @@ class Tables(Dataset):
         with GraphWriter(folder) as writer:
             graph = write_ids(graph, writer)
             reader.close()
-            write_edges(graph, rules, writer)
+            try:
+                merged = write_edges(graph, rules if self._counts_all_rows else replace(rules, weighted=False), writer)
+            except DifferentWeightsError as error:
+                raise named(error, graph, writer.extra("")) from None
             width = write_rows(graph, features, labels, writer)
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
             names.write(writer)
             writer.finish_graph(
                 name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
-                notes=[*self.first_notes(), *layout.described(), *notes])
+                notes=[*self.first_notes(), *layout.described(), *notes,
+                                                        *merged.notes(self.merge_weights)])
         return graph
 
     def feature_file(self) -> Path | None:

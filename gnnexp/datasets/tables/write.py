@@ -39,23 +39,31 @@ from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_lab
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import Duplicates, SelfLoops
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.merging import DifferentWeightsError, Merged, MergeWeights
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.storage.external import EdgeRows, EdgeRules, write_csc, write_csc_with_data
 from gnnexp.graph.storage.format import GraphWriter
+from gnnexp.graph.storage.writer import ArrayWriter
 
 _HELD = 4  # edges in memory before they are sorted take at most this part (1 / 4) of the buffer
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What happens to edges, and how much memory a part of them may take; see `Tables`."""
+    """What happens to edges, and how much memory a part of them may take; see `Tables`.
+
+    Attributes:
+        weighted: whether edges have the weights of the tables.
+    """
 
     symmetrize: bool
     inverse_relations: bool
     self_loops: SelfLoops
     duplicates: Duplicates
+    merge_weights: MergeWeights
     drop: bool
     buffer_bytes: int
+    weighted: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +95,11 @@ class Numbered:
     def num_nodes(self) -> int:
         """V, of all types."""
         return sum(self.counts.values())
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether a table has weights of edges."""
+        return any("weight" in spool.names for spool in self.spools)
 
 
 def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int | None = None) -> Numbered:
@@ -192,37 +205,65 @@ def write_ids(graph: Numbered, writer: GraphWriter) -> Numbered:
     return replace(graph, ids={})
 
 
-def write_edges(graph: Numbered, rules: Rules, writer: GraphWriter) -> None:
+def write_edges(graph: Numbered, rules: Rules, writer: ArrayWriter, before: Times | None = None) -> Merged:
     """Write the topology, with types if there are several types of edges, and with weights if tables have them.
 
     Edges are never all in memory.
 
+    Args:
+        graph: the vertices, and the edges of all tables.
+        rules: what happens to edges.
+        writer: gets the arrays.
+        before: the time from which on rows do not count; None: all rows count.
+
     Raises:
-        DataError: there are no edges.
+        DataError: there are no edges, or parallel edges have different weights and there is no rule for them.
     """
     spools = graph.spools
     if not any(spool.num_rows for spool in spools):
         raise DataError(Problem("dataset.edges", "0 rows", "there are no edges", "give at least one"))
-    weighted = any("weight" in spool.names for spool in spools)
+    weighted = graph.has_weights and rules.weighted
     inverse = graph.num_relations > 1 and rules.inverse_relations and rules.symmetrize
-    plain = EdgeRules(rules.symmetrize and not inverse, rules.self_loops == "remove", rules.duplicates == "merge")
+    plain = EdgeRules(rules.symmetrize and not inverse, rules.self_loops == "remove", rules.duplicates == "merge",
+                      rules.merge_weights)
     if weighted or graph.num_relations > 1:
-        write_csc_with_data(lambda: _with_data(graph, weighted=weighted, inverse=inverse), graph.num_nodes, plain,
-                            rules.buffer_bytes, writer)
-        return
+        return write_csc_with_data(lambda: _with_data(graph, before, weighted=weighted, inverse=inverse),
+                                   graph.num_nodes, plain, rules.buffer_bytes, writer)
 
     def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return ((source, destination) for source, destination in spools[0].chunks(ENDS))
+        return ((values["source"], values["destination"]) for values in _rows_before(spools[0], before))
 
     write_csc(chunks, graph.num_nodes, plain, rules.buffer_bytes, writer)
+    return Merged()
 
 
-def _with_data(graph: Numbered, *, weighted: bool, inverse: bool) -> Iterator[EdgeRows]:
+def named(error: DifferentWeightsError, graph: Numbered, folder: Path) -> DataError:
+    """The same error with the user's ids, which a folder has as `write_ids` has written them."""
+    from pyarrow import parquet
+
+    names = {}
+    for vertex in error.vertices:
+        kind, start = next((kind, start) for kind, start in [*graph.starts.items()][::-1] if start <= vertex)
+        row = parquet.read_table(folder / ids_file(kind), filters=[("vertex", "==", vertex - start)])
+        own = row["id"][0].as_py()
+        names[vertex] = f"{own}" if len(graph.starts) == 1 else f"{kind} {own}"
+    return error.named(names)
+
+
+def _rows_before(spool: Spool, before: Times | None) -> Iterator[dict[str, np.ndarray]]:
+    """The columns of all rows, or of those that are older than a time."""
+    names = spool.names if before is not None else [name for name in spool.names if name != "time"]
+    for chunk in spool.chunks(names):
+        values = dict(zip(names, chunk, strict=True))
+        older = None if before is None else values["time"] < before.values[0]
+        yield values if older is None else {name: column[older] for name, column in values.items()}
+
+
+def _with_data(graph: Numbered, before: Times | None, *, weighted: bool, inverse: bool) -> Iterator[EdgeRows]:
     """All edges with types and weights, and with `inverse` their reverses, which have types of their own."""
     typed = graph.num_relations > 1
     for spool, first in zip(graph.spools, accumulate(graph.relations, initial=0), strict=False):
-        for chunk in spool.chunks():
-            values = dict(zip(spool.names, chunk, strict=True))
+        for values in _rows_before(spool, before):
             source, destination = (values[end] for end in ENDS)
             types = values.get("relation", np.zeros(source.size, np.int32)) + np.int32(first) if typed else None
             weights = values.get("weight", np.ones(source.size, np.float32)) if weighted else None

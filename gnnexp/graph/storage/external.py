@@ -18,6 +18,7 @@ import numpy as np
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import CscArrays, index_dtype, rows_with_data
+from gnnexp.graph.merging import Merged, MergeWeights
 from gnnexp.graph.storage.writer import ArrayWriter
 from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, scatter, select_rows, sort_rows
 
@@ -70,11 +71,13 @@ class EdgeRules:
         symmetrize: whether to add the reverse of every edge.
         drop_loops: whether to remove self loops.
         merge: whether to keep only one of parallel edges.
+        merge_weights: what its weight is (`gnnexp.graph.build.build_graph`).
     """
 
     symmetrize: bool = False
     drop_loops: bool = False
     merge: bool = False
+    merge_weights: MergeWeights = "error"
 
 
 def csc_buckets(
@@ -154,14 +157,13 @@ def write_csc(
 
 def write_csc_with_data(
     chunks: Callable[[], Iterator[EdgeRows]], num_nodes: int, rules: EdgeRules, buffer_bytes: int, writer: ArrayWriter
-) -> None:
+) -> Merged:
     """Write `indptr`, `indices`, and `edge_types` and `edge_weights` where the chunks have them.
 
-    The arrays are those of `build_graph`: a merged edge has the data of its first occurrence, and a reverse has that of
-    its edge.
+    The arrays are those of `build_graph`. Parallel edges that are kept are in the order of their weights.
 
     Raises:
-        DataError: the disk has no room for the arrays.
+        DataError: the disk has no room for the arrays, or `DifferentWeightsError` as in `build_graph`.
     """
     indptr, everyone = np.zeros(num_nodes + 1, np.int64), row_ranges(0, num_nodes)
     for rows in chunks():
@@ -169,7 +171,7 @@ def write_csc_with_data(
     names = {"indices": index_dtype(num_nodes), "edge_types": np.dtype(np.int32), "edge_weights": np.dtype(np.float32)}
     with ExitStack() as stack:
         spools = [stack.enter_context(tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0)) for _ in names]
-        low, present = 0, [True, False, False]
+        low, present, merged = 0, [True, False, False], Merged()
         while low < num_nodes:
             high = _last(indptr, low, max(1, buffer_bytes // _EDGE_BYTES))
             bucket = _bucket_with_data(chunks, (low, high), num_nodes, rules)
@@ -178,11 +180,14 @@ def write_csc_with_data(
             for spool, values in zip(spools, arrays, strict=True):
                 if values is not None:
                     _append(spool, values.numpy(), writer)
+            merged += bucket.merged.shifted(low)
             present, low = [values is not None for values in arrays], high
+        merged.check(rules.merge_weights)
         writer.put("indptr", indptr)
         for spool, (name, dtype), there in zip(spools, names.items(), present, strict=True):
             if there:
                 _copied(spool, name, int(indptr[-1]), dtype, writer)
+    return merged
 
 
 def _bucket_with_data(
@@ -195,14 +200,15 @@ def _bucket_with_data(
         found = found[: select_rows(rows.sources, rows.destinations, rules.symmetrize, rules.drop_loops, *span, found)]
         edges, back = found >> 1, (found & 1).astype(np.bool_)
         ends = rows.sources[edges], rows.destinations[edges]
-        parts.append([np.where(back, ends[1], ends[0]), np.where(back, ends[0], ends[1]) - span[0],
+        parts.append([~back, np.where(back, ends[1], ends[0]), np.where(back, ends[0], ends[1]) - span[0],
                       *(values[edges] for values in rows[2:] if values is not None)])
     first = rows[2:]
-    sources, destinations, *data = (np.concatenate(column) for column in zip(*parts, strict=True))
+    given, sources, destinations, *data = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = data.pop(0) if first[0] is not None else None
     dtype = index_dtype(num_nodes)
     return rows_with_data(sources.astype(dtype, copy=False), destinations.astype(dtype, copy=False),
-                          span[1] - span[0], merge=rules.merge, types=types, weights=data[0] if data else None)
+                          span[1] - span[0], rule=rules.merge_weights if rules.merge else None, types=types,
+                          weights=data[0] if data else None, given=given)
 
 
 def _filled(name: str, values: np.ndarray, writer: ArrayWriter) -> np.ndarray:

@@ -67,6 +67,29 @@ def test_data_says_why_its_command_leaves_weights_out(tmp_path: Path, capsys: An
     assert any(one.endswith("weight=weight; relation=relation; not used: at") for one in found["notes"])
 
 
+def test_the_command_has_a_rule_if_weights_of_parallel_edges_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "nodes.csv").write_text("id,label\n" + "".join(f"u{one},{'ab'[one % 2]}\n" for one in range(9)))
+    rows = ["u1,u2,1", "u2,u1,3", "u1,u2,1.5", "u3,u2,2", "u3,u2,2", "u3,u1,7"]
+    (tmp_path / "edges.csv").write_text("src,dst,weight\n" + "\n".join(rows) + "\n")
+    folder = str(tmp_path)
+    code, out, err = said(capsys, "data", folder, "--json")
+    found = json.loads(out)
+    assert code == 0 and "dataset.merge_weights=sum" in found["run"], err
+    assert (found["duplicates"], found["different_weights"], found["opposite_weights"]) == (2, 1, 0)
+    assert any(one.startswith("1 of the merged edges stand for edges with different weights") for one in
+               found["surprises"])
+    overrides = [one for one in found["run"] if one != "dataset.merge_weights=sum"]
+    assert said(capsys, "run", *found["run"], "train.epochs=1", "tracker=none")[0] == 0
+    code, _, err = said(capsys, "run", *overrides, "train.epochs=1", "tracker=none")
+    assert code == 2 and "(u1 -> u2: 1 to 1.5)" in err
+    out = said(capsys, "data", folder, "dataset.merge_weights=max", "--json")[1]
+    assert "dataset.merge_weights=max" in json.loads(out)["run"] and "dataset.merge_weights=sum" not in out
+
+
 def refused(capsys: Any, folder: Path) -> None:
     """Mistakes of predict, with the run of the test above."""
     for words, text in ((["--out", "p.txt"], "--out='p.txt'"), (["model=gat"], "only keys of the dataset can change")):

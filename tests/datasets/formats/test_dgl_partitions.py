@@ -92,8 +92,8 @@ def test_the_graph_is_the_one_before_its_partitioning(make: Any, parts: int, met
 def test_it_trains_as_the_graph_of_the_file(tmp_path: Path) -> None:
     graph = typed()
     dgl.save_graphs(str(tmp_path / "whole.bin"), graph)
-    one = DglGraph(path=str(tmp_path / "whole.bin")).load()
-    other = DglPartitions(path=str(divided(graph, tmp_path / "parts", 2))).load()
+    one = DglGraph(path=str(tmp_path / "whole.bin"), merge_weights="sum").load()
+    other = DglPartitions(path=str(divided(graph, tmp_path / "parts", 2)), merge_weights="sum").load()
     for name in ("indptr", "indices", "edge_types", "edge_weights", "labels", "node_types", "features"):
         assert torch.equal(getattr(one, name), getattr(other, name)), name
     assert torch.equal(one.splits.train, other.splits.train)
@@ -110,7 +110,7 @@ def test_the_parts_are_those_of_dgl(tmp_path: Path) -> None:
 
 def test_the_parts_can_be_trained_with(tmp_path: Path) -> None:
     folder, out = divided(typed(), tmp_path / "parts", 2), tmp_path / "out"
-    overrides = [f"dataset.path={folder}", "dataset.symmetrize=false"]
+    overrides = [f"dataset.path={folder}", "dataset.symmetrize=false", "dataset.merge_weights=mean"]
     assert save_partition.main([str(out), *overrides]) == 0
     dataset = build(compose(["dataset=dgl_partitions", *overrides]).config["dataset"], Dataset)
     found = StoredPartitioner(str(out)).partition(dataset.load(), 2, dataset.key())
@@ -245,8 +245,9 @@ def test_a_damaged_part_is_an_error_in_a_process_of_its_own(tmp_path: Path) -> N
 
 
 def loaded(place: Path) -> tuple[str, Graph]:
+    """With the rule for parallel edges that the command of `gnnexp data` has."""
     overrides = list(recognised(place, classes_of("dataset", own_folders())).overrides)
-    return overrides[0], build(compose(overrides).config["dataset"], Dataset).load()
+    return overrides[0], build(compose([*overrides, "dataset.merge_weights=sum"]).config["dataset"], Dataset).load()
 
 
 def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_pairs_of_older_versions_and_negatives_of_single_links(tmp_path: Path) -
                              {"name": "negative_dsts", **saved(tmp_path, f"{name}-n", np.array([[3], [3]]))}]}]
             for name in SETS}
     content["tasks"] = [{"name": "lp", **sets}]
-    graph = load(written(tmp_path, content))
+    graph = load(written(tmp_path, content), merge_weights="sum")
     assert graph.links["valid"].tolist() == [[0, 1], [2, 4]] and set(graph.links) == {"train", "valid", "test"}
     assert any("negatives of single links are not used" in note for note in graph.notes)
 
@@ -141,7 +141,7 @@ def test_labels_of_several_classes_at_once(tmp_path: Path) -> None:
     for name, count in zip(SETS, (2, 1, 1), strict=True):
         entry = content["tasks"][0][name][0]["data"][1]
         entry |= saved(tmp_path, f"{name}-multi", np.eye(2, 3, dtype=np.int64)[:count])
-    graph = load(written(tmp_path, content))
+    graph = load(written(tmp_path, content), weight=None)
     assert graph.multilabel and graph.num_classes == 3 and graph.labels is not None
     assert graph.labels[0].tolist() == [1, 0, 0] and bool(graph.labels[2].isnan().all())
 
@@ -151,7 +151,7 @@ def test_names_may_be_missing_and_tasks_too(tmp_path: Path) -> None:
     for name in SETS:
         for one in content["tasks"][0][name][0]["data"]:
             del one["name"]
-    assert load(written(tmp_path, content)).splits.train.tolist() == [0, 3]
+    assert load(written(tmp_path, content), merge_weights="max").splits.train.tolist() == [0, 3]
     del content["tasks"], content["feature_data"]
     graph = load(written(tmp_path, content))
     assert graph.labels is None and graph.features is None and graph.num_edges == 8

@@ -8,6 +8,20 @@ from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.sampled_from([1.0, 2.0])), min_size=1, max_size=20))
+def test_weights_that_differ_are_counted(rows: list[tuple[int, int, float]]) -> None:
+    ends, weights = np.array([row[:2] for row in rows]), np.array([row[2] for row in rows], np.float32)
+    arrays = build_graph(ends[:, 0], ends[:, 1], 5, duplicates="keep", weights=weights)
+    found = facts_of_graph(Graph(arrays.indptr, arrays.indices, edge_weights=arrays.weights))
+    by_ends: dict[tuple[int, int], list[float]] = {}
+    for u, v, weight in rows:
+        by_ends.setdefault((u, v), []).append(weight)
+    once = {pair: one[0] for pair, one in by_ends.items() if len(one) == 1 and pair[0] != pair[1]}
+    assert found.different_weights == sum(len(set(one)) > 1 for one in by_ends.values())
+    opposite = sum(u < v and once.get((v, u), weight) != weight for (u, v), weight in once.items())
+    assert found.opposite_weights == opposite
+
+
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=30))
 def test_facts_are_those_of_networkx(num_nodes: int, pairs: list[tuple[int, int]]) -> None:
     pairs = [(first % num_nodes, second % num_nodes) for first, second in pairs]

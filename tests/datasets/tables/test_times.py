@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from own_tables import load, text
 
 from gnnexp.datasets.tables.dataset import Tables
@@ -149,3 +151,67 @@ def test_a_link_is_as_old_as_its_oldest_row_also_if_texts_do_not_fit_in_memory(
     again = load(tmp_path, **options)
     assert first.links is not None and again.links is not None and set(first.links) == set(again.links)
     assert all(first.links[name].equal(again.links[name]) for name in first.links)
+
+
+ROWS_IN_TIME = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from([0.5, 1.0, 3.0]),
+                                  st.integers(0, 9)), min_size=6, max_size=30)
+
+
+@given(rows=ROWS_IN_TIME, again=st.randoms(use_true_random=False), merge=st.booleans())
+@settings(max_examples=25)
+def test_only_rows_of_the_training_period_count(rows: Any, again: Any, merge: bool, tmp_path_factory: Any) -> None:
+    """A later row of a link gives training neither its weight nor one more edge, and no order of rows matters."""
+    rows = [row for row in rows if row[0] != row[1]]
+    oldest: dict[frozenset[int], int] = {}
+    for u, v, _, time in rows:
+        oldest[frozenset((u, v))] = min(time, oldest.get(frozenset((u, v)), 99))
+    assume(len(set(oldest.values())) >= 3 and len(oldest) >= 5)
+    options = {"split": "time", "link_split": {"val": 0.2, "test": 0.2}, "merge_weights": "sum",
+               "duplicates": "merge" if merge else "keep"}
+    graphs = []
+    for _ in range(2):
+        folder = tmp_path_factory.mktemp("rows")
+        text(folder / "nodes.csv", "id", *map(str, range(6)))
+        text(folder / "edges.csv", "src,dst,weight,time", *(",".join(map(str, row)) for row in rows))
+        graphs.append(load(folder, nodes="nodes.csv", **options))
+        again.shuffle(rows)
+    graph, other = graphs
+    assert graph.indices.equal(other.indices) and graph.edge_weights.equal(other.edge_weights)
+    held = {frozenset(pair) for name in ("valid", "test") for pair in graph.links[name].tolist()}
+    begins = min(oldest[pair] for pair in held)
+    assert held == {pair for pair, time in oldest.items() if time >= begins}
+    right: dict[tuple[int, int], list[float]] = {}
+    for u, v, weight, time in rows:
+        if time < begins:
+            right.setdefault((u, v), []).append(weight)
+    backward = {(v, u): weights for (u, v), weights in right.items() if not merge or (v, u) not in right}
+    whole = {pair: right.get(pair, []) + backward.get(pair, []) for pair in right | backward}
+    whole = {pair: [sum(weights)] if merge else sorted(weights) for pair, weights in whole.items()}
+    found: dict[tuple[int, int], list[float]] = {}
+    for u, v, weight in zip(graph.indices.tolist(), graph.destinations().tolist(), graph.edge_weights.tolist(),
+                            strict=True):
+        found.setdefault((u, v), []).append(weight)
+    assert found == whole
+
+
+def test_weights_that_differ_after_the_training_period_are_no_error(tmp_path: Path) -> None:
+    """As in the review: the newest row had the weight 100, and its link is of training."""
+    rows = ["0,1,1,1", "1,2,1,2", "2,3,1,3", "3,4,1,4", "4,5,1,9", "5,6,1,10", "0,1,100,11"]
+    for lines in (rows, rows[::-1]):
+        text(tmp_path / "edges.csv", "src,dst,weight,time", *lines)
+        graph = load(tmp_path, split="time", link_split={"val": 0.2, "test": 0.2})
+        assert graph.edge_weights is not None and set(graph.edge_weights.tolist()) == {1.0}
+    text(tmp_path / "edges.csv", "src,dst,weight,time", *rows, "0,1,2,2")
+    with pytest.raises(DataError, match=r"1 edge is there more than once with different weights \(0 -> 1: 1 to 2\)"):
+        load(tmp_path, split="time", link_split={"val": 0.2, "test": 0.2})
+
+
+def test_a_later_reverse_in_another_relation_is_left_out(tmp_path: Path) -> None:
+    """`rev` has the reverses of `buys`. A link is as old as its oldest row; the other one would tell of the future."""
+    pairs = [(f"u{one}", f"i{one}") for one in range(10)]
+    rows = [f"{u},buys,{i},{time}" for time, (u, i) in enumerate(pairs)]
+    rows += [f"{i},rev,{u},{50 if time == 3 else time}" for time, (u, i) in enumerate(pairs)]
+    text(tmp_path / "edges.csv", "head,relation,tail,time", *rows)
+    graph = load(tmp_path, split="time", link_split={"val": 0.2, "test": 0.2}, symmetrize=False)
+    assert graph.num_edges == 11 and len(graph.links["train"]) == 11  # of six links, one lacks its reverse
+    assert any("1 edges of training links are left out" in note for note in graph.notes)

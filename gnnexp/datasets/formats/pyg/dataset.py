@@ -14,6 +14,7 @@ from gnnexp.datasets.formats.pyg.reverses import without_reverses
 from gnnexp.datasets.formats.pyg.torch_file import TorchFile
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file, is_folder
+from gnnexp.graph.merging import MergeWeights
 
 _ENDINGS = (".pt", ".pth")
 _FOLDER = "processed"  # of the data sets of PyG
@@ -44,6 +45,7 @@ class Pyg(ForeignDataset):
             vertices, or types of reverses.
         self_loops: `keep` or `remove`.
         duplicates: `merge` or `keep` parallel edges.
+        merge_weights: the weight of merged edges: their `sum`, as PyG's `coalesce` gives it, or another rule.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
     """
 
@@ -53,6 +55,7 @@ class Pyg(ForeignDataset):
     weight: str | None = AUTO
     ids: str | None = AUTO
     mask: int = 0
+    merge_weights: MergeWeights = "sum"
 
     @classmethod
     def recognised(cls, place: Path) -> list[str] | None:

@@ -213,11 +213,11 @@ def _ends(store: Mapping[str, Any], kind: EdgeType, key: str, sizes: dict[str, i
     # Rows of `adj_t` are destinations. PyG takes a sparse `edge_index` for one, too.
     for end, size in ((kind[2], matrix.shape[0]), (kind[0], matrix.shape[1])):
         sizes[end] = max(sizes[end], int(size))
-    return column, row, None if (values == 1).all() else values.astype(np.float32)
+    return column, row, None if (values == 1).all() else _as_weights(values)
 
 
 def _weight(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, notes: list[str]) -> np.ndarray | None:
-    """`[E]` float32 weights, or None."""
+    """`[E]` float32 or float64 weights, or None."""
     names = ("edge_weight", "edge_attr") if chosen.weight == AUTO else (chosen.weight,)
     for name in names:
         tensor = as_tensor(store.get(name)) if name else None
@@ -230,11 +230,16 @@ def _weight(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, note
         if values.size == count:
             if name == "edge_attr":
                 notes.append("edge_attr has one column: it is taken as the weights of edges (dataset.weight=null: not)")
-            return values.reshape(count).astype(np.float32)
+            return _as_weights(values.reshape(count))
         if chosen.weight != AUTO:
             raise DataError(Problem("dataset.weight", name, f"has {list(values.shape)}, and a weight is one number",
                                     "set dataset.weight=null"))
     return None
+
+
+def _as_weights(values: np.ndarray) -> np.ndarray:
+    """Floats; those of merged edges are added before they are rounded."""
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
 def _note_rest(store: Mapping[str, Any], chosen: Chosen, key: str, typed: bool, notes: list[str]) -> None:
