@@ -332,7 +332,7 @@ def test_texts_that_do_not_fit_in_memory_give_the_same_graph(
 ) -> None:
     people(tmp_path)
     text(tmp_path / "edges.csv", "from,to,w", "ann,bob,1", "bob,zoë,2", "zoë,bob,3", "bob,zoë,4", '"c, d",ann,5')
-    options: dict[str, Any] = {"nodes": nodes, "weight": "w" if weighted else None}
+    options: dict[str, Any] = {"nodes": nodes, "weight": "w" if weighted else None, "merge_weights": "mean"}
     graph, folder = made(tmp_path, **options)
     monkeypatch.setattr(Dictionary, "num_bytes", 2**60)
     again, other = made(tmp_path, **options, name="other")
