@@ -26,8 +26,18 @@ HERE = Path(__file__).resolve().parent.parent
 SMALL = ("train.epochs=2", "hardware.workers=2", "model.hidden=16", "tracker=none", "train.checkpoint_every=1")
 # What a run is made on and what it took is no result.
 _NO_RESULT = ("time/", "memory/", "eval/")
-# Every loader of real files, and both generators.
+_SPLIT = "dataset.link_split={val:0.05,test:0.1}"
+_EXAMPLE = HERE / "examples"
+_TABLES = (f"tables dataset.path={_EXAMPLE}/my_tables dataset.nodes=pages.csv dataset.edges=links.csv "
+           "dataset.label=kind dataset.features=words.json")
+_OWN = f"edge_list dataset.path={_EXAMPLE}/my_graph/edges.tsv dataset.features=features.csv dataset.labels=labels.txt"
+_AS_IT_IS = "dataset.symmetrize=false dataset.self_loops=keep"
+# Every loader of real files, the generators and the examples.
 LOADED = ("digits", "planetoid", "planetoid dataset.name=citeseer", "planetoid dataset.name=nell",
+          _TABLES, f"{_TABLES} {_AS_IT_IS} dataset.duplicates=keep", f"{_TABLES} {_SPLIT}",
+          _OWN, f"{_OWN} {_AS_IT_IS} dataset.duplicates=keep", f"{_OWN} {_SPLIT}",
+          "fb15k_237 dataset.symmetrize=false", f"rmat dataset.num_nodes=1000 dataset.relations=3 {_SPLIT}",
+          "planetoid dataset.symmetrize=false", "ogb dataset.name=ogbl-ddi dataset.symmetrize=false",
           "planetoid dataset.name=pubmed dataset.missing_features=zeros", "graphdata_npz",
           "graphdata_npz dataset.name=coauthor-physics",
           "heterophilous_npz", "fb100", "aminer", "fb15k_237", "ogb dataset.name=ogbl-ddi",
@@ -75,6 +85,7 @@ def main() -> int:
     parser.add_argument("--base", required=True, help="commit whose results are known")
     parser.add_argument("--data", default="digits,planetoid", help="datasets of the cases, each with overrides or not")
     parser.add_argument("--with", dest="more", nargs="*", default=[], help="overrides of all cases")
+    parser.add_argument("--graphs", action="store_true", help="compare graphs only")
     parser.add_argument("--keep", type=Path, help="write the base's losses, counts and accuracies here, as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +93,7 @@ def main() -> int:
         git("worktree", "add", "--detach", "-q", str(base), options.base)
         try:
             work.mkdir()
-            cases = cases_of(options.data.split(","), options.more)
+            cases = {} if options.graphs else cases_of(options.data.split(","), options.more)
             before = run_all(base, work / "base", cases)
             if options.keep:
                 keep(options.keep, git("rev-parse", options.base), before)
@@ -90,14 +101,20 @@ def main() -> int:
                                                   for label, result in before.items()})
             differing = differences(before, after)
             graphs = [loaded(tree, work) for tree in (base, HERE)]
-            differing += [f"{name}: another graph" for name in sorted({*graphs[0]} | {*graphs[1]})
-                          if graphs[0].get(name) != graphs[1].get(name)]
+            names = sorted({*graphs[0]} | {*graphs[1]})
+            differing += [f"{name}: another graph ({', '.join(changed)})" for name in names
+                          if (changed := _changed(*(graph.get(name, {}) for graph in graphs)))]
             print(f"{len(graphs[0])} of {len(LOADED)} data sets loaded: {', '.join(graphs[0])}")
             print("\n".join(differing) or f"{len(after)} runs are equal: losses, counts, accuracies")
             print("left out, since the base refuses them:", ", ".join(sorted({*cases} - {*before})) or "nothing")
-            return int(bool(differing) or not after)
+            return int(bool(differing) or not (after or options.graphs))
         finally:
             git("worktree", "remove", "--force", str(base))
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Names of the parts of a graph that differ."""
+    return sorted(name for name in {*before} | {*after} if before.get(name) != after.get(name))
 
 
 def git(*words: str) -> str:

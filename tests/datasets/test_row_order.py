@@ -5,6 +5,7 @@ What a graph must have is computed with dictionaries and NumPy, from the rows. T
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from collections import defaultdict
@@ -20,16 +21,19 @@ import scipy.sparse
 import torch
 import yaml
 from dgl_here import read_here
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from gnnexp.datasets.edge_list import EdgeList
 from gnnexp.datasets.formats.dgl_graph import DglGraph
 from gnnexp.datasets.formats.graphbolt import GraphBolt
 from gnnexp.datasets.formats.graphstorm import GraphStorm
 from gnnexp.datasets.formats.matrix import AdjacencyMatrix
 from gnnexp.datasets.formats.networkx_files import NetworkX
 from gnnexp.datasets.formats.pyg.dataset import Pyg
+from gnnexp.datasets.ogb import Ogb
 from gnnexp.datasets.tables.dataset import Tables
+from gnnexp.datasets.triples import Triples
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 
@@ -44,19 +48,19 @@ _numbers = itertools.count()
 
 # --- what must come out -----------------------------------------------------------------------------------------------
 def wanted(
-    rows: Rows, rule: str, *, symmetrize: bool, merge: bool, undirected: bool
+    rows: Rows, rule: str, *, symmetrize: bool, merge: bool, undirected: bool, loops: bool
 ) -> dict[tuple[int, int], list[float]]:
-    """The weights of each pair of vertices, ascending."""
+    """The weights of each pair of vertices, ascending. A loop has no reverse."""
     given_rows = defaultdict(list)
     for u, v, weight in rows:
-        if u != v:
+        if u != v or loops:
             given_rows[u, v].append(weight)
-            if undirected:
+            if undirected and u != v:
                 given_rows[v, u].append(weight)
     found = {pair: list(values) for pair, values in given_rows.items()}
     if symmetrize and not merge and not undirected:
         for (u, v), values in given_rows.items():
-            found[v, u] = found.get((v, u), []) + values if (v, u) != (u, v) else values
+            found[v, u] = found.get((v, u), []) + values if u != v else values
     if symmetrize and merge:
         found |= {(v, u): list(values) for (u, v), values in given_rows.items() if (v, u) not in given_rows}
     if merge:
@@ -172,17 +176,19 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     read_here(monkeypatch)
 
 
-def check(name: str, rows: Rows, again: Rows, rule: str, place: Path, *, symmetrize: bool, merge: bool) -> None:
+def check(name: str, rows: Rows, again: Rows, rule: str, place: Path, options: tuple[bool, bool, bool]) -> None:
     """The graph of the rows, and of the same rows in another order, has the weights that it must have."""
-    options = {"symmetrize": symmetrize, "duplicates": "merge" if merge else "keep", "merge_weights": rule}
-    right = wanted(rows, rule, symmetrize=symmetrize, merge=merge,
+    symmetrize, merge, loops = options
+    keys = {"symmetrize": symmetrize, "duplicates": "merge" if merge else "keep", "merge_weights": rule,
+            "self_loops": "keep" if loops else "remove"}
+    right = wanted(rows, rule, symmetrize=symmetrize, merge=merge, loops=loops,
                    undirected=getattr(READERS[name], "undirected", False))
     if not right:
         return  # self loops only: no edge is left
     for one in (rows, again):
         folder = place / str(next(_numbers))
         folder.mkdir(parents=True)
-        assert weights_of(READERS[name](folder, one, **options)) == right
+        assert weights_of(READERS[name](folder, one, **keys)) == right
 
 
 @st.composite
@@ -192,25 +198,106 @@ def two_orders(draw: st.DrawFn) -> tuple[Rows, Rows]:
 
 
 @pytest.mark.parametrize("name", READERS)
-@given(rows=two_orders(), rule=st.sampled_from([*RULES]), symmetrize=st.booleans(), merge=st.booleans())
+@given(rows=two_orders(), rule=st.sampled_from([*RULES]), options=st.tuples(*[st.booleans()] * 3))
 @settings(max_examples=6)
 def test_no_order_of_rows_matters(
-    name: str, rows: tuple[Rows, Rows], rule: str, symmetrize: bool, merge: bool,
+    name: str, rows: tuple[Rows, Rows], rule: str, options: tuple[bool, bool, bool],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    check(name, *rows, rule, tmp_path_factory.mktemp("rows"), symmetrize=symmetrize, merge=merge)
+    check(name, *rows, rule, tmp_path_factory.mktemp("rows"), options)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", READERS)
-@given(rows=two_orders(), rule=st.sampled_from([*RULES]), symmetrize=st.booleans(), merge=st.booleans())
+@given(rows=two_orders(), rule=st.sampled_from([*RULES]), options=st.tuples(*[st.booleans()] * 3))
 @settings(max_examples=600)
 def test_no_order_of_many_rows_matters(
-    name: str, rows: tuple[Rows, Rows], rule: str, symmetrize: bool, merge: bool,
+    name: str, rows: tuple[Rows, Rows], rule: str, options: tuple[bool, bool, bool],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    check(name, *rows, rule, tmp_path_factory.mktemp("rows"), symmetrize=symmetrize, merge=merge)
+    check(name, *rows, rule, tmp_path_factory.mktemp("rows"), options)
+
+
+# --- readers without weights, and rows of vertices --------------------------------------------------------------------
+def edge_list(ending: str, *, typed: bool = False, **more: Any) -> Callable[..., Graph]:
+    def load(folder: Path, rows: Rows) -> Graph:
+        array = np.array([(u, v, abs(int(w)) % 3) for u, v, w in rows])[:, : 3 if typed else 2]
+        if ending == "npy":
+            np.save(folder / "e.npy", array)
+        else:
+            (folder / f"e.{ending}").write_text("".join("\t".join(map(str, row)) + "\n" for row in array.tolist()))
+        return EdgeList(path=str(folder / f"e.{ending}"), num_nodes=COUNT, **more).load()
+
+    return load
+
+
+def triples(folder: Path, rows: Rows) -> Graph:
+    (folder / "train.txt").write_text("".join(f"e{u}\tr{w}\te{v}\n" for u, v, w in rows))
+    for name in ("valid", "test"):
+        (folder / f"{name}.txt").write_text("e0\tr0.1\te1\n")
+    return Triples(path=str(folder)).load()
+
+
+def ogb(folder: Path, rows: Rows) -> Graph:
+    (folder / "raw").mkdir()
+    (folder / "split" / "s").mkdir(parents=True)
+    parts = {"raw/edge": "".join(f"{u},{v}\n" for u, v, _ in rows), "raw/num-node-list": f"{COUNT}\n",
+             "raw/node-label": "0\n" * COUNT, **{f"split/s/{name}": f"{one}\n" for one, name in
+                                                 enumerate(("train", "valid", "test"))}}
+    for name, content in parts.items():
+        (folder / f"{name}.csv.gz").write_bytes(gzip.compress(content.encode()))
+    return Ogb(name="ogbn-mine", path=str(folder)).load()
+
+
+def relations(folder: Path, rows: Rows) -> Graph:
+    """Ids and relations are texts, and no table of vertices says their order."""
+    (folder / "edges.csv").write_text("src,relation,dst\n" + "".join(f"v{u},{w},v{v}\n" for u, v, w in rows))
+    return Tables(path=str(folder), relation="relation").load()
+
+
+PLAIN: dict[str, Callable[..., Graph]] = {
+    "tsv": edge_list("tsv"), "typed tsv": edge_list("tsv", typed=True), "npy": edge_list("npy"),
+    "streamed": edge_list("npy", streamed=True), "triples": triples, "ogb": ogb, "relations": relations}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@given(rows=two_orders())
+@settings(max_examples=6)
+def test_no_order_of_rows_without_weights_matters(
+    name: str, rows: tuple[Rows, Rows], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assume(any(u != v for u, v, _ in rows[0]))
+    first, second = (PLAIN[name](tmp_path_factory.mktemp("rows"), one) for one in rows)
+    assert first.indptr.equal(second.indptr) and first.indices.equal(second.indices)
+    assert (first.edge_types is None) == (second.edge_types is None)
+    if first.edge_types is not None and second.edge_types is not None:
+        assert first.edge_types.equal(second.edge_types)
+
+
+@given(order=st.permutations(range(8)), ids=st.permutations(range(100, 108)))
+@settings(max_examples=10)
+def test_rows_of_vertices_may_have_any_order(
+    order: list[int], ids: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """By its id, each vertex has the same label, features, split and edges."""
+    rows = [f"{one},{'xyz'[place % 3]},{place / 4},{('train', 'val', 'test')[place % 3]}"
+            for place, one in enumerate(ids)]
+    found = []
+    for lines in (rows, [rows[place] for place in order]):
+        folder = tmp_path_factory.mktemp("rows")
+        (folder / "nodes.csv").write_text("id,label,f,split\n" + "\n".join(lines) + "\n")
+        (folder / "edges.csv").write_text("src,dst\n" + "".join(
+            f"{ids[place]},{ids[(3 * place + 1) % 8]}\n" for place in order))
+        graph = Tables(path=str(folder), nodes="nodes.csv", split="column").generate(folder / "g")
+        names = pq.read_table(folder / "g" / "ids_vertex.parquet")["id"].to_pylist()
+        assert isinstance(graph.features, torch.Tensor) and graph.labels is not None
+        found.append((
+            dict(zip(names, zip(graph.labels.tolist(), graph.features.tolist(), strict=True), strict=True)),
+            {(names[u], names[v]) for u, v in zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True)},
+            [{names[one] for one in part.tolist()} for part in (graph.splits.train, graph.splits.val,
+                                                                graph.splits.test)]))
+    assert found[0] == found[1]
 
 
 # --- the rules of formats ---------------------------------------------------------------------------------------------

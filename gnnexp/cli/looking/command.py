@@ -54,7 +54,7 @@ def main(options: argparse.Namespace) -> Answer:
         document = _of_sample(guess, guess.sample, chosen, options) if guess.sample else _whole(
             guess, chosen, Path(folder), options)
     if options.save:
-        _save(Path(options.save), chosen)
+        _save(Path(options.save), [one for one in document["run"] if one.startswith("dataset")])
     return Answer(document)
 
 
