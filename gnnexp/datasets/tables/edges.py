@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import Table, quoted, single
+from gnnexp.datasets.tables.engine import Engine, Table, single
 from gnnexp.datasets.tables.rows.moments import Moment
+from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.written import with_points
 
 ENDS = ("source", "destination")
 RELATIONS = ("VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
@@ -21,11 +23,13 @@ class Relation:
 
     Attributes:
         column: the column.
+        text: its value as a text, in SQL.
         kind: name in SQL of a type that numbers its values.
         names: the values as texts, in the order of their numbers.
     """
 
     column: str
+    text: str
     kind: str
     names: tuple[str, ...]
 
@@ -55,6 +59,16 @@ class EdgeColumns:
     time: Moment | None = None
 
     @property
+    def ends(self) -> list[tuple[str, str]]:
+        """The columns of both ends, with the types of their vertices."""
+        return list(zip((self.source, self.destination), self.types, strict=True))
+
+    def with_points(self, reader: Engine, kind: str) -> EdgeColumns:
+        """The same columns, which know of integers that files write as `1.0` where ends are of a type of vertices."""
+        names = [name for name, one in self.ends if one == kind]
+        return replace(self, table=with_points(reader, self.table, names, late=True))
+
+    @property
     def data(self) -> dict[str, EdgeData]:
         """What edges have besides their ends, by name."""
         found = {}
@@ -62,7 +76,7 @@ class EdgeColumns:
             found["weight"] = EdgeData(self.weight, single(quoted(self.weight)), np.dtype(np.float32),
                                        "is no finite number", "give each edge a weight, or set dataset.weight=null")
         if self.relation is not None:
-            code = f"enum_code({quoted(self.relation.column)}::VARCHAR::{self.relation.kind})::INTEGER"
+            code = f"enum_code({self.relation.text}::{self.relation.kind})::INTEGER"
             found["relation"] = EdgeData(self.relation.column, code, np.dtype(np.int32), "is missing",
                                          "give each edge a relation, or set dataset.relation=null")
         if self.time is not None:

@@ -16,7 +16,8 @@ from own_tables import ids_of, load, made, named_edges, text
 from gnnexp.datasets.reading.names import ids_file
 from gnnexp.datasets.tables import dataset
 from gnnexp.datasets.tables.engine import Engine
-from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds, bytes_of
+from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds
+from gnnexp.datasets.tables.written import bytes_of
 from gnnexp.errors import DataError
 from gnnexp.kernels.tables.texts import Dictionary
 

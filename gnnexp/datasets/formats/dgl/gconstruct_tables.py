@@ -11,10 +11,12 @@ import numpy as np
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.ids import integer_or_text
+from gnnexp.datasets.tables.scan import TextForm
+from gnnexp.datasets.tables.sql import quoted
 from gnnexp.datasets.tables.vertices import numeric
+from gnnexp.datasets.tables.written import integer_or_text
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.experiment.packages import is_installed
 from gnnexp.files.regular import what_is
