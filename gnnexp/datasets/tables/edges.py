@@ -10,11 +10,13 @@ import numpy as np
 from gnnexp.datasets.tables.engine import Engine, Table, single
 from gnnexp.datasets.tables.rows.moments import Moment
 from gnnexp.datasets.tables.sql import quoted
-from gnnexp.datasets.tables.written import with_points
+from gnnexp.datasets.tables.written import has_point, integers_in, text_of, with_points
+from gnnexp.errors import DataError, Problem
 
 ENDS = ("source", "destination")
 RELATIONS = ("VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
              "UBIGINT")
+_MOST_RELATIONS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -115,3 +117,27 @@ class EdgeData(NamedTuple):
     dtype: np.dtype
     wrong: str
     fix: str
+
+
+def relation_of(reader: Engine, table: Table, name: str) -> tuple[Table, Relation]:
+    """The relations of a column, in the order of integers if all of them are some; and the table (`with_points`).
+
+    Raises:
+        DataError: there are too many.
+    """
+    value = text_of(table, name)
+    found = reader.rows(f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
+                        f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}", table)
+    if len(found) > _MOST_RELATIONS:
+        raise DataError(Problem(f"{table.files.shown}, column {name}", f"more than {_MOST_RELATIONS:,} values",
+                                "each value would be a type of edges", "set dataset.relation=null"))
+    texts = [row[1] for row in found]
+    if name not in table.points and any(has_point(table, one) for one in texts):
+        late = with_points(reader, table, [name], late=True)
+        if name in late.points:
+            return relation_of(reader, late, name)
+    integers = integers_in(texts) if name in table.looks else None
+    if integers is not None:
+        texts = [text for _, text in sorted(zip(integers, texts, strict=True))]
+    names = texts if integers is None else map(str, sorted(integers))
+    return table, Relation(name, f"{value}::VARCHAR", reader.enum(texts or ("",)), tuple(names))

@@ -8,11 +8,12 @@ loads no extension here, so it reads no address of the network.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ _FIX = "correct the row: all rows need the same number of columns, and a cell wi
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 _REAL = ("FLOAT", "DOUBLE")
 _READ_AHEAD = "16MiB"  # of a result, while a batch is used
+_SMALL_GROUP = 1 << 12  # rows of a group in a Parquet file, if larger ones do not fit in memory
+T = TypeVar("T")
 
 
 class Points(NamedTuple):
@@ -154,7 +157,7 @@ class Engine:
                 self._connection.execute(f"CREATE VIEW {name} AS {query_of(files, *self._scans[name])}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
-            raise DataError(_unreadable(files, error)) from None
+            raise DataError(_unreadable(files.shown, error)) from None
         names = [column[0] for column in columns]
         twice = [one for one in form.path_columns if f"{one}_1" in names and one in names]
         DataError.raise_all([Problem(f"{files.shown}, column {one}", one, f"{one}: the files have this column",
@@ -168,9 +171,9 @@ class Engine:
             DataError: the files of the table are damaged, or have wrong rows.
         """
         try:
-            found: list[tuple[Any, ...]] = self._connection.execute(sql).fetchall()
+            found = self._within_memory(lambda: self._connection.execute(sql).fetchall())
         except _errors() as error:
-            raise DataError(_unreadable(table.files, error)) from None
+            raise DataError(_unreadable(table.files.shown, error)) from None
         self._refuse_rejects(table.files)
         return found
 
@@ -181,10 +184,20 @@ class Engine:
             DataError: as `rows`; wrong rows at the end, all together.
         """
         try:
-            yield from self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+            yield from self._within_memory(lambda: _begun(self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)))
         except _errors() as error:
-            raise DataError(_unreadable(table.files, error)) from None
+            raise DataError(_unreadable(table.files.shown, error)) from None
         self._refuse_rejects(table.files)
+
+    def _within_memory(self, step: Callable[[], T]) -> T:
+        """What `step` returns; from now on with one thread if several need more memory than there is."""
+        try:
+            return step()
+        except _errors() as error:
+            if not _lacks_memory(error):
+                raise
+        self._connection.execute("SET threads = 1")
+        return step()
 
     def keep(self, sql: str, table: Table) -> str:
         """The result of a query as a table of its own, in memory or in the engine's folder: its name in SQL.
@@ -256,8 +269,22 @@ class Engine:
         return name
 
     def copy(self, sql: str, path: Path) -> None:
-        """Write a result to a Parquet file."""
-        self._connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet)")
+        """Write a result to a Parquet file.
+
+        Raises:
+            DataError: the memory or the disk is too small.
+        """
+        written = f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet{{}})"
+        small = written.format(f", ROW_GROUP_SIZE {_SMALL_GROUP}")
+        try:
+            try:
+                self._connection.execute(written.format(""))
+            except _errors() as error:
+                if not _lacks_memory(error):
+                    raise
+                self._within_memory(lambda: self._connection.execute(small))  # a group of rows is in memory
+        except _errors() as error:
+            raise DataError(_unreadable(str(path), error)) from None
 
     def count(self, name: str, where: str = "true") -> int:
         """Number of rows of a table that `keep` made, for which `where` holds."""
@@ -320,9 +347,22 @@ def _errors() -> tuple[type[Exception], ...]:
     return duckdb.Error, pa.ArrowException, OSError
 
 
-def _unreadable(files: TableFiles, error: Exception) -> Problem:
+def _begun(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a reader. The first one is read at once: most of the work is before it."""
+    return chain([*islice(reader, 1)], reader)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether DuckDB has too little memory. What its result reader raises has Arrow's type, so the words decide."""
+    return "Out of Memory Error" in str(error)
+
+
+def _unreadable(shown: str, error: Exception) -> Problem:
     said = " ".join(str(error).split())
-    return Problem(files.shown, said[:300], "this table cannot be read", "correct the file, or write it again")
+    if _lacks_memory(error):
+        return Problem(shown, said[:100], "its rows need more memory than dataset.buffer_bytes",
+                       "set a larger dataset.buffer_bytes, or give fewer rows at a time")
+    return Problem(shown, said[:300], "this table cannot be read", "correct the file, or write it again")
 
 
 def _rejected(path: str, line: int, column: str | None, kind: str, text: str | None, message: str) -> Problem:

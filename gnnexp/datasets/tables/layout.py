@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnexp.datasets.reading.names import Column, Columns
-from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, Relation
+from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, relation_of
 from gnnexp.datasets.tables.engine import Engine, Table
 from gnnexp.datasets.tables.files import TableFiles, find_files
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
@@ -18,10 +18,7 @@ from gnnexp.datasets.tables.vertices import VertexColumns, numeric
 from gnnexp.datasets.tables.written import (
     NoIntegersError,
     are_integers,
-    has_point,
-    integers_in,
     note_of,
-    text_of,
     with_points,
 )
 from gnnexp.errors import DataError, Findings, Problem
@@ -30,7 +27,6 @@ VERTEX = "vertex"  # the type of vertices of a graph with one type
 EDGE = "edges"
 _EDGE_KEYS = ("table", "from", "to", "source", "destination", "weight", "relation", "time")
 _OPTIONAL = ("weight", "relation")  # null means that there is no such column
-_MOST_RELATIONS = 1 << 16
 _REAL = ("FLOAT", "DOUBLE")
 # A table, or by type of edges a table, or its keys `_EDGE_KEYS`.
 EdgeEntries = str | Mapping[str, str | Mapping[str, str | None]]
@@ -243,7 +239,7 @@ def find_layout(
         if kind is not None and entry.relation == AUTO and written.look(kind) not in RELATIONS and \
                 kind not in written.points:
             kind = None  # real numbers
-        written, kinds = (written, None) if kind is None else _relation(reader, written, kind)
+        written, kinds = (written, None) if kind is None else relation_of(reader, written, kind)
         return EdgeColumns(entry.name, written, source, destination, entry.types, weight, kinds,
                            None if time is None else moment_of(found, time))
 
@@ -292,30 +288,6 @@ def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> s
         return name
     raise DataError(Problem(f"{table.files.shown}, column {name}", table.types[name],
                             "relations are texts or whole numbers", "set dataset.relation=null, or another column"))
-
-
-def _relation(reader: Engine, table: Table, name: str) -> tuple[Table, Relation]:
-    """The relations of a column, in the order of integers if all of them are some; and the table (`with_points`).
-
-    Raises:
-        DataError: there are too many.
-    """
-    value = text_of(table, name)
-    found = reader.rows(f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
-                        f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}", table)
-    if len(found) > _MOST_RELATIONS:
-        raise DataError(Problem(f"{table.files.shown}, column {name}", f"more than {_MOST_RELATIONS:,} values",
-                                "each value would be a type of edges", "set dataset.relation=null"))
-    texts = [row[1] for row in found]
-    if name not in table.points and any(has_point(table, one) for one in texts):
-        late = with_points(reader, table, [name], late=True)
-        if name in late.points:
-            return _relation(reader, late, name)
-    integers = integers_in(texts) if name in table.looks else None
-    if integers is not None:
-        texts = [text for _, text in sorted(zip(integers, texts, strict=True))]
-    names = texts if integers is None else map(str, sorted(integers))
-    return table, Relation(name, f"{value}::VARCHAR", reader.enum(texts or ("",)), tuple(names))
 
 
 def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:

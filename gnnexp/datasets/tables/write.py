@@ -145,10 +145,12 @@ def _read(reader: Engine, layout: Layout, rules: Rules, place: Path) -> tuple[di
         tried = [findings.attempt(read_edges, reader, one, layout.texts, place, rules.buffer_bytes, held)
                  for one in layout.edges]
     except NoIntegersError as error:  # what looks like integers in the sample is none further below
-        return _read(reader, layout.after(reader, error), rules, place)
-    findings.raise_all()
-    return ({kind: one for kind, one in given.items() if one is not None}, [one for one in tried if one is not None],
-            layout)
+        layout = layout.after(reader, error)
+    else:
+        findings.raise_all()
+        return ({kind: one for kind, one in given.items() if one is not None},
+                [one for one in tried if one is not None], layout)
+    return _read(reader, layout, rules, place)
 
 
 def _dropped(count: int, table: str) -> str:
