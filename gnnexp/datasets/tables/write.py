@@ -21,7 +21,7 @@ from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
 from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows
 from gnnexp.datasets.tables.layout import Layout
-from gnnexp.datasets.tables.rows.named import named
+from gnnexp.datasets.tables.rows.named import named_by_edges
 from gnnexp.datasets.tables.rows.numbering import numbered
 from gnnexp.datasets.tables.rows.raw_edges import RawEdges, read_edges
 from gnnexp.datasets.tables.spool import Spool
@@ -105,7 +105,7 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     for kind in layout.types:
         if kind not in ids:
             counted = None if rows is None or kind in layout.texts else IntegerIds(np.arange(rows))
-            ids[kind] = counted or named(reader, kind, raw, rules.buffer_bytes, text=kind in layout.texts)
+            ids[kind] = counted or named_by_edges(reader, kind, raw, rules.buffer_bytes, text=kind in layout.texts)
     ids = {kind: ids[kind] for kind in layout.types}
     counts = {kind: one.count for kind, one in ids.items()}
     empty = [kind for kind, count in counts.items() if not count]

@@ -15,7 +15,7 @@ from gnnexp.kernels.tables.numbers import mark
 _ALWAYS = 1 << 20  # entries of an array over all ids that do not matter
 
 
-def named(engine: Engine, kind: str, raw: Sequence[RawEdges], most_bytes: int, *, text: bool) -> Ids:
+def named_by_edges(engine: Engine, kind: str, raw: Sequence[RawEdges], most_bytes: int, *, text: bool) -> Ids:
     """The ids of a type of vertices.
 
     Args:
