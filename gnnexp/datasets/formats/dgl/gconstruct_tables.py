@@ -11,10 +11,12 @@ import numpy as np
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.ids import integer_or_text
+from gnnexp.datasets.tables.scan import TextForm
+from gnnexp.datasets.tables.sql import quoted
 from gnnexp.datasets.tables.vertices import numeric
+from gnnexp.datasets.tables.written import integer_or_text, note_of, text_of, with_points
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.experiment.packages import is_installed
 from gnnexp.files.regular import what_is
@@ -118,6 +120,9 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
                           for name in dict.fromkeys(needed) if name not in table.types]
     findings.raise_all()
     named = integer_or_text(reader, table, identity, points=False) if identity else "row_number() OVER () - 1"
+    pointed = [(label.column, "classes")] if label is not None else []
+    pointed += [(one.column, "categories") for one in entry.features if one.kind == "to_categorical"]
+    table = with_points(reader, table, [name for name, _ in pointed if name != identity], late=True)
     rows, asked = table.name, [f"{named} AS id"]
     if label is not None:
         written = label.column in table.looks
@@ -126,7 +131,9 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
     if files:
         rows = findings.attempt(_with_split, reader, table, identity, label, place) or rows
         asked.append('"gnnexp split" AS split')
-    categories, notes = [], []
+    categories = []
+    notes = [note_of(table, name, table.points[name], what) for name, what in dict.fromkeys(pointed)
+             if name in table.points]
     for number, one in enumerate(entry.features):
         name = _name(one, number, entry)
         try:
@@ -161,7 +168,7 @@ def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str
     column, look = quoted(one.column), table.look(one.column)
     is_number, is_list = bool(numeric(table, [one.column])), look.endswith("]")
     if one.kind == "to_categorical" and not one.transform.get("separator") and not is_list:
-        return f"{column}::VARCHAR"
+        return f"{text_of(table, one.column)}::VARCHAR"
     if one.column in table.looks:
         column = f"{column}::{look}"
     if one.kind == "no-op" and is_number:

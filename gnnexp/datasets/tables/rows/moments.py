@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnexp.datasets.splits.times import Times
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.sql import quoted
 from gnnexp.errors import DataError, Problem
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
