@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from gnnexp.datasets.tables.file_bytes import comment_of, ends_of_lines, has_quotes, refuse_empty
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError, Problem
 
@@ -37,7 +38,8 @@ _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_te
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_FIRST_BYTES = 1 << 20
+_AS_CSV = re.compile("sniffing file|invalid state|mix of newline|new line", re.IGNORECASE)
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _REAL = ("FLOAT", "DOUBLE")
 _READ_AHEAD = "16MiB"  # of a result, while a batch is used
 
@@ -122,7 +124,7 @@ class Engine:
 
     def __init__(self, connection: DuckDBPyConnection) -> None:
         self._connection, self._tables = connection, 0
-        self._forms: dict[str, tuple[TextForm, Sequence[str]]] = {}  # of each view
+        self._forms: dict[str, tuple[TextForm, Mapping[str, str]]] = {}  # of each view, with types that were given
 
     def close(self) -> None:
         """Free the memory of all tables, which are gone then."""
@@ -139,26 +141,36 @@ class Engine:
         Raises:
             DataError: the files are damaged, empty, or have different columns.
         """
-        form = form or TextForm()
-        types = self._view(files, form, as_text)
+        form, texts = form or TextForm(), dict.fromkeys(as_text, "VARCHAR")
+        refuse_empty(files)
+        types = self._view(files, form, texts)
         of_paths = [name for name in form.path_columns if name in types[1]]
         if files.format == "text" and form.delimiter is None and len(types[1]) == 1 + len(of_paths) and \
                 (" " in next(iter(types[1])) or form.header is False):
-            spaced = self._view(files, replace(form, delimiter=" "), as_text)  # not among the signs that DuckDB tries
+            spaced = self._view(files, replace(form, delimiter=" "), texts)  # not among the signs that DuckDB tries
             types = max(types, spaced, key=lambda one: len(one[1]))
         if files.format == "json" and as_text:
-            types = self._view(files, form, as_text, {**types[1], **dict.fromkeys(as_text, "VARCHAR")})
-        return Table(files, *types, of_paths=of_paths)
+            types = self._view(files, form, texts, {**types[1], **texts})
+        table = Table(files, *types, of_paths=of_paths)
+        self._refuse_twice(table)
+        return table
 
     def as_written(self, table: Table, names: Iterable[str]) -> Table:
         """The same table, in which a text's columns `names` are texts, byte by byte as the file writes them.
 
         Otherwise `1.10` would be 1.1, and `1E5` 100000. Tables with types of their own (Parquet, Arrow) stay.
+
+        Raises:
+            DataError: a column of a JSON has texts and other values.
         """
         if table.name not in self._forms or table.files.format not in ("text", "json"):
             return table
-        form, as_text = self._forms[table.name]
-        kept = ("VARCHAR", *((*_REAL, "JSON") if table.files.format == "json" else ()))  # JSON's numbers have a type
+        names = list(names)
+        DataError.raise_all([Problem(
+            f"{table.files.shown}, column {name}", "JSON", "has texts next to numbers or to other values",
+            f"write texts only, or set dataset.as_text=[{name}]") for name in names if table.types[name] == "JSON"])
+        form, given = self._forms[table.name]
+        kept = ("VARCHAR", *(_REAL if table.files.format == "json" else ()))  # JSON's numbers have a type
         looks = {name: table.types[name] for name in names
                  if name not in table.of_paths and table.types[name] not in kept}
         if not looks:
@@ -167,11 +179,71 @@ class Engine:
         if types is None and form.header is None:  # texts only: no header would be found
             named = not all(re.fullmatch(r"column\d+", name) for name in table.own)
             form = replace(form, header=named or self.dialect(table).header)
-        return Table(table.files, *self._view(table.files, form, [*as_text, *looks], types), looks, table.of_paths)
+        view = self._view(table.files, form, {**given, **dict.fromkeys(looks, "VARCHAR")}, types)
+        return Table(table.files, *view, looks, table.of_paths)
 
-    def _view(self, files: TableFiles, form: TextForm, as_text: Sequence[str], types: Mapping[str, str] | None = None
+    def as_numbers(self, table: Table, names: Iterable[str]) -> Table:
+        """The same table, in which columns `names` of whole numbers of a text are real numbers.
+
+        A sample of rows found their types. Fractions in later rows would be rounded: DuckDB reads `2.75` as the
+        integer 3 without an error.
+        """
+        if table.files.format != "text":
+            return table
+        form, given = self._forms[table.name]
+        wider = {name: "DOUBLE" for name in names if name not in table.of_paths and table.types[name] in WHOLE}
+        if not wider:
+            return table
+        return Table(table.files, *self._view(table.files, form, {**given, **wider}), table.looks, table.of_paths)
+
+    def has_fractions(self, table: Table, name: str) -> bool:
+        """Whether a column of a text whose sample has whole numbers has others further below."""
+        if table.files.format != "text" or table.types[name] not in WHOLE or name in table.of_paths:
+            return False
+        written = self.as_written(table, [name])
+        asked = f"SELECT 1 FROM {written.name} WHERE regexp_matches({quoted(name)}, '[.eE]') LIMIT 1"
+        return bool(self.rows(asked, written))
+
+    def _refuse_twice(self, table: Table) -> None:
+        """Raise if a file has two columns of one name. DuckDB renames the second one, `label_1`.
+
+        Raises:
+            DataError: there are such columns.
+        """
+        lower = {name.lower() for name in table.types}
+        if table.files.format in ("json", "arrow") or not any(  # DuckDB and pyarrow refuse two equal names there
+                (found := re.fullmatch(r"(.+)_[0-9]+", name)) and found[1].lower() in lower for name in table.own):
+            return
+        names = self._names_of_file(table)
+        twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+        DataError.raise_all([Problem(f"{table.files.shown}, column {name}", f"{names.count(name)} columns",
+                                     "columns have different names", "rename or remove one of them")
+                             for name in twice])
+
+    def _names_of_file(self, table: Table) -> list[str]:
+        """The names of columns as the first file has them."""
+        path = table.files.paths[0]
+        if table.files.format == "parquet":
+            from pyarrow import parquet
+
+            return list(parquet.read_schema(path).names)
+        if not self.dialect(table).header:
+            return []
+        form, _ = self._forms[table.name]
+        first = replace(table.files, paths=(path,))
+        scan = _scan(first, replace(form, header=False), {}, extra="all_varchar=true")
+        return [name or "" for name in self.rows(f"SELECT * FROM {scan} LIMIT 1", table)[0]]
+
+    def _view(self, files: TableFiles, form: TextForm, given: Mapping[str, str], types: Mapping[str, str] | None = None
               ) -> tuple[str, dict[str, str]]:
-        """A view of the files: its name in SQL, and the type of each column; `types`: of all columns of a JSON."""
+        """A view of the files: its name in SQL, and the type of each column.
+
+        Args:
+            files: the files.
+            form: how text is read.
+            given: types of some columns of a text.
+            types: types of all columns of a JSON.
+        """
         name, self._tables = f"table_{self._tables}", self._tables + 1
         try:
             if files.format == "arrow":
@@ -180,8 +252,8 @@ class Engine:
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
                 known = {key: kind for key, kind in (types or {}).items() if key not in form.path_columns}
-                scan = _scan(files, form, as_text, f"columns={_struct(known)}" if known else "")
-                self._forms[name] = form, as_text
+                scan = _scan(files, form, given, f"columns={_struct(known)}" if known else "")
+                self._forms[name] = form, given
                 self._connection.execute(f"CREATE VIEW {name} AS {_with_path_columns(files, form, scan)}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
@@ -248,10 +320,10 @@ class Engine:
 
     def dialect(self, table: Table) -> Dialect:
         """How a text is read."""
-        form, as_text = self._forms[table.name]
+        form, given = self._forms[table.name]
         first = replace(table.files, paths=table.files.paths[:1])
         found = self.rows(f"SELECT Delimiter, Quote, Comment, SkipRows, HasHeader FROM "
-                          f"{_scan(first, form, as_text, sniff=True)}", table)[0]
+                          f"{_scan(first, form, given, sniff=True)}", table)[0]
         delimiter, quote, comment = ("" if sign in (None, "(empty)") else sign for sign in found[:3])
         return Dialect(delimiter or ",", quote, comment, found[3], found[4], form.encoding)
 
@@ -355,13 +427,13 @@ def parquet_file(path: Path) -> str:
     return f"read_parquet({literal(_masked(str(path)))}, hive_partitioning=false)"
 
 
-def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str = "", *, sniff: bool = False) -> str:
+def _scan(files: TableFiles, form: TextForm, given: Mapping[str, str], extra: str = "", *, sniff: bool = False) -> str:
     """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked.
 
     Args:
         files: the files.
         form: how text is read.
-        as_text: columns that are read as text.
+        given: types of some columns of a text.
         extra: a further option.
         sniff: whether the function tells how the text of one file is read.
     """
@@ -371,22 +443,23 @@ def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str 
     if files.format == "parquet":
         return f"read_parquet({paths}, union_by_name=false{more})"
     if files.format == "json":
-        return f"read_json({paths}, sample_size={_SAMPLE_ROWS}{more})"
+        # All rows of all files: a key that a sample lacks would be dropped, and whole numbers would round fractions.
+        return f"read_json({paths}, sample_size=-1, maximum_sample_files={len(files.paths)}{more})"
     kept = "" if sniff else f"store_rejects=true, rejects_limit={_MOST_REJECTS}, "
     options = [f"{kept}sample_size={_SAMPLE_ROWS}",
                f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
     if form.decimal != ".":
         options.append(f"decimal_separator={literal(form.decimal)}")
-    if sign := _comment(files):
+    if sign := comment_of(files):
         options.append(f"comment={literal(sign)}")
-    if not _has_quotes(files):  # cells further below may have some, which a sample without them would keep
+    if not has_quotes(files):  # cells further below may have some, which a sample without them would keep
         options.append("quote='\"', escape='\"'")
     if form.delimiter is not None:
         options.append(f"delim={literal(form.delimiter)}")
     if form.header is not None:
         options.append(f"header={str(form.header).lower()}")
-    if as_text:
-        options.append(f"types={_struct(dict.fromkeys(as_text, 'VARCHAR'))}")
+    if given:
+        options.append(f"types={_struct(given)}")
     if sniff:
         return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
     return f"read_csv({paths}, {', '.join(options)}{more})"
@@ -425,29 +498,6 @@ def _struct(types: Mapping[str, str]) -> str:
     return "{" + ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items()) + "}"
 
 
-def _comment(files: TableFiles) -> str:
-    """The sign with which the first line begins, if that is a comment: lists of SNAP and KONECT have such lines."""
-    import pyarrow as pa
-
-    try:
-        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
-            start = file.read(1).decode("latin-1")
-    except OSError:  # a damaged archive, which DuckDB names
-        return ""
-    return start if start in ("#", "%") else ""
-
-
-def _has_quotes(files: TableFiles) -> bool:
-    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used."""
-    import pyarrow as pa
-
-    try:
-        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
-            return b'"' in file.read(_FIRST_BYTES)
-    except OSError:  # a damaged archive, which DuckDB names
-        return True
-
-
 def _masked(path: str) -> str:
     return "".join(f"[{one}]" if one in "*?[" else one for one in path)
 
@@ -460,7 +510,13 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def _unreadable(files: TableFiles, error: Exception) -> Problem:
-    said = " ".join(str(error).split())
+    said, ends = " ".join(str(error).split()), list[str]()
+    if _AS_CSV.search(said):
+        with suppress(*_errors()):
+            ends = ends_of_lines(files)
+    if len(ends) > 1:
+        return Problem(files.shown, f"lines end with {' and with '.join(ends)}", "all lines of a text have one end",
+                       "write it again with one of them, for example by dos2unix")
     return Problem(files.shown, said[:300], "this table cannot be read", "correct the file, or write it again")
 
 
