@@ -47,7 +47,7 @@ class Triples(Dataset):
     """
 
     is_published: ClassVar[bool] = True
-    version: ClassVar[int] = 2  # a byte order mark was a part of the first name
+    version: ClassVar[int] = 1  # a byte order mark was a part of the first name
 
     name: str = "triples"
     path: str | None = None
@@ -86,8 +86,9 @@ class Triples(Dataset):
         findings = Findings()
         rows = {name: findings.attempt(_rows, key, content) for name, (key, content) in files.items()}
         findings.raise_all()
-        _refuse_names({name: found[0] for name, found in rows.items()}, rows, files)
-        triples = {name: np.array(found, object).reshape(-1, 3) for name, found in rows.items()}
+        read = {name: found for name, found in rows.items() if found is not None}
+        _refuse_names(read, files)
+        triples = {name: np.array(found, object).reshape(-1, 3) for name, found in read.items()}
         entities = _numbered(np.concatenate([found[:, ::2].ravel() for found in triples.values()]))
         relations = _numbered(np.concatenate([found[:, 1] for found in triples.values()]))
         links = {name: _as_ids(found, entities, relations) for name, found in triples.items()}
@@ -147,17 +148,16 @@ def _rows(key: str, content: bytes) -> list[list[str]]:
     return rows
 
 
-def _refuse_names(first: Mapping[str, list[str]], rows: Mapping[str, list[list[str]]],
-                  files: Mapping[str, tuple[str, bytes]]) -> None:
+def _refuse_names(rows: Mapping[str, list[list[str]]], files: Mapping[str, tuple[str, bytes]]) -> None:
     """Refuse files that begin with names of columns: one line begins all of them, and its relation is in no other line.
 
     Raises:
         DataError: they do. It would be a triple for training, validation and test.
     """
-    head, relation, tail = first["train"]
-    if all(one == first["train"] for one in first.values()) and not any(
-            row[1] == relation for found in rows.values() for row in found[1:]):
-        raise DataError([Problem(f"{key}, line 1", "\t".join((head, relation, tail))[:80], "begins all files, and its "
+    names = rows["train"][0]
+    if all(found[0] == names for found in rows.values()) and not any(
+            row[1] == names[1] for found in rows.values() for row in found[1:]):
+        raise DataError([Problem(f"{key}, line 1", "\t".join(names)[:80], "begins all files, and its "
                                  "relation is in no other line: it has names of columns", "remove this line")
                          for key, _ in files.values()])
 
