@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_empty
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.scan import FILE, MOST_REJECTS, Dialect, TextForm, query_of, scan_of
 from gnnexp.datasets.tables.sql import literal, quoted, struct
@@ -34,6 +35,8 @@ _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_te
           "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
+_AS_CSV = re.compile("sniffing file|invalid state|mix of newline|new line", re.IGNORECASE)
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _REAL = ("FLOAT", "DOUBLE")
 _READ_AHEAD = "16MiB"  # of a result, while a batch is used
 _SMALL_GROUP = 1 << 12  # rows of a group in a Parquet file, if larger ones do not fit in memory
@@ -94,7 +97,7 @@ class Engine:
 
     def __init__(self, connection: DuckDBPyConnection) -> None:
         self._connection, self._tables = connection, 0
-        self._scans: dict[str, tuple[TextForm, Sequence[str], str]] = {}  # of each view: how it is read
+        self._scans: dict[str, tuple[TextForm, Mapping[str, str], str]] = {}  # of each view: how it is read
 
     def close(self) -> None:
         """Free the memory of all tables, which are gone then."""
@@ -111,26 +114,36 @@ class Engine:
         Raises:
             DataError: the files are damaged, empty, or have different columns.
         """
-        form = form or TextForm()
-        types = self._view(files, form, as_text)
+        form, texts = form or TextForm(), dict.fromkeys(as_text, "VARCHAR")
+        refuse_empty(files)
+        types = self._view(files, form, texts)
         of_paths = [name for name in form.path_columns if name in types[1]]
         if files.format == "text" and form.delimiter is None and len(types[1]) == 1 + len(of_paths) and \
                 (" " in next(iter(types[1])) or form.header is False):
-            spaced = self._view(files, replace(form, delimiter=" "), as_text)  # not among the signs that DuckDB tries
+            spaced = self._view(files, replace(form, delimiter=" "), texts)  # not among the signs that DuckDB tries
             types = max(types, spaced, key=lambda one: len(one[1]))
         if files.format == "json" and as_text:
-            types = self._view(files, form, as_text, {**types[1], **dict.fromkeys(as_text, "VARCHAR")})
-        return Table(files, *types, of_paths=of_paths, decimal=form.decimal if files.format == "text" else ".")
+            types = self._view(files, form, texts, {**types[1], **texts})
+        table = Table(files, *types, of_paths=of_paths, decimal=form.decimal if files.format == "text" else ".")
+        self._refuse_twice(table)
+        return table
 
     def as_written(self, table: Table, names: Iterable[str]) -> Table:
         """The same table, in which a text's columns `names` are texts, byte by byte as the file writes them.
 
         Otherwise `1.10` would be 1.1, and `1E5` 100000. Tables with types of their own (Parquet, Arrow) stay.
+
+        Raises:
+            DataError: a column of a JSON has texts and other values.
         """
         if table.name not in self._scans or table.files.format not in ("text", "json"):
             return table
-        form, as_text, _ = self._scans[table.name]
-        kept = ("VARCHAR", *((*_REAL, "JSON") if table.files.format == "json" else ()))  # JSON's numbers have a type
+        names = list(names)
+        DataError.raise_all([Problem(
+            f"{table.files.shown}, column {name}", "JSON", "has texts next to numbers or to other values",
+            f"write texts only, or set dataset.as_text=[{name}]") for name in names if table.types[name] == "JSON"])
+        form, given, _ = self._scans[table.name]
+        kept = ("VARCHAR", *(_REAL if table.files.format == "json" else ()))  # JSON's numbers have a type
         looks = {name: table.types[name] for name in names
                  if name not in table.of_paths and table.types[name] not in kept}
         if not looks:
@@ -139,12 +152,72 @@ class Engine:
         if types is None and form.header is None:  # texts only: no header would be found
             named = not all(re.fullmatch(r"column\d+", name) for name in table.own)
             form = replace(form, header=named or self.dialect(table).header)
-        name, found = self._view(table.files, form, [*as_text, *looks], types)
+        name, found = self._view(table.files, form, {**given, **dict.fromkeys(looks, "VARCHAR")}, types)
         return replace(table, name=name, types=found, looks=looks)
 
-    def _view(self, files: TableFiles, form: TextForm, as_text: Sequence[str], types: Mapping[str, str] | None = None
+    def as_numbers(self, table: Table, names: Iterable[str]) -> Table:
+        """The same table, in which columns `names` of whole numbers of a text are real numbers.
+
+        A sample of rows found their types. Fractions in later rows would be rounded: DuckDB reads `2.75` as the
+        integer 3 without an error.
+        """
+        if table.files.format != "text":
+            return table
+        form, given, _ = self._scans[table.name]
+        wider = {name: "DOUBLE" for name in names if name not in table.of_paths and table.types[name] in WHOLE}
+        if not wider:
+            return table
+        name, types = self._view(table.files, form, {**given, **wider})
+        return replace(table, name=name, types=types)
+
+    def has_fractions(self, table: Table, name: str) -> bool:
+        """Whether a column of a text whose sample has whole numbers has others further below."""
+        if table.files.format != "text" or table.types[name] not in WHOLE or name in table.of_paths:
+            return False
+        written = self.as_written(table, [name])
+        asked = f"SELECT 1 FROM {written.name} WHERE regexp_matches({quoted(name)}, '[.eE]') LIMIT 1"
+        return bool(self.rows(asked, written))
+
+    def _refuse_twice(self, table: Table) -> None:
+        """Raise if a file has two columns of one name. DuckDB renames the second one, `label_1`.
+
+        Raises:
+            DataError: there are such columns.
+        """
+        lower = {name.lower() for name in table.types}
+        if table.files.format in ("json", "arrow") or not any(  # DuckDB and pyarrow refuse two equal names there
+                (found := re.fullmatch(r"(.+)_[0-9]+", name)) and found[1].lower() in lower for name in table.own):
+            return
+        names = self._names_of_file(table)
+        twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+        DataError.raise_all([Problem(f"{table.files.shown}, column {name}", f"{names.count(name)} columns",
+                                     "columns have different names", "rename or remove one of them")
+                             for name in twice])
+
+    def _names_of_file(self, table: Table) -> list[str]:
+        """The names of columns as the first file has them."""
+        path = table.files.paths[0]
+        if table.files.format == "parquet":
+            from pyarrow import parquet
+
+            return list(parquet.read_schema(path).names)
+        if not self.dialect(table).header:
+            return []
+        form, *_ = self._scans[table.name]
+        first = replace(table.files, paths=(path,))
+        scan = scan_of(first, replace(form, header=False), {}, extra="all_varchar=true")
+        return [name or "" for name in self.rows(f"SELECT * FROM {scan} LIMIT 1", table)[0]]
+
+    def _view(self, files: TableFiles, form: TextForm, given: Mapping[str, str], types: Mapping[str, str] | None = None
               ) -> tuple[str, dict[str, str]]:
-        """A view of the files: its name in SQL, and the type of each column; `types`: of all columns of a JSON."""
+        """A view of the files: its name in SQL, and the type of each column.
+
+        Args:
+            files: the files.
+            form: how text is read.
+            given: types of some columns of a text.
+            types: types of all columns of a JSON.
+        """
         name, self._tables = f"table_{self._tables}", self._tables + 1
         try:
             if files.format == "arrow":
@@ -153,11 +226,11 @@ class Engine:
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
                 known = {key: kind for key, kind in (types or {}).items() if key not in form.path_columns}
-                self._scans[name] = form, as_text, f"columns={struct(known)}" if known else ""
+                self._scans[name] = form, given, f"columns={struct(known)}" if known else ""
                 self._connection.execute(f"CREATE VIEW {name} AS {query_of(files, *self._scans[name])}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
-            raise DataError(_unreadable(files.shown, error)) from None
+            raise DataError(_unreadable(files.shown, error, files)) from None
         names = [column[0] for column in columns]
         twice = [one for one in form.path_columns if f"{one}_1" in names and one in names]
         DataError.raise_all([Problem(f"{files.shown}, column {one}", one, f"{one}: the files have this column",
@@ -173,7 +246,7 @@ class Engine:
         try:
             found = self._within_memory(lambda: self._connection.execute(sql).fetchall())
         except _errors() as error:
-            raise DataError(_unreadable(table.files.shown, error)) from None
+            raise DataError(_unreadable(table.files.shown, error, table.files)) from None
         self._refuse_rejects(table.files)
         return found
 
@@ -186,7 +259,7 @@ class Engine:
         try:
             yield from self._within_memory(lambda: _begun(self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)))
         except _errors() as error:
-            raise DataError(_unreadable(table.files.shown, error)) from None
+            raise DataError(_unreadable(table.files.shown, error, table.files)) from None
         self._refuse_rejects(table.files)
 
     def _within_memory(self, step: Callable[[], T]) -> T:
@@ -234,10 +307,10 @@ class Engine:
 
     def dialect(self, table: Table) -> Dialect:
         """How a text is read."""
-        form, as_text, _ = self._scans[table.name]
+        form, given, _ = self._scans[table.name]
         first = replace(table.files, paths=table.files.paths[:1])
         found = self.rows(f"SELECT Delimiter, Quote, Comment, SkipRows, HasHeader FROM "
-                          f"{scan_of(first, form, as_text, sniff=True)}", table)[0]
+                          f"{scan_of(first, form, given, sniff=True)}", table)[0]
         delimiter, quote, comment = ("" if sign in (None, "(empty)") else sign for sign in found[:3])
         return Dialect(delimiter or ",", quote, comment, found[3], found[4], form.encoding)
 
@@ -357,11 +430,17 @@ def _lacks_memory(error: Exception) -> bool:
     return "Out of Memory Error" in str(error)
 
 
-def _unreadable(shown: str, error: Exception) -> Problem:
-    said = " ".join(str(error).split())
+def _unreadable(shown: str, error: Exception, files: TableFiles | None = None) -> Problem:
+    said, ends = " ".join(str(error).split()), list[str]()
     if _lacks_memory(error):
         return Problem(shown, said[:100], "its rows need more memory than dataset.buffer_bytes",
                        "set a larger dataset.buffer_bytes, or give fewer rows at a time")
+    if files is not None and _AS_CSV.search(said):
+        with suppress(*_errors()):
+            ends = ends_of_lines(files)
+    if len(ends) > 1:
+        return Problem(shown, f"lines end with {' and with '.join(ends)}", "all lines of a text have one end",
+                       "write it again with one of them, for example by dos2unix")
     return Problem(shown, said[:300], "this table cannot be read", "correct the file, or write it again")
 
 

@@ -10,11 +10,12 @@ from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, relation_of
 from gnnexp.datasets.tables.engine import Engine, Table
 from gnnexp.datasets.tables.files import TableFiles, find_files
+from gnnexp.datasets.tables.numbers import as_weights, no_numbers, numeric
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
-from gnnexp.datasets.tables.rows.moments import moment_of
+from gnnexp.datasets.tables.rows.moments import moment_of, with_fractions
 from gnnexp.datasets.tables.scan import TextForm, path_values
 from gnnexp.datasets.tables.sql import quoted
-from gnnexp.datasets.tables.vertices import VertexColumns, numeric
+from gnnexp.datasets.tables.vertices import VertexColumns
 from gnnexp.datasets.tables.written import (
     NoIntegersError,
     are_integers,
@@ -234,6 +235,9 @@ def find_layout(
         weight = column(found, "weight", entry.weight, needed=False, taken=(source, destination))
         kind = _relation_column(found, entry.relation, [source, destination, *([weight] if weight else [])])
         time = column(found, "time", entry.time, needed=True, taken=(source, destination))
+        if weight is not None:
+            found = as_weights(reader, found, weight)
+        found = with_fractions(reader, found, time)
         names = [source, destination, *([kind] if kind else [])]
         written = with_points(reader, reader.as_written(found, dict.fromkeys(names)), names)
         if kind is not None and entry.relation == AUTO and written.look(kind) not in RELATIONS and \
@@ -334,13 +338,13 @@ def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> Ve
         features = [name for name in asked.features or () if name in table.types]
     texts = [name for name in features if name not in numeric(table, features)
              and not (known is not None and _is_empty(reader, table, name))]
-    DataError.raise_all([Problem(
-        f"{table.files.shown}, column {name}", table.types[name], "is no column of numbers", f"set dataset."
-        f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
-        "of texts") for name in texts])
+    DataError.raise_all([no_numbers(
+        reader, table, name, f"set dataset.categories=[{name}] for one feature per value, or dataset.features=FILE.npy "
+        "for rows that a model made of texts") for name in texts])
     categories = tuple(known[1] if known is not None else [name for name in asked.categories if name in table.types])
     written = with_points(reader, reader.as_written(table, dict.fromkeys(
         one for one in (identity, label, split, *categories) if one is not None)), [identity])
+    table = with_fractions(reader, reader.as_numbers(table, features), time)
     return VertexColumns(kind, table, written, identity, label, split, tuple(features), categories, time)
 
 

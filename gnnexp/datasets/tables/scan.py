@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from gnnexp.datasets.tables.file_bytes import comment_of, has_quotes
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.sql import literal, quoted, struct
 
@@ -16,7 +17,6 @@ _SAMPLE_ROWS = 1 << 17
 MOST_REJECTS = 1_000_000
 FILE = "file of gnnexp"  # a column with the file of each row
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_FIRST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,15 @@ def parquet_file(path: Path) -> str:
     return f"read_parquet({literal(_masked(str(path)))}, hive_partitioning=false)"
 
 
-def scan_of(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str = "", *, sniff: bool = False) -> str:
+def scan_of(
+    files: TableFiles, form: TextForm, given: Mapping[str, str], extra: str = "", *, sniff: bool = False
+) -> str:
     """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked.
 
     Args:
         files: the files.
         form: how text is read.
-        as_text: columns that are read as text.
+        given: types of some columns of a text.
         extra: a further option.
         sniff: whether the function tells how the text of one file is read.
     """
@@ -82,28 +84,31 @@ def scan_of(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: st
     if files.format == "parquet":
         return f"read_parquet({paths}, union_by_name=false{more})"
     if files.format == "json":
-        return f"read_json({paths}, sample_size={_SAMPLE_ROWS}{more})"
+        # All rows of all files: a key that a sample lacks would be dropped, and whole numbers would round fractions.
+        return f"read_json({paths}, sample_size=-1, maximum_sample_files={len(files.paths)}{more})"
     kept = "" if sniff else f"store_rejects=true, rejects_limit={MOST_REJECTS}, "
     options = [f"{kept}sample_size={_SAMPLE_ROWS}",
                f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
     if form.decimal != ".":
         options.append(f"decimal_separator={literal(form.decimal)}")
-    if sign := _comment(files):
+    if sign := comment_of(files):
         options.append(f"comment={literal(sign)}")
-    if not _has_quotes(files):  # cells further below may have some, which a sample without them would keep
+    if not has_quotes(files):  # cells further below may have some, which a sample without them would keep
         options.append("quote='\"', escape='\"'")
     if form.delimiter is not None:
         options.append(f"delim={literal(form.delimiter)}")
     if form.header is not None:
         options.append(f"header={str(form.header).lower()}")
-    if as_text:
-        options.append(f"types={struct(dict.fromkeys(as_text, 'VARCHAR'))}")
+    if given:
+        options.append(f"types={struct(given)}")
     if sniff:
         return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
     return f"read_csv({paths}, {', '.join(options)}{more})"
 
 
-def query_of(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str = "", *, named: bool = False) -> str:
+def query_of(
+    files: TableFiles, form: TextForm, given: Mapping[str, str], extra: str = "", *, named: bool = False
+) -> str:
     """The query of a table: what the files have, and the columns that are folders of each file.
 
     Values are integers if all of them are, else texts. A table of which no file is in such a folder lacks the column.
@@ -111,7 +116,7 @@ def query_of(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: s
     Args:
         files: the files.
         form: how text is read.
-        as_text: columns that are read as text.
+        given: types of some columns of a text.
         extra: a further option of what reads the files.
         named: whether the column `FILE` has the path of each row's file.
     """
@@ -124,8 +129,8 @@ def query_of(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: s
             whole = all(one is None or (re.fullmatch("0|-?[1-9][0-9]{0,17}", one)) for one in values)
             asked.append(f"map {{{of}}}[{quoted(FILE)}]{'::BIGINT' if whole else ''} AS {quoted(name)}")
     if not asked and not named:
-        return f"SELECT * FROM {scan_of(files, form, as_text, extra)}"
-    scan = scan_of(files, form, as_text, f"{f'{extra}, ' if extra else ''}filename={literal(FILE)}")
+        return f"SELECT * FROM {scan_of(files, form, given, extra)}"
+    scan = scan_of(files, form, given, f"{f'{extra}, ' if extra else ''}filename={literal(FILE)}")
     return f"SELECT {', '.join(['*' if named else f'* EXCLUDE ({quoted(FILE)})', *asked])} FROM {scan}"
 
 
@@ -136,29 +141,6 @@ def path_values(files: TableFiles, name: str) -> list[str | None]:
         parts = [one.partition("=")[2] for one in path.parts[:-1] if one.startswith(f"{name}=")]
         found.append(unquote(parts[-1]) if parts and parts[-1] != _HIVE_NULL else None)
     return found
-
-
-def _comment(files: TableFiles) -> str:
-    """The sign with which the first line begins, if that is a comment: lists of SNAP and KONECT have such lines."""
-    import pyarrow as pa
-
-    try:
-        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
-            start = file.read(1).decode("latin-1")
-    except OSError:  # a damaged archive, which DuckDB names
-        return ""
-    return start if start in ("#", "%") else ""
-
-
-def _has_quotes(files: TableFiles) -> bool:
-    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used."""
-    import pyarrow as pa
-
-    try:
-        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
-            return b'"' in file.read(_FIRST_BYTES)
-    except OSError:  # a damaged archive, which DuckDB names
-        return True
 
 
 def _masked(path: str) -> str:

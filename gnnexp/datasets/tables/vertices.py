@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
+from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, Table
+from gnnexp.datasets.tables.numbers import REAL, no_numbers, numeric
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scaling import Moments, loses, lost
@@ -19,9 +20,6 @@ from gnnexp.datasets.tables.sql import literal, quoted
 from gnnexp.datasets.tables.written import cut, note_of, points_of, with_points
 from gnnexp.errors import DataError, Problem
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN", "HUGEINT",
-          "UBIGINT")
-_REAL = ("FLOAT", "DOUBLE")
 LabelKind = Literal["auto", "class", "real"]
 NoLabel = int | float | str | None
 SPLIT_WORDS = {"train": "train", "training": "train", "tr": "train", "val": "val", "valid": "val",
@@ -84,12 +82,6 @@ class Labels(NamedTuple):
         return ~np.isnan(self.values) if self.values.dtype.kind == "f" else self.values >= 0
 
 
-def numeric(table: Table, names: list[str]) -> list[str]:
-    """The columns that have numbers, or lists of numbers."""
-    kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.look(name)) for name in names}
-    return [name for name, kind in kinds.items() if kind in (*_WHOLE, *_REAL, "DECIMAL")]
-
-
 def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: NoLabel = AUTO) -> Labels:
     """Labels are classes or real numbers. An empty cell means no label.
 
@@ -108,9 +100,10 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     """
     assert columns.label is not None
     table, name = columns.table, quoted(columns.label)
-    real = re.sub(r"\(.*\)$", "", table.types[columns.label]) in (*_REAL, "DECIMAL")
+    real = re.sub(r"\(.*\)$", "", table.types[columns.label]) in (*REAL, "DECIMAL")
     if kind == "real" or (real and kind == "auto" and engine.rows(
-            f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)):
+            f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)) or (
+            kind == "auto" and _has_late_fractions(engine, columns)):
         return _real_labels(engine, table, columns.label, no_label)
     made, notes = _classes(engine, columns, kind, no_label)
     if no_label == AUTO:
@@ -124,6 +117,17 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     return Labels(values, [str(row[0]) for row in found], [*notes, *_lacking(values < 0)])
 
 
+def _has_late_fractions(engine: Engine, columns: VertexColumns) -> bool:
+    """Whether all labels of a text are numbers, and only those below a sample of its rows have fractions."""
+    assert columns.label is not None
+    table, value = columns.written, f"TRY_CAST({quoted(columns.label)} AS DOUBLE)"
+    if table.looks.get(columns.label) not in WHOLE:
+        return False
+    return not engine.rows(f"SELECT 1 FROM {table.name} WHERE {value} IS NULL AND {quoted(columns.label)} IS NOT NULL "
+                           "LIMIT 1", table) and bool(
+        engine.rows(f"SELECT 1 FROM {table.name} WHERE {value} <> floor({value}) LIMIT 1", table))
+
+
 def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: NoLabel) -> tuple[str, list[str]]:
     """The classes of all rows, integers or texts: a table with the columns `class` and `row`. And what to note.
 
@@ -131,7 +135,7 @@ def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: 
     """
     assert columns.label is not None
     table, name = columns.written, quoted(columns.label)
-    real = re.sub(r"\(.*\)$", "", table.look(columns.label)) in (*_REAL, "DECIMAL")
+    real = re.sub(r"\(.*\)$", "", table.look(columns.label)) in (*REAL, "DECIMAL")
     written = columns.label in table.looks
     if written and real and kind == "auto":
         name = f"(CASE WHEN NOT coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false) THEN {name} END)"
@@ -237,9 +241,9 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
 
 def _real_labels(engine: Engine, table: Table, column: str, no_label: NoLabel) -> Labels:
     if column not in numeric(table, [column]) or table.types[column].endswith("]"):
-        raise DataError(Problem(f"{table.files.shown}, column {column}", table.types[column], "is no column of numbers",
-                                "set dataset.label_kind=class, or name words for an empty cell in dataset.nulls"))
-    name = f"{quoted(column)}::DOUBLE"
+        raise DataError(no_numbers(engine, table, column, "set dataset.label_kind=class, or name words for an empty "
+                                   "cell in dataset.nulls"))
+    table, name = engine.as_numbers(table, [column]), f"{quoted(column)}::DOUBLE"
     _refuse(engine, table, column, f"NOT isnan({name}) AND abs({name}) > {np.finfo(np.float32).max}",
             "is no finite number of float32", "correct the value, leave it empty, or give it in a larger unit")
     if no_label not in (None, AUTO):

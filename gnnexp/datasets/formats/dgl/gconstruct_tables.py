@@ -13,9 +13,9 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
 from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.datasets.tables.numbers import numeric
 from gnnexp.datasets.tables.scan import TextForm
 from gnnexp.datasets.tables.sql import quoted
-from gnnexp.datasets.tables.vertices import numeric
 from gnnexp.datasets.tables.written import integer_or_text, note_of, text_of, with_points
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.experiment.packages import is_installed
@@ -68,7 +68,9 @@ def opened(reader: Engine, entry: Entry, place: Path) -> Table:
     table = reader.table(files, form)
     names = [*entry.columns, *(one.column for one in entry.labels if table.types.get(one.column) not in _REAL),
              *(one.column for one in entry.features if one.kind == "to_categorical")]
-    return reader.as_written(table, dict.fromkeys(name for name in names if name in table.types))
+    numbers = [one.column for one in entry.features if one.kind != "to_categorical" and one.column in table.types]
+    written = reader.as_written(table, dict.fromkeys(name for name in names if name in table.types))
+    return reader.as_numbers(written, dict.fromkeys(numbers))
 
 
 def _without_hdf5(entry: Entry, place: Path) -> TableFiles:
@@ -240,7 +242,7 @@ def _ids(path: Path, column: str | None) -> list[str]:
             table = parquet.read_table(path)
             values = table.column(column if column is not None else 0).to_pylist()
         else:
-            values = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+            values = [json.loads(line) for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError, KeyError, RecursionError, pa.ArrowException) as error:
         raise DataError(Problem(str(path), str(error)[:200], "must have an id in each line, or be Parquet",
                                 FORMAT_FIX)) from None
