@@ -13,6 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+# Threads of OpenMP that wait would use a core, and other tests need it. Read when torch is first imported: workers of
+# pytest-xdist, ranks and commands inherit it.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 from combinations import CHOSEN
 from compiled_kernels import CompiledKernels
@@ -31,7 +35,7 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 # The contract's number of steps takes long: what `make test` runs has fewer, but for some ways of every paradigm.
-QUICK, WHOLE = 6, 20
+QUICK, WHOLE = 5, 20
 # Of the fixture `ranks`, unless a test is slow.
 MOST_RANKS = 4
 _POOLS = pytest.StashKey[set[int]]()
