@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Generator
 from functools import cache
 from importlib.util import find_spec
+from multiprocessing import get_context
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,15 @@ settings.register_profile("gnnexp", deadline=None, derandomize=True, print_blob=
 # `make nightly` chooses it with --hypothesis-profile: other examples every night, by the seed that it prints.
 settings.register_profile("nightly", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("gnnexp")
+
+
+@pytest.fixture(scope="session")
+def ranks(ranks: RankPools) -> RankPools:
+    """That of `gnnexp.testing.plugin`. The process that forks its ranks has loaded the kernels of the tests."""
+    if not is_wanted():
+        get_context("forkserver").set_forkserver_preload(["gnnexp.testing.preloaded", "loaded_kernels"])
+        ensure_running()  # a pool would start it with other modules
+    return ranks
 
 
 @pytest.fixture
