@@ -10,8 +10,14 @@ import threading
 from collections.abc import Callable, Generator
 from functools import cache
 from importlib.util import find_spec
+from multiprocessing import get_context
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
+
+# Threads of OpenMP that wait would use a core, and other tests need it. Read when torch is first imported: workers of
+# pytest-xdist, ranks and commands inherit it.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 from combinations import CHOSEN
@@ -31,7 +37,7 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(number, handler)
 
 # The contract's number of steps takes long: what `make test` runs has fewer, but for some ways of every paradigm.
-QUICK, WHOLE = 6, 20
+QUICK, WHOLE = 5, 20
 # Of the fixture `ranks`, unless a test is slow.
 MOST_RANKS = 4
 _POOLS = pytest.StashKey[set[int]]()
@@ -41,6 +47,15 @@ settings.register_profile("gnnexp", deadline=None, derandomize=True, print_blob=
 # `make nightly` chooses it with --hypothesis-profile: other examples every night, by the seed that it prints.
 settings.register_profile("nightly", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("gnnexp")
+
+
+@pytest.fixture(scope="session")
+def ranks(ranks: RankPools) -> RankPools:
+    """That of `gnnexp.testing.plugin`. The process that forks its ranks has loaded the kernels of the tests."""
+    if not is_wanted():
+        get_context("forkserver").set_forkserver_preload(["gnnexp.testing.preloaded", "loaded_kernels"])
+        ensure_running()  # a pool would start it with other modules
+    return ranks
 
 
 @pytest.fixture

@@ -35,9 +35,14 @@ def _trained_elsewhere(case: Case) -> bool:
     return kind == "system" and named(case)["device"] == "cpu" and preset not in ALONE
 
 
+def _imports_dgl_often(case: Case) -> bool:
+    """Every rank imports DGL, which takes seconds: its kernels are in cases of fewer ranks too."""
+    return named(case)["kernel"] == "dgl" and named(case)["ranks"] in ("3", "4") and named(case)["device"] == "cpu"
+
+
 def _parameters() -> list[Any]:
     def marks(case: Case, quick: bool) -> list[Any]:
-        quick = quick and not _trained_elsewhere(case)
+        quick = quick and not (_trained_elsewhere(case) or _imports_dgl_often(case))
         return [*(ON_GPU if named(case)["device"] == "cuda" else ()), *(() if quick else (pytest.mark.slow,))]
     return [pytest.param(case, id=name_of(case), marks=marks(case, quick)) for case, quick in read_cases().items()]
 

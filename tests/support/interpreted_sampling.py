@@ -16,14 +16,23 @@ from triton.runtime.interpreter import InterpretedFunction
 from gnnexp.kernels.cuda import sample
 
 
-def _main(*numbers: int) -> None:
+def check_case(number: int) -> None:
+    """The interpreted kernels make the blocks of the CPU for this case.
+
+    Raises:
+        AssertionError: they do not.
+    """
     assert isinstance(sample.draw_kernel, InterpretedFunction)
+    pin = torch.Tensor.clone if number // 3 % 2 else None  # as if data of edges were in host memory
+    check(random_case(number), sample, pin=pin)
+    check_split(number, sample, pin=pin)
+    check_remote(number, sample, pin=pin)
+
+
+def _main(*numbers: int) -> None:
     for number in numbers:
         try:
-            pin = torch.Tensor.clone if number // 3 % 2 else None  # as if data of edges were in host memory
-            check(random_case(number), sample, pin=pin)
-            check_split(number, sample, pin=pin)
-            check_remote(number, sample, pin=pin)
+            check_case(number)
         except BaseException:
             print(f"case {number}")
             raise

@@ -77,7 +77,7 @@ def test_its_checkpoint_stays_and_holds_its_model(ranks):
 _undisturbed: list[tuple[dict[str, Any], int]] = []  # what a run that nobody stops keeps
 
 
-@pytest.mark.parametrize("stop_at", [3, pytest.param(8, marks=pytest.mark.slow), 17,
+@pytest.mark.parametrize("stop_at", [*(pytest.param(at, marks=pytest.mark.slow) for at in (3, 8)), 17,
                                      pytest.param(23, marks=pytest.mark.slow)])
 def test_a_run_that_was_stopped_keeps_the_same(ranks, stop_at):
     config = configured()

@@ -43,7 +43,7 @@ def schedule(name: str, interval: str = "epoch", **more: Any) -> dict[str, Any]:
 
 # --- as one worker ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("way", [
-    pytest.param(way, marks=() if way in ("data", "aggregates", "vertex_cut", "coupled", "offload_raw") else
+    pytest.param(way, marks=() if way in ("data", "aggregates", "vertex_cut", "coupled") else
                  pytest.mark.slow) for way in WAYS])
 def test_clipping_momentum_and_a_schedule_by_steps(ranks, way, steps):
     config = config_in(way, MODELS["sage"], train={"clip_norm": 0.05}, hardware={"workers": 3})
@@ -121,7 +121,7 @@ def test_a_schedule_by_a_metric_waits_for_it(tmp_path):
 
 @pytest.mark.parametrize(("name", "interval"), combinations(
     SCHEDULERS, ["epoch", "step"],
-    quick=lambda name, interval: interval == ("epoch" if name in ("step", "warmup") else "step")))
+    quick=lambda *case: case in (("warmup", "epoch"), ("one_cycle", "step"))))
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, name, interval):
     changes = {"scheduler": schedule(name, interval), "optimizer": OPTIMIZERS["momentum"]}
     if name == "one_cycle":
@@ -153,7 +153,8 @@ def test_an_epoch_of_some_steps(tmp_path):
     assert bounded[0]["losses"] == full[0]["losses"][:2], "the same targets, the same draws"
 
 
-@pytest.mark.parametrize("way", ["data", "split", "communicate", "vertex_cut", "coupled", "offload_raw"])
+@pytest.mark.parametrize("way", ["data", "split", "communicate", "vertex_cut", "coupled",
+                                 pytest.param("offload_raw", marks=pytest.mark.slow)])
 def test_a_bounded_epoch_is_that_of_one_worker(ranks, way):
     config = config_in(way, MODELS["gcn"], train={"steps_per_epoch": 1}, hardware={"workers": 2})
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, partition=placed(way, nasty_graph(), 2), steps=6)

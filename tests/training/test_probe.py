@@ -32,7 +32,11 @@ def _left(config: dict[str, Any], partition: Partition | None) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("way", WAYS)
+# One of each kind of trainer; others differ in where rows lie and in how many chunks there are.
+QUICK = ("data", "split", "aggregates", "communicate", "chunks", "coupled", "offload")
+
+
+@pytest.mark.parametrize("way", [pytest.param(way, marks=() if way in QUICK else pytest.mark.slow) for way in WAYS])
 def test_no_trainer_outlives_the_probe(ranks, way: str) -> None:
     config = config_in(way, MODELS["gcn"], hardware={"workers": 2})
     assert ranks(2).run(_left, config, placed(way, nasty_graph(), 2)) == [[], []]

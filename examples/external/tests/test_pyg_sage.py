@@ -11,7 +11,7 @@ from gnnexp.record.records import load_result
 from gnnexp.record.runs import find_runs
 
 EXAMPLE = Path(__file__).parent.parent
-OVERRIDES = ["dataset=digits", "model.hidden=64", "train.batch_size=256", "train.epochs=15", "tracker=none",
+OVERRIDES = ["dataset=digits", "model.hidden=64", "train.batch_size=256", "train.epochs=8", "tracker=none",
              "hardware.device=cpu", "hydra.run.dir=run"]
 
 

@@ -19,8 +19,8 @@ WHOLE_DESTINATIONS = [way for way in WAYS if way not in (
     *SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")]
 
 
-# Ways that take long, and differ from another one in where rows lie and in how many chunks there are.
-LONG = ("offload",)
+# Ways that differ from another one in where rows lie and in how many chunks there are.
+LONG = ("offload", "offload_projected", "cache", "hybrid", "chunks", "coupled_in_chunks", "projections")
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.slow if way in LONG else ()) for way in WAYS])

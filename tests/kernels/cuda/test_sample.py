@@ -1,4 +1,7 @@
-"""Triton's sampling kernels: interpreted, their blocks are those of the CPU; compiled, they fit into registers."""
+"""Triton's sampling kernels: interpreted, their blocks are those of the CPU; compiled, they fit into registers.
+
+Two small cases that are interpreted are in `test_sample_interpreted.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,6 @@ def interpreted(*numbers: int) -> str:
         capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SUPPORT)})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-@pytest.mark.interpreter
-def test_interpreted_kernels_make_the_blocks_of_the_cpu() -> None:
-    """Small cases on two ranks: a key for each rank, ends of links, and edges in host memory; one key for all ranks,
-    own targets, and edges on the device.
-    """
-    assert interpreted(597, 1069) == "2 cases are equal\n"
 
 
 @pytest.mark.slow
