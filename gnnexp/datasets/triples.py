@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import hashlib
 import io
 import tarfile
 import zlib
@@ -47,7 +49,6 @@ class Triples(Dataset):
     """
 
     is_published: ClassVar[bool] = True
-    version: ClassVar[int] = 1  # a byte order mark was a part of the first name
 
     name: str = "triples"
     path: str | None = None
@@ -79,6 +80,12 @@ class Triples(Dataset):
             if not is_file(path)
         ])
         return files
+
+    def key(self) -> str:
+        """That of the files; another one than before where a mark of the byte order was a part of the first name."""
+        key = super().key()
+        marked = [path for path in self.sources() if path.suffix != ".gz" and _begins_with_mark(path)]
+        return hashlib.sha256(f"{key} without marks".encode()).hexdigest() if marked else key
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -126,6 +133,11 @@ class Triples(Dataset):
         found = read_archive(paths[0], _FILES.values())
         check_memory(_BYTES_PER_BYTE * sum(map(len, found.values())), str(paths[0]))
         return {split: (f"{paths[0]}: {file}", found[file]) for split, file in _FILES.items()}
+
+
+def _begins_with_mark(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(3) == codecs.BOM_UTF8
 
 
 def _rows(key: str, content: bytes) -> list[list[str]]:

@@ -66,3 +66,16 @@ def test_the_graph_is_the_one_without_the_mark(case: str, tmp_path: Path) -> Non
         dataset = make(folder)
         found.append(values(dataset.generate(folder / "made" / "graph") or dataset.load()))
     assert found[0] == found[1]
+
+
+def test_a_graph_of_triples_with_a_mark_has_another_key_than_before(tmp_path: Path) -> None:
+    """So that no graph is taken from the cache that has the mark in a name."""
+    keys = set()
+    for mark in (b"", MARK):
+        folder = tmp_path / f"with {len(mark)}"
+        folder.mkdir()
+        for name in ("train", "valid", "test"):
+            (folder / f"{name}.txt").write_bytes(mark + b"a\tr\tb\n")
+        dataset = Triples(path=str(folder))
+        keys |= {dataset.key(), Dataset.key(dataset)}
+    assert len(keys) == 3
