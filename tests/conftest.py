@@ -29,6 +29,7 @@ from hypothesis import settings
 from warm_forks import WarmPopen, source_of_this_process
 
 from gnnexp.errors import ConfigError
+from gnnexp.files.leaving import collect_rarely
 from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.ranks import RankPools
 
@@ -41,8 +42,6 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 QUICK, WHOLE = 5, 20
 # Of the fixture `ranks`, unless a test is slow.
 MOST_RANKS = 4
-# New objects until a collection of garbage. gnnexp's own processes have more (gnnexp/files/leaving.py).
-_YOUNG = 50_000
 _POOLS = pytest.StashKey[set[int]]()
 
 # Machines are busy and numba compiles at first use: a deadline per example would only measure that.
@@ -121,7 +120,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests say what they cost, and their commands are forks of a process that has imported everything."""
-    gc.disable()  # until all tests are collected: little of this becomes garbage
+    if not getattr(config.option, "numprocesses", None):  # whoever starts workers collects nothing
+        gc.disable()  # until all tests are collected: little of this becomes garbage
     config.pluginmanager.register(Costs(), "costs")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(CompiledKernels(), "compiled kernels")
@@ -145,8 +145,13 @@ def pytest_collection_finish() -> None:
     """What is there now stays: else collections of garbage go through millions of objects in the middle of tests."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG)
+    collect_rarely()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """At the end Python frees everything: extension modules would report as leaks what is still kept."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

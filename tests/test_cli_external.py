@@ -57,19 +57,47 @@ def here(place: Path) -> Path:  # noqa: F811
     return place
 
 
-def test_two_ranks_meet_and_get_a_partition(capfd: pytest.CaptureFixture[str]) -> None:
-    body = """
-import numpy as np
+# How two ranks tell each other `mine`; both then have `numbers`. Two processes that import torch take seconds.
+MEETING = {
+    "torch": """
 import torch.distributed as dist
 dist.init_process_group("gloo")
 numbers = [None] * 2
-dist.all_gather_object(numbers, (os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["GNNEXP_SEED"]))
+dist.all_gather_object(numbers, mine)
+dist.destroy_process_group()
+""",
+    "sockets": """
+import socket
+assert os.environ["WORLD_SIZE"] == "2"
+place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(place) as server:
+        other = server.accept()[0]
+else:
+    for _ in range(600):
+        try:
+            other = socket.create_connection(place)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+with other, other.makefile("rw") as stream:
+    print(json.dumps(mine), file=stream, flush=True)
+    numbers = sorted([mine, tuple(json.loads(stream.readline()))])
+""",
+}
+
+
+@pytest.mark.parametrize("meeting", [pytest.param("torch", marks=pytest.mark.slow), "sockets"])
+def test_two_ranks_meet_and_get_a_partition(capfd: pytest.CaptureFixture[str], meeting: str) -> None:
+    body = f"""
+import numpy as np
+mine = os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["GNNEXP_SEED"]
+{MEETING[meeting]}
 assert numbers == [("0", "0", "3"), ("1", "1", "3")]
 owner = np.load(os.environ["GNNEXP_PARTITION"] + "/node_owner.npy")
-assert set(owner) == {0, 1}
-report(0, loss=1.0, **{"acc/test": 0.5})
+assert set(owner) == {{0, 1}}
+report(0, loss=1.0, **{{"acc/test": 0.5}})
 print("hello from rank", rank)
-dist.destroy_process_group()
 """
     assert run_command(["run", *words(body, "paradigm.partition=true", "seed=3")]) == 0
     assert "hello from rank 1" in Path("run/logs/rank_1.log").read_text()

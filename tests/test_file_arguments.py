@@ -30,8 +30,9 @@ READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a fo
 HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: {"missing", "folder"},
             READS_FILE: set(), READS_FOLDER: set()}
 
-# What the one opener (gnnexp/files/regular.py) refuses, whatever reads: two of these for each key of a file, in turns.
-# All of them, for all keys: `test_a_hostile_path_as_a_real_command`.
+# What the one opener (gnnexp/files/regular.py) refuses, whatever reads: one of these for each key of a file, in turns,
+# and for each command with a folder of configurations, which `run` reads as all do.
+# All of them, for all keys and commands: `test_a_hostile_path_as_a_real_command`.
 OPENED = ("missing", "closed", "loop", "fifo", "long")
 
 # Command and argument: what its value is, and a command line with PATH in its place.
@@ -305,7 +306,13 @@ def test_a_hostile_path_as_an_argument(unprivileged: Unprivileged, place: Path, 
     what, command, suffix = ARGUMENTS[argument]
     flag = next((word for word in command if word.startswith("--") and "PATH" in command[command.index(word) + 1:][:1]),
                 command[0])
-    check(unprivileged.run(place, argument_cases(place, what, command, suffix)), ["hostile/", flag])
+    alike = argument[1] == "config_dir" and argument[0] != "run"
+    left_out = left_out_in([*ARGUMENTS].index(argument)) if alike else set()
+    check(unprivileged.run(place, argument_cases(place, what, command, suffix, left_out)), ["hostile/", flag])
+
+
+def left_out_in(turn: int) -> set[str]:
+    return {OPENED[(turn + more) % len(OPENED)] for more in (0, 1, 2, 3)}
 
 
 @pytest.mark.parametrize("found", FOUND)
@@ -335,8 +342,7 @@ def test_a_hostile_file_in_a_folder_that_is_given(unprivileged: Unprivileged, pl
 def test_a_hostile_path_in_the_configuration(unprivileged: Unprivileged, place: Path, key: str) -> None:
     command, suffix = KEYS[key]
     what = MAKES_FOLDER if key == "hydra.run.dir" else READS_FILE
-    turn = [*KEYS].index(key)
-    left_out = set() if not suffix else {OPENED[(turn + more) % len(OPENED)] for more in (0, 1, 3)}
+    left_out = left_out_in([*KEYS].index(key)) if suffix else set()
     check(unprivileged.run(place, argument_cases(place, what, command, suffix, left_out)), ["hostile/", named(key)])
 
 

@@ -161,6 +161,7 @@ def test_an_interrupted_job_is_the_last_and_goes_on(place: Path, monkeypatch: py
     assert statuses(place / "jobs") == ["finished"] * 2, "in their own directories"
 
 
+@pytest.mark.slow  # of a sweep, whose queue this is: test_full_disk.py
 def test_a_disk_that_refuses_is_named_and_the_next_job_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch,
                                                                capsys: pytest.CaptureFixture[str]) -> None:
     from gnnexp.cli.running import execute

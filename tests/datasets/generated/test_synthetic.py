@@ -165,7 +165,7 @@ def clustering(graph: Graph) -> float:
 
 @kinds
 def test_locality_closes_triangles(kind: type[Synthetic]) -> None:
-    options = {"num_nodes": 8_000, "num_edges": 120_000, "num_features": 1}
+    options = {"num_nodes": 4_000, "num_edges": 60_000, "num_features": 1}
     found = [clustering(make(kind, locality=locality, **options).load()) for locality in (0.0, 0.5, 0.9)]
     assert found[0] < found[1] < found[2]
     assert found[2] > 0.15
