@@ -30,8 +30,8 @@ READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a fo
 HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: {"missing", "folder"},
             READS_FILE: set(), READS_FOLDER: set()}
 
-# What the one opener (gnnexp/files/regular.py) refuses, whatever reads. Each key of a file has one of these, in turns, and
-# so has each command with a folder of configurations: `run` reads it as all do.
+# What the one opener (gnnexp/files/regular.py) refuses, whatever reads. Each key of a file has one of these, in turns.
+# So has each command with a folder of configurations: `run` reads it as all do.
 # All of them, for all keys and commands: `test_a_hostile_path_as_a_real_command`.
 OPENED = ("missing", "closed", "loop", "fifo", "long")
 
