@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from combinations import combinations
 import torch
+from combinations import combinations
 from experiments import assembled, experiment_in, trained
 
 from gnnexp.comm.environment import Environment, read_environment
@@ -39,7 +39,8 @@ def _train(config: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("paradigm", "model"), combinations(
-    [REFERENCE, FULL_GRAPH], MODELS, quick=lambda paradigm, model: (paradigm == REFERENCE) == (model in ("sage", "gat"))))
+    [REFERENCE, FULL_GRAPH], MODELS,
+    quick=lambda paradigm, model: (paradigm == REFERENCE) == (model in ("sage", "gat"))))
 def test_it_learns(model, paradigm):
     config = _config(model, paradigm, epochs=6, batch_size=30, lr=0.02)
     config["model"] |= {"dropout": 0.0, "input_dropout": 0.0}
