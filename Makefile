@@ -110,14 +110,14 @@ define ON_EMULATED_GPUS
 	$(1) GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m "gpu$(2)"
 endef
 
-test-slow: for-tests ## longer checks: exactness for every pair of options, injected delays, whole systems, emulated GPUs
+test-slow: for-tests for-docs ## longer checks: exactness for every pair of options, injected delays, whole systems, emulated GPUs
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "slow and not gpu"
 	$(call ON_EMULATED_GPUS,GNNEXP_EMULATED_AXIS=1, and not nightly)
 
 SEED := $(or $(SEED),$(shell date +%s))
 RANDOM_EXAMPLES := --hypothesis-profile nightly --hypothesis-seed $(SEED)
 
-nightly: for-tests ## make test-slow, every combination, and all property tests, with random examples; prints the seed (SEED=17: these examples again)
+nightly: for-tests for-docs ## make test-slow, every combination, and all property tests, with random examples; prints the seed (SEED=17: these examples again)
 	@echo "the examples of this run: make nightly SEED=$(SEED)"
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "hypothesis and not slow and not nightly and not gpu and not slurm" $(RANDOM_EXAMPLES)
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m "(slow or nightly) and not gpu" $(RANDOM_EXAMPLES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -40,6 +41,8 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 QUICK, WHOLE = 5, 20
 # Of the fixture `ranks`, unless a test is slow.
 MOST_RANKS = 4
+# New objects until a collection of garbage. gnnexp's own processes have more (gnnexp/files/leaving.py).
+_YOUNG = 50_000
 _POOLS = pytest.StashKey[set[int]]()
 
 # Machines are busy and numba compiles at first use: a deadline per example would only measure that.
@@ -118,6 +121,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests say what they cost, and their commands are forks of a process that has imported everything."""
+    gc.disable()  # until all tests are collected: little of this becomes garbage
     config.pluginmanager.register(Costs(), "costs")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(CompiledKernels(), "compiled kernels")
@@ -135,6 +139,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = chosen(items, setting_of_this_process())
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays: else collections of garbage go through millions of objects in the middle of tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG)
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

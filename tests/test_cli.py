@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -251,14 +251,15 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
 
 
 def test_what_a_store_missed_is_delivered_later_once(
-    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    mlflow_store: Callable[[Path], str],
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nothing listens there
     arguments = ["run", "hardware.launcher.worker_module=pretending_worker", "tracker.timeout_s=20"]
     assert run_command(arguments) == 0, "a run does not depend on its tracker"
     assert "gnnexp report --sync" in capsys.readouterr().out
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workplace / 'later.db'}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_store(workplace))
     assert run_command(["report", "--sync"]) == 0
     assert "1 runs delivered" in capsys.readouterr().out
     assert run_command(["report", "--sync"]) == 0

@@ -13,6 +13,8 @@ from gnnexp.cli.commands.sweep import known_keys
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder, product_sweeps
+from gnnexp.config.overrides import check_choice, is_group, parse
+from gnnexp.errors import Problem
 from gnnexp.experiment.build import read
 from gnnexp.experiment.kinds import COMPONENTS, kind_of
 from gnnexp.experiment.shape import check_node
@@ -20,7 +22,8 @@ from gnnexp.reports.layout import check_named, read_layout
 
 CONF = product_folder("conf")
 FILES = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
-DEFAULTS = set(compose([]).choices)
+CHOSEN = compose([]).choices
+DEFAULTS = set(CHOSEN)
 # What a choice goes together with.
 COMPANIONS = {
     "dataset/gnnexp_format.yaml": ["dataset.path=somewhere"],
@@ -109,15 +112,25 @@ def check_sweep(sweep: Sweep, cases: Iterable[Case], known: set[str]) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_sweep_is_right(folder: str) -> None:
-    """A case of each, and of all sweeps of a folder together every override; of each sweep: the test below."""
+    """A case of each, that with most overrides of which no sweep before has one; every choice; all: the test below."""
     seen: set[str] = set()
     known: set[str] = set()
     for name in (name for name, file in SWEEPS.items() if file.parent.name == folder):
         sweep = load_sweep(name)
         cases = differing(sweep)
-        overrides = {override for one in cases for override in one}
-        check_sweep(sweep, covering(cases, overrides - seen), known)
-        seen |= overrides
+        first = next(covering(cases, {override for one in cases for override in one} - seen))
+        check_sweep(sweep, [first], known)
+        seen.update(first.overrides)
+        assert wrong_choices(override for one in cases for override in one) == [], name
+
+
+def wrong_choices(overrides: Iterable[str]) -> list[Problem]:
+    """Of files that are not there. What is no override at all is a problem, too."""
+    folders = find_folders(None)
+    groups = folders.groups()
+    parsed, problems = parse(sorted({*overrides}))
+    found = [check_choice(one, folders, CHOSEN) for one in parsed if is_group(one, groups)]
+    return [*problems, *filter(None, found)]
 
 
 @pytest.mark.slow

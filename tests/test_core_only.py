@@ -82,10 +82,8 @@ def _files_of(names: Iterable[str]) -> set[Path]:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:  # for other systems, or for a GPU
             continue
-        for file in distribution.files or ():
-            place = Path(str(distribution.locate_file(file.parts[0])))
-            if file.parts[0] not in ("..", "__pycache__") and place.exists():
-                found.add(place)
+        tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
+        found |= {place for top in tops if (place := Path(str(distribution.locate_file(top)))).exists()}
         required = [entry for entry in distribution.requires or () if "extra ==" not in entry]
         wanted += [found_name for entry in required
                    if (found_name := re.split(r"[^A-Za-z0-9._-]", entry)[0]) not in seen]

@@ -347,8 +347,9 @@ def named(key: str) -> str:
 
 
 # --- as real commands ------------------------------------------------------------------------------------------------
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*map(" ".join, ARGUMENTS), *KEYS])
+# An interpreter for each case takes 17 CPU seconds a name: `make test-slow` has every sixth name.
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly if place % 6 else pytest.mark.slow)
+                                  for place, name in enumerate([*map(" ".join, ARGUMENTS), *KEYS])])
 def test_a_hostile_path_as_a_real_command(place: Path, name: str) -> None:
     if name in KEYS:
         what, (command, suffix) = MAKES_FOLDER if name == "hydra.run.dir" else READS_FILE, KEYS[name]

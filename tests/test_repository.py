@@ -7,6 +7,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,7 @@ def test_a_night_has_random_examples_of_the_seed_that_it_prints() -> None:
     assert planned.stdout.count("--hypothesis-profile nightly --hypothesis-seed 17") == 2
 
 
+@cache
 def planned(target: str, *words: str) -> str:
     """What `make` would do, those things included that are done."""
     command = ["make", "-n", "-B", target, *words]

@@ -47,6 +47,7 @@ class Triples(Dataset):
     """
 
     is_published: ClassVar[bool] = True
+    version: ClassVar[int] = 1  # a byte order mark was a part of the first name
 
     name: str = "triples"
     path: str | None = None
@@ -85,7 +86,9 @@ class Triples(Dataset):
         findings = Findings()
         rows = {name: findings.attempt(_rows, key, content) for name, (key, content) in files.items()}
         findings.raise_all()
-        triples = {name: np.array(found, object).reshape(-1, 3) for name, found in rows.items()}
+        read = {name: found for name, found in rows.items() if found is not None}
+        _refuse_names(read, files)
+        triples = {name: np.array(found, object).reshape(-1, 3) for name, found in read.items()}
         entities = _numbered(np.concatenate([found[:, ::2].ravel() for found in triples.values()]))
         relations = _numbered(np.concatenate([found[:, 1] for found in triples.values()]))
         links = {name: _as_ids(found, entities, relations) for name, found in triples.items()}
@@ -128,7 +131,7 @@ class Triples(Dataset):
 def _rows(key: str, content: bytes) -> list[list[str]]:
     """The three cells of each line that is not blank."""
     try:
-        lines = content.decode("utf-8").split("\n")
+        lines = content.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise DataError(Problem(key, str(error)[:200], "must be UTF-8 text", MEMBERS_FIX)) from None
     rows = [line.rstrip("\r").split("\t") for line in lines]
@@ -143,6 +146,20 @@ def _rows(key: str, content: bytes) -> list[list[str]]:
     if not rows:
         raise DataError(Problem(key, "no triples", "must have one triple or more", MEMBERS_FIX))
     return rows
+
+
+def _refuse_names(rows: Mapping[str, list[list[str]]], files: Mapping[str, tuple[str, bytes]]) -> None:
+    """Refuse files that begin with names of columns: one line begins all of them, and its relation is in no other line.
+
+    Raises:
+        DataError: they do. It would be a triple for training, validation and test.
+    """
+    names = rows["train"][0]
+    if all(found[0] == names for found in rows.values()) and not any(
+            row[1] == names[1] for found in rows.values() for row in found[1:]):
+        raise DataError([Problem(f"{key}, line 1", "\t".join(names)[:80], "begins all files, and its "
+                                 "relation is in no other line: it has names of columns", "remove this line")
+                         for key, _ in files.values()])
 
 
 def _numbered(names: np.ndarray) -> dict[str, int]:

@@ -177,6 +177,26 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
             *experiment.paradigm.plan(experiment, facts).problems]
 
 
+def split_notes(experiment: Experiment, graph: Graph) -> list[str]:
+    """What the first lines of a run say about its split."""
+    return [note for note in (validation_note(experiment, graph), unseen_note(experiment, graph)) if note]
+
+
+def unseen_note(experiment: Experiment, graph: Graph) -> str:
+    """How many classes have no training vertex, so that no model can learn them; empty if each class has one."""
+    labels, splits = graph.labels, graph.splits
+    if experiment.task.options.pairs or labels is None or graph.multilabel or graph.real_labels:
+        return ""
+    seen = labels.new_zeros(graph.num_classes).bool()
+    known = labels[splits.train].long()
+    seen[known[known >= 0]] = True
+    unseen = [int((~seen[of[of >= 0]]).sum()) for of in (labels[ids].long() for ids in (splits.val, splits.test))]
+    if not any(unseen):
+        return ""
+    return (f"{int((~seen).sum())} of {graph.num_classes} classes have no training vertex: no prediction of their "
+            f"{unseen[0]:,} validation and {unseen[1]:,} test vertices can be right")
+
+
 def validation_note(experiment: Experiment, graph: Graph) -> str:
     """What a run without validation examples does instead of choosing its best epoch; empty if it has some."""
     pairs = experiment.task.options.pairs

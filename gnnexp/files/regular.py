@@ -93,13 +93,13 @@ def read_json(path: Path, limit: int = SMALL_BYTES) -> object:
 
 
 def parse_json(content: bytes) -> object:
-    """The value of a JSON text in UTF-8.
+    """The value of a JSON text in UTF-8; a byte order mark is left out.
 
     Raises:
         ValueError: the content is no JSON, is nested too deeply, or is larger than the memory. Or a text in it has half
             of a character (a lone surrogate), so that it cannot be printed or written.
     """
-    text = content.decode("utf-8")
+    text = content.decode("utf-8-sig")
     try:
         value = json.loads(text)
         if _SURROGATE.search(text):

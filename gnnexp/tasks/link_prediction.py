@@ -116,7 +116,17 @@ class LinkPrediction(Task):
         if self.metric == "mrr" and fixed:
             problems.append(Problem("task.metric", "mrr", f"{graph.name} has fixed negatives of {' and '.join(fixed)}, "
                                     "for all links alike: no link has a rank of its own", "set task.metric=hits@20"))
-        return problems
+        return [*problems, *self._too_few(graph, fixed)]
+
+    def _too_few(self, graph: Graph, fixed: Sequence[str]) -> list[Problem]:
+        """With fewer than K negatives, Hits@K is 1 for any model."""
+        asked = "hits@20" if self.metric == "auto" else self.metric
+        counts = [graph.links[f"{name}_neg"].shape[0] for name in fixed]
+        if not counts or not _HITS.fullmatch(asked) or min(counts) >= int(asked.removeprefix("hits@")):
+            return []
+        fix = f"set task.metric=hits@{max(1, min(counts) // 2)}, or give more negatives"
+        return [Problem("task.metric", asked, f"{graph.name} has {min(counts):,} fixed negatives, so that any model "
+                        "would have the value 1", fix)]
 
     def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
         """Memory for decoding the pairs of a step, forward and backward, and for the indexes of known links."""
@@ -248,7 +258,8 @@ class LinkPrediction(Task):
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         """`mrr` and `hits@1`, `3`, `10`, or OGB's `hits@10`, `20`, `50`, `100` over fixed negatives; and `metric`.
 
-        The primary metric comes first, because tables show the first one.
+        The primary metric comes first, because tables show the first one. With fewer than K fixed negatives, Hits@K is
+        left out: it would be 1 for any model.
         """
         found = self._metrics(scores) if scores else {}
         return {name: found[name] for name in (self.primary_metric, *found) if name in found}
@@ -260,5 +271,5 @@ class LinkPrediction(Task):
             hits = {f"hits@{k}": hits_of_ranks(joined["rank"], k) for k in sorted(asked.union(_OF_RANKS))}
             return {"mrr": mean_reciprocal_rank(joined["rank"]), **hits}
         return {f"hits@{k}": hits_over_negatives(joined["positive"], joined["negative"], k)
-                for k in sorted(asked.union(_OVER_NEGATIVES))}
+                for k in sorted(asked.union(_OVER_NEGATIVES)) if k <= joined["negative"].size}
 

@@ -108,6 +108,26 @@ def test_a_graph_of_networkx_keeps_its_nodes_as_ids(cache: Path) -> None:
     assert list(names_of(folder).classes) == ["even", "odd"]
 
 
+def test_weights_of_parallel_and_opposite_edges(cache: Path) -> None:
+    """PyG's rule is the sum (`coalesce`). An undirected edge of NetworkX is there once in each direction."""
+    nx = pytest.importorskip("networkx")
+    ends, weights = torch.tensor([[0, 1, 0, 2], [1, 0, 1, 3]]), torch.tensor([1.0, 5, 2, 4])
+    found = gnnexp.from_pyg(data(edge_index=ends, edge_weight=weights)).graph
+    right = data(edge_index=ends, edge_attr=weights).coalesce()
+    by_ends = dict(zip(map(tuple, right.edge_index.t().tolist()), right.edge_attr.tolist(), strict=True))
+    assert found.edge_weights is not None and by_ends == {(0, 1): 3, (1, 0): 5, (2, 3): 4}
+    pairs = zip(found.indices.tolist(), found.destinations().tolist(), strict=True)
+    assert dict(zip(pairs, found.edge_weights.tolist(), strict=True)) == {**by_ends, (3, 2): 4}
+    graph = nx.MultiGraph()
+    graph.add_weighted_edges_from([("a", "b", 1.0), ("b", "a", 3.0), ("b", "c", 2.0)])
+    for keep, right_weights in ((True, [1, 3, 1, 3, 2, 2]), (False, [4, 4, 2, 2])):
+        options = {"duplicates": "keep"} if keep else {"merge_weights": "sum"}
+        found = gnnexp.from_networkx(graph, weight="weight", **options).graph
+        assert found.edge_weights is not None and sorted(found.edge_weights.tolist()) == sorted(right_weights)
+    with pytest.raises(gnnexp.DataError, match="a -> b: 1 to 3"):
+        gnnexp.from_networkx(graph, weight="weight")
+
+
 @pytest.mark.parametrize(("options", "text"), [
     ({"sparce": True}, "dataset.sparce"), ({"split": "mine"}, "dataset.split"), ({"train": 2.0}, "dataset.train"),
     ({"path": "x"}, "dataset.path"), ({"train": "much"}, "dataset.train"), ({"mask": "a"}, "dataset.mask"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from malformed import (
     damaged,
+    many,
     said_on_refusal,
     workplace,
 )
@@ -70,7 +71,7 @@ def test_config_files(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert word in said_on_refusal(["run", *put_config(content), "--config-dir", "conf"], capsys)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", many(12, quick=5))
 def test_damaged_config_files(seed: int) -> None:
     generator = random.Random(seed)
     group = generator.choice(["model", "sampler", "dataset", "train"])

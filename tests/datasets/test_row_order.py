@@ -276,7 +276,7 @@ def test_no_order_of_rows_without_weights_matters(
 
 
 @given(order=st.permutations(range(8)), ids=st.permutations(range(100, 108)))
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_rows_of_vertices_may_have_any_order(
     order: list[int], ids: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

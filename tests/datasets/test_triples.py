@@ -48,6 +48,15 @@ def edges(graph: Graph) -> list[tuple[int, ...]]:
     return sorted(zip(graph.indices.tolist(), graph.edge_types.tolist(), graph.destinations().tolist(), strict=True))
 
 
+def test_a_line_of_names_is_refused(tmp_path: Path) -> None:
+    named = {name.removesuffix(".txt"): "head\trelation\ttail\n" + lines for name, lines in FILES.items()}
+    with pytest.raises(DataError, match=r"train\.txt, line 1.*has names of columns") as error:
+        put_folder(tmp_path, **named).load()
+    assert len(error.value.problems) == 3
+    same = {name.removesuffix(".txt"): "a\tlikes\tb\n" + lines for name, lines in FILES.items()}
+    assert put_folder(tmp_path, **same).load().links["test"].shape[0] == 3, "a triple may begin all files"
+
+
 def test_numbers_names_and_inverses(tmp_path: Path) -> None:
     graph = put_folder(tmp_path).load()
     # a, b, c, d = 0..3; knows, likes, owns = 0..2, inverses from 3 on; the repeated triple is one edge.

@@ -43,6 +43,7 @@ SMALLER: list[tuple[str, str, str]] = [
 ELSEWHERE: list[tuple[str, str, str]] = [
     ("make setup", "installs into .venv", "`.ci/run` starts with it on a clean checkout"),
     ("make run", "needs .venv", "`gnnexp sweep quickstart`, all that it does, is executed"),
+    ("make resolution", "may fetch gigabytes", "`make setup` of `.ci/run` resolves for one build of torch"),
     ("make test", "this is it", "`make test`, test-slow, test-core, test-gpu, test-slurm are suites of their own"),
     ("make nightly", "it has this suite", "its parts are suites of their own"),
     ("make coverage", "it has most tests", "its parts are suites of their own"),

@@ -17,7 +17,7 @@ from sparse_graphs import mostly_zero
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
 from gnnexp.experiment.build import experiment_of, read
-from gnnexp.experiment.check import validation_note
+from gnnexp.experiment.check import split_notes, unseen_note, validation_note
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.testing.graphs import nasty_graph
@@ -318,6 +318,23 @@ def test_a_run_without_validation_vertices_says_which_epoch_it_takes(
     assert validation_note(experiment_of(default), replace(graph, splits=splits)) == said
     never = experiment_of(changed(default, train__eval_every=None))
     assert validation_note(never, replace(graph, splits=splits)) == ""
+
+
+def test_classes_without_a_training_vertex_are_counted(default: dict[str, Any]) -> None:
+    graph = nasty_graph()
+    assert graph.labels is not None
+    labels = torch.zeros_like(graph.labels)
+    splits = Splits(*(torch.tensor(ids) for ids in ([0, 1], [2], [3, 4, 5])))
+    labels[:6] = torch.tensor([0, 1, 0, 2, 1, 3])
+    experiment = experiment_of(default)
+    found = replace(graph, labels=labels, num_classes=5, splits=splits)
+    assert unseen_note(experiment, found) == ("3 of 5 classes have no training vertex: no prediction of their 0 "
+                                              "validation and 2 test vertices can be right")
+    labels[3] = labels[5] = -1  # no label
+    assert unseen_note(experiment, found) == ""
+    links = experiment_of(compose(["tracker=none", "task=link_prediction"]).config)
+    labels[3] = 2
+    assert unseen_note(links, found) == "" and len(split_notes(experiment, found)) == 1
 
 
 def test_a_run_of_links_looks_at_links() -> None:

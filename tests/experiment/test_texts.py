@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from examples import few
 from gnnexp.cli.running.origin import _changes
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError
@@ -24,7 +25,7 @@ NAMES = st.one_of(st.sampled_from(WORDS), st.text(max_size=12),
                   st.text("\\${}'\"ae.:_ -1,()[]", max_size=10)).filter(lambda text: text != "???")
 
 
-@settings(max_examples=settings.default.max_examples // 2)  # each composes a configuration
+@few(15)  # each composes a configuration
 @given(st.lists(NAMES, min_size=4, max_size=8))
 @example(WORDS)
 def test_names_come_back_from_composing(names: list[str]) -> None:

@@ -35,5 +35,6 @@ def test_interpreted_kernels_have_the_results_of_numba() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.interpreter
 def test_interpreted_kernels_keep_the_contract_of_a_backend() -> None:
     assert " passed" in interpreted("tests/ops/test_backend.py", "-k", "triton or same_masks", "--timeout", "1800")

@@ -112,6 +112,7 @@ def test_a_long_step_is_waited_for(tmp_path: Path, number: signal.Signals, code:
 
 
 @pytest.mark.slow
+@pytest.mark.interpreter
 def test_a_signal_after_the_end_takes_nothing_from_a_finished_run(tmp_path: Path) -> None:
     driver = start_driver(tmp_path, ["finish_and_linger"])
     assert wait_until((tmp_path / "result.json").exists, 20)

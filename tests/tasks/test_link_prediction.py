@@ -171,7 +171,8 @@ def test_hits_over_fixed_negatives_are_ogbs_however_links_are_shared(num_links: 
                  for piece in task.score_pairs("val", outputs, share, budget)]
         joined = np.sort(np.concatenate([piece["negative"] for piece in found]))
         assert joined.tolist() == sorted(negative.tolist())
-        assert task.metrics(found) == {f"hits@{k}": ogb_hits(positive, negative, k) for k in (7, 10, 20, 50, 100)}
+        assert task.metrics(found) == {f"hits@{k}": ogb_hits(positive, negative, k) for k in (7, 10, 20, 50, 100)
+                                       if k <= num_negatives}, "not 1 for any model"
     # What a rank without links gives adds nothing.
     assert all(array.size == 0 for piece in task.score_pairs("val", outputs, held["val"][:0], 500)
                for array in piece.values())
@@ -214,13 +215,16 @@ def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:
         assert [problem.key for problem in LinkPrediction(decoder=decoder).check(graph)] == keys
     fixed = of_links(5, {**plain.links, "valid_neg": torch.tensor([[0, 1]]), "test_neg": torch.tensor([[0, 1]])})
     assert [problem.key for problem in LinkPrediction(metric="mrr").check(fixed)] == ["task.metric"]
-    assert LinkPrediction(metric="hits@3").check(fixed) == [] and LinkPrediction(metric="mrr").check(plain) == []
+    assert LinkPrediction(metric="hits@1").check(fixed) == [] and LinkPrediction(metric="mrr").check(plain) == []
+    for metric in ("auto", "hits@2"):  # snap-stanford/ogb#105: with fewer than K negatives, any model has 1
+        (problem,) = LinkPrediction(metric=metric).check(fixed)
+        assert "1 fixed negatives" in problem.allowed and "task.metric=hits@1" in problem.fix
     for name in ("valid_neg", "test_neg"):
-        (problem,) = LinkPrediction().check(of_links(5, {**plain.links, name: torch.tensor([[0, 1]])}))
+        (problem,) = LinkPrediction(metric="hits@1").check(of_links(5, {**plain.links, name: torch.tensor([[0, 1]])}))
         assert problem.key == "dataset" and "but not of the other split" in problem.allowed
     for other in ("valid", "test", "test_neg"):
         links = {**fixed.links, other: torch.tensor([[0, 0, 1]])}
-        (problem,) = LinkPrediction(metric="hits@3").check(of_links(5, links))
+        (problem,) = LinkPrediction(metric="hits@1").check(of_links(5, links))
         assert "different numbers of columns" in problem.allowed and f"3 ({other})" in problem.allowed
     assert LinkPrediction().num_outputs(plain, 64) == 64 and LinkPrediction(dim=8).num_outputs(plain, 64) == 8
 

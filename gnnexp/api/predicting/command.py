@@ -47,7 +47,10 @@ def main(options: argparse.Namespace) -> Answer:
               f"predict {shlex.quote(options.run)} dataset.path=PLACE", file=sys.stderr)
     target = target_of(model, options.overrides, trust=options.trust)
     scores: list[Scores] = []
-    count = write_table(out, _table(model, target, options, scores))
+    notes: list[str] = []
+    count = write_table(out, _table(model, target, options, scores, notes))
+    for note in notes:
+        print(f"gnnexp: {options.links}: {note}", file=sys.stderr)
     metrics = metrics_of_all(model, target, scores) if scores else {}
     if metrics:
         print(", ".join(f"{name} {value:.4f}" for name, value in metrics.items()) + ", over all labelled vertices")
@@ -76,12 +79,12 @@ def _conflicts(model: TrainedModel, options: argparse.Namespace) -> list[Problem
 
 
 def _table(
-    model: TrainedModel, target: Target, options: argparse.Namespace, scores: list[Scores]
+    model: TrainedModel, target: Target, options: argparse.Namespace, scores: list[Scores], notes: list[str]
 ) -> Iterator[pa.RecordBatch]:
     if options.embeddings:
         return embedded(model, target, lists=Path(options.out).suffix == ".parquet")
     if model.task.pairs:
-        return scored(model, target, Path(options.links) if options.links else None)
+        return scored(model, target, Path(options.links) if options.links else None, notes)
     return predicted(model, target, probabilities=options.probabilities,
                      scores=None if target.labelled is None else scores)
 

@@ -59,13 +59,23 @@ class OwnIds:
         return tuple(accumulate(counts, initial=0)) if not self.are_numbers else (0, self.num_nodes)
 
     @cached_property
-    def text(self) -> bool:
-        """Whether ids are texts: because all are, or because those of some types are."""
-        import pyarrow as pa
+    def _kinds(self) -> tuple[pa.DataType, ...]:
+        """The data types of the ids of all types."""
         from pyarrow import parquet
 
-        kinds = {parquet.read_schema(self.file(kind)).field("id").type for kind in self.names.types}
-        return len(kinds) > 1 or any(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in kinds)
+        return tuple(parquet.read_schema(self.file(kind)).field("id").type for kind in self.names.types)
+
+    @property
+    def texts(self) -> tuple[bool, ...]:
+        """Whether the ids of each type are texts; without types, ids are numbers."""
+        import pyarrow as pa
+
+        return tuple(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in self._kinds) or (False,)
+
+    @property
+    def text(self) -> bool:
+        """Whether ids of all vertices in one column are texts: because all are, or because those of some types are."""
+        return len(set(self._kinds)) > 1 or any(self.texts)
 
     def pieces(self, most: int) -> Iterator[dict[str, Any]]:
         """Columns `id` and, with several types, `type`, of consecutive vertices: at most `most` at a time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,13 @@ from gnnexp.api.predicting.graphs import Target
 from gnnexp.api.predicting.ids import OwnIds
 from gnnexp.api.trained import TrainedModel
 from gnnexp.datasets.base import unlike
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine, parquet_file, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, engine
 from gnnexp.datasets.tables.files import find_files
-from gnnexp.datasets.tables.ids import integer_or_text
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.scan import parquet_file
+from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.written import id_of, integer_or_text, integers_in, note_of, text_of, with_points
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import open_regular
 
@@ -32,7 +34,7 @@ _BUFFER_BYTES = 1 << 29
 _ENDS = ("source", "destination")
 
 
-def scored(model: TrainedModel, target: Target, pairs: Path | None) -> Iterator[pa.RecordBatch]:
+def scored(model: TrainedModel, target: Target, pairs: Path | None, notes: list[str]) -> Iterator[pa.RecordBatch]:
     """Rows `source`, `relation` (if links have some), `destination`, `score` (logit) and `probability`.
 
     With several types of vertices, `source_type` and `destination_type` say of which type an id is. Links and the ids
@@ -42,6 +44,7 @@ def scored(model: TrainedModel, target: Target, pairs: Path | None) -> Iterator[
         model: a trained model of a task of links.
         target: the graph.
         pairs: a table with a row for each link (`read_pairs`); None: the test links of the graph.
+        notes: receives what counts as something else than the table writes.
 
     Raises:
         DataError: the graph has no test links, or the table has wrong rows.
@@ -49,7 +52,7 @@ def scored(model: TrainedModel, target: Target, pairs: Path | None) -> Iterator[
     import pyarrow as pa
 
     if pairs is not None:
-        links = read_pairs(model, target, pairs)
+        links = read_pairs(model, target, pairs, notes)
     elif (found := target.links.get("test")) is not None and found.shape[0]:
         links = found
     else:
@@ -76,12 +79,12 @@ def _named(model: TrainedModel, relations: np.ndarray) -> np.ndarray:
     return names[relations] if names.size else relations
 
 
-def read_pairs(model: TrainedModel, target: Target, path: Path) -> Tensor:
+def read_pairs(model: TrainedModel, target: Target, path: Path, notes: list[str]) -> Tensor:
     """`[n, 2 | 3]` links of a table with the ids of sources and destinations and, if links have some, relations.
 
     Columns have the usual names of tables of edges (`source` and `target`, `relation`, …). With several types of
     vertices, the training links of a relation decide the types of its ends. Otherwise the columns `source_type` and
-    `destination_type` do, or an id that only one type has.
+    `destination_type` do, or an id that only one type has. `notes` receives which columns have integers with `.0`.
 
     Raises:
         DataError: a column is missing, or a row has an unknown id or relation. Names rows.
@@ -94,11 +97,20 @@ def read_pairs(model: TrainedModel, target: Target, path: Path) -> Tensor:
         if not _count(reader, table):
             raise DataError(Problem(files.shown, "0 rows", "there are no pairs", "give at least one"))
         kinds = [name for role in _ENDS if (name := f"{role}_type") in table.types]
-        table = reader.as_written(table, dict.fromkeys([*columns.values(), *kinds, *([named] if named else [])]))
+        names = [*columns.values(), *([named] if named else [])]
+        table = with_points(reader, reader.as_written(table, dict.fromkeys([*names, *kinds])), names, late=True)
         relations = _relations(reader, table, named, model)
         found = [_numbers(reader, table, columns[role], _kinds(reader, table, role, target, model, relations), target)
                  for role in _ENDS]
+        notes += _noted(table, columns.values(), named if model.task.num_relations else None, model, target)
     return torch.from_numpy(np.stack(found if relations is None else [found[0], relations, found[1]], 1))
+
+
+def _noted(table: Table, ends: Iterable[str], named: str | None, model: TrainedModel, target: Target) -> list[str]:
+    """Notes of columns whose integers are written as `1.0`, where the model's ids and relations are integers."""
+    found = [(name, "ids") for name in dict.fromkeys(ends) if not all(target.ids.texts)]
+    found += [(named, "relations")] if named is not None and integers_in(_relation_names(model)) is not None else []
+    return [note_of(table, name, table.points[name], what) for name, what in found if name in table.points]
 
 
 def check_pairs(path: Path) -> None:
@@ -143,18 +155,24 @@ def _relations(reader: Engine, table: Table, named: str | None, model: TrainedMo
     count = model.task.num_relations
     if not count:
         return None
-    names = list(model.names.relations)[:count] or [str(number) for number in range(count)]
+    names = _relation_names(model)
     if named is None:
         if count == 1:
             return np.zeros(_count(reader, table), np.int64)
         raise DataError(Problem(table.files.shown, list(table.types), f"links have {count} relations, and no column "
                                 "has a usual name of the relation",
                                 f"add a column relation, with {', '.join(names[:20])}"))
-    kept = reader.keep(f"SELECT {quoted(named)}::VARCHAR AS value, row_number() OVER () - 1 AS number "
-                       f"FROM {table.name}", table)
+    value = quoted(named) if integers_in(names) is None else text_of(table, named)
+    kept = reader.keep(f"SELECT {value}::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     codes = _codes(reader, table, kept, reader.numbered(names))
     _refuse(reader, table, kept, named, codes < 0, "is no relation of the model", f"use {', '.join(names[:20])}")
     return codes
+
+
+def _relation_names(model: TrainedModel) -> list[str]:
+    """The relations of links as texts, in the order of their numbers."""
+    count = model.task.num_relations
+    return list(model.names.relations)[:count] or [str(number) for number in range(count)]
 
 
 def _kinds(
@@ -194,24 +212,25 @@ def _numbers(
     Raises:
         DataError: an id is missing, unknown, or in several types. Names rows.
     """
-    ids, value = target.ids, quoted(name) if target.ids.text else integer_or_text(reader, table, name, points=True)
-    kept = reader.keep(f"SELECT ({value})::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}",
-                       table)
+    ids, kept = target.ids, {}
+    for text in {*target.ids.texts}:
+        value = id_of(table, name, text=True) if text else integer_or_text(reader, table, name, points=True)
+        kept[text] = reader.keep(f"SELECT ({value})::VARCHAR AS value, row_number() OVER () - 1 AS number "
+                                 f"FROM {table.name}", table)
     if ids.are_numbers:
-        known = f"SELECT range::VARCHAR AS value, range AS code FROM range({ids.num_nodes})"
-        found = [_codes(reader, table, kept, reader.keep(known, table))]
+        known = [f"SELECT range::VARCHAR AS value, range AS code FROM range({ids.num_nodes})"]
     else:
-        found = []
-        for kind, start in zip(ids.names.types, ids.starts, strict=False):
-            known = f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM {parquet_file(ids.file(kind))}"
-            found.append(_codes(reader, table, kept, reader.keep(known, table)))
+        known = [f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM {parquet_file(ids.file(kind))}"
+                 for kind, start in zip(ids.names.types, ids.starts, strict=False)]
+    found = [_codes(reader, table, kept[text], reader.keep(one, table))
+             for text, one in zip(ids.texts, known, strict=True)]
     choices = np.stack(found, 1)
     if kinds is not None:  # only the type that is known
         places = np.arange(choices.shape[1])
         choices = np.where((kinds[:, None] < 0) | (kinds[:, None] == places), choices, -1)
-    matches = (choices >= 0).sum(1)
-    _refuse(reader, table, kept, name, matches == 0, "is the id of no vertex", "correct the id, or leave the row out")
-    _refuse(reader, table, kept, name, matches > 1, "is the id of vertices of several types",
+    matches, shown = (choices >= 0).sum(1), kept[max(kept)]
+    _refuse(reader, table, shown, name, matches == 0, "is the id of no vertex", "correct the id, or leave the row out")
+    _refuse(reader, table, shown, name, matches > 1, "is the id of vertices of several types",
             "add the columns source_type and destination_type")
     return np.asarray(choices.max(1), np.int64)
 

@@ -14,7 +14,7 @@ from gnnexp.datasets.digits import Digits
 from gnnexp.datasets.generated.synthetic import Synthetic
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.check import check_data, validation_note
+from gnnexp.experiment.check import check_data, split_notes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Memory, Plan, facts_of
 from gnnexp.files.cache import cache_root
@@ -59,7 +59,7 @@ def dry_run(options: argparse.Namespace) -> Answer:
         raise ConfigError(shortages)
     _tell(console, [*rows, *_planned(experiment, plan, needed)])
     _warn(console, shortages)
-    if note := validation_note(experiment, graph):
+    for note in split_notes(experiment, graph):
         console.print(f"note: {note}", soft_wrap=True)
     return Answer({**document, "parts": plan.num_parts, "approximates": plan.approximates,
                    "bytes": {place: needed.total(place) for place in _PLACES},

@@ -27,7 +27,7 @@ from gnnexp.cli.running.store import prepare_store
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, tracker_of, train_of
-from gnnexp.experiment.check import validation_note
+from gnnexp.experiment.check import split_notes
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.schema import HardwareConfig
@@ -85,7 +85,7 @@ def start_run(
     seconds = time.perf_counter() - started
     console.print(marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "),
                   soft_wrap=True)
-    for line in (*prepared.graph.notes, *filter(None, [validation_note(experiment, prepared.graph)])):
+    for line in (*prepared.graph.notes, *split_notes(experiment, prepared.graph)):
         console.print(f"  note: {line}", soft_wrap=True)
     for presampled in prepared.presampled:
         console.print(f"  {describe_presample(presampled)}", soft_wrap=True)

@@ -13,7 +13,7 @@ from gnnexp.cli.running.execute import write_job
 from gnnexp.cli.running.prepare import prepare
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.check import validation_note
+from gnnexp.experiment.check import split_notes
 from gnnexp.launchers.parent import import_from_here
 from gnnexp.launchers.queue.preparation import NOT_PREPARED, is_ready
 from gnnexp.launchers.queue.slurm_jobs import is_of_run
@@ -41,7 +41,7 @@ def _prepare(run_dir: Path) -> None:
         if prepared.key != planned:
             raise DataError(Problem("dataset", prepared.key, f"is not the data that this run was made for ({planned})",
                                     "bring that data back, or start a new run"))
-        if said := validation_note(experiment, prepared.graph):
+        for said in split_notes(experiment, prepared.graph):
             print(f"note: {said}", flush=True)
         write_job(run_dir, experiment.config, prepared, job["provenance"])
     except Exception as error:  # as in a sweep: a user's own dataset may have a mistake

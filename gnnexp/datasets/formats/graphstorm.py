@@ -23,9 +23,10 @@ from gnnexp.datasets.formats.dgl.gconstruct_tables import Columns, opened, rewri
 from gnnexp.datasets.reading.features import Sparse
 from gnnexp.datasets.splits.held_out import LinkSplit, check_link_split
 from gnnexp.datasets.tables.dataset import Tables
-from gnnexp.datasets.tables.engine import Engine, engine, quoted
-from gnnexp.datasets.tables.ids import integer_or_text
+from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.scaling import Empty
+from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.written import integer_or_text
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.merging import MergeWeights

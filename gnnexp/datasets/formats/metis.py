@@ -14,7 +14,7 @@ import scipy.sparse
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.adjacency import USUAL, AdjacencyDataset, files_next_to
 from gnnexp.datasets.formats.foreign import VERTEX, Edges, Foreign
-from gnnexp.datasets.reading.content import content_of, endings, one_file, own_files
+from gnnexp.datasets.reading.content import MARK, content_of, endings, one_file, own_files
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
 
@@ -101,7 +101,7 @@ def _rows(path: Path) -> tuple[list[np.ndarray], _Header]:
     Raises:
         DataError: a line has other things than whole numbers, or there are too few or too many lines.
     """
-    content = content_of(path, _FACTOR)
+    content = content_of(path, _FACTOR).removeprefix(MARK)
     every = enumerate(content.splitlines(), 1)
     lines = [(number, line) for number, line in every if not line.lstrip().startswith(b"%")]
     while lines and not lines[0][1].strip():

@@ -15,6 +15,7 @@ from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
 from gnnexp.datasets.formats.graph_files.gexf import read_gexf
 from gnnexp.datasets.formats.graph_files.gml import read_gml
 from gnnexp.datasets.formats.graph_files.graphml import read_graphml
+from gnnexp.datasets.formats.graph_files.lists import refuse_names_in_parts, refuse_wide_rows
 from gnnexp.datasets.formats.graph_files.node_link import read_node_link
 from gnnexp.datasets.formats.graph_files.pajek import read_pajek
 from gnnexp.datasets.formats.networkx_graph import attributed, foreign_of
@@ -148,6 +149,7 @@ def _edge_list(path: Path, directed: bool) -> AttributedGraph:
     import networkx as nx
 
     rows = _lines(path)
+    refuse_wide_rows(path, rows)
     short = next((number for number, text in enumerate(rows, 1) if len(text.partition("{")[0].split()) < 2), None)
     if short is not None:
         raise ValueError(f"row {short}: {rows[short - 1][:60]!r} has no two ends")
@@ -160,7 +162,9 @@ def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
     """Lines with a name and those of its neighbours. An undirected edge may be in the lines of both ends."""
     import networkx as nx
 
-    rows = [line.split() for line in _lines(path)]
+    lines = _lines(path)
+    rows = [line.split() for line in lines]
+    refuse_names_in_parts(path, lines, rows, written=_by_networkx(path))
     times = Counter((source, other) for source, *others in rows for other in others)
     graph: nx.Graph[str] = (nx.MultiDiGraph if directed else nx.MultiGraph)()
     for source, *others in rows:
@@ -170,6 +174,11 @@ def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
             missing = count - graph.number_of_edges(source, other)
             graph.add_edges_from([(source, other)] * missing)
     return attributed(graph)
+
+
+def _by_networkx(path: Path) -> bool:
+    """Whether NetworkX has written a list of neighbours: its comment has the time."""
+    return any(line.startswith("# GMT ") for line in text_of(path, _FACTOR).split("\n", 3)[:3])
 
 
 def _lines(path: Path) -> list[str]:

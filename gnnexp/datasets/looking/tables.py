@@ -13,9 +13,10 @@ from gnnexp.datasets.looking.places import tables_at
 from gnnexp.datasets.looking.text import FIRST, is_unnamed, read_tables
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.tables.engine import Engine, Table, engine
-from gnnexp.datasets.tables.engine import quoted as in_sql
+from gnnexp.datasets.tables.numbers import numeric
 from gnnexp.datasets.tables.roles import AUTO, NAMES, PAIRS, column, plain, words_of
-from gnnexp.datasets.tables.vertices import SPLIT_WORDS, numeric
+from gnnexp.datasets.tables.sql import quoted as in_sql
+from gnnexp.datasets.tables.vertices import SPLIT_WORDS
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.texts import hydra_text
 

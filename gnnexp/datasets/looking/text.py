@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.datasets.looking.places import UTF_16, Place
-from gnnexp.datasets.tables.engine import Engine, Table, TextForm, literal, quoted
+from gnnexp.datasets.tables.engine import Engine, Table
 from gnnexp.datasets.tables.roles import has_usual_names
+from gnnexp.datasets.tables.scan import TextForm
+from gnnexp.datasets.tables.sql import literal, quoted
 from gnnexp.errors import DataError, Problem
 
 # Words that people write into empty cells of numbers.
 NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "-", "?", ".", "missing")
 FIRST = 100_000
 _START = 1 << 20
+_FEW = 8  # columns of which the words of the first line are looked for in all columns
 
 
 def read_tables(reader: Engine, places: Sequence[Place]) -> tuple[dict[str, Table], list[str]]:
@@ -89,10 +92,14 @@ def _encoding_of(path: Path) -> str | None:
 
 
 def _header(reader: Engine, table: Table, kinds: Sequence[str]) -> bool | None:
-    """Whether the first line has names, where that is not clear: not if a word of it is a value of its column."""
+    """Whether the first line has names, where that is not clear: not if a word of it is a value of a column.
+
+    In a list of edges, the first destination may be a source further below, and no destination.
+    """
     if table.files.format != "text" or has_usual_names(table, kinds) or is_unnamed(table):
         return None
-    known = [f"count(*) FILTER ({quoted(name)} = {literal(name)})" for name in table.types]
+    few = [*table.types] if len(table.types) <= _FEW else []
+    known = [f"count(*) FILTER ({quoted(name)} IN ({', '.join(map(literal, few or [name]))}))" for name in table.types]
     first = f"(SELECT * FROM {table.name} LIMIT {FIRST})"
     return not any(reader.rows(f"SELECT {', '.join(known)} FROM {first}", table)[0])
 

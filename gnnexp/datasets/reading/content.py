@@ -14,6 +14,7 @@ from gnnexp.files.regular import is_file, is_folder, open_regular
 
 _BESIDE = ("readme", "license", "citing", "citation")  # files that describe a graph, and have none
 _AGAIN = "get the file again"
+MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, with which programs of Windows begin a text
 
 
 def content_of(path: Path, factor: int) -> bytes:

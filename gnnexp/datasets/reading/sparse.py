@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.reading.content import content_of
+from gnnexp.datasets.reading.content import MARK, content_of
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.errors import DataError, Problem
 
@@ -96,7 +96,7 @@ def read_matrix_market(path: Path) -> Entries:
     """
     from scipy.io import mmread
 
-    content = content_of(path, _FACTOR)
+    content = content_of(path, _FACTOR).removeprefix(MARK)
     key, (dense, shape, count) = str(path), _header(str(path), content)
     least = count * (2 if dense else 4) - 1
     if least > len(content):

@@ -168,7 +168,8 @@ class Table:
     def _open(self) -> Iterator[IO[str]]:
         try:
             packed = self.path.suffix == ".gz"
-            with _Unpacked(self.path) if packed else self.path.open("rb") as raw, TextIOWrapper(raw, "utf-8") as file:
+            with _Unpacked(self.path) if packed else self.path.open("rb") as raw, \
+                    TextIOWrapper(raw, "utf-8-sig") as file:
                 yield file
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             raise DataError(self._damaged(error)) from None

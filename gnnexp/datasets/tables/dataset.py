@@ -26,7 +26,7 @@ from gnnexp.datasets.splits.held_out import (
 )
 from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.datasets.splits.times import Times, parts_by_time
-from gnnexp.datasets.tables.engine import Engine, TextForm, engine, path_values
+from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.features import FILES, FeatureForm, NewValues, rows_of_file
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.layout import (
@@ -43,6 +43,7 @@ from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.rows.days import check_days
 from gnnexp.datasets.tables.rows.moments import moment_of, read_times
 from gnnexp.datasets.tables.scaling import Empty
+from gnnexp.datasets.tables.scan import TextForm, path_values
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_splits, splits_of_files
 from gnnexp.datasets.tables.write import (
     Numbered,

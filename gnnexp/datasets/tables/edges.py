@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import Table, quoted, single
+from gnnexp.datasets.tables.engine import Engine, Table, single
 from gnnexp.datasets.tables.rows.moments import Moment
+from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.written import has_point, integers_in, text_of, with_points
+from gnnexp.errors import DataError, Problem
 
 ENDS = ("source", "destination")
 RELATIONS = ("VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
              "UBIGINT")
+_MOST_RELATIONS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -21,11 +25,13 @@ class Relation:
 
     Attributes:
         column: the column.
+        text: its value as a text, in SQL.
         kind: name in SQL of a type that numbers its values.
         names: the values as texts, in the order of their numbers.
     """
 
     column: str
+    text: str
     kind: str
     names: tuple[str, ...]
 
@@ -55,6 +61,16 @@ class EdgeColumns:
     time: Moment | None = None
 
     @property
+    def ends(self) -> list[tuple[str, str]]:
+        """The columns of both ends, with the types of their vertices."""
+        return list(zip((self.source, self.destination), self.types, strict=True))
+
+    def with_points(self, reader: Engine, kind: str) -> EdgeColumns:
+        """The same columns, which know of integers that files write as `1.0` where ends are of a type of vertices."""
+        names = [name for name, one in self.ends if one == kind]
+        return replace(self, table=with_points(reader, self.table, names, late=True))
+
+    @property
     def data(self) -> dict[str, EdgeData]:
         """What edges have besides their ends, by name."""
         found = {}
@@ -62,7 +78,7 @@ class EdgeColumns:
             found["weight"] = EdgeData(self.weight, single(quoted(self.weight)), np.dtype(np.float32),
                                        "is no finite number", "give each edge a weight, or set dataset.weight=null")
         if self.relation is not None:
-            code = f"enum_code({quoted(self.relation.column)}::VARCHAR::{self.relation.kind})::INTEGER"
+            code = f"enum_code({self.relation.text}::{self.relation.kind})::INTEGER"
             found["relation"] = EdgeData(self.relation.column, code, np.dtype(np.int32), "is missing",
                                          "give each edge a relation, or set dataset.relation=null")
         if self.time is not None:
@@ -101,3 +117,27 @@ class EdgeData(NamedTuple):
     dtype: np.dtype
     wrong: str
     fix: str
+
+
+def relation_of(reader: Engine, table: Table, name: str) -> tuple[Table, Relation]:
+    """The relations of a column, in the order of integers if all of them are some; and the table (`with_points`).
+
+    Raises:
+        DataError: there are too many.
+    """
+    value = text_of(table, name)
+    found = reader.rows(f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
+                        f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}", table)
+    if len(found) > _MOST_RELATIONS:
+        raise DataError(Problem(f"{table.files.shown}, column {name}", f"more than {_MOST_RELATIONS:,} values",
+                                "each value would be a type of edges", "set dataset.relation=null"))
+    texts = [row[1] for row in found]
+    if name not in table.points and any(has_point(table, one) for one in texts):
+        late = with_points(reader, table, [name], late=True)
+        if name in late.points:
+            return relation_of(reader, late, name)
+    integers = integers_in(texts) if name in table.looks else None
+    if integers is not None:
+        texts = [text for _, text in sorted(zip(integers, texts, strict=True))]
+    names = texts if integers is None else map(str, sorted(integers))
+    return table, Relation(name, f"{value}::VARCHAR", reader.enum(texts or ("",)), tuple(names))

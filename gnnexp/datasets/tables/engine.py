@@ -8,16 +8,19 @@ loads no extension here, so it reads no address of the network.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_empty
 from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.datasets.tables.scan import FILE, MOST_REJECTS, Dialect, TextForm, query_of, scan_of
+from gnnexp.datasets.tables.sql import literal, quoted, struct
 from gnnexp.errors import DataError, Problem
 
 if TYPE_CHECKING:
@@ -26,62 +29,30 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 20
 BATCH_ROWS = 1 << 20
-# Rows that types are found by: a few milliseconds. A row that does not fit its type later is an error with its line.
-_SAMPLE_ROWS = 1 << 17
-_MOST_REJECTS = 1_000_000
 _MOST_TEXT = 60
 LARGEST = float(np.finfo(np.float32).max)
-_FILE = "file of gnnexp"  # a column with the file of each row
 _FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
           "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_FIRST_BYTES = 1 << 20
+_AS_CSV = re.compile("sniffing file|invalid state|mix of newline|new line", re.IGNORECASE)
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _REAL = ("FLOAT", "DOUBLE")
 _READ_AHEAD = "16MiB"  # of a result, while a batch is used
+_SMALL_GROUP = 1 << 12  # rows of a group in a Parquet file, if larger ones do not fit in memory
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class TextForm:
-    """How text is read; None = found in the file.
-
-    Attributes:
-        delimiter: separator of columns.
-        header: whether the first line has the names of the columns.
-        encoding: `utf-8`, `utf-16` or `latin-1`.
-        nulls: words that mean an empty cell.
-        decimal: sign before fractions, `.` or `,`.
-        path_columns: names of columns that are folders of each file, `month=3`; for tables of any format but Arrow.
-    """
-
-    delimiter: str | None = None
-    header: bool | None = None
-    encoding: str = "utf-8"
-    nulls: Sequence[str] = ("",)
-    decimal: str = "."
-    path_columns: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How DuckDB reads a text.
+class Points(NamedTuple):
+    """Integers that some files of a column write with a fraction of zero.
 
     Attributes:
-        delimiter: separator of columns.
-        quote: sign around cells, or empty.
-        comment: sign with which a comment begins, or empty.
-        skipped: number of lines before the header or the first row.
-        header: whether the first row has the names of the columns.
-        encoding: encoding of the text.
+        values: number of these integers.
+        files: number of files that write all of theirs so.
     """
 
-    delimiter: str
-    quote: str
-    comment: str
-    skipped: int
-    header: bool
-    encoding: str
+    values: int
+    files: int
 
 
 @dataclass(frozen=True)
@@ -95,6 +66,8 @@ class Table:
         looks: what columns look like that are read as the file writes them (`Engine.as_written`): the type that a
             sample of rows suggests. Their own type is text.
         of_paths: columns that are folders of the files (`TextForm.path_columns`).
+        decimal: sign before fractions in a text.
+        points: columns of which the values count as integers, and some files write them as `1.0` (`with_points`).
     """
 
     files: TableFiles
@@ -102,6 +75,8 @@ class Table:
     types: dict[str, str]
     looks: Mapping[str, str] = field(default_factory=dict)
     of_paths: Sequence[str] = ()
+    decimal: str = "."
+    points: Mapping[str, Points] = field(default_factory=dict)
 
     @property
     def own(self) -> list[str]:
@@ -122,7 +97,7 @@ class Engine:
 
     def __init__(self, connection: DuckDBPyConnection) -> None:
         self._connection, self._tables = connection, 0
-        self._forms: dict[str, tuple[TextForm, Sequence[str]]] = {}  # of each view
+        self._scans: dict[str, tuple[TextForm, Mapping[str, str], str]] = {}  # of each view: how it is read
 
     def close(self) -> None:
         """Free the memory of all tables, which are gone then."""
@@ -139,26 +114,36 @@ class Engine:
         Raises:
             DataError: the files are damaged, empty, or have different columns.
         """
-        form = form or TextForm()
-        types = self._view(files, form, as_text)
+        form, texts = form or TextForm(), dict.fromkeys(as_text, "VARCHAR")
+        refuse_empty(files)
+        types = self._view(files, form, texts)
         of_paths = [name for name in form.path_columns if name in types[1]]
         if files.format == "text" and form.delimiter is None and len(types[1]) == 1 + len(of_paths) and \
                 (" " in next(iter(types[1])) or form.header is False):
-            spaced = self._view(files, replace(form, delimiter=" "), as_text)  # not among the signs that DuckDB tries
+            spaced = self._view(files, replace(form, delimiter=" "), texts)  # not among the signs that DuckDB tries
             types = max(types, spaced, key=lambda one: len(one[1]))
         if files.format == "json" and as_text:
-            types = self._view(files, form, as_text, {**types[1], **dict.fromkeys(as_text, "VARCHAR")})
-        return Table(files, *types, of_paths=of_paths)
+            types = self._view(files, form, texts, {**types[1], **texts})
+        table = Table(files, *types, of_paths=of_paths, decimal=form.decimal if files.format == "text" else ".")
+        self._refuse_twice(table)
+        return table
 
     def as_written(self, table: Table, names: Iterable[str]) -> Table:
         """The same table, in which a text's columns `names` are texts, byte by byte as the file writes them.
 
         Otherwise `1.10` would be 1.1, and `1E5` 100000. Tables with types of their own (Parquet, Arrow) stay.
+
+        Raises:
+            DataError: a column of a JSON has texts and other values.
         """
-        if table.name not in self._forms or table.files.format not in ("text", "json"):
+        if table.name not in self._scans or table.files.format not in ("text", "json"):
             return table
-        form, as_text = self._forms[table.name]
-        kept = ("VARCHAR", *((*_REAL, "JSON") if table.files.format == "json" else ()))  # JSON's numbers have a type
+        names = list(names)
+        DataError.raise_all([Problem(
+            f"{table.files.shown}, column {name}", "JSON", "has texts next to numbers or to other values",
+            f"write texts only, or set dataset.as_text=[{name}]") for name in names if table.types[name] == "JSON"])
+        form, given, _ = self._scans[table.name]
+        kept = ("VARCHAR", *(_REAL if table.files.format == "json" else ()))  # JSON's numbers have a type
         looks = {name: table.types[name] for name in names
                  if name not in table.of_paths and table.types[name] not in kept}
         if not looks:
@@ -167,11 +152,72 @@ class Engine:
         if types is None and form.header is None:  # texts only: no header would be found
             named = not all(re.fullmatch(r"column\d+", name) for name in table.own)
             form = replace(form, header=named or self.dialect(table).header)
-        return Table(table.files, *self._view(table.files, form, [*as_text, *looks], types), looks, table.of_paths)
+        name, found = self._view(table.files, form, {**given, **dict.fromkeys(looks, "VARCHAR")}, types)
+        return replace(table, name=name, types=found, looks=looks)
 
-    def _view(self, files: TableFiles, form: TextForm, as_text: Sequence[str], types: Mapping[str, str] | None = None
+    def as_numbers(self, table: Table, names: Iterable[str]) -> Table:
+        """The same table, in which columns `names` of whole numbers of a text are real numbers.
+
+        A sample of rows found their types. Fractions in later rows would be rounded: DuckDB reads `2.75` as the
+        integer 3 without an error.
+        """
+        if table.files.format != "text":
+            return table
+        form, given, _ = self._scans[table.name]
+        wider = {name: "DOUBLE" for name in names if name not in table.of_paths and table.types[name] in WHOLE}
+        if not wider:
+            return table
+        name, types = self._view(table.files, form, {**given, **wider})
+        return replace(table, name=name, types=types)
+
+    def has_fractions(self, table: Table, name: str) -> bool:
+        """Whether a column of a text whose sample has whole numbers has others further below."""
+        if table.files.format != "text" or table.types[name] not in WHOLE or name in table.of_paths:
+            return False
+        written = self.as_written(table, [name])
+        asked = f"SELECT 1 FROM {written.name} WHERE regexp_matches({quoted(name)}, '[.eE]') LIMIT 1"
+        return bool(self.rows(asked, written))
+
+    def _refuse_twice(self, table: Table) -> None:
+        """Raise if a file has two columns of one name. DuckDB renames the second one, `label_1`.
+
+        Raises:
+            DataError: there are such columns.
+        """
+        lower = {name.lower() for name in table.types}
+        if table.files.format in ("json", "arrow") or not any(  # DuckDB and pyarrow refuse two equal names there
+                (found := re.fullmatch(r"(.+)_[0-9]+", name)) and found[1].lower() in lower for name in table.own):
+            return
+        names = self._names_of_file(table)
+        twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+        DataError.raise_all([Problem(f"{table.files.shown}, column {name}", f"{names.count(name)} columns",
+                                     "columns have different names", "rename or remove one of them")
+                             for name in twice])
+
+    def _names_of_file(self, table: Table) -> list[str]:
+        """The names of columns as the first file has them."""
+        path = table.files.paths[0]
+        if table.files.format == "parquet":
+            from pyarrow import parquet
+
+            return list(parquet.read_schema(path).names)
+        if not self.dialect(table).header:
+            return []
+        form, *_ = self._scans[table.name]
+        first = replace(table.files, paths=(path,))
+        scan = scan_of(first, replace(form, header=False), {}, extra="all_varchar=true")
+        return [name or "" for name in self.rows(f"SELECT * FROM {scan} LIMIT 1", table)[0]]
+
+    def _view(self, files: TableFiles, form: TextForm, given: Mapping[str, str], types: Mapping[str, str] | None = None
               ) -> tuple[str, dict[str, str]]:
-        """A view of the files: its name in SQL, and the type of each column; `types`: of all columns of a JSON."""
+        """A view of the files: its name in SQL, and the type of each column.
+
+        Args:
+            files: the files.
+            form: how text is read.
+            given: types of some columns of a text.
+            types: types of all columns of a JSON.
+        """
         name, self._tables = f"table_{self._tables}", self._tables + 1
         try:
             if files.format == "arrow":
@@ -180,12 +226,11 @@ class Engine:
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
                 known = {key: kind for key, kind in (types or {}).items() if key not in form.path_columns}
-                scan = _scan(files, form, as_text, f"columns={_struct(known)}" if known else "")
-                self._forms[name] = form, as_text
-                self._connection.execute(f"CREATE VIEW {name} AS {_with_path_columns(files, form, scan)}")
+                self._scans[name] = form, given, f"columns={struct(known)}" if known else ""
+                self._connection.execute(f"CREATE VIEW {name} AS {query_of(files, *self._scans[name])}")
             columns = self._connection.execute(f"DESCRIBE {name}").fetchall()
         except _errors() as error:
-            raise DataError(_unreadable(files, error)) from None
+            raise DataError(_unreadable(files.shown, error, files)) from None
         names = [column[0] for column in columns]
         twice = [one for one in form.path_columns if f"{one}_1" in names and one in names]
         DataError.raise_all([Problem(f"{files.shown}, column {one}", one, f"{one}: the files have this column",
@@ -199,9 +244,9 @@ class Engine:
             DataError: the files of the table are damaged, or have wrong rows.
         """
         try:
-            found: list[tuple[Any, ...]] = self._connection.execute(sql).fetchall()
+            found = self._within_memory(lambda: self._connection.execute(sql).fetchall())
         except _errors() as error:
-            raise DataError(_unreadable(table.files, error)) from None
+            raise DataError(_unreadable(table.files.shown, error, table.files)) from None
         self._refuse_rejects(table.files)
         return found
 
@@ -212,10 +257,20 @@ class Engine:
             DataError: as `rows`; wrong rows at the end, all together.
         """
         try:
-            yield from self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)
+            yield from self._within_memory(lambda: _begun(self._connection.sql(sql).to_arrow_reader(BATCH_ROWS)))
         except _errors() as error:
-            raise DataError(_unreadable(table.files, error)) from None
+            raise DataError(_unreadable(table.files.shown, error, table.files)) from None
         self._refuse_rejects(table.files)
+
+    def _within_memory(self, step: Callable[[], T]) -> T:
+        """What `step` returns; from now on with one thread if several need more memory than there is."""
+        try:
+            return step()
+        except _errors() as error:
+            if not _lacks_memory(error):
+                raise
+        self._connection.execute("SET threads = 1")
+        return step()
 
     def keep(self, sql: str, table: Table) -> str:
         """The result of a query as a table of its own, in memory or in the engine's folder: its name in SQL.
@@ -242,32 +297,36 @@ class Engine:
             return [(path, arrow.dataset(str(path), format="feather").count_rows()) for path in paths]
         if len(paths) == 1:
             return [(paths[0], self.rows(f"SELECT count(*) FROM {table.name}", table)[0][0])]
-        scan = _scan(table.files, *self._forms[table.name], extra=f"filename={literal(_FILE)}")
-        counts = dict(self.rows(f"SELECT {quoted(_FILE)}, count(*) FROM {scan} GROUP BY ALL", table))
+        counts = dict(self.by_file(table, "count(*)"))
         return [(path, counts.get(str(path), 0)) for path in paths]
+
+    def by_file(self, table: Table, asked: str) -> list[tuple[Any, ...]]:
+        """For each file with rows its path, and what is asked: aggregates in SQL. Not for Arrow files."""
+        rows = query_of(table.files, *self._scans[table.name], named=True)
+        return self.rows(f"SELECT {quoted(FILE)}, {asked} FROM ({rows}) GROUP BY {quoted(FILE)}", table)
 
     def dialect(self, table: Table) -> Dialect:
         """How a text is read."""
-        form, as_text = self._forms[table.name]
+        form, given, _ = self._scans[table.name]
         first = replace(table.files, paths=table.files.paths[:1])
         found = self.rows(f"SELECT Delimiter, Quote, Comment, SkipRows, HasHeader FROM "
-                          f"{_scan(first, form, as_text, sniff=True)}", table)[0]
+                          f"{scan_of(first, form, given, sniff=True)}", table)[0]
         delimiter, quote, comment = ("" if sign in (None, "(empty)") else sign for sign in found[:3])
         return Dialect(delimiter or ",", quote, comment, found[3], found[4], form.encoding)
 
-    def texts(self, values: Sequence[str] | pa.Array) -> str:
-        """A table with the texts as `id`, and their places as `place`: its name in SQL."""
+    def texts(self, values: Sequence[str] | pa.Array | np.ndarray) -> str:
+        """A table with the values as `id`, and their places as `number`: its name in SQL."""
         import pyarrow as pa
 
         name, self._tables = f"table_{self._tables}", self._tables + 1
-        self._connection.register(name, pa.table({"id": values, "place": np.arange(len(values))}))
+        self._connection.register(name, pa.table({"id": values, "number": np.arange(len(values))}))
         return name
 
     def positions(self, names: Sequence[str] | pa.Array, table: str) -> np.ndarray:
         """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
         asked = self.texts(names)
         found = self._connection.sql(f"SELECT coalesce(t.number, -1) FROM {asked} a LEFT JOIN {table} t USING (id) "
-                                     "ORDER BY a.place").to_arrow_table()
+                                     "ORDER BY a.number").to_arrow_table()
         self._connection.unregister(asked)
         return np.asarray(found.column(0).to_numpy(), np.int64)
 
@@ -283,8 +342,22 @@ class Engine:
         return name
 
     def copy(self, sql: str, path: Path) -> None:
-        """Write a result to a Parquet file."""
-        self._connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet)")
+        """Write a result to a Parquet file.
+
+        Raises:
+            DataError: the memory or the disk is too small.
+        """
+        written = f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet{{}})"
+        small = written.format(f", ROW_GROUP_SIZE {_SMALL_GROUP}")
+        try:
+            try:
+                self._connection.execute(written.format(""))
+            except _errors() as error:
+                if not _lacks_memory(error):
+                    raise
+                self._within_memory(lambda: self._connection.execute(small))  # a group of rows is in memory
+        except _errors() as error:
+            raise DataError(_unreadable(str(path), error)) from None
 
     def count(self, name: str, where: str = "true") -> int:
         """Number of rows of a table that `keep` made, for which `where` holds."""
@@ -310,7 +383,7 @@ class Engine:
         count = self._connection.execute(f"SELECT count(DISTINCT (s.file_path, e.line)) {rejects}").fetchall()[0][0]
         problems = [_rejected(*row[:6]) for row in found]
         if count > MOST_SHOWN:
-            least = "at least " if count >= _MOST_REJECTS else ""
+            least = "at least " if count >= MOST_REJECTS else ""
             problems.append(Problem(files.shown, f"{least}{count} wrong rows", f"{MOST_SHOWN} of them are shown",
                                     "correct the file, or what wrote it"))
         raise DataError(problems)
@@ -333,123 +406,11 @@ def engine(folder: Path, memory_bytes: int, threads: int) -> Iterator[Engine]:
         yield Engine(connection)
 
 
-def quoted(name: str) -> str:
-    """A column's name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def single(name: str) -> str:
     """A number as FLOAT, in SQL; infinite if it is too large for float32, where a plain cast would name no row."""
     wide = f"{name}::DOUBLE"
     return (f"(CASE WHEN abs({wide}) <= {LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
             f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)")
-
-
-def literal(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def parquet_file(path: Path) -> str:
-    """What reads one Parquet file, in SQL."""
-    return f"read_parquet({literal(_masked(str(path)))}, hive_partitioning=false)"
-
-
-def _scan(files: TableFiles, form: TextForm, as_text: Sequence[str], extra: str = "", *, sniff: bool = False) -> str:
-    """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked.
-
-    Args:
-        files: the files.
-        form: how text is read.
-        as_text: columns that are read as text.
-        extra: a further option.
-        sniff: whether the function tells how the text of one file is read.
-    """
-    # DuckDB's default makes columns of folders such as `label=9`, also of those above, in place of the file's own.
-    more = f", hive_partitioning=false{f', {extra}' if extra else ''}"
-    paths = "[" + ", ".join(literal(_masked(str(path))) for path in files.paths) + "]"
-    if files.format == "parquet":
-        return f"read_parquet({paths}, union_by_name=false{more})"
-    if files.format == "json":
-        return f"read_json({paths}, sample_size={_SAMPLE_ROWS}{more})"
-    kept = "" if sniff else f"store_rejects=true, rejects_limit={_MOST_REJECTS}, "
-    options = [f"{kept}sample_size={_SAMPLE_ROWS}",
-               f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
-    if form.decimal != ".":
-        options.append(f"decimal_separator={literal(form.decimal)}")
-    if sign := _comment(files):
-        options.append(f"comment={literal(sign)}")
-    if not _has_quotes(files):  # cells further below may have some, which a sample without them would keep
-        options.append("quote='\"', escape='\"'")
-    if form.delimiter is not None:
-        options.append(f"delim={literal(form.delimiter)}")
-    if form.header is not None:
-        options.append(f"header={str(form.header).lower()}")
-    if as_text:
-        options.append(f"types={_struct(dict.fromkeys(as_text, 'VARCHAR'))}")
-    if sniff:
-        return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
-    return f"read_csv({paths}, {', '.join(options)}{more})"
-
-
-def _with_path_columns(files: TableFiles, form: TextForm, scan: str) -> str:
-    """The query of a table: what the files have, and the columns that are folders of each file.
-
-    Values are integers if all of them are, else texts. A table of which no file is in such a folder lacks the column.
-    """
-    found = {name: path_values(files, name) for name in form.path_columns}
-    asked = []
-    for name, values in found.items():
-        if any(one is not None for one in values):
-            of = ", ".join(f"{literal(str(path))}: {'NULL' if one is None else literal(one)}"
-                           for path, one in zip(files.paths, values, strict=True))
-            whole = all(one is None or (re.fullmatch("0|-?[1-9][0-9]{0,17}", one)) for one in values)
-            asked.append(f"map {{{of}}}[{quoted(_FILE)}]{'::BIGINT' if whole else ''} AS {quoted(name)}")
-    if not asked:
-        return f"SELECT * FROM {scan}"
-    whole_scan = scan[:-1] + f", filename={literal(_FILE)})"
-    return f"SELECT * EXCLUDE ({quoted(_FILE)}), {', '.join(asked)} FROM {whole_scan}"
-
-
-def path_values(files: TableFiles, name: str) -> list[str | None]:
-    """What the last folder `name=…` above each file says; None where there is none, or where it says so (Hive)."""
-    found: list[str | None] = []
-    for path in files.paths:
-        parts = [one.partition("=")[2] for one in path.parts[:-1] if one.startswith(f"{name}=")]
-        found.append(unquote(parts[-1]) if parts and parts[-1] != _HIVE_NULL else None)
-    return found
-
-
-def _struct(types: Mapping[str, str]) -> str:
-    """Names of columns with their types, in SQL."""
-    return "{" + ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items()) + "}"
-
-
-def _comment(files: TableFiles) -> str:
-    """The sign with which the first line begins, if that is a comment: lists of SNAP and KONECT have such lines."""
-    import pyarrow as pa
-
-    try:
-        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
-            start = file.read(1).decode("latin-1")
-    except OSError:  # a damaged archive, which DuckDB names
-        return ""
-    return start if start in ("#", "%") else ""
-
-
-def _has_quotes(files: TableFiles) -> bool:
-    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used."""
-    import pyarrow as pa
-
-    try:
-        with pa.input_stream(str(files.paths[0]), compression="detect") as file:
-            return b'"' in file.read(_FIRST_BYTES)
-    except OSError:  # a damaged archive, which DuckDB names
-        return True
-
-
-def _masked(path: str) -> str:
-    return "".join(f"[{one}]" if one in "*?[" else one for one in path)
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -459,9 +420,28 @@ def _errors() -> tuple[type[Exception], ...]:
     return duckdb.Error, pa.ArrowException, OSError
 
 
-def _unreadable(files: TableFiles, error: Exception) -> Problem:
-    said = " ".join(str(error).split())
-    return Problem(files.shown, said[:300], "this table cannot be read", "correct the file, or write it again")
+def _begun(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a reader. The first one is read at once: most of the work is before it."""
+    return chain([*islice(reader, 1)], reader)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether DuckDB has too little memory. What its result reader raises has Arrow's type, so the words decide."""
+    return "Out of Memory Error" in str(error)
+
+
+def _unreadable(shown: str, error: Exception, files: TableFiles | None = None) -> Problem:
+    said, ends = " ".join(str(error).split()), list[str]()
+    if _lacks_memory(error):
+        return Problem(shown, said[:100], "its rows need more memory than dataset.buffer_bytes",
+                       "set a larger dataset.buffer_bytes, or give fewer rows at a time")
+    if files is not None and _AS_CSV.search(said):
+        with suppress(*_errors()):
+            ends = ends_of_lines(files)
+    if len(ends) > 1:
+        return Problem(shown, f"lines end with {' and with '.join(ends)}", "all lines of a text have one end",
+                       "write it again with one of them, for example by dos2unix")
+    return Problem(shown, said[:300], "this table cannot be read", "correct the file, or write it again")
 
 
 def _rejected(path: str, line: int, column: str | None, kind: str, text: str | None, message: str) -> Problem:

@@ -16,11 +16,13 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.names import Column, Columns
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.reading.sparse import read_sparse_npz
-from gnnexp.datasets.tables.engine import LARGEST, MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.engine import LARGEST, MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.ids import Ids
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scaling import Empty, Moments, in_columns, loses, lost, of_columns, scaled
+from gnnexp.datasets.tables.sql import quoted
 from gnnexp.datasets.tables.vertices import VertexColumns
+from gnnexp.datasets.tables.written import integers_in, note_of, text_of, with_points
 from gnnexp.errors import DataError, Problem
 
 NewValues = Literal["error", "zero"]
@@ -66,7 +68,7 @@ def read_features(
         count: V of the type.
         form: how columns become features.
         names: receives the entry of each column (`gnnexp.datasets.reading.names.Column`).
-        notes: receives what float32 rounds.
+        notes: receives what float32 rounds, and categories that are integers with `.0`.
 
     Raises:
         DataError: a value is missing or not finite, or lists have different lengths. Names rows.
@@ -75,7 +77,7 @@ def read_features(
     if columns.features:
         blocks.append(_numbers(reader, columns, count, form, names, notes))
     for name in columns.categories:
-        blocks.append(_one_hot(reader, columns, name, form, names))
+        blocks.append(_one_hot(reader, columns, name, form, names, notes))
     if len(blocks) == 1:
         return blocks[0]
     return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr")
@@ -193,20 +195,23 @@ def _differing(table: Table, entry: Column, known: Column, form: FeatureForm) ->
 
 
 def _one_hot(
-    reader: Engine, columns: VertexColumns, name: str, form: FeatureForm, names: list[Column]
+    reader: Engine, columns: VertexColumns, name: str, form: FeatureForm, names: list[Column], notes: list[str]
 ) -> scipy.sparse.csr_array:
     """`[V, number of values]`: values in ascending order; a missing value is a row of zeros.
 
     Raises:
         DataError: values are missing, or are not among those of a trained model. Names rows.
     """
-    column, table = f"{quoted(name)}::VARCHAR", columns.written
+    table, known = columns.written, form.earlier(columns.name, name)
+    if known is None or integers_in(known["values"]) is not None:
+        table = with_points(reader, table, [name], late=True)
+        notes += [note_of(table, name, table.points[name], "categories")] if name in table.points else []
+    column = f"{text_of(table, name)}::VARCHAR"
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
         rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
         refuse_rows(reader, table, [WrongRow(row, name, None, "is missing") for row, in rows],
                     reader.count(kept, "value IS NULL"), "give the value, or set dataset.empty=zero")
-    known = form.earlier(columns.name, name)
     values = [row[0] for row in reader.rows(
         f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)
         ] if known is None else list(known["values"])

@@ -14,7 +14,7 @@ from gnnexp.files.regular import is_file
 Format = Literal["text", "json", "parquet", "arrow"]
 FORMATS: dict[str, Format] = {
     ".csv": "text", ".tsv": "text", ".txt": "text", ".tab": "text", ".edgelist": "text", ".edges": "text",
-    ".arcs": "text", ".el": "text", ".wel": "text", ".feat": "text", ".json": "json",
+    ".arcs": "text", ".el": "text", ".wel": "text", ".ncol": "text", ".feat": "text", ".json": "json",
     ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow",
     ".feather": "arrow", ".ipc": "arrow",
 }

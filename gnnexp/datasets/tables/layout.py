@@ -7,20 +7,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnexp.datasets.reading.names import Column, Columns
-from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, Relation
-from gnnexp.datasets.tables.engine import Engine, Table, TextForm, path_values, quoted
+from gnnexp.datasets.tables.edges import RELATIONS, EdgeColumns, relation_of
+from gnnexp.datasets.tables.engine import Engine, Table
 from gnnexp.datasets.tables.files import TableFiles, find_files
-from gnnexp.datasets.tables.ids import are_integers, integers_in
+from gnnexp.datasets.tables.numbers import as_weights, no_numbers, numeric
 from gnnexp.datasets.tables.roles import AUTO, check_header, column, ends, is_only_header, words_of
-from gnnexp.datasets.tables.rows.moments import moment_of
-from gnnexp.datasets.tables.vertices import VertexColumns, numeric
+from gnnexp.datasets.tables.rows.moments import moment_of, with_fractions
+from gnnexp.datasets.tables.scan import TextForm, path_values
+from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.vertices import VertexColumns
+from gnnexp.datasets.tables.written import (
+    NoIntegersError,
+    are_integers,
+    note_of,
+    with_points,
+)
 from gnnexp.errors import DataError, Findings, Problem
 
 VERTEX = "vertex"  # the type of vertices of a graph with one type
 EDGE = "edges"
 _EDGE_KEYS = ("table", "from", "to", "source", "destination", "weight", "relation", "time")
 _OPTIONAL = ("weight", "relation")  # null means that there is no such column
-_MOST_RELATIONS = 1 << 16
+_REAL = ("FLOAT", "DOUBLE")
 # A table, or by type of edges a table, or its keys `_EDGE_KEYS`.
 EdgeEntries = str | Mapping[str, str | Mapping[str, str | None]]
 
@@ -81,13 +89,13 @@ class Layout:
         vertices: tables of vertices by type; types without a table are not there.
         edges: tables of edges.
         types: all types of vertices: those with tables first, then in the order in which edges name them.
-        text: whether ids are taken as texts, because some are no integers.
+        texts: types of vertices whose ids are taken as texts, because some are no integers.
     """
 
     vertices: Mapping[str, VertexColumns]
     edges: Sequence[EdgeColumns]
     types: Sequence[str]
-    text: bool
+    texts: frozenset[str]
 
     @property
     def relations(self) -> list[str]:
@@ -96,6 +104,30 @@ class Layout:
             return self.edges[0].relations
         return [one.name if one.relation is None else f"{one.name}/{name}" for one in self.edges
                 for name in one.relations]
+
+    def ids(self) -> list[tuple[Table, str, str]]:
+        """Each column of ids: its table, its name, and the type of the vertices."""
+        found = [(nodes.written, nodes.id, kind) for kind, nodes in self.vertices.items()]
+        return [*found, *((one.table, end, kind) for one in self.edges for end, kind in one.ends)]
+
+    def pointed(self) -> list[str]:
+        """Notes of columns of ids and relations with integers that a file writes as `1.0`."""
+        found = [(table, name, "ids") for table, name, kind in self.ids() if kind not in self.texts]
+        found += [(one.table, one.relation.column, "relations") for one in self.edges if one.relation is not None]
+        return [note_of(table, name, table.points[name], what) for table, name, what in found if name in table.points]
+
+    def after(self, reader: Engine, error: NoIntegersError) -> Layout:
+        """The layout that fits also an id which is no integer, as the sample of rows has them.
+
+        Where files write all ids of a column with `.0`, or none, ids stay integers. Otherwise they are texts.
+        """
+        before = sum(len(table.points) for table, *_ in self.ids())
+        found = replace(self, vertices={kind: one.with_points(reader) if kind == error.kind else one
+                                        for kind, one in self.vertices.items()},
+                        edges=[one.with_points(reader, error.kind) for one in self.edges])
+        if sum(len(table.points) for table, *_ in found.ids()) > before:
+            return found
+        return replace(self, texts=self.texts | {error.kind})
 
     def described(self) -> list[str]:
         """One line for each table: which column means what."""
@@ -203,8 +235,15 @@ def find_layout(
         weight = column(found, "weight", entry.weight, needed=False, taken=(source, destination))
         kind = _relation_column(found, entry.relation, [source, destination, *([weight] if weight else [])])
         time = column(found, "time", entry.time, needed=True, taken=(source, destination))
-        written = reader.as_written(found, dict.fromkeys([source, destination, *([kind] if kind else [])]))
-        kinds = None if kind is None else _relation(reader, written, kind)
+        if weight is not None:
+            found = as_weights(reader, found, weight)
+        found = with_fractions(reader, found, time)
+        names = [source, destination, *([kind] if kind else [])]
+        written = with_points(reader, reader.as_written(found, dict.fromkeys(names)), names)
+        if kind is not None and entry.relation == AUTO and written.look(kind) not in RELATIONS and \
+                kind not in written.points:
+            kind = None  # real numbers
+        written, kinds = (written, None) if kind is None else relation_of(reader, written, kind)
         return EdgeColumns(entry.name, written, source, destination, entry.types, weight, kinds,
                            None if time is None else moment_of(found, time))
 
@@ -219,11 +258,10 @@ def find_layout(
     known = {kind: one for kind, one in nodes.items() if one is not None}
     read = [one for one in links if one is not None]
     types = dict.fromkeys([*known, *(kind for one in read for kind in one.types)])
-    ids = [(one.written, one.id) for one in known.values()]
-    ids += [(one.table, end) for one in read for end in (one.source, one.destination)]
-    integers = [findings.attempt(are_integers, reader, *one) for one in ids]
+    layout = Layout(_with_one_target(known, asked), read, list(types), frozenset())
+    texts = {kind for table, name, kind in layout.ids() if not findings.attempt(are_integers, reader, table, name)}
     findings.raise_all()
-    return Layout(_with_one_target(known, asked), read, list(types), not all(integers))
+    return replace(layout, texts=frozenset(texts))
 
 
 def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem]:
@@ -240,7 +278,7 @@ def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem
 
 
 def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> str | None:
-    """The column of relations. A guessed one must have texts or whole numbers.
+    """The column of relations. A guessed one must have texts or whole numbers, in a text perhaps with `.0`.
 
     Raises:
         DataError: a column of a typed table has other values.
@@ -249,31 +287,11 @@ def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> s
     if name is None or table.types[name] in RELATIONS:
         return name
     if given == AUTO:
-        return None
+        return name if table.files.format == "text" and table.types[name] in _REAL else None
     if table.files.format in ("text", "json"):
         return name
     raise DataError(Problem(f"{table.files.shown}, column {name}", table.types[name],
                             "relations are texts or whole numbers", "set dataset.relation=null, or another column"))
-
-
-def _relation(reader: Engine, table: Table, name: str) -> Relation:
-    """The relations of a column, in the order of integers if all of them are some.
-
-    Raises:
-        DataError: there are too many.
-    """
-    value = quoted(name)
-    found = reader.rows(f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
-                        f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}", table)
-    if len(found) > _MOST_RELATIONS:
-        raise DataError(Problem(f"{table.files.shown}, column {name}", f"more than {_MOST_RELATIONS:,} values",
-                                "each value would be a type of edges", "set dataset.relation=null"))
-    texts = [row[1] for row in found]
-    integers = integers_in(texts) if name in table.looks else None
-    if integers is not None:
-        texts = [text for _, text in sorted(zip(integers, texts, strict=True))]
-    names = texts if integers is None else map(str, sorted(integers))
-    return Relation(name, reader.enum(texts or ("",)), tuple(names))
 
 
 def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
@@ -320,13 +338,13 @@ def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> Ve
         features = [name for name in asked.features or () if name in table.types]
     texts = [name for name in features if name not in numeric(table, features)
              and not (known is not None and _is_empty(reader, table, name))]
-    DataError.raise_all([Problem(
-        f"{table.files.shown}, column {name}", table.types[name], "is no column of numbers", f"set dataset."
-        f"categories=[{name}] for one feature per value, or dataset.features=FILE.npy for rows that a model made "
-        "of texts") for name in texts])
+    DataError.raise_all([no_numbers(
+        reader, table, name, f"set dataset.categories=[{name}] for one feature per value, or dataset.features=FILE.npy "
+        "for rows that a model made of texts") for name in texts])
     categories = tuple(known[1] if known is not None else [name for name in asked.categories if name in table.types])
-    written = reader.as_written(table, dict.fromkeys(
-        one for one in (identity, label, split, *categories) if one is not None))
+    written = with_points(reader, reader.as_written(table, dict.fromkeys(
+        one for one in (identity, label, split, *categories) if one is not None)), [identity])
+    table = with_fractions(reader, reader.as_numbers(table, features), time)
     return VertexColumns(kind, table, written, identity, label, split, tuple(features), categories, time)
 
 

@@ -10,16 +10,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, literal, quoted
-from gnnexp.datasets.tables.ids import POINT, of_points
+from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, Table
+from gnnexp.datasets.tables.numbers import REAL, no_numbers, numeric
 from gnnexp.datasets.tables.roles import AUTO
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.scaling import Moments, loses, lost
+from gnnexp.datasets.tables.scan import TextForm
+from gnnexp.datasets.tables.sql import literal, quoted
+from gnnexp.datasets.tables.written import cut, note_of, points_of, with_points
 from gnnexp.errors import DataError, Problem
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN", "HUGEINT",
-          "UBIGINT")
-_REAL = ("FLOAT", "DOUBLE")
 LabelKind = Literal["auto", "class", "real"]
 NoLabel = int | float | str | None
 SPLIT_WORDS = {"train": "train", "training": "train", "tr": "train", "val": "val", "valid": "val",
@@ -52,6 +52,10 @@ class VertexColumns:
     categories: tuple[str, ...]
     time: str | None = None
 
+    def with_points(self, reader: Engine) -> VertexColumns:
+        """The same columns, which know of ids that files write as `1.0`."""
+        return replace(self, written=with_points(reader, self.written, [self.id], late=True))
+
     @property
     def used(self) -> set[str]:
         """Columns that have a meaning."""
@@ -78,12 +82,6 @@ class Labels(NamedTuple):
         return ~np.isnan(self.values) if self.values.dtype.kind == "f" else self.values >= 0
 
 
-def numeric(table: Table, names: list[str]) -> list[str]:
-    """The columns that have numbers, or lists of numbers."""
-    kinds = {name: re.sub(r"\[\d*\]$|\(.*\)$", "", table.look(name)) for name in names}
-    return [name for name, kind in kinds.items() if kind in (*_WHOLE, *_REAL, "DECIMAL")]
-
-
 def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: NoLabel = AUTO) -> Labels:
     """Labels are classes or real numbers. An empty cell means no label.
 
@@ -102,9 +100,10 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     """
     assert columns.label is not None
     table, name = columns.table, quoted(columns.label)
-    real = re.sub(r"\(.*\)$", "", table.types[columns.label]) in (*_REAL, "DECIMAL")
+    real = re.sub(r"\(.*\)$", "", table.types[columns.label]) in (*REAL, "DECIMAL")
     if kind == "real" or (real and kind == "auto" and engine.rows(
-            f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)):
+            f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)) or (
+            kind == "auto" and _has_late_fractions(engine, columns)):
         return _real_labels(engine, table, columns.label, no_label)
     made, notes = _classes(engine, columns, kind, no_label)
     if no_label == AUTO:
@@ -118,6 +117,17 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     return Labels(values, [str(row[0]) for row in found], [*notes, *_lacking(values < 0)])
 
 
+def _has_late_fractions(engine: Engine, columns: VertexColumns) -> bool:
+    """Whether all labels of a text are numbers, and only those below a sample of its rows have fractions."""
+    assert columns.label is not None
+    table, value = columns.written, f"TRY_CAST({quoted(columns.label)} AS DOUBLE)"
+    if table.looks.get(columns.label) not in WHOLE:
+        return False
+    return not engine.rows(f"SELECT 1 FROM {table.name} WHERE {value} IS NULL AND {quoted(columns.label)} IS NOT NULL "
+                           "LIMIT 1", table) and bool(
+        engine.rows(f"SELECT 1 FROM {table.name} WHERE {value} <> floor({value}) LIMIT 1", table))
+
+
 def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: NoLabel) -> tuple[str, list[str]]:
     """The classes of all rows, integers or texts: a table with the columns `class` and `row`. And what to note.
 
@@ -125,49 +135,56 @@ def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: 
     """
     assert columns.label is not None
     table, name = columns.written, quoted(columns.label)
-    real = re.sub(r"\(.*\)$", "", table.look(columns.label)) in (*_REAL, "DECIMAL")
-    if columns.label in table.looks:
-        nan = f"coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false)" if real and kind == "auto" else "false"
-        kept = engine.keep(f"SELECT CASE WHEN NOT {nan} THEN {name} END AS class, row_number() OVER () - 1 AS row "
-                           f"FROM {table.name}", table)
-        said = _emptied(engine, columns, kept, no_label)
-        value, notes = _value_of(engine, kept, columns.label)
-        made = kept if value == "class" else engine.keep(f"SELECT {value} AS class, row FROM {kept}", table)
-        return made, [*said, *notes]
-    if real:
+    real = re.sub(r"\(.*\)$", "", table.look(columns.label)) in (*REAL, "DECIMAL")
+    written = columns.label in table.looks
+    if written and real and kind == "auto":
+        name = f"(CASE WHEN NOT coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false) THEN {name} END)"
+    elif real and not written:
         _refuse(engine, table, columns.label, f"{name} <> floor({name}) OR isinf({name}::DOUBLE)",
                 "is no whole number, and classes are names or whole numbers",
                 "correct the value, or set dataset.label_kind=real and task=node_regression")
         name = f"TRY_CAST({name} AS HUGEINT)"  # NULL for NaN
-    kept = engine.keep(f"SELECT {name} AS class, row_number() OVER () - 1 AS row FROM {table.name}", table)
-    said = _emptied(engine, columns, kept, no_label)
-    if no_label in (None, AUTO) or table.types[columns.label] != "VARCHAR" or table.files.format != "text":
+    none = _means_none(table, name, no_label)
+    value = f"(CASE WHEN NOT {none} THEN {name} END)"
+    kept = engine.keep(f"SELECT {value} AS class, {none} AS none, row_number() OVER () - 1 AS row FROM {table.name}",
+                       table)
+    given = no_label not in (None, AUTO)
+    unused = given and not engine.count(kept, "none")
+    said = [f"no vertex has the label {no_label} (dataset.no_label)"] if unused else []
+    # Without the word for no label, integers may be left of a text.
+    if not written and not (given and table.types[columns.label] == "VARCHAR" and table.files.format == "text"):
         return kept, said
-    value, notes = _value_of(engine, kept, columns.label)  # without that word, integers may be left
-    return engine.keep(f"SELECT {value} AS class, row FROM {kept}", table), [*said, *notes]
+    found, notes = _value_of(engine, columns, kept, value)
+    made = kept if found == "class" else engine.keep(f"SELECT {found} AS class, row FROM {kept}", table)
+    return made, [*said, *notes]
 
 
-def _value_of(engine: Engine, kept: str, column: str) -> tuple[str, list[str]]:
-    """The class that a text stands for, in SQL: an integer if all texts are some, else the text. And what to note."""
-    printed = "TRY_CAST(class AS HUGEINT)"
-    if not engine.count(kept, f"{printed}::VARCHAR IS DISTINCT FROM class"):
-        return printed, []
-    cut = "TRY_CAST(left(class, length(class) - 2) AS HUGEINT)"
-    if engine.count(kept, f"class IS NOT NULL AND ({cut} IS NULL OR NOT regexp_full_match(class, {literal(POINT)}))"):
+def _value_of(engine: Engine, columns: VertexColumns, kept: str, value: str) -> tuple[str, list[str]]:
+    """The class that a text stands for, in SQL: an integer if all texts are some, else the text. And what to note.
+
+    Args:
+        engine: what reads the table.
+        columns: the table.
+        kept: a table with the texts as `class`.
+        value: the text in a row of the table, in SQL.
+    """
+    integer, table = "TRY_CAST({} AS HUGEINT)", columns.written
+    if not engine.count(kept, f"{integer.format('class')}::VARCHAR IS DISTINCT FROM class"):
+        return integer.format("class"), []
+    text, points = cut(table, "class"), points_of(engine, table, value)
+    if points is None or engine.count(kept, f"{integer.format(text)}::VARCHAR IS DISTINCT FROM {text}"):
         return "class", []
-    return (cut, [of_points(engine.count(kept, "class IS NOT NULL"), "classes", column)])
+    return integer.format(text), [note_of(table, str(columns.label), points, "classes")]
 
 
-def _emptied(engine: Engine, columns: VertexColumns, kept: str, no_label: NoLabel) -> list[str]:
-    """Empty the classes that are `no_label`, as texts or as numbers. Returns what to note."""
+def _means_none(table: Table, value: str, no_label: NoLabel) -> str:
+    """Whether a class is `no_label`, as a text or as a number; in SQL."""
     if no_label in (None, AUTO):
-        return []
-    word = literal(str(no_label).lower() if isinstance(no_label, bool) else str(no_label))
-    same = "lower(class::VARCHAR)" if isinstance(no_label, bool) else "class::VARCHAR"
-    there = f"{same} = {word} OR TRY_CAST(class::VARCHAR AS DOUBLE) = TRY_CAST({word} AS DOUBLE)"
-    count = engine.count(kept, there)
-    engine.rows(f"UPDATE {kept} SET class = NULL WHERE {there}", columns.written)
-    return [] if count else [f"no vertex has the label {no_label} (dataset.no_label)"]
+        return "false"
+    text, word = f"{value}::VARCHAR", literal(str(no_label).lower() if isinstance(no_label, bool) else str(no_label))
+    same = f"lower({text})" if isinstance(no_label, bool) else text
+    number = f"TRY_CAST(replace({text}, {literal(table.decimal)}, '.') AS DOUBLE)"
+    return f"(coalesce({same} = {word}, false) OR coalesce({number} = TRY_CAST({word} AS DOUBLE), false))"
 
 
 def _of_minus_one(engine: Engine, columns: VertexColumns, made: str) -> list[str]:
@@ -224,9 +241,9 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
 
 def _real_labels(engine: Engine, table: Table, column: str, no_label: NoLabel) -> Labels:
     if column not in numeric(table, [column]) or table.types[column].endswith("]"):
-        raise DataError(Problem(f"{table.files.shown}, column {column}", table.types[column], "is no column of numbers",
-                                "set dataset.label_kind=class, or name words for an empty cell in dataset.nulls"))
-    name = f"{quoted(column)}::DOUBLE"
+        raise DataError(no_numbers(engine, table, column, "set dataset.label_kind=class, or name words for an empty "
+                                   "cell in dataset.nulls"))
+    table, name = engine.as_numbers(table, [column]), f"{quoted(column)}::DOUBLE"
     _refuse(engine, table, column, f"NOT isnan({name}) AND abs({name}) > {np.finfo(np.float32).max}",
             "is no finite number of float32", "correct the value, leave it empty, or give it in a larger unit")
     if no_label not in (None, AUTO):

@@ -19,23 +19,14 @@ from gnnexp.datasets.splits.times import LinkTimes, Times
 from gnnexp.datasets.tables.edges import ENDS
 from gnnexp.datasets.tables.engine import Engine
 from gnnexp.datasets.tables.features import FeatureForm, Matrix, read_feature_file, read_features
-from gnnexp.datasets.tables.ids import (
-    HeldTexts,
-    Ids,
-    IntegerIds,
-    NoIntegersError,
-    array_of,
-    has_points,
-    ids_of_rows,
-    named_integers,
-    named_texts,
-    of_points,
-)
+from gnnexp.datasets.tables.ids import Ids, IntegerIds, ids_of_rows
 from gnnexp.datasets.tables.layout import Layout
+from gnnexp.datasets.tables.rows.named import named_by_edges
 from gnnexp.datasets.tables.rows.numbering import numbered
-from gnnexp.datasets.tables.rows.raw_edges import RawEdges, read_integers, read_texts
+from gnnexp.datasets.tables.rows.raw_edges import RawEdges, read_edges
 from gnnexp.datasets.tables.spool import Spool
 from gnnexp.datasets.tables.vertices import LabelKind, Labels, NoLabel, read_labels
+from gnnexp.datasets.tables.written import NoIntegersError
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import Duplicates, SelfLoops
 from gnnexp.graph.graph import Graph
@@ -110,15 +101,11 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     Raises:
         DataError: ids are missing, repeated or unknown, or a type has no vertices. Names rows.
     """
-    try:
-        ids, raw = _read(reader, layout, rules, place)
-    except NoIntegersError:  # what looks like integers in the sample is none further below
-        layout = replace(layout, text=True)
-        ids, raw = _read(reader, layout, rules, place)
+    ids, raw, layout = _read(reader, layout, rules, place)
     for kind in layout.types:
         if kind not in ids:
-            counted = None if rows is None or layout.text else IntegerIds(np.arange(rows))
-            ids[kind] = counted or _named(reader, kind, raw, rules.buffer_bytes)
+            counted = None if rows is None or kind in layout.texts else IntegerIds(np.arange(rows))
+            ids[kind] = counted or named_by_edges(reader, kind, raw, rules.buffer_bytes, text=kind in layout.texts)
     ids = {kind: ids[kind] for kind in layout.types}
     counts = {kind: one.count for kind, one in ids.items()}
     empty = [kind for kind, count in counts.items() if not count]
@@ -126,7 +113,7 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
                          for kind in empty])
     starts = dict(zip(ids, accumulate(counts.values(), initial=0), strict=False))
     check_memory(24 * sum(counts.values()), "vertices")
-    findings, spools, notes = Findings(), [], _of_points(reader, layout, counts, raw)
+    findings, spools, notes = Findings(), [], layout.pointed()
     for one in raw:
         found = findings.attempt(numbered, reader, one, ids, starts, place, _held(layout, rules), drop=rules.drop)
         if found is None:
@@ -145,57 +132,30 @@ def _held(layout: Layout, rules: Rules) -> int:
     return rules.buffer_bytes // (_HELD * max(1, len(layout.edges)))
 
 
-def _read(reader: Engine, layout: Layout, rules: Rules, place: Path) -> tuple[dict[str, Ids], list[RawEdges]]:
-    """The ids of all tables of vertices by type, and the edges of all tables.
+def _read(reader: Engine, layout: Layout, rules: Rules, place: Path) -> tuple[dict[str, Ids], list[RawEdges], Layout]:
+    """The ids of all tables of vertices by type, the edges of all tables, and the layout that fits all rows.
 
     Raises:
         DataError: ids are missing or repeated. Names rows.
-        NoIntegersError: the layout says that ids are integers, and one is none.
     """
     findings, held = Findings(), _held(layout, rules)
-    given = {kind: findings.attempt(ids_of_rows, reader, nodes.written, nodes.id, text=layout.text)
-             for kind, nodes in layout.vertices.items()}
-    tried = [findings.attempt(read_texts, reader, one, place, rules.buffer_bytes, held) if layout.text else
-             findings.attempt(read_integers, reader, one, place, held) for one in layout.edges]
-    findings.raise_all()
-    return ({kind: one for kind, one in given.items() if one is not None}, [one for one in tried if one is not None])
-
-
-def _of_points(reader: Engine, layout: Layout, counts: Mapping[str, int], raw: Sequence[RawEdges]) -> list[str]:
-    """Notes of columns of ids that a file writes as `1.0`, and that count as integers."""
-    if layout.text:
-        return []
-    ends = [(one.columns.table, end, one.spool.num_rows) for one in raw if one.spool is not None
-            for end in (one.columns.source, one.columns.destination)]
-    ids = [(nodes.written, nodes.id, counts[kind]) for kind, nodes in layout.vertices.items()]
-    return [of_points(count, "ids", name) for table, name, count in [*ids, *ends] if has_points(reader, table, name)]
+    try:
+        given = {kind: findings.attempt(ids_of_rows, reader, nodes.written, nodes.id, kind, text=kind in layout.texts)
+                 for kind, nodes in layout.vertices.items()}
+        tried = [findings.attempt(read_edges, reader, one, layout.texts, place, rules.buffer_bytes, held)
+                 for one in layout.edges]
+    except NoIntegersError as error:  # what looks like integers in the sample is none further below
+        layout = layout.after(reader, error)
+    else:
+        findings.raise_all()
+        return ({kind: one for kind, one in given.items() if one is not None},
+                [one for one in tried if one is not None], layout)
+    return _read(reader, layout, rules, place)
 
 
 def _dropped(count: int, table: str) -> str:
     edges = "1 edge" if count == 1 else f"{count} edges"
     return f"dropped {edges} of {table!r} with an unknown end"
-
-
-def _named(reader: Engine, kind: str, raw: Sequence[RawEdges], most_bytes: int) -> Ids:
-    """The ids of a type without a table; different texts take at most `most_bytes` of memory, or are in the engine."""
-    named = [(one, end) for one in raw for end in (0, 1) if one.columns.types[end] == kind]
-    names = "source", "destination"
-    spools = [(one.spool, end) for one, end in named if one.spool is not None and one.texts is None]
-    held = dict.fromkeys(one.texts[end] for one, end in named if one.texts is not None)
-    if held and all(one.texts for one, _ in named) and sum(one.num_bytes for one in held) <= most_bytes:
-        return HeldTexts.of([*held])
-    if not spools:
-        return named_texts(reader, [
-            (one.columns.table, one.rows, names[end]) if one.texts is None else
-            (one.columns.table, reader.texts(array_of(one.texts[end])), "id") for one, end in named])
-    spans = [one.span[end] for one, end in named if one.span[end][0] <= one.span[end][1]]
-    low, high = (min(span[0] for span in spans), max(span[1] for span in spans)) if spans else (0, -1)
-
-    def chunks() -> Iterator[tuple[np.ndarray, ...]]:
-        for spool, end in spools:
-            yield from spool.chunks((names[end],))
-
-    return named_integers(chunks(), low, high, sum(spool.num_rows for spool, _ in spools))
 
 
 def write_ids(graph: Numbered, writer: GraphWriter) -> Numbered:

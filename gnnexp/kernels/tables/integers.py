@@ -7,25 +7,24 @@ import numpy as np
 
 from gnnexp.kernels.compiled import compiled
 
-_MINUS, _ZERO, _NINE, _POINT = (np.uint8(ord(sign)) for sign in "-09.")
+_MINUS, _ZERO, _NINE = (np.uint8(ord(sign)) for sign in "-09")
 _LARGEST = np.uint64(2**63 - 1)
 _MOST_DIGITS = 19
-FRACTION = 2  # the bytes of `.0`
+_FRACTION = 2  # bytes of `.0`
 
 
-def integers_of(data: np.ndarray, bounds: np.ndarray, cut: int) -> tuple[np.ndarray, int]:
+def integers_of(data: np.ndarray, bounds: np.ndarray, point: int) -> tuple[np.ndarray, int]:
     """`[n]` int64 integers of texts, and the place of the first text that is none, or -1.
 
     Args:
         data: uint8 bytes of the texts.
         bounds: `[n + 1]` int64 bounds of the texts in `data`.
-        cut: bytes at the end of each text that do not belong to the integer: 0, or `FRACTION` if each text must end
-            with `.0`.
+        point: code of the sign before a fraction of zero, which each text may have; 0: none may.
     """
     found = np.empty(bounds.size - 1, np.int64)
     parts = numba.get_num_threads()
     wrong = np.full(parts, -1, np.int64)
-    _integers_of(data, bounds, cut, found, wrong)
+    _integers_of(data, bounds, np.uint8(point), found, wrong)
     bad = wrong[wrong >= 0]
     return found, int(bad.min()) if bad.size else -1
 
@@ -44,14 +43,14 @@ def _is_integer(data: np.ndarray, start: int, stop: int) -> bool:
 
 
 @compiled(nogil=True, parallel=True)
-def _integers_of(data: np.ndarray, bounds: np.ndarray, cut: int, found: np.ndarray, wrong: np.ndarray) -> None:
+def _integers_of(data: np.ndarray, bounds: np.ndarray, point: np.uint8, found: np.ndarray, wrong: np.ndarray) -> None:
     size, parts = bounds.size - 1, wrong.size
     for part in numba.prange(parts):
         for text in range(size * part // parts, size * (part + 1) // parts):
-            start, stop = bounds[text], bounds[text + 1] - cut
+            start, stop = bounds[text], bounds[text + 1]
+            if point and stop - start > _FRACTION and data[stop - 2] == point and data[stop - 1] == _ZERO:
+                stop -= _FRACTION
             good = _is_integer(data, start, stop)
-            if cut and good:
-                good = data[stop] == _POINT and data[stop + 1] == _ZERO
             value, negative = np.uint64(0), good and data[start] == _MINUS
             if good:
                 for place in range(start + negative, stop):

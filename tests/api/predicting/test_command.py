@@ -163,6 +163,7 @@ def test_links_are_scored_by_their_ids_and_relations(trains: Trains, tmp_path: P
           [[f"{row['source']}.0", row["destination"], row["relation"]] for row in reversed(rows)])  # as pandas may
     code, _, err = said(capsys, "predict", str(run_dir), "--links", "pairs.csv", "--out", "pairs.parquet")
     assert code == 0, err
+    assert f"gnnexp: pairs.csv: {len(rows)} ids of the column source count as integers" in err
     found = parquet.read_table("pairs.parquet").to_pylist()
     assert [{name: str(value) for name, value in row.items() if name not in ("score", "probability")} for row in
             reversed(found)] == [{name: row[name] for name in row if name not in ("score", "probability")}

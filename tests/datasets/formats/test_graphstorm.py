@@ -124,6 +124,22 @@ def test_splits_by_files_of_ids(parquet: bool, tmp_path: Path) -> None:
         load(written(tmp_path, content))
 
 
+def test_classes_and_categories_of_two_files_are_the_same_values(tmp_path: Path) -> None:
+    """pandas writes one of the files with `.0`, after an empty cell."""
+    (tmp_path / "n0.csv").write_text("id,f,y\n0,7,4\n1,8,10\n")
+    (tmp_path / "n1.csv").write_text("id,f,y\n2,7.0,10\n")
+    (tmp_path / "e.csv").write_text("src,dst\n0,2\n1,2\n")
+    content = {"nodes": [{"node_type": "n", "format": {"name": "csv"}, "files": ["n0.csv", "n1.csv"],
+                          "node_id_col": "id", "labels": [{"label_col": "y", "task_type": "classification"}],
+                          "features": [{"feature_col": "f", "transform": {"name": "to_categorical"}}]}],
+               "edges": [{"relation": ["n", "r", "n"], "format": {"name": "csv"}, "files": "e.csv",
+                          "source_id_col": "src", "dest_id_col": "dst"}]}
+    graph, folder = made(written(tmp_path, content))
+    found = json.loads((folder / "names.json").read_text())
+    assert found["columns"]["n"][0]["values"] == ["7", "8"] and found["classes"] == ["4", "10"]
+    assert "1 categories of the column f count as integers: 1 of 2 files write all of theirs with .0" in graph.notes
+
+
 def test_integer_ids_and_rows_as_ids(tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("f,y\n1,0\n2,1\n3,0\n")
     (tmp_path / "e.csv").write_text("src,dst\n0,2\n1,2\n")

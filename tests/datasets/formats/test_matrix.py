@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import few
 from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import own_folders
@@ -63,6 +64,7 @@ def test_entries_are_edges(file: str, kind: str, source: Any, tmp_path: Path) ->
     assert "weight=values of the matrix" in graph.notes
 
 
+@few(40)
 @given(count=st.integers(1, 5), data=st.data(), file=st.sampled_from(["m.npz", "m.mtx"]),
        dtype=st.sampled_from(["int32", "int64", "float32", "float64"]))
 def test_any_matrix(count: int, data: Any, file: str, dtype: str, tmp_path_factory: Any) -> None:

@@ -31,6 +31,24 @@ def test_a_single_table_is_edges(tmp_path: Path) -> None:
     assert loaded(tmp_path / "my friends' [1].csv").num_nodes == 3
 
 
+@pytest.mark.parametrize("weight", ["", " 0.5"])
+def test_the_first_edge_between_texts_is_no_header(weight: str, tmp_path: Path) -> None:
+    """Each vertex is once a source and once a destination, so no word is there twice in a column."""
+    text(tmp_path / "edges.txt", *(f"v{one} v{(3 * one + 1) % 20}{weight}" for one in range(20)))
+    graph = loaded(tmp_path / "edges.txt", "dataset.symmetrize=false", "dataset.self_loops=keep")
+    assert (graph.num_nodes, graph.num_edges) == (20, 20)
+    text(tmp_path / "named.txt", "one other", *(f"v{one} v{(3 * one + 1) % 20}" for one in range(20)))
+    assert "dataset.header=true" in recognised(tmp_path / "named.txt", CLASSES).overrides
+
+
+def test_a_list_of_igraph_with_names_and_weights(tmp_path: Path) -> None:
+    """`write_ncol`: two names and a weight, with spaces between them and without a header."""
+    text(tmp_path / "g.ncol", "ann bob 1.5", "bob cid 2", "cid ann 0.5", "cid dan 1")
+    graph = loaded(tmp_path / "g.ncol", "dataset.symmetrize=false")
+    assert (graph.num_nodes, graph.num_edges) == (4, 4) and graph.edge_weights is not None
+    assert sorted(graph.edge_weights.tolist()) == [0.5, 1, 1.5, 2]
+
+
 def test_vertices_and_words_are_found(tmp_path: Path) -> None:
     text(tmp_path / "x_edges.csv", "id_1,id_2", "0,1", "1,2")
     text(tmp_path / "x_target.csv", "id,page,kind", '0,"a, b",tv', "1,c,gov", "2,d,tv")

@@ -15,8 +15,10 @@ from own_tables import ids_of, load, made, named_edges, text
 
 from gnnexp.datasets.reading.names import ids_file
 from gnnexp.datasets.tables import dataset
-from gnnexp.datasets.tables.engine import Engine
-from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds, bytes_of
+from gnnexp.datasets.tables.engine import Engine, engine
+from gnnexp.datasets.tables.files import find_files
+from gnnexp.datasets.tables.ids import HeldTexts, IntegerIds
+from gnnexp.datasets.tables.written import bytes_of
 from gnnexp.errors import DataError
 from gnnexp.kernels.tables.texts import Dictionary
 
@@ -171,3 +173,33 @@ def test_texts_and_the_engine_are_freed_before_edges_are_sorted(tmp_path: Path, 
     monkeypatch.setattr(dataset, "write_edges", written)
     graph, place = made(tmp_path, symmetrize=False)
     assert alive == [0] and named_edges(graph, ids_of(place)) == {("b", "a"), ("c", "b")}
+
+LONG = [f"{number:08d}{'x' * 197}" for number in range(400_000)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [None, "nodes.csv"])
+def test_long_texts_in_little_memory(nodes: str | None, tmp_path: Path) -> None:
+    """205 bytes for each id, and four times the buffer for all of them."""
+    ends = np.random.default_rng(0).integers(0, len(LONG), (800_000, 2))
+    with (tmp_path / "edges.csv").open("w") as file:
+        file.writelines(["src,dst\n", *(f"{LONG[u]},{LONG[v]}\n" for u, v in ends.tolist())])
+    (tmp_path / "nodes.csv").write_text("".join(["id\n", *(f"{one}\n" for one in LONG)]))
+    graph, place = made(tmp_path, nodes=nodes, symmetrize=False, self_loops="keep", buffer_bytes=1 << 26)
+    ids = ids_of(place)
+    assert ids == (LONG if nodes else [LONG[one] for one in np.unique(ends).tolist()])
+    numbers = np.array([int(one[:8]) for one in ids])
+    found = np.stack([numbers[graph.indices.numpy()], numbers[graph.destinations().numpy()]], 1)
+    np.testing.assert_array_equal(np.unique(found, axis=0), np.unique(ends, axis=0))
+
+
+def test_too_little_memory_names_the_key(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", "a,b")
+    with engine(tmp_path, 1 << 23, 2) as reader:
+        table = reader.table(find_files("dataset.edges", tmp_path, "edges.csv"))
+        large = "SELECT list(range::VARCHAR) AS id FROM range(3_000_000)"
+        for ask in (lambda: reader.rows(large, table), lambda: list(reader.batches(large, table)),
+                    lambda: reader.keep(large, table), lambda: reader.copy(large, tmp_path / "ids.parquet")):
+            with pytest.raises(DataError, match=r"set a larger dataset\.buffer_bytes"):
+                ask()
+        assert reader.rows(f"SELECT src FROM {table.name}", table) == [("a",)]

@@ -158,7 +158,7 @@ ROWS_IN_TIME = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampl
 
 
 @given(rows=ROWS_IN_TIME, again=st.randoms(use_true_random=False), merge=st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=8)
 def test_only_rows_of_the_training_period_count(rows: Any, again: Any, merge: bool, tmp_path_factory: Any) -> None:
     """A later row of a link gives training neither its weight nor one more edge, and no order of rows matters."""
     rows = [row for row in rows if row[0] != row[1]]

@@ -32,6 +32,14 @@ def interpreted(*numbers: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
+@pytest.mark.interpreter
+def test_interpreted_kernels_make_the_blocks_of_the_cpu_on_60_graphs() -> None:
+    """Case 6 k + r has the r-th combination of options."""
+    assert interpreted(*range(1006, 1066)) == "60 cases are equal\n"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("first", range(6, 1006, 250))
 @pytest.mark.interpreter
 def test_interpreted_kernels_make_the_blocks_of_the_cpu_on_1000_graphs(first: int) -> None:

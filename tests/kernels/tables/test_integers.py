@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.kernels.tables.integers import FRACTION, integers_of
+from gnnexp.kernels.tables.integers import integers_of
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -19,19 +19,20 @@ def packed(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(b"".join(encoded) or b"\0", np.uint8), np.frombuffer(bounds.tobytes(), np.int64)
 
 
-@given(values=st.lists(INT64, max_size=40), points=st.booleans())
-def test_integers_come_back(values: list[int], points: bool) -> None:
-    found, wrong = integers_of(*packed([f"{one}{'.0' * points}" for one in values]), FRACTION if points else 0)
-    assert wrong == -1 and found.tolist() == values
+@given(values=st.lists(st.tuples(INT64, st.booleans()), max_size=40), point=st.sampled_from(["", ".", ","]))
+def test_integers_come_back(values: list[tuple[int, bool]], point: str) -> None:
+    texts = [f"{one}{point}0" if point and pointed else str(one) for one, pointed in values]
+    found, wrong = integers_of(*packed(texts), ord(point) if point else 0)
+    assert wrong == -1 and found.tolist() == [one for one, _ in values]
 
 
-@given(values=st.lists(INT64, max_size=9), other=st.text("0123456789+-. eE_x", max_size=21), points=st.booleans())
-def test_any_other_text_is_found(values: list[int], other: str, points: bool) -> None:
-    end = ".0" * points
-    digits = other.removesuffix(end)
+@given(values=st.lists(INT64, max_size=9), other=st.text("0123456789+-.,eE_x ", max_size=21),
+       point=st.sampled_from(["", ".", ","]))
+def test_any_other_text_is_found(values: list[int], other: str, point: str) -> None:
+    digits = other.removesuffix(f"{point}0") if point else other
     number = int(digits) if digits.removeprefix("-").isdigit() else None
-    good = other.endswith(end) and number is not None and str(number) == digits and -(2**63) <= number < 2**63
-    _, wrong = integers_of(*packed([*(f"{one}{end}" for one in values), other]), FRACTION if points else 0)
+    good = number is not None and str(number) == digits and -(2**63) <= number < 2**63
+    _, wrong = integers_of(*packed([*map(str, values), other]), ord(point) if point else 0)
     assert wrong == (-1 if good else len(values))
 
 

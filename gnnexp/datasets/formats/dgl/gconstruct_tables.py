@@ -11,10 +11,12 @@ import numpy as np
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.gconstruct import FORMAT_FIX, Entry, Feature, Label
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, TextForm, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.files import TableFiles
-from gnnexp.datasets.tables.ids import integer_or_text
-from gnnexp.datasets.tables.vertices import numeric
+from gnnexp.datasets.tables.numbers import numeric
+from gnnexp.datasets.tables.scan import TextForm
+from gnnexp.datasets.tables.sql import quoted
+from gnnexp.datasets.tables.written import integer_or_text, note_of, text_of, with_points
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.experiment.packages import is_installed
 from gnnexp.files.regular import what_is
@@ -66,7 +68,9 @@ def opened(reader: Engine, entry: Entry, place: Path) -> Table:
     table = reader.table(files, form)
     names = [*entry.columns, *(one.column for one in entry.labels if table.types.get(one.column) not in _REAL),
              *(one.column for one in entry.features if one.kind == "to_categorical")]
-    return reader.as_written(table, dict.fromkeys(name for name in names if name in table.types))
+    numbers = [one.column for one in entry.features if one.kind != "to_categorical" and one.column in table.types]
+    written = reader.as_written(table, dict.fromkeys(name for name in names if name in table.types))
+    return reader.as_numbers(written, dict.fromkeys(numbers))
 
 
 def _without_hdf5(entry: Entry, place: Path) -> TableFiles:
@@ -118,6 +122,9 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
                           for name in dict.fromkeys(needed) if name not in table.types]
     findings.raise_all()
     named = integer_or_text(reader, table, identity, points=False) if identity else "row_number() OVER () - 1"
+    pointed = [(label.column, "classes")] if label is not None else []
+    pointed += [(one.column, "categories") for one in entry.features if one.kind == "to_categorical"]
+    table = with_points(reader, table, [name for name, _ in pointed if name != identity], late=True)
     rows, asked = table.name, [f"{named} AS id"]
     if label is not None:
         written = label.column in table.looks
@@ -126,7 +133,9 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
     if files:
         rows = findings.attempt(_with_split, reader, table, identity, label, place) or rows
         asked.append('"gnnexp split" AS split')
-    categories, notes = [], []
+    categories = []
+    notes = [note_of(table, name, table.points[name], what) for name, what in dict.fromkeys(pointed)
+             if name in table.points]
     for number, one in enumerate(entry.features):
         name = _name(one, number, entry)
         try:
@@ -161,7 +170,7 @@ def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str
     column, look = quoted(one.column), table.look(one.column)
     is_number, is_list = bool(numeric(table, [one.column])), look.endswith("]")
     if one.kind == "to_categorical" and not one.transform.get("separator") and not is_list:
-        return f"{column}::VARCHAR"
+        return f"{text_of(table, one.column)}::VARCHAR"
     if one.column in table.looks:
         column = f"{column}::{look}"
     if one.kind == "no-op" and is_number:
@@ -233,7 +242,7 @@ def _ids(path: Path, column: str | None) -> list[str]:
             table = parquet.read_table(path)
             values = table.column(column if column is not None else 0).to_pylist()
         else:
-            values = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+            values = [json.loads(line) for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError, KeyError, RecursionError, pa.ArrowException) as error:
         raise DataError(Problem(str(path), str(error)[:200], "must have an id in each line, or be Parquet",
                                 FORMAT_FIX)) from None

@@ -20,9 +20,13 @@ def read_node_link(path: Path, content: object) -> AttributedGraph:
     if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
         raise found.wrong("nodes", type(content).__name__, "needs nodes and edges, as networkx.node_link_data writes "
                           "them", "write it again with networkx, or correct it")
-    key = next((key for key in ("edges", "links") if isinstance(content.get(key), list)), None)
-    if key is None:
+    there = [key for key in ("edges", "links") if isinstance(content.get(key), list)]
+    if not there:
         raise found.wrong("edges", None, "there is no list of edges or links", "write edges: [...]")
+    filled = [key for key in there if content[key]]
+    if len(filled) > 1:
+        raise found.wrong("edges", "edges and links", "there are two lists of edges", "keep one of them")
+    key = (filled or there)[0]
     directed = bool(content.get("directed", False))
     for place, one in enumerate(content["nodes"], 1):
         if not isinstance(one, dict) or "id" not in one:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gnnexp.datasets.tables.engine import Engine, Table, TextForm, quoted
+from gnnexp.datasets.tables.engine import Engine, Table
+from gnnexp.datasets.tables.scan import TextForm
+from gnnexp.datasets.tables.sql import quoted
 from gnnexp.errors import DataError, Problem
 
 _DATED = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")

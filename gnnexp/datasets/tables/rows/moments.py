@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gnnexp.datasets.splits.times import Times
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table, quoted
+from gnnexp.datasets.tables.engine import MOST_SHOWN, WHOLE, Engine, Table
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
+from gnnexp.datasets.tables.sql import quoted
 from gnnexp.errors import DataError, Problem
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _REAL = ("FLOAT", "DOUBLE", "DECIMAL")
 _DATES = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE")
 _ISO = "2024-05-17, 2024-05-17T10:30:00, or with a time zone 2024-05-17T10:30:00+02:00"
@@ -40,6 +40,11 @@ class Moment:
         return f"is missing, or no date ({_ISO})" if self.dated else "is no finite number"
 
 
+def with_fractions(engine: Engine, table: Table, column: str | None) -> Table:
+    """The same table; a column of times is real if it has fractions anywhere. Integers may have 19 digits, and stay."""
+    return table if column is None or not engine.has_fractions(table, column) else engine.as_numbers(table, [column])
+
+
 def moment_of(table: Table, column: str) -> Moment:
     """How the times of a column are read. A date or a text without a time zone counts as UTC.
 
@@ -47,7 +52,7 @@ def moment_of(table: Table, column: str) -> Moment:
         DataError: the column has other values.
     """
     name, kind = quoted(column), re.sub(r"\(.*\)$", "", table.types[column])
-    if kind in _WHOLE:
+    if kind in WHOLE:
         return Moment(column, f"{name}::BIGINT", np.dtype(np.int64), dated=False)
     if kind in _REAL:
         return Moment(column, f"{name}::DOUBLE", np.dtype(np.float64), dated=False)

@@ -14,6 +14,7 @@ from gnnexp.datasets.tables.ids import HeldTexts, Ids, IntegerIds, Lookup, TextI
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.rows.raw_edges import RawEdges
 from gnnexp.datasets.tables.spool import Spool
+from gnnexp.kernels.tables.texts import Dictionary
 
 _FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknown=drop"
 
@@ -73,7 +74,7 @@ def _numbers(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> Iterator[li
     # Without weights, the order of edges does not matter, and is not kept: a sort would take most of the time.
     data = "".join(f", e.{name}" for name in edges.columns.data)
     order = "" if edges.columns.weight is None else " ORDER BY e.number"
-    joined = f"SELECT coalesce(a.number, -1), coalesce(b.number, -1){data} FROM {_joined(edges, ids)}{order}"
+    joined = f"SELECT coalesce(a.number, -1), coalesce(b.number, -1){data} FROM {_joined(engine, edges, ids)}{order}"
     for batch in engine.batches(joined, edges.columns.table):
         yield [values.to_numpy(zero_copy_only=False) for values in batch.columns]
 
@@ -83,7 +84,7 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[WrongR
     columns, found = edges.columns, list[tuple[int, int, object]]()
     if edges.spool is None:
         rows = engine.rows("SELECT e.number, a.number IS NULL, e.source, b.number IS NULL, e.destination FROM "
-                           f"{_joined(edges, ids)} WHERE a.number IS NULL OR b.number IS NULL "
+                           f"{_joined(engine, edges, ids)} WHERE a.number IS NULL OR b.number IS NULL "
                            f"ORDER BY e.number LIMIT {MOST_SHOWN}", columns.table)
         found = [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
     else:
@@ -103,29 +104,36 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[WrongR
 def _finders(edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray], np.ndarray]]:
     """For each end, what turns values of the spool into numbers of vertices, -1 for unknown ids."""
     source, destination = ids
-    if edges.texts is None:
-        assert isinstance(source, IntegerIds) and isinstance(destination, IntegerIds)
-        first = source.lookup()
-        return [first.numbers, first.numbers if destination is source else destination.lookup().numbers]
-    found: list[np.ndarray] = []
-    for one, texts in zip((source, destination), edges.texts, strict=True):
-        if isinstance(one, HeldTexts) and one.known is texts:
-            found.append(one.numbers)
-        else:
-            same = bool(found) and texts is edges.texts[0] and one is source
-            found.append(found[0] if same else one.named(array_of(texts)))
-    return [Lookup(0, values.astype(np.int32 if one.count < 2**31 else np.int64, copy=False), None, None).numbers
-            for values, one in zip(found, ids, strict=True)]
+    first = _lookup(source, edges.texts[0]).numbers
+    same = destination is source and edges.texts[0] is edges.texts[1]
+    return [first, first if same else _lookup(destination, edges.texts[1]).numbers]
+
+
+def _lookup(ids: Ids, texts: Dictionary | None) -> Lookup:
+    """What finds the number of each integer, or of each place in `texts`."""
+    if texts is None:
+        assert isinstance(ids, IntegerIds)
+        return ids.lookup()
+    found = ids.numbers if isinstance(ids, HeldTexts) and ids.known is texts else ids.named(array_of(texts))
+    return Lookup(0, found.astype(np.int32 if ids.count < 2**31 else np.int64, copy=False), None, None)
 
 
 def _value(edges: RawEdges, end: int, value: int) -> object:
     """The id that a value of the spool stands for."""
-    return value if edges.texts is None else array_of(edges.texts[end])[value].as_py()
+    texts = edges.texts[end]
+    return value if texts is None else array_of(texts)[value].as_py()
 
 
-def _joined(edges: RawEdges, ids: Sequence[Ids]) -> str:
+def _joined(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> str:
     """The rows `e` with the numbers `a` of their sources and `b` of their destinations, in SQL."""
-    source, destination = ids
-    assert isinstance(source, TextIds) and isinstance(destination, TextIds)
-    return (f"{edges.rows} e LEFT JOIN {source.table} a ON e.source = a.id "
-            f"LEFT JOIN {destination.table} b ON e.destination = b.id")
+    source, destination = (_table(engine, one) for one in ids)
+    return (f"{edges.rows} e LEFT JOIN {source} a ON e.source = a.id "
+            f"LEFT JOIN {destination} b ON e.destination = b.id")
+
+
+def _table(engine: Engine, ids: Ids) -> str:
+    """A table of the engine with each id and its number."""
+    if isinstance(ids, TextIds):
+        return ids.table
+    assert isinstance(ids, IntegerIds)
+    return engine.texts(ids.values)

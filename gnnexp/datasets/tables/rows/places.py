@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from gnnexp.datasets.tables.engine import Dialect, Engine, Table
+from gnnexp.datasets.tables.engine import Engine, Table
+from gnnexp.datasets.tables.scan import Dialect
 from gnnexp.errors import DataError, Problem
 
 _LINES = (".jsonl", ".ndjson")

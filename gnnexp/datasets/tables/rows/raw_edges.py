@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from operator import itemgetter
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
-from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine
-from gnnexp.datasets.tables.ids import bytes_of, has_points, id_of, parsed
+from gnnexp.datasets.tables.engine import MOST_SHOWN, Engine, Table
 from gnnexp.datasets.tables.rows.places import WrongRow, refuse_rows
 from gnnexp.datasets.tables.spool import Spool
+from gnnexp.datasets.tables.written import bytes_of, id_of, integer_of, parsed
 from gnnexp.errors import Findings
 from gnnexp.kernels.tables.texts import Dictionary
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NO_SPAN = ((0, -1), (0, -1))
+_NO_SPAN = (0, -1)
 _SMALL = np.dtype(np.int32)  # of ids, until one does not fit
 _TWO_ENDS = "give each edge two ends"
 
@@ -36,49 +36,115 @@ class RawEdges:
         spool: columns `source` and `destination`: ids (int32 if all of them fit, else int64), or places of ids in
             `texts`; and what edges have besides. Or None.
         rows: name in SQL of the rows, if there is no spool.
-        span: smallest and largest id of each end, if ids are integers.
-        texts: the different texts of each end, if they fit in memory; or None.
+        span: smallest and largest id of each end, if its ids are integers.
+        texts: the different texts of each end, if its ids are texts and fit in memory; or None.
     """
 
     columns: EdgeColumns
     spool: Spool | None
     rows: str
     span: tuple[tuple[int, int], tuple[int, int]]
-    texts: tuple[Dictionary, Dictionary] | None = None
+    texts: tuple[Dictionary | None, Dictionary | None] = (None, None)
+
+    def integers(self, engine: Engine, end: int) -> Iterator[np.ndarray]:
+        """Chunks of the ids of an end, if they are integers."""
+        if self.spool is not None:
+            yield from (ids for ids, in self.spool.chunks((ENDS[end],)))
+        else:
+            yield from (batch.column(0).to_numpy() for batch in
+                        engine.batches(f"SELECT {ENDS[end]} FROM {self.rows}", self.columns.table))
 
 
-def read_integers(engine: Engine, columns: EdgeColumns, folder: Path, held_bytes: int) -> RawEdges:
-    """Edges whose ids are integers, in one pass over the table.
+@dataclass(frozen=True, eq=False)
+class _End:
+    """One end of all edges.
+
+    Attributes:
+        table: the table.
+        column: its column of ids.
+        kind: the type of its vertices.
+        texts: the different texts, if ids are texts.
+    """
+
+    table: Table
+    column: str
+    kind: str
+    texts: Dictionary | None
+
+    def numbers(self, values: pa.Array) -> np.ndarray:
+        """The ids of a batch, or their places in `texts`.
+
+        Raises:
+            NoIntegersError: an id is no integer, and there are no `texts`.
+        """
+        if self.texts is not None:
+            return self.texts.numbers(*bytes_of(values))
+        if self.column in self.table.looks:
+            return parsed(self.table, self.column, self.kind, values)
+        return _numbers(values)
+
+    def span(self, ids: np.ndarray) -> tuple[int, int]:
+        """The smallest and the largest integer."""
+        return (int(ids.min()), int(ids.max())) if self.texts is None else _NO_SPAN
+
+
+def read_edges(engine: Engine, columns: EdgeColumns, texts: Collection[str], folder: Path, most_bytes: int,
+               held_bytes: int) -> RawEdges:
+    """The edges of a table: in one pass, or kept by the engine if there are too many different texts.
 
     Args:
         engine: what reads the table.
         columns: the table.
+        texts: types of vertices of which ids are texts; all others have integers.
         folder: folder of the spool.
+        most_bytes: most bytes of different texts in memory.
         held_bytes: most bytes of edges in memory.
 
     Raises:
         DataError: the table is damaged, or a value is missing or not finite. Names rows.
-        NoIntegersError: an id is none.
+        NoIntegersError: an id is no integer. Names its type.
     """
-    names = columns.source, columns.destination
-    asked = [id_of(columns.table, name, text=False) for name in names]
-    points = [has_points(engine, columns.table, name) for name in names]
-    wrong, spans = _Wrong(engine, columns), list[list[tuple[int, int]]]()
+    return _in_memory(engine, columns, texts, folder, most_bytes, held_bytes) or _kept(engine, columns, texts)
+
+
+def _ends(columns: EdgeColumns, texts: Collection[str]) -> tuple[_End, _End]:
+    """Both ends, without texts so far. Ends of one type share theirs."""
+    known = {kind: Dictionary() for kind in columns.types if kind in texts}
+    source, destination = (_End(columns.table, name, kind, known.get(kind))
+                           for name, kind in zip((columns.source, columns.destination), columns.types, strict=True))
+    return source, destination
+
+
+def _in_memory(engine: Engine, columns: EdgeColumns, texts: Collection[str], folder: Path, most_bytes: int,
+               held_bytes: int) -> RawEdges | None:
+    """The edges in one pass over the table; None if the different texts are too many."""
+    ends = _ends(columns, texts)
+    asked = [id_of(columns.table, one.column, text=one.kind in texts) for one in ends]
+    known = {one.texts for one in ends if one.texts is not None}
+    wrong, spans = _Wrong(engine, columns), [[_NO_SPAN], [_NO_SPAN]]
     with Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool, \
             closing(_batches(engine, columns, asked)) as batches:
         for batch in filter(len, batches):
             wrong.look(batch, spool.num_rows)
-            ends = [parsed(values, points=one) if name in columns.table.looks else _numbers(values)
-                    for name, one, values in zip(names, points, batch.columns, strict=False)]
-            arrays = [*ends, *map(_numbers, batch.columns[2:])]
-            spans.append([(int(ids.min()), int(ids.max())) for ids in arrays[:2]])
-            if spool.dtypes["source"] == _SMALL and not all(_fits(span) for span in spans[-1]):
+            arrays = [one.numbers(values) for one, values in zip(ends, batch.columns, strict=False)]
+            for one, ids, found in zip(ends, arrays, spans, strict=True):
+                found.append(one.span(ids))
+            if spool.dtypes["source"] == _SMALL and not all(_fits(found[-1]) for found in spans):
                 spool.widen(ENDS, np.dtype(np.int64))
-            spool.append(*arrays)
-    wrong.refuse()
-    lows, highs = (np.array(spans, np.int64).reshape(-1, 2, 2)[:, :, side] for side in (0, 1))
-    span = tuple((int(lows[:, end].min()), int(highs[:, end].max())) if spans else (0, -1) for end in (0, 1))
-    return RawEdges(columns, spool, "", (span[0], span[1]))
+            spool.append(*arrays, *map(_numbers, batch.columns[2:]))
+            if sum(one.num_bytes for one in known) > most_bytes:
+                break
+        else:
+            wrong.refuse()
+            return RawEdges(columns, spool, "", (_whole(spans[0]), _whole(spans[1])), (ends[0].texts, ends[1].texts))
+    spool.remove()
+    return None
+
+
+def _whole(spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The span of several ones; without ids `_NO_SPAN`."""
+    found = [one for one in spans if one[0] <= one[1]]
+    return (min(one[0] for one in found), max(one[1] for one in found)) if found else _NO_SPAN
 
 
 def _numbers(values: pa.Array) -> np.ndarray:
@@ -136,50 +202,12 @@ class _Wrong:
         findings.raise_all()
 
 
-def read_texts(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int, held_bytes: int) -> RawEdges:
-    """Edges of which an end has texts as ids: the different texts are in memory, or the engine keeps the columns.
-
-    Args:
-        engine: what reads the table.
-        columns: the table.
-        folder: folder of the spool.
-        most_bytes: most bytes of different texts in memory.
-        held_bytes: most bytes of edges in memory.
-
-    Raises:
-        DataError: as `read_integers`.
-    """
-    return _in_memory(engine, columns, folder, most_bytes, held_bytes) or _kept(engine, columns)
-
-
-def _in_memory(engine: Engine, columns: EdgeColumns, folder: Path, most_bytes: int, held_bytes: int
-               ) -> RawEdges | None:
-    """The edges in one pass over the table; None if the different texts are too many."""
-    first = Dictionary()
-    ends = first, first if columns.types[0] == columns.types[1] else Dictionary()
-    asked = [id_of(columns.table, name, text=True) for name in (columns.source, columns.destination)]
-    wrong = _Wrong(engine, columns)
-    with Spool(folder, f"texts_{columns.name}", columns.dtypes(np.dtype(np.int32)), held_bytes) as spool, \
-            closing(_batches(engine, columns, asked)) as batches:
-        for batch in filter(len, batches):
-            wrong.look(batch, spool.num_rows)
-            codes = [one.numbers(*bytes_of(values)) for one, values in zip(ends, batch.columns, strict=False)]
-            spool.append(*codes, *(values.fill_null(0).to_numpy(zero_copy_only=False) for values in batch.columns[2:]))
-            if sum(one.num_bytes for one in {*ends}) > most_bytes:
-                break
-        else:
-            wrong.refuse()
-            return RawEdges(columns, spool, "", _NO_SPAN, ends)
-    spool.remove()
-    return None
-
-
-def _kept(engine: Engine, columns: EdgeColumns) -> RawEdges:
+def _kept(engine: Engine, columns: EdgeColumns, texts: Collection[str]) -> RawEdges:
     """The edges in a table of the engine, which may use the disk."""
     table = columns.table
     _refuse_data(engine, columns)
-    asked = [f"{id_of(table, name, text=True)} AS {end}"
-             for end, name in zip(ENDS, (columns.source, columns.destination), strict=True)]
+    asked = [f"{id_of(table, name, text=True) if kind in texts else integer_of(engine, table, name, kind)} AS {end}"
+             for end, name, kind in zip(ENDS, (columns.source, columns.destination), columns.types, strict=True)]
     asked += [f"{one.value} AS {name}" for name, one in columns.data.items()]
     rows = engine.keep(f"SELECT {', '.join(asked)}, row_number() OVER () - 1 AS number FROM {table.name}", table)
     missing = "source IS NULL OR destination IS NULL"
@@ -187,7 +215,10 @@ def _kept(engine: Engine, columns: EdgeColumns) -> RawEdges:
                         table)
     refuse_rows(engine, table, [WrongRow(row, columns.source if first else columns.destination, None, "is missing")
                                 for row, first in wrong], engine.count(rows, missing), _TWO_ENDS)
-    return RawEdges(columns, None, rows, _NO_SPAN)
+    spans = [_NO_SPAN if kind in texts else engine.rows(f"SELECT coalesce(min({end}), 0), coalesce(max({end}), -1) "
+                                                        f"FROM {rows}", table)[0]
+             for end, kind in zip(ENDS, columns.types, strict=True)]
+    return RawEdges(columns, None, rows, (spans[0], spans[1]))
 
 
 def _refuse_data(engine: Engine, columns: EdgeColumns) -> None:

@@ -9,10 +9,11 @@ import pytest
 from gnnexp.datasets.tables.edges import ENDS, EdgeColumns
 from gnnexp.datasets.tables.engine import engine
 from gnnexp.datasets.tables.files import find_files
-from gnnexp.datasets.tables.ids import HeldTexts, bytes_of
+from gnnexp.datasets.tables.ids import HeldTexts
 from gnnexp.datasets.tables.rows.numbering import numbered
 from gnnexp.datasets.tables.rows.raw_edges import RawEdges
 from gnnexp.datasets.tables.spool import Spool
+from gnnexp.datasets.tables.written import bytes_of
 from gnnexp.kernels.tables.texts import Dictionary
 
 

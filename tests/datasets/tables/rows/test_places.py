@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnexp.datasets.tables.engine import Dialect, Engine, TextForm, engine
+from gnnexp.datasets.tables.engine import Engine, engine
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.rows.places import places_of, record_lines
+from gnnexp.datasets.tables.scan import Dialect, TextForm
 
 
 def places(reader: Engine, *paths: Path, form: TextForm | None = None) -> tuple[list[str], list[tuple[object, ...]]]:

@@ -1,0 +1,71 @@
+"""What the bytes of text files say before an engine reads them as tables. Packed files are unpacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gnnexp.datasets.reading.content import MARK
+from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.errors import DataError, Problem
+
+_FIRST_BYTES = 1 << 20
+_MOST_BYTES = 1 << 30  # that are searched for ends of lines
+
+
+def comment_of(files: TableFiles) -> str:
+    """The sign with which the first line begins, if that is a comment: lists of SNAP and KONECT have such lines."""
+    start = _begin(files.paths[0], 4).removeprefix(MARK)[:1].decode("latin-1")
+    return start if start in ("#", "%") else ""
+
+
+def has_quotes(files: TableFiles) -> bool:
+    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used."""
+    start = _begin(files.paths[0], _FIRST_BYTES)
+    return start is _DAMAGED or b'"' in start
+
+
+def refuse_empty(files: TableFiles) -> None:
+    """Raise if all files of a text or JSON are empty.
+
+    Raises:
+        DataError: they are.
+    """
+    if files.format in ("text", "json") and not any(_begin(path, 4).removeprefix(MARK) for path in files.paths):
+        raise DataError(Problem(files.shown, "no bytes", "is empty", "give a table with a row or more"))
+
+
+def ends_of_lines(files: TableFiles) -> list[str]:
+    """Names of the ends of lines in a text, in the first GiB of its files."""
+    plain = windows = 0
+    for part in _parts(files) if files.format == "text" else ():
+        pairs = part.count(b"\r\n")
+        plain, windows = plain + part.count(b"\n") - pairs, windows + pairs
+    return [name for name, count in (("LF", plain), ("CR LF", windows)) if count]
+
+
+def _parts(files: TableFiles) -> Iterator[bytes]:
+    """The bytes of the files, piece by piece. No pair of two signs is cut in two."""
+    import pyarrow as pa
+
+    left = _MOST_BYTES
+    for path in files.paths:
+        with pa.input_stream(str(path), compression="detect") as file:
+            while left > 0 and (part := bytes(file.read(min(left, _FIRST_BYTES)))):
+                part += bytes(file.read(1)) if part.endswith(b"\r") else b""
+                left -= len(part)
+                yield part
+
+
+_DAMAGED = b" "
+
+
+def _begin(path: Path, count: int) -> bytes:
+    """The first bytes of a file; a blank for a damaged archive, which the engine names."""
+    import pyarrow as pa
+
+    try:
+        with pa.input_stream(str(path), compression="detect") as file:
+            return bytes(file.read(count))
+    except OSError:
+        return _DAMAGED

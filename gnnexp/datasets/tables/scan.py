@@ -1,0 +1,147 @@
+"""How the files of a table are read: the form of its texts, and the function of DuckDB that reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from gnnexp.datasets.tables.file_bytes import comment_of, has_quotes
+from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.datasets.tables.sql import literal, quoted, struct
+
+# Rows that types are found by: a few milliseconds. A row that does not fit its type later is an error with its line.
+_SAMPLE_ROWS = 1 << 17
+MOST_REJECTS = 1_000_000
+FILE = "file of gnnexp"  # a column with the file of each row
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """How text is read; None = found in the file.
+
+    Attributes:
+        delimiter: separator of columns.
+        header: whether the first line has the names of the columns.
+        encoding: `utf-8`, `utf-16` or `latin-1`.
+        nulls: words that mean an empty cell.
+        decimal: sign before fractions, `.` or `,`.
+        path_columns: names of columns that are folders of each file, `month=3`; for tables of any format but Arrow.
+    """
+
+    delimiter: str | None = None
+    header: bool | None = None
+    encoding: str = "utf-8"
+    nulls: Sequence[str] = ("",)
+    decimal: str = "."
+    path_columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How DuckDB reads a text.
+
+    Attributes:
+        delimiter: separator of columns.
+        quote: sign around cells, or empty.
+        comment: sign with which a comment begins, or empty.
+        skipped: number of lines before the header or the first row.
+        header: whether the first row has the names of the columns.
+        encoding: encoding of the text.
+    """
+
+    delimiter: str
+    quote: str
+    comment: str
+    skipped: int
+    header: bool
+    encoding: str
+
+
+def parquet_file(path: Path) -> str:
+    """What reads one Parquet file, in SQL."""
+    return f"read_parquet({literal(_masked(str(path)))}, hive_partitioning=false)"
+
+
+def scan_of(
+    files: TableFiles, form: TextForm, given: Mapping[str, str], extra: str = "", *, sniff: bool = False
+) -> str:
+    """The table function that reads the files. DuckDB takes a path as a pattern, so special characters are masked.
+
+    Args:
+        files: the files.
+        form: how text is read.
+        given: types of some columns of a text.
+        extra: a further option.
+        sniff: whether the function tells how the text of one file is read.
+    """
+    # DuckDB's default makes columns of folders such as `label=9`, also of those above, in place of the file's own.
+    more = f", hive_partitioning=false{f', {extra}' if extra else ''}"
+    paths = "[" + ", ".join(literal(_masked(str(path))) for path in files.paths) + "]"
+    if files.format == "parquet":
+        return f"read_parquet({paths}, union_by_name=false{more})"
+    if files.format == "json":
+        # All rows of all files: a key that a sample lacks would be dropped, and whole numbers would round fractions.
+        return f"read_json({paths}, sample_size=-1, maximum_sample_files={len(files.paths)}{more})"
+    kept = "" if sniff else f"store_rejects=true, rejects_limit={MOST_REJECTS}, "
+    options = [f"{kept}sample_size={_SAMPLE_ROWS}",
+               f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
+    if form.decimal != ".":
+        options.append(f"decimal_separator={literal(form.decimal)}")
+    if sign := comment_of(files):
+        options.append(f"comment={literal(sign)}")
+    if not has_quotes(files):  # cells further below may have some, which a sample without them would keep
+        options.append("quote='\"', escape='\"'")
+    if form.delimiter is not None:
+        options.append(f"delim={literal(form.delimiter)}")
+    if form.header is not None:
+        options.append(f"header={str(form.header).lower()}")
+    if given:
+        options.append(f"types={struct(given)}")
+    if sniff:
+        return f"sniff_csv({literal(_masked(str(files.paths[0])))}, {', '.join(options)}{more})"
+    return f"read_csv({paths}, {', '.join(options)}{more})"
+
+
+def query_of(
+    files: TableFiles, form: TextForm, given: Mapping[str, str], extra: str = "", *, named: bool = False
+) -> str:
+    """The query of a table: what the files have, and the columns that are folders of each file.
+
+    Values are integers if all of them are, else texts. A table of which no file is in such a folder lacks the column.
+
+    Args:
+        files: the files.
+        form: how text is read.
+        given: types of some columns of a text.
+        extra: a further option of what reads the files.
+        named: whether the column `FILE` has the path of each row's file.
+    """
+    found = {name: path_values(files, name) for name in form.path_columns}
+    asked = []
+    for name, values in found.items():
+        if any(one is not None for one in values):
+            of = ", ".join(f"{literal(str(path))}: {'NULL' if one is None else literal(one)}"
+                           for path, one in zip(files.paths, values, strict=True))
+            whole = all(one is None or (re.fullmatch("0|-?[1-9][0-9]{0,17}", one)) for one in values)
+            asked.append(f"map {{{of}}}[{quoted(FILE)}]{'::BIGINT' if whole else ''} AS {quoted(name)}")
+    if not asked and not named:
+        return f"SELECT * FROM {scan_of(files, form, given, extra)}"
+    scan = scan_of(files, form, given, f"{f'{extra}, ' if extra else ''}filename={literal(FILE)}")
+    return f"SELECT {', '.join(['*' if named else f'* EXCLUDE ({quoted(FILE)})', *asked])} FROM {scan}"
+
+
+def path_values(files: TableFiles, name: str) -> list[str | None]:
+    """What the last folder `name=…` above each file says; None where there is none, or where it says so (Hive)."""
+    found: list[str | None] = []
+    for path in files.paths:
+        parts = [one.partition("=")[2] for one in path.parts[:-1] if one.startswith(f"{name}=")]
+        found.append(unquote(parts[-1]) if parts and parts[-1] != _HIVE_NULL else None)
+    return found
+
+
+def _masked(path: str) -> str:
+    return "".join(f"[{one}]" if one in "*?[" else one for one in path)

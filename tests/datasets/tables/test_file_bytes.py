@@ -1,0 +1,57 @@
+"""Texts that DuckDB does not read are refused with their cause: kinds of ends of lines, and no bytes."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from own_tables import ids_of, load, made, text
+
+from gnnexp.datasets.tables.file_bytes import ends_of_lines
+from gnnexp.datasets.tables.files import TableFiles
+from gnnexp.errors import DataError
+
+
+@pytest.mark.parametrize("rows", [b"1,2\r\n2,3\n3,1\n", b"1,2\n2,3\r\n", b"1,2\n" * 200_000 + b"2,3\r\n"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_two_kinds_of_ends_of_lines_are_named(rows: bytes, packed: bool, tmp_path: Path) -> None:
+    name, content = f"edges.csv{'.gz' * packed}", b"src,dst\n" + rows
+    (tmp_path / name).write_bytes(gzip.compress(content, 1) if packed else content)
+    with pytest.raises(DataError, match="lines end with LF and with CR LF"):
+        load(tmp_path, edges=name)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_one_kind_of_ends_is_read(end: str, tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text(end.join(("src,dst", "a,b", "b,c", "")), newline="")
+    graph, folder = made(tmp_path)
+    assert (graph.num_edges, ids_of(folder)) == (4, ["a", "b", "c"])
+
+
+def test_ends_are_counted_over_pieces(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    for cut in range((1 << 20) - 3, (1 << 20) + 3):  # the pair is cut by a piece
+        file.write_bytes(b"x" * cut + b"\r\nabc\r\n")
+        assert ends_of_lines(TableFiles("", (file,), "text")) == ["CR LF"]
+
+
+@pytest.mark.parametrize("name", ["edges.csv", "edges.jsonl", "edges.csv.gz"])
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])
+def test_empty_files_are_named(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(DataError, match=r"no bytes.*is empty"):
+        load(tmp_path, edges=name)
+
+
+def test_several_packed_members_are_one_file(tmp_path: Path) -> None:
+    parts = (b"src,dst\na,b\n", b"b,c\n", b"c,a\n")
+    (tmp_path / "edges.csv.gz").write_bytes(b"".join(map(gzip.compress, parts)))
+    graph, folder = made(tmp_path, edges="edges.csv.gz")
+    assert (graph.num_edges, ids_of(folder)) == (6, ["a", "b", "c"])
+
+
+def test_quotes_and_line_ends_in_cells_are_data(tmp_path: Path) -> None:
+    text(tmp_path / "edges.csv", "src,dst", '"a\nx","q""z"', '"q""z",b')
+    _, folder = made(tmp_path)
+    assert ids_of(folder) == ["a\nx", "b", 'q"z']
