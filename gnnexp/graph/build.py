@@ -84,10 +84,7 @@ def build_graph(
     inverse = num_relations if symmetrize else None
     plain = types is None and edge_features is None and weights is None
     _check(src, dst, num_nodes, types, inverse, (edge_features, weights), key)
-    if self_loops == "add" and not plain:
-        fix = "use self_loops=keep (or remove); models add their own self term"
-        allowed = "keep or remove on typed, featured or weighted edges"
-        raise ConfigError(Problem("dataset.self_loops", "add", allowed, fix))
+    _check_loops(self_loops, plain=plain)
     # One dtype for all ids, so that kernels are compiled once.
     src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
     if inverse is not None:
@@ -96,15 +93,20 @@ def build_graph(
         src, dst, types = np.append(src, dst), np.append(dst, src), np.append(types, types + np.int32(inverse))
         edge_features, weights = (None if rows is None else np.concatenate([rows, rows])
                                   for rows in (edge_features, weights))
-        symmetrize = False
-    options = (symmetrize, self_loops != "keep")
+    options = (symmetrize and inverse is None, self_loops != "keep")
     if plain:
         return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
-    rule = merge_weights if duplicates == "merge" else None
-    found = _with_edge_data((src, dst), num_nodes, options, rule, types, edge_features, weights,
-                            given=np.empty(0, np.bool_), by_weight=by_weight)
+    found = _with_edge_data((src, dst), num_nodes, options, merge_weights if duplicates == "merge" else None, types,
+                            edge_features, weights, given=np.empty(0, np.bool_), by_weight=by_weight)
     found.merged.check(merge_weights)
     return found
+
+
+def _check_loops(self_loops: SelfLoops, *, plain: bool) -> None:
+    if self_loops == "add" and not plain:
+        fix = "use self_loops=keep (or remove); models add their own self term"
+        allowed = "keep or remove on typed, featured or weighted edges"
+        raise ConfigError(Problem("dataset.self_loops", "add", allowed, fix))
 
 
 def index_dtype(num_nodes: int) -> np.dtype:

@@ -118,9 +118,16 @@ def merged_weights(
 
     Returns:
         `[G]` float32 weights, and the numbers of the groups whose given edges have different ones.
+
+    Raises:
+        DataError: a weight is too large for float32.
     """
     merged, different = np.empty(starts.size - 1, np.float32), np.empty(starts.size - 1, np.bool_)
     kernels.merge_values(starts, given, weights.astype(np.float64), _NUMBERS[rule], merged, different)
+    large = int((~np.isfinite(merged)).sum())
+    if large and np.isfinite(weights).all():
+        raise DataError(Problem("dataset.merge_weights", rule, f"the weights of {large} merged edges are too large for "
+                                "float32", "set dataset.merge_weights=mean or max, or give weights in a larger unit"))
     return merged, np.flatnonzero(different)
 
 

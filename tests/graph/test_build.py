@@ -163,6 +163,8 @@ def test_weights_go_with_their_edges() -> None:
     assert inverse.weights is not None and sorted(inverse.weights.tolist()) == [1.5, 1.5, 2, 2, 4, 4]
     with pytest.raises(DataError, match=r"1 edge is there more than once with different weights \(2 -> 0: 1.5 to 3\)"):
         build_graph(src, dst, 3, weights=weights)
+    with pytest.raises(DataError, match="the weights of 1 merged edges are too large for float32"):
+        build_graph(src, dst, 3, weights=np.float32([3e38, 1, 3e38, 1]), merge_weights="sum")
     with pytest.raises(ConfigError, match="weighted"):
         build_graph(src, dst, 3, self_loops="add", weights=weights)
     with pytest.raises(DataError, match="one length"):
