@@ -56,8 +56,7 @@ def build_graph(
     """CSC arrays of the edges `src -> dst` in canonical order, by counting sort.
 
     Args:
-        src: `[n]` source ids, any integer dtype.
-        dst: `[n]` destination ids.
+        src, dst: `[n]` ids of sources and destinations, any integer dtype.
         num_nodes: V.
         types: `[n]` edge types >= 0, or None.
         symmetrize: whether to add the reverse of every edge, with its type, features and weight. If edges are merged,
@@ -65,8 +64,7 @@ def build_graph(
         num_relations: R; with `symmetrize` the reverse of an edge of type r has type R + r. None: it has type r too.
         self_loops: `keep` self loops, `remove` them, or `add` them, so that each vertex has exactly one.
         duplicates: `merge` parallel edges of one type into one, or `keep` them.
-        edge_features: `[n, De]`, or None.
-        weights: `[n]`, or None.
+        edge_features, weights: `[n, De]` and `[n]`, or None.
         merge_weights: what the weight, and each feature, of a merged edge is; `error` refuses different ones.
         by_weight: whether parallel edges that are kept are in the order of their weights, and not of their rows.
         key: file or config key that errors name.
@@ -89,8 +87,7 @@ def build_graph(
     src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
     if inverse is not None:
         assert types is not None, "inverse relations are of typed edges"
-        types = types.astype(np.int32)  # r + R could overflow a narrower dtype; the check shows that it fits in int32
-        src, dst, types = np.append(src, dst), np.append(dst, src), np.append(types, types + np.int32(inverse))
+        src, dst, types = np.append(src, dst), np.append(dst, src), _with_inverses(types, inverse)
         edge_features, weights = (None if rows is None else np.concatenate([rows, rows])
                                   for rows in (edge_features, weights))
     options = (symmetrize and inverse is None, self_loops != "keep")
@@ -100,6 +97,12 @@ def build_graph(
                             edge_features, weights, given=np.empty(0, np.bool_), by_weight=by_weight)
     found.merged.check(merge_weights)
     return found
+
+
+def _with_inverses(types: np.ndarray, count: int) -> np.ndarray:
+    """`[2n]` int32 types of edges and of their reverses. The check has shown that r + R fits in int32."""
+    wide = types.astype(np.int32)
+    return np.append(wide, wide + np.int32(count))
 
 
 def _check_loops(self_loops: SelfLoops, *, plain: bool) -> None:
