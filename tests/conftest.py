@@ -45,9 +45,9 @@ MOST_RANKS = 4
 _POOLS = pytest.StashKey[set[int]]()
 
 # Machines are busy and numba compiles at first use: a deadline per example would only measure that.
-settings.register_profile("gnnexp", deadline=None, derandomize=True, print_blob=True)
-# `make nightly` chooses it with --hypothesis-profile: other examples every night, by the seed that it prints.
-settings.register_profile("nightly", deadline=None, derandomize=False, print_blob=True)
+settings.register_profile("gnnexp", deadline=None, derandomize=True, print_blob=True, max_examples=50)
+# `make nightly` chooses it with --hypothesis-profile: other and more examples every night, by the seed that it prints.
+settings.register_profile("nightly", deadline=None, derandomize=False, print_blob=True, max_examples=100)
 settings.load_profile("gnnexp")
 
 

@@ -10,21 +10,32 @@ from typing import Any
 import pytest
 
 SLOWEST, TOO_SLOW_S = 10, 8.0
-_TICKS = os.sysconf("SC_CLK_TCK")
+_TICKS, _MOST_BYTES = os.sysconf("SC_CLK_TCK"), 1 << 20
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this process, of those below it, and of those that these have waited for."""
-    total, processes = 0, [os.getpid()]
+    """CPU seconds of this process, of those below it, and of those that these have waited for.
+
+    Every test asks for it: files are read without pathlib and its lists.
+    """
+    total, processes = 0, [str(os.getpid())]
     for pid in processes:
         try:
-            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-            children = [task.read_text(encoding="utf-8") for task in Path(f"/proc/{pid}/task").glob("*/children")]
+            fields = _content(f"/proc/{pid}/stat").rpartition(")")[2].split()
+            children = [_content(f"/proc/{pid}/task/{task}/children") for task in os.listdir(f"/proc/{pid}/task")]  # noqa: PTH208
         except (FileNotFoundError, ProcessLookupError):  # it has ended; its parent counts it
             continue
         total += sum(map(int, fields[11:15]))
-        processes += [int(child) for line in children for child in line.split()]
+        processes += [child for line in children for child in line.split()]
     return total / _TICKS
+
+
+def _content(path: str) -> str:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, _MOST_BYTES).decode()
+    finally:
+        os.close(file)
 
 
 class Costs:
@@ -35,20 +46,19 @@ class Costs:
 
     def __init__(self) -> None:
         self._file = os.environ.pop("GNNEXP_TEST_COSTS", "")
+        self._before = cpu_seconds()
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Set-up and what fixtures end are counted where they happen."""
-        before = cpu_seconds()
-        item.stash[_BEFORE] = before
-        return (yield)
+    def pytest_collection_finish(self) -> None:
+        """No test pays for the imports of all."""
+        self._before = cpu_seconds()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-        """The last report of a test has its cost."""
+        """The last report of a test has its cost: what was spent since that of the test before."""
         report = yield
         if call.when == "teardown":
-            report.user_properties.append((PROPERTY, cpu_seconds() - item.stash[_BEFORE]))
+            before, self._before = self._before, cpu_seconds()
+            report.user_properties.append((PROPERTY, self._before - before))
         return report
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -71,4 +81,3 @@ class Costs:
 
 PROPERTY = "cpu_s"
 _TOO_SLOW = f"  (above {TOO_SLOW_S:.0f}: make it cheaper, or give it the mark `slow`)"
-_BEFORE = pytest.StashKey[float]()

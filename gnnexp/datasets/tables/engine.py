@@ -371,15 +371,12 @@ class Engine:
         """
         if files.format != "text":
             return
-        names = self._connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'reject_errors'").fetchall()
-        if not names:
+        if not self._has_rejects():
             return
         rejects = "FROM reject_errors e JOIN reject_scans s USING (scan_id, file_id)"
         found = self._connection.execute(
             "SELECT DISTINCT s.file_path, e.line, e.column_name, e.error_type, e.csv_line, e.error_message, "
             f"e.column_idx {rejects} ORDER BY s.file_path, e.line, e.column_idx LIMIT {MOST_SHOWN}").fetchall()
-        if not found:
-            return
         count = self._connection.execute(f"SELECT count(DISTINCT (s.file_path, e.line)) {rejects}").fetchall()[0][0]
         problems = [_rejected(*row[:6]) for row in found]
         if count > MOST_SHOWN:
@@ -387,6 +384,15 @@ class Engine:
             problems.append(Problem(files.shown, f"{least}{count} wrong rows", f"{MOST_SHOWN} of them are shown",
                                     "correct the file, or what wrote it"))
         raise DataError(problems)
+
+    def _has_rejects(self) -> bool:
+        """Whether there is a wrong row. DuckDB makes this table at the first scan; to ask for its name costs more."""
+        import duckdb
+
+        try:
+            return bool(self._connection.execute("SELECT 1 FROM reject_errors LIMIT 1").fetchall())
+        except duckdb.CatalogException:
+            return False
 
 
 @contextmanager
