@@ -251,7 +251,7 @@ def test_a_cache_without_room_for_a_folder_is_said(pretending, monkeypatch, capf
 
     monkeypatch.setenv("GNNEXP_CACHE", str(pretending / "new_cache"))
     with monkeypatch.context() as patch:
-        patch.setattr("tempfile.mkdtemp", refuse)
+        patch.setattr("gnnexp.preparation.artifacts.make_staging", refuse)
         assert run_command(["run", *PRETENDED, "hydra.run.dir=run"]) == 2
     text = said(capfd)
     assert "the artifact cache needs room" in text and "GNNEXP_CACHE" in text, text

@@ -20,7 +20,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.plan import Drawn, Plan
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.feature_stores.trainable import TrainableStore
-from gnnexp.files.disk import in_words
+from gnnexp.files.disk import in_words, writing
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.job import Job
@@ -140,7 +140,7 @@ E = TypeVar("E", bound=Evaluation)
 @contextmanager
 def _evaluation(kind: type[E], parts: Parts, graph: Graph) -> Iterator[E]:
     """The evaluation of one process. Activations above the bound are in a folder that is removed at the end."""
-    with in_words(), tempfile.TemporaryDirectory(prefix="gnnexp-") as folder:
+    with in_words(), tempfile.TemporaryDirectory(prefix="gnnexp-") as folder, writing(Path(folder)):
         yield kind(_job(parts, graph, Path(folder)), cast("Trainer[Any]", parts))
 
 

@@ -12,7 +12,10 @@ import hashlib
 import os
 import shlex
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR
 
 import gnnexp
 from gnnexp.files.cache import cache_root
@@ -48,7 +51,19 @@ def _folder(package: Path) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  without a home it stays ~
     if _is_writable(own := Path(home) / "gnnexp" / name):
         return own
-    return cache_root() / name  # it must be writable for any run
+    return _private(cache_root() / f"{name}-{os.getuid()}")  # the cache must be writable for any run
+
+
+def _private(folder: Path) -> Path:
+    """The folder, which belongs to this user only; another one, for this process, if somebody else made it.
+
+    Kernels on disk are pickles: who can write them can execute code as whoever loads them.
+    """
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (found := folder.lstat()).st_uid == os.getuid() and S_ISDIR(found.st_mode) and not found.st_mode & 0o022:
+            return folder
+    return Path(tempfile.mkdtemp(prefix="gnnexp-kernels-"))
 
 
 def _is_writable(folder: Path) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
@@ -27,6 +26,7 @@ from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.validate import validate_graph
+from gnnexp.measure.available import available_memory
 from gnnexp.provenance.code import code_key
 from gnnexp.provenance.names import name_of, version_of
 
@@ -37,6 +37,7 @@ _MAGIC = {".npy": b"\x93NUMPY", ".npz": b"PK", ".gz": b"\x1f\x8b"}
 _TEXTS = (".tsv", ".csv", ".txt", ".index")
 # More vertices per edge than this mean a damaged count, or ids that were never renumbered (hashes, user numbers).
 _MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
+_RESERVE = 200 << 20  # bytes
 _SHOWN = 8
 
 
@@ -380,10 +381,12 @@ def believable(num_nodes: int, num_edges: int) -> bool:
 def check_memory(num_bytes: int, what: str) -> None:
     """Check that `num_bytes` fit in memory, before they are allocated; `what` names them.
 
+    Large arrays leave `_RESERVE` free: for libraries that are loaded later, and for what is made of the arrays.
+
     Raises:
         DataError: less than `num_bytes` are available.
     """
-    available = psutil.virtual_memory().available
+    available = max(0, available_memory() - (_RESERVE if num_bytes > _RESERVE // 4 else 0))
     if num_bytes > available:
         found = f"needs {num_bytes / 2**30:.1f} GiB"
         allowed = f"{available / 2**30:.1f} GiB of memory are available"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from gnnexp.feature_stores.rows import RowForm, take_rows
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
+from gnnexp.measure.available import available_memory
 from gnnexp.measure.ledger import Counts, Tally
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def available_bytes(device: torch.device) -> int:
     """Free bytes of the GPU, or of the host that emulates a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)
+    return available_memory()
 
 
 def parse_size(text: str) -> int:

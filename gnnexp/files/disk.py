@@ -45,6 +45,7 @@ _WORDS = {
 _HIDDEN, _NEW_S = re.compile(r"\.gnnexp-[0-9a-f]{16}\.new"), 60.0
 # Bytes of a name that remain when a prefix, a process id and an ending are added.
 _LONGEST = 200
+_FOR_WRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 # Errors for a missing name, a file in its place, or a directory that the file server no longer knows.
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 
@@ -113,9 +114,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 
     The folder must exist: a run directory that was moved must not be made again under its old name (see `subfolder`).
     """
-    temporary = path.with_name(f".{shortened(path.name)}.{os.getpid()}.tmp")
+    temporary = _unfinished(path)
     try:
-        with temporary.open("wb") as file:
+        if temporary.is_symlink():  # somebody else's in a shared folder: it could lead to any file of this user
+            temporary.unlink()
+        with open(os.open(temporary, _FOR_WRITING, 0o666), "wb") as file:  # noqa: PTH123
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -126,6 +129,33 @@ def write_bytes(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None  # the user knows of no temporary file
         raise
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{shortened(path.name)}.{os.getpid()}.tmp")
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[Path]:
+    """An empty file next to `path` that gets its name at the end, or is removed after an error.
+
+    Files that killed processes left of `path` are removed first: their locks are free.
+    """
+    temporary = _unfinished(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in unfinished_files(path):
+            if (free := try_lock(leftover)) is not None:
+                leftover.unlink()
+                os.close(free)
+        handle = try_lock(temporary)
+        assert handle is not None, "this process writes the file once at a time"
+        try:
+            yield temporary
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+            os.close(handle)
 
 
 def sync(path: Path) -> None:
@@ -142,8 +172,13 @@ def remove_unfinished(path: Path) -> None:
 
     The caller makes sure that no process writes `path` now, for example by a lock.
     """
-    for leftover in path.parent.glob(f".{glob.escape(shortened(path.name))}.*.tmp"):
+    for leftover in unfinished_files(path):
         leftover.unlink(missing_ok=True)
+
+
+def unfinished_files(path: Path) -> list[Path]:
+    """Temporary files of `path`, of living and of killed processes."""
+    return list(path.parent.glob(f".{glob.escape(shortened(path.name))}.*.tmp"))
 
 
 def shortened(name: str) -> str:
@@ -249,18 +284,41 @@ def _remove_if_abandoned(folder: Path) -> None:
 def try_lock(file: Path) -> int | None:
     """The handle of a lock file that this process now holds; None while another process holds it.
 
-    The holder removes the file and then closes the handle. If the holder dies, the system releases the lock.
+    The holder removes the file and then closes the handle. If the holder dies, the system releases the lock. What
+    another user left in a shared folder may only be readable: it is locked all the same, and `sign` writes nothing.
     """
     while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = _lock_handle(file)
         try:
             flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, file)
         except BlockingIOError:
             os.close(handle)
             return None
+        except OSError:
+            os.close(handle)
+            raise
         if _is_there(handle, file):
             return handle
         os.close(handle)  # removed by its holder a moment ago: a lock on it locks nobody out
+
+
+def _lock_handle(file: Path) -> int:
+    """Links are not followed: in a shared folder, somebody else's link could lead to any file of this user."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except PermissionError:
+        try:
+            return os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            pass  # the first error says what is missing
+        raise
+
+
+def sign(handle: int, text: str) -> None:
+    """Write who holds a lock, for those who wait, into its file; nothing if it can only be read."""
+    if fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+        os.ftruncate(handle, 0)
+        os.write(handle, text.encode())
 
 
 @contextmanager
@@ -277,8 +335,7 @@ def locked(file: Path, timeout_s: float) -> Iterator[None]:
                                f"{timeout_s:.0f} s")
         time.sleep(0.05)
     try:
-        os.ftruncate(handle, 0)
-        os.write(handle, str(os.getpid()).encode())  # for whoever waits in vain
+        sign(handle, str(os.getpid()))
         yield
     finally:
         os.close(handle)

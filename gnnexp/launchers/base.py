@@ -14,6 +14,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.queue.controller import Controller
+from gnnexp.measure.available import available_memory
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,7 @@ class Launcher(ABC):
 
     def node_bytes(self) -> int | None:
         """RAM that the ranks of a node may use; None if only the cluster knows it."""
-        import psutil
-
-        return int(psutil.virtual_memory().available)
+        return available_memory()
 
     @abstractmethod
     def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import psutil
 import torch
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.kernels.graph.undirected import undirected
+from gnnexp.measure.available import available_memory
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
 
@@ -135,7 +135,7 @@ class MetisPartitioner(ByMetis):
 def check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
     """Raise ConfigError if METIS needs more memory than is free: it would be killed only after minutes of work."""
     needed = int(BYTES_PER_EDGE * graph.num_edges * dtype.itemsize / 8)
-    available = psutil.virtual_memory().available
+    available = available_memory()
     if needed > available:
         raise ConfigError(Problem(
             "partitioner", "metis", f"needs about {needed / 2**30:.0f} GiB for {graph.num_edges} edges, "

@@ -7,6 +7,7 @@ wait and open it.
 
 from __future__ import annotations
 
+import errno
 import glob
 import json
 import logging
@@ -14,10 +15,9 @@ import os
 import platform
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +26,7 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.cache import CACHE_VARIABLE
-from gnnexp.files.disk import NO_ROOM, refusal, shortened, try_lock
+from gnnexp.files.disk import NO_ROOM, refusal, shortened, sign, try_lock
 from gnnexp.files.pulse import Pulse, process_table
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
@@ -35,7 +35,7 @@ from gnnexp.graph.quality import quality, stream_quality
 from gnnexp.graph.storage.arrays import fix
 from gnnexp.graph.storage.format import open_graph, save_graph
 from gnnexp.graph.storage.presample import Presample, open_presample
-from gnnexp.graph.storage.writer import move_into_place, staging_prefix, write_json
+from gnnexp.graph.storage.writer import make_staging, move_into_place, staging_prefix, write_json
 from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.partitioners.base import Partitioner, check_num_parts
@@ -259,11 +259,11 @@ def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[
             return found
         _remove_leftovers(folder)
         try:
-            with tempfile.TemporaryDirectory(prefix=staging_prefix(folder), dir=folder.parent) as work:
-                make(Path(work) / folder.name)
+            with _staging(folder) as work:
+                make(work / folder.name)
                 if folder.exists():
-                    folder.replace(Path(work) / "damaged")
-                move_into_place(Path(work) / folder.name, folder)
+                    _move_away(folder, work / "damaged")
+                move_into_place(work / folder.name, folder)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -276,15 +276,59 @@ def _open_or_say(folder: Path, open_it: Callable[[Path], Artifact], *, say: bool
     try:
         return open_it(folder)
     except DataError as error:
+        for path in (folder, *folder.glob("*")):
+            if not os.access(path, os.R_OK, effective_ids=True):
+                raise _of_another_user(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES))) from None
         if say:
             log.warning("the prepared artifact in %s is damaged and is made again:\n%s", folder, error)
         return None
 
 
+@contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """A folder next to `folder` for what is being made. Its rights are those of the cache, so a group can remove it."""
+    work = make_staging(folder)
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _move_away(folder: Path, place: Path) -> None:
+    """Move a damaged artifact.
+
+    Raises:
+        DataError: it belongs to somebody else, and only its owner may move it.
+    """
+    try:
+        folder.replace(place)
+    except PermissionError as error:
+        raise DataError(Problem(str(folder), error.strerror, f"it is damaged and belongs to {_owner(folder)}",
+                                f"have it removed by them, or set {CACHE_VARIABLE} to another folder")) from None
+
+
 def _remove_leftovers(folder: Path) -> None:
-    """Remove files that a killed process left of this artifact. Only the process that holds the lock calls this."""
+    """Remove files that a killed process left of this artifact. Only the process that holds the lock calls this.
+
+    What another user left may stay. It is in nobody's way, since every process has a staging folder of its own.
+    """
     for leftover in folder.parent.glob(f"{glob.escape(staging_prefix(folder))}*"):
-        shutil.rmtree(leftover)
+        shutil.rmtree(leftover, ignore_errors=True)
+        if leftover.exists():
+            log.warning("%s was left by a process of %s, who alone can remove it", leftover, _owner(leftover))
+
+
+def _of_another_user(path: Path, error: OSError) -> DataError:
+    return DataError(Problem(
+        str(path), error.strerror, f"belongs to {_owner(path)}, and others may not read it",
+        f"have them share it (chmod, and umask 002 from now on), or set {CACHE_VARIABLE} to another folder"))
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return folder.owner()
+    except (KeyError, OSError):  # a user without a name here, or a folder that is just being removed
+        return "another user"
 
 
 @contextmanager
@@ -295,6 +339,8 @@ def _lock(folder: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = _acquire(path)
     except OSError as error:
+        if isinstance(error, PermissionError) and os.path.lexists(path):
+            raise _of_another_user(path, error) from None
         refused = refusal(error)
         why = f": {refused.allowed}" if refused is not None else ""
         raise DataError(Problem(str(path.parent), error.strerror, f"the artifact cache must be writable{why}",
@@ -302,7 +348,8 @@ def _lock(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink()
+        with suppress(PermissionError):  # another user's lock in a folder where only owners remove files
+            path.unlink()
         os.close(handle)
 
 
@@ -327,8 +374,7 @@ def _acquire(path: Path) -> int:
                     str(path), f"process {pid}", "prepares this artifact, but gives no sign of life for "
                     f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
         time.sleep(_POLL_S)
-    os.ftruncate(handle, 0)
-    os.write(handle, f"{process_table()} {platform.node()} {os.getpid()}".encode())  # for those who wait
+    sign(handle, f"{process_table()} {platform.node()} {os.getpid()}")
     return handle
 
 

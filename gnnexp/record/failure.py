@@ -8,10 +8,9 @@ import traceback
 from dataclasses import dataclass
 from typing import Literal
 
-import psutil
-
 from gnnexp.errors import DivergedError, GnnexpError, HangError
 from gnnexp.files.disk import EXIT_CODE, one_line, refusal
+from gnnexp.measure.available import available_memory
 
 Kind = Literal["", "error", "out of memory", "diverged", "hang", "killed", "mistake", "interrupted", "disk"]
 _UNITS = {"": 1, "b": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -76,4 +75,4 @@ def _available(error: BaseException) -> int:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(error, torch.OutOfMemoryError) and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[0])
-    return int(psutil.virtual_memory().available)
+    return available_memory()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -15,6 +14,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
+from gnnexp.measure.available import available_memory
 from gnnexp.ops.backends import chosen_kernel, has_nvidia_gpu_build, has_triton, is_interpreted
 from gnnexp.samplers.base import Key, SampleDevice, Topology, TopologyTier
 from gnnexp.samplers.device.expansion import DeviceExpansion
@@ -146,7 +146,7 @@ class FusedSampler(LayerSampler):
             4 * graph.num_edges if experiment.model.options.needs.edge_identity else 0)
         if self.topology == "partitioned":
             needed *= experiment.hardware.workers
-        available = int(psutil.virtual_memory().available)
+        available = available_memory()
         if needed <= (available // 2 if self.tier == "auto" else available):
             return ""
         return f"edges in host memory need {needed} bytes, {available} bytes are available"

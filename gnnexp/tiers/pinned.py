@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import RunError
+from gnnexp.measure.available import available_memory, total_memory
 
 # cudaHostRegisterMapped and cudaHostRegisterReadOnly: pages of a file that is open for reading.
 _FROM_FILE = 2 | 8
@@ -156,7 +156,7 @@ def _refused(array: np.ndarray) -> str:
     start, num_bytes = _pages(array)
     if not is_mapped_from_file(start):
         return "the features are not mapped from a file"
-    if num_bytes > (total := psutil.virtual_memory().total):
+    if num_bytes > (total := total_memory()):
         return f"the features take {num_bytes} bytes, this machine has {total} bytes of memory"
     if problem := _register(start, min(num_bytes, _PROBED_BYTES), _FROM_FILE):
         return f"{problem}. These are pages of the features' file"
@@ -195,7 +195,7 @@ def this_machine() -> tuple[str, str]:
 
 def _made(num_bytes: int, what: str) -> tuple[int, str]:
     """New shared memory for `what`: its file descriptor, or -1 and the reason."""
-    available = psutil.virtual_memory().available
+    available = available_memory()
     if num_bytes > available:
         return -1, f"pinned {what} need {num_bytes} bytes of host memory, {available} bytes are available"
     handle = os.memfd_create(f"gnnexp-{what}")

@@ -19,7 +19,6 @@ from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -30,6 +29,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.graph.subset import contains, with_neighbours
 from gnnexp.job import Job
+from gnnexp.measure.available import available_memory
 from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
 from gnnexp.paradigms.loops.targets import targets_of_rank
@@ -188,7 +188,7 @@ class Evaluation:
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
         matrices = 2 * max(level.ids.numel() for level in self.reached) * row
         wanted = ranks * chunk + matrices * (1 if self._in_file(matrices // 2) else ranks)
-        if psutil.virtual_memory().available < wanted and job.model.backend is not None:
+        if available_memory() < wanted and job.model.backend is not None:
             job.model.backend.release()
             give_back_heap()
 

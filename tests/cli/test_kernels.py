@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,34 @@ def test_an_upgrade_finds_no_old_kernels(installed: Path, tmp_path: Path) -> Non
 def test_kernels_are_kept_where_the_home_is_read_only(installed: Path, tmp_path: Path,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "home").write_text("no folder can be made below a file")
-    name = f"kernels-{sources_digest(installed)}"
+    name = f"kernels-{sources_digest(installed)}-{os.getuid()}"
     assert placed() == str(tmp_path / "here" / ".gnnexp" / name)
     monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
     assert placed() == str(tmp_path / "cache" / name)
+    assert (tmp_path / "cache" / name).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["of another user", "that others may write to", "a link"])
+def test_kernels_in_a_shared_cache_are_only_ones_own(
+    kind: str, installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled kernels are pickles."""
+    (tmp_path / "home").write_text("no folder can be made below a file")
+    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / "cache" / f"kernels-{sources_digest(installed)}-{os.getuid()}"
+    folder.parent.mkdir()
+    if kind == "a link":
+        (tmp_path / "theirs").mkdir()
+        folder.symlink_to(tmp_path / "theirs")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777 if kind.startswith("that") else 0o755)
+    if kind == "of another user":
+        monkeypatch.setattr("gnnexp.cli.kernels.os.getuid", lambda: 12345)
+        folder.rename(folder.with_name(f"kernels-{sources_digest(installed)}-12345"))
+    found = Path(placed() or "")
+    assert found.parent == tmp_path and found.name.startswith("gnnexp-kernels-")
 
 
 def test_what_the_user_chose_stays(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,10 @@ from gnnexp.files.disk import (
     in_words,
     one_line,
     refusal,
+    replaced,
     shortened,
     subfolder,
+    try_lock,
     write_bytes,
     writing,
 )
@@ -190,3 +192,30 @@ def test_what_belongs_to_somebody_else_stays(tmp_path: Path, monkeypatch: pytest
     with appearing(tmp_path / "two"):
         pass
     assert all(folder.is_dir() for folder in (*mine, link)) and not others.exists()
+
+
+def test_a_file_gets_its_name_at_the_end_and_leftovers_of_killed_processes_go(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "p.csv"
+    out.parent.mkdir()
+    killed, living = out.with_name(".p.csv.7.tmp"), out.with_name(".p.csv.8.tmp")
+    other = out.with_name(".q.csv.7.tmp")
+    for file in (killed, other):
+        file.write_text("half")
+    held_by_another = try_lock(living)
+    assert held_by_another is not None
+    with replaced(out) as file:
+        file.write_text("whole")
+        assert not killed.exists() and not out.exists()
+    os.close(held_by_another)
+    assert out.read_text() == "whole"
+    assert sorted(path.name for path in out.parent.iterdir()) == [living.name, other.name, out.name]
+
+
+def test_an_error_leaves_no_file_and_names_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    out = tmp_path / "p.csv"
+    with pytest.raises(OSError, match="No space") as caught, replaced(out) as file:
+        file.write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+    problem = refusal(caught.value)
+    assert problem is not None and problem.key == str(out) and f"df -h {tmp_path}" in problem.fix
+    assert not list(tmp_path.iterdir())

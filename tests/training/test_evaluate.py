@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,7 +138,7 @@ def test_chunks_respect_the_limit(limit):
 def test_idle_buffers_make_room_only_where_there_is_none(monkeypatch, tmp_path, available, released):
     job, trainer = assembled(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, read_environment())
     pool = job.model.backend.pool
-    monkeypatch.setattr("gnnexp.training.evaluate.psutil.virtual_memory", lambda: SimpleNamespace(available=available))
+    monkeypatch.setattr("gnnexp.training.evaluate.available_memory", lambda: available)
     freed = []
     monkeypatch.setattr(pool, "trim", lambda: freed.append(True))
     assert "acc/val" in Evaluation(job, trainer).after(job.experiment.train.epochs - 1)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ from gnnexp.cli.listing.runs import named_run
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_new_file
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.files.disk import shortened
+from gnnexp.files.disk import replaced
 from gnnexp.files.regular import what_is
 from gnnexp.tasks.base import Scores
 
@@ -94,7 +92,7 @@ def write_table(out: Path, batches: Iterator[pa.RecordBatch]) -> int:
     from pyarrow import csv, parquet
 
     count = 0
-    with _replaced(out) as temporary:
+    with replaced(out) as temporary:
         first = next(batches)
         make: Any = parquet.ParquetWriter if out.suffix == ".parquet" else csv.CSVWriter
         with make(str(temporary), first.schema) as writer:
@@ -102,15 +100,3 @@ def write_table(out: Path, batches: Iterator[pa.RecordBatch]) -> int:
                 writer.write_batch(batch)
                 count += batch.num_rows
     return count
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
-    """A file next to `path` that takes its name at the end, or is removed after an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{shortened(path.name)}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

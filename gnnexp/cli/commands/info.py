@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-import psutil
-
 from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.output import Answer
 from gnnexp.config.folders import find_folders, product_folder
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.packages import OF_SYSTEMS, install_command, is_installed
 from gnnexp.files.cache import cache_root
+from gnnexp.measure.available import available_memory, total_memory
 from gnnexp.provenance.machine import hardware
 from gnnexp.provenance.versions import LIBRARIES, code_version, library_versions
 
@@ -19,11 +18,11 @@ from gnnexp.provenance.versions import LIBRARIES, code_version, library_versions
 def main(options: argparse.Namespace) -> Answer:
     """Print machine, libraries and systems."""
     console = make_console()
-    machine, free, cuda = hardware(), psutil.virtual_memory().available, _cuda()
+    machine, free, cuda = hardware(), available_memory(), _cuda()
     libraries, systems = _libraries(), _systems()
     console.print(f"gnnexp {code_version()}", soft_wrap=True)
     console.print(f"{machine['cpu']}, {machine['cores']} cores ({machine['threads']} threads), "
-                  f"{free / 2**30:.1f} of {machine['ram_bytes'] / 2**30:.1f} GiB free", soft_wrap=True)
+                  f"{free / 2**30:.1f} of {_memory(machine['ram_bytes'])} free", soft_wrap=True)
     console.print(f"GPUs: {', '.join(machine['gpus']) or 'none'}; CUDA in torch: {cuda}", soft_wrap=True)
     console.print(f"artifact cache: {cache_root()}", soft_wrap=True)
     console.print(made_table(("library", "version"), (
@@ -35,6 +34,13 @@ def main(options: argparse.Namespace) -> Answer:
         "version": code_version(), "machine": machine, "free_ram_bytes": free, "cuda": cuda, "cache": str(cache_root()),
         "libraries": libraries,
         "systems": [{"system": system, "runs_here": not why, "problem": why} for system, why in systems.items()]})
+
+
+def _memory(machine: int) -> str:
+    """The memory that this process may use, in words; `machine` is that of the machine, in bytes."""
+    own = total_memory()
+    limit = f" (the limit of a control group; the machine has {machine / 2**30:.1f} GiB)" if own < machine else ""
+    return f"{own / 2**30:.1f} GiB{limit}"
 
 
 def _cuda() -> str:
