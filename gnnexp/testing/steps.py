@@ -134,7 +134,7 @@ def _row_gradients(job: Job) -> dict[str, torch.Tensor]:
     assert isinstance(store, EmbeddingStore)
     table = store._table
     own = torch.zeros_like(table, requires_grad=False) if table.grad is None else table.grad.to_dense()
-    pieces: Any = job.comm.gather_objects((store._ids, store.dims, own))
+    pieces: Any = job.comm.gather_objects((store._ids.cpu(), store.dims, own.cpu()))
     whole = torch.zeros(job.graph.num_nodes, store.dim, dtype=table.dtype)
     for ids, columns, piece in pieces:
         whole[ids, columns] += piece

@@ -17,7 +17,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,7 +213,7 @@ def save_checkpoint(
     folder = run_dir / FOLDER / position.folder
     unfinished = folder.with_name("." + folder.name)
     contents = {_rank_file(comm.rank): own} | ({SHARED: shared} if comm.rank == 0 else {})
-    written = [found for found in comm.gather_objects(_write(unfinished, contents)) if isinstance(found, _Written)]
+    written = [_Written(*found) for found in comm.gather_objects(astuple(_write(unfinished, contents)))]
     error = next((item.error for item in written if item.error), "")
     if comm.rank == 0:
         error = error or _finish(folder, unfinished, position, written, keep, best=best)

@@ -130,7 +130,7 @@ class Evaluation:
         parts = self._scores_of_links() if job.task.pairs else self._scores_of_vertices()
         metrics: dict[str, float] = {}
         for split, own in parts.items():
-            joined = [p for part in job.comm.gather_objects(own) for p in part]  # type: ignore[attr-defined]
+            joined = [p for part in job.comm.gather_objects(own) for p in part]
             if self._splits[split].numel():
                 metrics |= {f"{name}/{split}": value for name, value in job.task.metrics(joined).items()}
         return metrics

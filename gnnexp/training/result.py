@@ -12,7 +12,7 @@ from gnnexp.experiment.build import train_of
 from gnnexp.job import Job
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.provenance.code import Code, package_digest
-from gnnexp.provenance.machine import this_node
+from gnnexp.provenance.machine import read_node, this_node
 from gnnexp.provenance.recorded import as_executed
 from gnnexp.record.attempts import RANKS, codes_of, nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
@@ -27,7 +27,8 @@ def note_ranks(run_dir: Path, comm: Communicator, code: Code) -> None:
     nodes of a cluster may see the edit at different times. Each version of the code gets a line. A result of several
     versions is not a result of any of them.
     """
-    ranks: Any = comm.gather_objects((this_node(), replace(code, package=package_digest()).to_json()))
+    told = comm.gather_objects((this_node().to_json(), replace(code, package=package_digest()).to_json()))
+    ranks = [(read_node(node), code) for node, code in told]
     if comm.rank == 0:
         from_start = not checkpoint_folders(run_dir) and not read_epochs(run_dir)
         codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]

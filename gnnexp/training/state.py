@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 from gnnexp.comm.slices import slices_of
-from gnnexp.errors import DataError, GnnexpError, Problem
+from gnnexp.errors import DataError, Problem
 from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best
 from gnnexp.training.checkpoint import (
+    FOLDER,
     Checkpoint,
     Position,
     latest_checkpoint,
     link_copied_best,
+    open_checkpoint,
     point_best_or_say,
     remove_unfinished,
     save_checkpoint,
@@ -46,6 +48,12 @@ class PartialEpoch:
     def then(self, segment: RankRecord) -> PartialEpoch:
         """The record after one more segment."""
         return PartialEpoch(segment if self.record is None else self.record.joined(segment), self.resumed)
+
+
+def _words(problem: Problem) -> tuple[str, object, str, str]:
+    """A problem as ranks tell it to each other."""
+    value = problem.value if isinstance(problem.value, int | float | str | None) else str(problem.value)
+    return problem.key, value, problem.allowed, problem.fix
 
 
 class RunState:
@@ -127,21 +135,25 @@ class RunState:
     def _find(self, log: EpochLog) -> tuple[Checkpoint | None, list[Problem]]:
         """Rank 0 looks for the checkpoint, and all ranks get its answer or its error."""
         comm = self._job.comm
-        answer: object = None
+        found: Checkpoint | None = None
+        passed_over, missing = list[Problem](), list[Problem]()
         if comm.rank == 0:
             remove_unfinished(self._job.directory)
             link_copied_best(self._job.directory)
-            answer = latest_checkpoint(self._job.directory)
-            position = Position() if answer[0] is None else answer[0].position
+            found, passed_over = latest_checkpoint(self._job.directory)
+            position = Position() if found is None else found.position
             if log.num_epochs < position.epoch:
-                answer = DataError(Problem(
+                missing.append(Problem(
                     str(self._job.directory / "epochs.jsonl"), log.num_epochs,
                     f"must hold the {position.epoch} epochs before the checkpoint", "start a new run"))
-        answer = comm.gather_objects(answer)[0]
-        if isinstance(answer, GnnexpError):
-            raise answer
-        assert isinstance(answer, tuple)
-        return answer
+        place, *told = comm.gather_objects((
+            None if found is None else astuple(found.position), [_words(one) for one in passed_over],
+            [_words(one) for one in missing]))[0]
+        passed_over, missing = ([Problem(*words) for words in problems] for problems in told)
+        DataError.raise_all(missing)
+        if found is None and place is not None:
+            found = open_checkpoint(self._job.directory / FOLDER / Position(*place).folder)
+        return found, passed_over
 
     def _restore_own(self, found: Checkpoint) -> PartialEpoch:
         comm = self._job.comm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from gnnexp.errors import DivergedError
 from gnnexp.job import Job
 from gnnexp.measure.ledger import Traffic
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
-from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
+from gnnexp.measure.record import RankRecord, record_of, reduce_epoch, step_losses
 from gnnexp.measure.trace import tracing
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
@@ -71,8 +71,9 @@ def finish_epoch(
     request: StopRequest, best: Best,
 ) -> tuple[StopRequest, Best]:
     """Evaluate and record an epoch. Returns the largest request of all ranks, and the best epoch so far."""
-    gathered: Any = job.comm.gather_objects((whole.record, request, log.recorded(epoch)))
-    ranks = [rank for rank, _, _ in gathered]
+    assert whole.record is not None, "an epoch that ended has a record"
+    gathered = job.comm.gather_objects((asdict(whole.record), request, log.recorded(epoch)))
+    ranks = [record_of(record) for record, _, _ in gathered]
     with job.timer.activity.during("evaluate"):
         metrics = {**reduce_epoch(ranks), **optimization.learning_rates, **evaluation.after(epoch)}
     optimization.end_epoch(metrics)
