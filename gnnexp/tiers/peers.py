@@ -11,7 +11,7 @@ its own GPU, as NCCL does: CUDA then gives that GPU access to the other one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,23 +98,24 @@ def _apart(places: Sequence[tuple[tuple[str, str], str]], rank: int, device: tor
     return ""
 
 
-def _offer(rows: Tensor) -> dict[str, Any] | None:
+def _offer(rows: Tensor) -> Sequence[Any] | None:
     """What one other rank needs to map the rows. torch counts the readers of a tensor by its offers.
 
     Classes are left out, since none crosses between ranks: tensors and storages have the usual ones.
     """
     if not rows.nbytes:
         return None
-    offer = dict(zip(_ARGUMENTS, reduce_tensor(rows)[1], strict=True))  # type: ignore[no-untyped-call]
-    return {name: tuple(value) if isinstance(value, torch.Size) else value for name, value in offer.items()
-            if name not in _CLASSES}
+    whole = zip(_ARGUMENTS, reduce_tensor(rows)[1], strict=True)  # type: ignore[no-untyped-call]
+    return [value for name, value in whole if name not in _CLASSES]
 
 
-def _mapped(offer: Mapping[str, Any] | None, device: torch.device) -> Tensor | None:
+def _mapped(offer: Sequence[Any] | None, device: torch.device) -> Tensor | None:
     """Another rank's tensor, mapped for this rank's GPU."""
     if offer is None:
         return None
-    found: Tensor = rebuild_cuda_tensor(**_CLASSES, **{**offer, "storage_device": device.index})  # type: ignore[no-untyped-call]
+    names = [name for name in _ARGUMENTS if name not in _CLASSES]
+    given = {**_CLASSES, **dict(zip(names, offer, strict=True)), "storage_device": device.index}
+    found: Tensor = rebuild_cuda_tensor(**given)  # type: ignore[no-untyped-call]
     return found
 
 

@@ -76,7 +76,8 @@ def message(plain: Any, rest: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("content", [
     b"", b"\xff" * 8, pickle.dumps([1, 2]), message([1]) + b"more", message({"bytes": 4}, b"abc"),
-    message({"bytes": -1}), message({"bytes": True}, b""), message({"array": ["O", [1]]}, b"12345678"), message({"array": ["<i8", [1 << 62]]}),
+    message({"bytes": -1}), message({"bytes": True}, b""), message({"array": ["O", [1]]}, b"12345678"),
+    message({"array": ["<i8", [1 << 62]]}),
     message({"array": ["<i8", [-1, -1]]}, b"12345678"), message({"array": ["<i8,O", [1]]}),
     message({"array": [1, 2, 3]}),
     message({"array": ["V8", [1]]}, b"12345678"), message({"tensor": ["Tensor", [1]]}, b"1234"), message({"x": 1}),
