@@ -17,6 +17,7 @@ from gnnexp.training.rank import as_rank
 from gnnexp.worker import preload
 
 if TYPE_CHECKING:  # torch is slow to import; it is imported after this process is tied to its launcher
+    from gnnexp.comm.communicator import Meeting
     from gnnexp.graph.graph import Graph
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.planning.probes import Bench
@@ -36,7 +37,7 @@ def calibrate(folder: Path, environment: Environment, started: list[PhaseTimer],
     from gnnexp.record.records import write_json
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
-    bench, facts = _bench(request, environment, heartbeat, connect)
+    bench, facts = _bench(folder, request, environment, heartbeat, connect)
     sampled, tiny = (open_graph(Path(request[name])) for name in ("sampled", "tiny"))
     found = {name: probe() for name, probe in probes(bench, sampled).items()}
     found["step_s"] = step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
@@ -73,7 +74,8 @@ def pairs(bench: Bench) -> list[dict[str, Any]]:
 
 
 def _bench(
-    request: Mapping[str, Any], environment: Environment, heartbeat: Heartbeat, connect: Callable[..., str],
+    folder: Path, request: Mapping[str, Any], environment: Environment, heartbeat: Heartbeat,
+    connect: Callable[..., Meeting],
 ) -> tuple[Bench, dict[str, Any]]:
     import torch
 
@@ -85,17 +87,17 @@ def _bench(
 
     hardware = hardware_of(request["config"])
     device, threads = choose_device(hardware, environment), set_threads(hardware, environment)
-    backend = connect(environment, device, hardware.timeout_s)
+    meeting = connect(environment, device, hardware.timeout_s, folder)
     timer = PhaseTimer()
     heartbeat.watch(timer)
-    comm = Communicator(environment, timer, device, timeout_s=hardware.timeout_s)
+    comm = Communicator(environment, timer, device, timeout_s=hardware.timeout_s, meeting=meeting)
     extent = Extent(**request["extent"])
     if device.type == "cuda" and not request["quick"]:
         sharing = -(-environment.local_ranks // torch.cuda.device_count())
         free_bytes, _ = torch.cuda.mem_get_info(device)
         comm.barrier()  # no rank allocates memory before all ranks have read the free memory
         extent = on_gpu(extent, free_bytes // sharing)
-    facts = {"threads": threads, "backend": backend, "device": device.type, "extent": asdict(extent)}
+    facts = {"threads": threads, "backend": meeting.carrier, "device": device.type, "extent": asdict(extent)}
     return Bench(extent, comm, device), facts
 
 

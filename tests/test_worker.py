@@ -40,7 +40,7 @@ def test_ranks_that_execute_different_code_make_the_result_of_none(tmp_path: Pat
     here, before = this_node(), Code({"mymodel": "a"})
     after = Code({"mymodel": "b"})
     for codes in ([before, before], [before, after], [after, after]):
-        told = [(here, code.to_json()) for code in codes]
+        told = [(here.to_json(), code.to_json()) for code in codes]
         comm = SimpleNamespace(rank=0, gather_objects=lambda _, told=told: told)
         note_ranks(tmp_path, comm, codes[0])
         attempts, planned = read_attempts(tmp_path), {"run_key": "key", "code": codes[0].to_json()}

@@ -9,23 +9,26 @@ ledger. An uneven exchange starts with an exchange of sizes, a few bytes: it rep
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import Store
 from torch.distributed.distributed_c10d import _get_default_group
 
-from gnnexp.comm.environment import Environment, rendezvous_address
+from gnnexp.comm.environment import Environment
+from gnnexp.comm.meeting import prove, store_of
 from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.wire import WireError, pack, unpack
+from gnnexp.files.private import secret_of
 from gnnexp.measure.available import available_memory
 from gnnexp.measure.ledger import Ledger, Tag, Traffic, all_reduce_bytes
 from gnnexp.measure.phases import PhaseTimer
@@ -33,22 +36,44 @@ from gnnexp.measure.phases import PhaseTimer
 STAGED = "gloo, staged through pinned host memory"
 
 
-def connect(environment: Environment, device: torch.device, timeout_s: float) -> str:
-    """Join the process group through the launcher's rendezvous (MASTER_ADDR, MASTER_PORT).
+@dataclass(frozen=True)
+class Meeting:
+    """The ranks have met.
+
+    Attributes:
+        carrier: the name of the backend that carries payloads.
+        secret: what each connection proves to know; None for ranks of tests.
+        store: through which later groups find each other. torch keeps only the half of it that is in C++: without the
+            half in Python, groups cannot be made.
+    """
+
+    carrier: str = "none"
+    secret: bytes | None = None
+    store: Store | None = None
+
+
+def connect(environment: Environment, device: torch.device, timeout_s: float, run_dir: Path | None = None) -> Meeting:
+    """Join the process group: through a file of the run, or the launcher's rendezvous (MASTER_ADDR, MASTER_PORT).
 
     NCCL carries GPU tensors if every rank has its own GPU. Gloo always carries host tensors, sizes, objects and
     barriers, which would otherwise wait for the GPU. If ranks share a GPU, gloo carries everything, staged through
     pinned host memory.
 
-    Returns:
-        The name of the backend that carries payloads on `device`.
+    Args:
+        environment: this process's place in the run.
+        device: where payloads live.
+        timeout_s: seconds that each step of it may take.
+        run_dir: directory of the run, whose secret all ranks prove to each other; None for ranks of tests.
+
+    Raises:
+        ForeignPeerError: somebody else takes part.
     """
     if environment.num_ranks == 1:
-        return "none"
+        return Meeting()
     if dist.is_initialized():  # the caller keeps its own group (a pool of test ranks, a notebook)
-        return _carrier(device)
+        return Meeting(_carrier(device))
     timeout = timedelta(seconds=timeout_s)
-    store = _rendezvous(environment, timeout)
+    store = store_of(environment, timeout, run_dir)
     backend = "gloo"
     if _own_gpus(environment, device, store):
         backend = "cpu:gloo,cuda:nccl"
@@ -57,7 +82,10 @@ def connect(environment: Environment, device: torch.device, timeout_s: float) ->
     dist.init_process_group(
         backend, store=store, rank=environment.rank, world_size=environment.num_ranks, timeout=timeout
     )
-    return _carrier(device)
+    secret = None if run_dir is None else secret_of(run_dir)
+    if secret is not None:
+        prove(None, environment.rank, environment.num_ranks, secret)
+    return Meeting(_carrier(device), secret, store)
 
 
 def _own_gpus(environment: Environment, device: torch.device, store: Store) -> bool:
@@ -77,25 +105,6 @@ def _carrier(device: torch.device, group: dist.ProcessGroup | None = None) -> st
     return STAGED if device.type == "cuda" and name == "gloo" else name
 
 
-def _rendezvous(environment: Environment, timeout: timedelta) -> Store:
-    """The store through which ranks find each other. Rank 0 serves it, unless torchrun does.
-
-    If MASTER_ADDR is 127.0.0.1, rank 0 listens on the loopback interface only. By default torch would listen on all
-    interfaces of the machine.
-    """
-    host, port = rendezvous_address()
-    of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    serves, listening = environment.rank == 0 and not of_torchrun, None
-    if serves and host == "127.0.0.1":
-        server = socket.create_server((host, port))
-        listening = server.detach()
-    store = TCPStore(
-        host, port, environment.num_ranks, serves, timeout, wait_for_workers=False, master_listen_fd=listening
-    )
-    # The store of torchrun outlives a failed attempt, and still has its entries.
-    return PrefixStore(f"gnnexp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}", store) if of_torchrun else store
-
-
 class Communicator:
     """The collectives of one run, or of a group of its ranks.
 
@@ -108,7 +117,7 @@ class Communicator:
     def __init__(
         self, environment: Environment, timer: PhaseTimer, device: torch.device, ledger: Ledger | None = None,
         groups: Sequence[Sequence[int]] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
-        throttle: float | None = None, halved: frozenset[Tag] = frozenset(),
+        throttle: float | None = None, halved: frozenset[Tag] = frozenset(), meeting: Meeting | None = None,
     ) -> None:
         """Collectives over all ranks. `along` and `clone_for_thread` pass `ledger`, `groups` and `group`.
 
@@ -123,6 +132,7 @@ class Communicator:
             halved: tags whose rows are sent in bfloat16 (`all_to_all`, `broadcast`). Callers round rows before, so that
                 they arrive as they were.
             timeout_s: timeout of groups that are made from this one; torch's own default is half an hour.
+            meeting: what `connect` returned, for groups that are made from this one.
         """
         self._environment = environment
         self._groups = [list(range(environment.num_ranks))] if groups is None else [list(one) for one in groups]
@@ -131,7 +141,7 @@ class Communicator:
         self.device = device
         self._timer, self.ledger = timer, Ledger() if ledger is None else ledger
         self._group, self._timeout_s, self._throttle = group, timeout_s, throttle
-        self._halved = halved
+        self._halved, self._meeting = halved, meeting or Meeting()
         self._met = False  # whether an exchange of sizes has just synchronised all ranks
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
@@ -165,8 +175,10 @@ class Communicator:
             group = made if self._environment.rank in members else group
         made_for = Communicator(
             self._environment, self._timer, device, self.ledger, groups, group, self._timeout_s, self._throttle,
-            self._halved,
+            self._halved, self._meeting,
         )
+        if group is not None and self._meeting.secret is not None:
+            prove(group, made_for.rank, made_for.size, self._meeting.secret)
         if group is not None:
             made_for._made.append(group)
             self._children.append(made_for)
@@ -328,15 +340,18 @@ class Communicator:
             return [value]
         own = torch.frombuffer(bytearray(pack(value)), dtype=torch.uint8)
         with self._timer.activity.exchange():
-            sizes = torch.empty(self.size, dtype=torch.int64)
-            dist.all_gather_into_tensor(sizes, torch.tensor([own.numel()]), group=self._group)
-            longest = int(sizes.max())
-            if int(sizes.min()) < 0 or self.size * longest > available_memory():
-                raise WireError(f"peers announce messages of {sizes.tolist()} bytes")
-            gathered, padding = torch.empty(self.size * longest, dtype=torch.uint8), (0, longest - own.numel())
-            dist.all_gather_into_tensor(gathered, torch.nn.functional.pad(own, padding), group=self._group)
-        rows = gathered.view(self.size, longest).numpy()
-        return [unpack(memoryview(row)[:size]) for row, size in zip(rows, sizes.tolist(), strict=True)]
+            sizes = [int(size) for size in self._gathered(torch.tensor([own.numel()]))]
+            longest = max(sizes)
+            if min(sizes) < 0 or self.size * longest > available_memory():
+                raise WireError(f"peers announce messages of {sizes} bytes")
+            gathered = self._gathered(torch.nn.functional.pad(own, (0, longest - own.numel())))
+        return [unpack(one.numpy().data[:size]) for one, size in zip(gathered, sizes, strict=True)]
+
+    def _gathered(self, own: Tensor) -> list[Tensor]:
+        """The host tensors of all ranks, which have the same shape."""
+        found = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(found, own, group=self._group)
+        return found
 
     def start_max(self, numbers: Tensor) -> dist.Work:
         """Start to replace host `numbers` by their maximum over ranks. For the platform itself; not counted."""

@@ -18,6 +18,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import HeldFolder, subfolder
+from gnnexp.files.private import make_private, remove_private
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, handling, noted
 from gnnexp.launchers.ranks import END_S, Ranks
@@ -73,9 +74,11 @@ class LocalLauncher(Launcher):
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # status files of an earlier attempt
         for folder in ("logs", "status"):
             subfolder(run_dir, folder)
+        make_private(run_dir)
         with closing(HeldFolder(run_dir, JOB_FILE)) as place:
             outcome = self._launched(place, hardware)
             remove_unfinished_words(run_dir)
+            remove_private(run_dir)
             if not place.is_left():
                 return outcome
             return replace(lost_place(run_dir, place.fix("gnnexp resume")), asked=outcome.asked)

@@ -22,6 +22,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import subfolder
+from gnnexp.files.private import make_private
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
 from gnnexp.launchers.queue.commands import plain, run
@@ -189,6 +190,7 @@ class SlurmLauncher(Launcher):
             print(f"gnnexp: warning: {doubt}", file=sys.stderr)
         token = uuid.uuid4().hex
         for run_dir in run_dirs:
+            make_private(run_dir)
             write_submission(run_dir, Submission(None, token))
         try:
             ids, preparation = self._sbatch(run_dirs, hardware, token)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.files.disk import one_line, put_back, refusal
+from gnnexp.files.private import remove_private
 from gnnexp.launchers.base import Outcome, lost_place
 from gnnexp.record.attempts import nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
@@ -41,7 +42,8 @@ def end_attempt(run_dir: Path, outcome: Outcome, job_id: str | None = None) -> O
 
 
 def finalize_or_report(run_dir: Path, outcome: Outcome) -> Outcome:
-    """The same as `finalize`; if the disk does not accept the result, that is the outcome."""
+    """The same as `finalize`; if the disk does not accept the result, that is the outcome. Secrets are removed."""
+    remove_private(run_dir)
     try:
         return finalize(run_dir, outcome)
     except OSError as error:

@@ -67,7 +67,7 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     device = choose_device(hardware, environment)
     threads = set_threads(hardware, environment)
     full_precision()
-    backend = connect(environment, device, hardware.timeout_s)
+    meeting = connect(environment, device, hardware.timeout_s, directory)
     with _from_cache(directory):
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(experiment, graph)
@@ -75,9 +75,10 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     comm = Communicator(
         environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle,
         halved=frozenset({"activations"} if experiment.train.activations == "bf16" else ()),
+        meeting=meeting,
     )
     chosen = {
-        "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
+        "host": environment.host, "device": _name(device), "comm_backend": meeting.carrier, "threads": threads,
         "throttle": None if hardware.throttle is None else f"emulated: {hardware.throttle:g} bytes/s",
         "host_peak": "of each epoch" if reset_host_peak() else "since the process began: this system resets no peak",
     }

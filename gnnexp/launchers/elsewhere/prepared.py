@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.files.private import make_private
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.record.attempts import note, read_attempts
 
@@ -27,6 +28,7 @@ class PreparedLauncher(Launcher):
 
 def hand_over(run_dir: Path, hardware: HardwareConfig) -> str:
     """Note that another program starts the ranks from now on. Returns what the user can do, as text."""
+    make_private(run_dir)
     note(run_dir, PREPARED, ranks=hardware.num_ranks)
     where = "" if hardware.nodes == 1 else f" on each of {hardware.nodes} nodes"
     return (f"prepared; start its ranks{where} with: {start_command(run_dir, hardware)}\n"

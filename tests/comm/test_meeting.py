@@ -1,0 +1,164 @@
+"""Ranks find each other through a file of the run or a store with proofs; who does not know the secret is refused."""
+
+from __future__ import annotations
+
+import hmac
+import multiprocessing
+import os
+import stat
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from other_user import NOBODY, acting_as, needs_root, shared_folder
+from torch._C._distributed_c10d import HashStore
+
+from gnnexp.comm.communicator import Communicator, connect
+from gnnexp.comm.environment import Environment
+from gnnexp.comm.meeting import ForeignPeerError, ProvenStore, store_of
+from gnnexp.errors import RunError
+from gnnexp.files.private import PRIVATE, make_private, remove_private, secret_of
+from gnnexp.launchers.rendezvous_port import rendezvous_port
+from gnnexp.measure.phases import PhaseTimer
+from gnnexp.testing.ranks import RankPools
+
+HOST, PATIENCE = torch.device("cpu"), timedelta(seconds=30)
+SECRET = bytes(range(16))
+
+
+# --- the private folder -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_only_the_owner_enters_it(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        folder = make_private(tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()] == [0o600]
+
+
+def test_each_attempt_has_another_secret_of_128_bits(tmp_path: Path) -> None:
+    assert secret_of(tmp_path) is None
+    found = []
+    for _ in range(2):
+        (make_private(tmp_path) / "of an earlier attempt").write_text("")
+        found.append(secret_of(tmp_path))
+    assert all(one is not None and len(one) == 16 for one in found) and found[0] != found[1]
+    assert not (make_private(tmp_path) / "of an earlier attempt").exists()
+    remove_private(tmp_path)
+    assert not (tmp_path / PRIVATE).exists() and secret_of(tmp_path) is None
+
+
+@needs_root
+def test_another_user_sees_nothing_of_it() -> None:
+    with shared_folder(0o755) as run_dir:
+        folder = make_private(run_dir)
+        with acting_as(NOBODY):
+            for look in (lambda: list(folder.iterdir()), lambda: secret_of(run_dir),
+                         lambda: (folder / "store").write_text("x"), lambda: folder.rename(run_dir / "mine")):
+                with pytest.raises(PermissionError):
+                    look()
+
+
+def test_without_its_secret_no_rank_starts(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="gnnexp resume"):
+        store_of(Environment(0, 2, 0, 2), PATIENCE, tmp_path)
+
+
+# --- entries ----------------------------------------------------------------------------------------------------------
+def test_an_entry_comes_back() -> None:
+    inner = HashStore()
+    store, peer = ProvenStore(inner, SECRET), ProvenStore(inner, SECRET)
+    store.set("0//cpu//0/1", b"address")
+    store.set("text", "value")
+    assert (peer.get("0//cpu//0/1"), peer.get("text")) == (b"address", b"value")
+    assert peer.check(["text"]) and not peer.check(["other"])
+    assert (store.add("n", 2), peer.add("n", 1)) == (2, 3)
+    peer.wait(["text"])
+    with pytest.raises(dist.DistStoreError):
+        peer.wait(["other"], timedelta(milliseconds=20))
+
+
+@pytest.mark.parametrize("forge", [
+    lambda store: store.set("rank/1", "an address without a proof"), lambda store: store.set("rank/1", ""),
+    lambda store: ProvenStore(store, bytes(16)).set("rank/1", b"of another secret"),
+    lambda store: store.set("rank/1", store.get("rank/0")),
+    lambda store: store.set("rank/1", store.get("rank/1")[:-1]),
+    lambda store: store.set("rank/1", hmac.digest(SECRET, b"rank/1address", "sha256") + b"address")])
+def test_an_entry_of_a_stranger_is_refused(forge: Callable[[Any], None]) -> None:
+    """Also one of another rank, and one that was cut."""
+    inner = HashStore()
+    for rank in range(2):
+        ProvenStore(inner, SECRET).set(f"rank/{rank}", f"address {rank}".encode())
+    forge(inner)
+    with pytest.raises(ForeignPeerError, match="rank/1"):
+        ProvenStore(inner, SECRET).get("rank/1")
+
+
+# --- ranks ------------------------------------------------------------------------------------------------------------
+def _rank(rank: int, ranks: int, port: int, run_dir: Path, secret: bytes | None, answers: Any) -> None:
+    """Meets the others, makes a group, adds up. `secret`: instead of that of the run."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    if secret is not None:
+        import gnnexp.comm.communicator as own
+        import gnnexp.comm.meeting as met
+
+        own.secret_of = met.secret_of = lambda _: secret
+    environment = Environment(rank, ranks, rank if run_dir.name == "here" else 0,
+                              ranks if run_dir.name == "here" else 1)
+    try:
+        meeting = connect(environment, HOST, 20.0, run_dir)
+        comm = Communicator(environment, PhaseTimer(), HOST, timeout_s=20.0, meeting=meeting)
+        total = torch.tensor([rank + 1.0])
+        comm.clone_for_thread().all_reduce(total, "gradients")
+        answers.put((rank, total.item(), comm.gather_objects({"rank": rank})))
+        comm.close()
+    except Exception as error:
+        answers.put((rank, type(error).__name__, str(error)))
+
+
+def met(run_dir: Path, ranks: int, secrets: dict[int, bytes] | None = None) -> list[Any]:
+    forks, port = multiprocessing.get_context("forkserver"), rendezvous_port(os.getpid(), "127.0.0.1")
+    answers = forks.Queue()
+    processes = [forks.Process(target=_rank, args=(rank, ranks, port, run_dir, (secrets or {}).get(rank), answers))
+                 for rank in range(ranks)]
+    for process in processes:
+        process.start()
+    found = sorted(answers.get(timeout=90) for _ in processes)
+    for process in processes:
+        process.join(30)
+    return found
+
+
+@pytest.fixture
+def started(ranks: RankPools) -> None:
+    """The process that forks ranks has imported what they need."""
+
+
+@pytest.mark.usefixtures("started")
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("place", ["here", "between machines"])
+def test_ranks_meet(tmp_path: Path, count: int, place: str) -> None:
+    run_dir = tmp_path / place
+    run_dir.mkdir()
+    make_private(run_dir)
+    found = met(run_dir, count)
+    assert found == [
+        (rank, sum(range(count + 1)), [{"rank": one} for one in range(count)]) for rank in range(count)]
+
+
+@pytest.mark.parametrize("place", ["here", "between machines"])
+@pytest.mark.usefixtures("started")
+def test_a_rank_without_the_secret_is_refused_by_the_others(tmp_path: Path, place: str) -> None:
+    """On one machine it would have to enter the private folder first. This one may, but has another secret."""
+    run_dir = tmp_path / place
+    run_dir.mkdir()
+    make_private(run_dir)
+    found = met(run_dir, 2, {1: bytes(16)})
+    assert found[0][1] == "ForeignPeerError", found
+    assert "secret" in found[0][2]
