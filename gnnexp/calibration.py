@@ -87,9 +87,10 @@ def _bench(
 
     hardware = hardware_of(request["config"])
     device, threads = choose_device(hardware, environment), set_threads(hardware, environment)
-    meeting = connect(environment, device, hardware.timeout_s, folder)
     timer = PhaseTimer()
     heartbeat.watch(timer)
+    with timer.activity.exchange():
+        meeting = connect(environment, device, hardware.timeout_s, folder)
     comm = Communicator(environment, timer, device, timeout_s=hardware.timeout_s, meeting=meeting)
     extent = Extent(**request["extent"])
     if device.type == "cuda" and not request["quick"]:

@@ -101,9 +101,12 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
                                    for name in ("partition", "presample", "parts"))
     facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote no facts
     artifacts = Artifacts(Path(request["graph"]), partition, presample, parts, facts, request.get("plan", ""))
-    job = assemble(experiment, artifacts, run_dir, environment)
-    started.append(job.timer)
-    heartbeat.watch(job.timer)
+
+    def watch(timer: PhaseTimer) -> None:
+        started.append(timer)
+        heartbeat.watch(timer)
+
+    job = assemble(experiment, artifacts, run_dir, environment, watch)
     note_ranks(run_dir, job.comm, code)
     probed = probe_memory(job)
     trainer = job.experiment.paradigm.trainer(job)

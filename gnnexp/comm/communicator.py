@@ -25,7 +25,7 @@ from torch._C._distributed_c10d import Store
 from torch.distributed.distributed_c10d import _get_default_group
 
 from gnnexp.comm.environment import Environment
-from gnnexp.comm.meeting import prove, store_of
+from gnnexp.comm.meeting import answered, prove, store_of
 from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.wire import WireError, pack, unpack
 from gnnexp.files.private import secret_of
@@ -73,15 +73,16 @@ def connect(environment: Environment, device: torch.device, timeout_s: float, ru
     if dist.is_initialized():  # the caller keeps its own group (a pool of test ranks, a notebook)
         return Meeting(_carrier(device))
     timeout = timedelta(seconds=timeout_s)
-    store = store_of(environment, timeout, run_dir)
-    backend = "gloo"
-    if _own_gpus(environment, device, store):
-        backend = "cpu:gloo,cuda:nccl"
-        # Prefetching and training exchange at the same time, over separate groups: NCCL keeps the order of launches.
-        os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
-    dist.init_process_group(
-        backend, store=store, rank=environment.rank, world_size=environment.num_ranks, timeout=timeout
-    )
+    with answered(timeout_s):
+        store = store_of(environment, timeout, run_dir)
+        backend = "gloo"
+        if _own_gpus(environment, device, store):
+            backend = "cpu:gloo,cuda:nccl"
+            # Prefetching and training exchange at the same time, in separate groups: NCCL keeps the order of launches.
+            os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
+        dist.init_process_group(
+            backend, store=store, rank=environment.rank, world_size=environment.num_ranks, timeout=timeout
+        )
     secret = None if run_dir is None else secret_of(run_dir)
     if secret is not None:
         prove(None, environment.rank, environment.num_ranks, secret)
@@ -168,21 +169,27 @@ class Communicator:
         return self._among(self._groups, torch.device("cpu") if device is None else device)
 
     def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
-        backend, group = "gloo" if device.type == "cpu" else None, None
-        # In torch, every rank of the run takes part in making every group.
-        for members in groups if self._environment.num_ranks > 1 else ():
-            made = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
-            group = made if self._environment.rank in members else group
+        with self._timer.activity.exchange(), answered(self._timeout_s):  # waits for the addresses of the others
+            group = self._new_group(groups, "gloo" if device.type == "cpu" else None)
         made_for = Communicator(
             self._environment, self._timer, device, self.ledger, groups, group, self._timeout_s, self._throttle,
             self._halved, self._meeting,
         )
         if group is not None and self._meeting.secret is not None:
-            prove(group, made_for.rank, made_for.size, self._meeting.secret)
+            with self._timer.activity.exchange():
+                prove(group, made_for.rank, made_for.size, self._meeting.secret)
         if group is not None:
             made_for._made.append(group)
             self._children.append(made_for)
         return made_for
+
+    def _new_group(self, groups: Sequence[Sequence[int]], backend: str | None) -> dist.ProcessGroup | None:
+        """torch's group of this rank. In torch, every rank of the run takes part in making every group."""
+        own = None
+        for members in groups if self._environment.num_ranks > 1 else ():
+            made = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
+            own = made if self._environment.rank in members else own
+        return own
 
     def uncounted(self) -> Communicator:
         """The same collectives, for exchanges that belong to the platform: their traffic is not in the ledger."""

@@ -11,6 +11,8 @@ import hmac
 import os
 import secrets
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,6 +30,26 @@ _BYTES = 32  # of a proof (SHA-256), and of what is to be proved
 
 class ForeignPeerError(RunError):
     """Somebody takes part who does not know the run's secret."""
+
+
+class NoAnswerError(RuntimeError):
+    """Another rank did not come in time."""
+
+
+@contextmanager
+def answered(timeout_s: float) -> Iterator[None]:
+    """Inside of this context, torch's timeouts become a `NoAnswerError` with the time that this rank has waited.
+
+    Raises:
+        NoAnswerError: another rank did not come in time.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        said = (str(error).splitlines() or [""])[0]
+        if not any(words in said.lower() for words in ("timed out", "timeout")):
+            raise
+        raise NoAnswerError(f"no answer of another rank within {timeout_s:g} s: {said}") from error
 
 
 def _proof(secret: bytes, *parts: bytes) -> bytes:

@@ -1,6 +1,6 @@
 """What ranks tell each other outside of tensors, as bytes: JSON, and arrays of numbers. Never a pickle.
 
-A pickle executes what its sender wants. So only a closed set of types crosses between ranks: None, truth values,
+A pickle executes what its sender wants. What crosses is of a closed set of types: None, truth values,
 numbers, texts, bytes, lists, tuples, mappings, slices, torch's types of numbers, NumPy's arrays and tensors on the
 host. What comes from a peer is checked as input of a stranger.
 """

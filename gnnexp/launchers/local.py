@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from gnnexp.files.disk import HeldFolder, subfolder
 from gnnexp.files.private import make_private, remove_private
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, handling, noted
+from gnnexp.launchers.parent import STACKS
 from gnnexp.launchers.ranks import END_S, Ranks
 from gnnexp.launchers.status import (
     Death,
@@ -31,7 +33,7 @@ from gnnexp.launchers.status import (
     remove_unfinished_words,
 )
 from gnnexp.launchers.variables import worker_variables
-from gnnexp.launchers.watch import Watchdog
+from gnnexp.launchers.watch import STACKS_S, Watchdog
 from gnnexp.record.records import JOB_FILE
 
 _LISTEN_S = 0.1
@@ -129,17 +131,20 @@ class LocalLauncher(Launcher):
 def _wait(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts, watchdog: Watchdog) -> signal.Signals | None:
     """Wait until every rank has ended or a signal has arrived, and return the signal.
 
-    After one rank has failed, the others get SIGTERM (and the watchdog ends them). A starter that was killed or is
-    frozen does not report ends: then the watchdog's observation counts.
+    After one rank has failed, the others write where they are, then they get SIGTERM (and the watchdog ends them). A
+    starter that was killed or is frozen does not report ends: then the watchdog's observation counts.
     """
-    failed = False
+    failed_at, told = math.inf, False
     while len(ranks.exit_codes) < hardware.workers and not ranks.lost and not _is_frozen(ranks, hardware):
         if asked.first is not None:
             return asked.first
         ranks.listen(_LISTEN_S)
-        if not failed and any(ranks.exit_codes.values()):
+        if failed_at == math.inf and any(ranks.exit_codes.values()):
+            watchdog.tell(STACKS)
+            failed_at = time.monotonic()
+        if not told and time.monotonic() - failed_at > STACKS_S:
             ranks.signal(signal.SIGTERM)
-            failed = True
+            told = True
         if watchdog.gone_since is not None and time.monotonic() - watchdog.gone_since > _TELL_S:
             break
     return None

@@ -11,6 +11,8 @@ from pathlib import Path
 # The starting process's id, for processes whose parent may have died before they could ask for its id.
 LAUNCHER_VARIABLE = "GNNEXP_LAUNCHER_PID"
 _PR_SET_PDEATHSIG = 1
+# A rank that gets this signal writes the stacks of its threads into its log.
+STACKS = signal.SIGUSR1
 
 
 def die_with_parent() -> None:

@@ -20,6 +20,7 @@ import importlib
 import json
 import os
 import select
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.files.leaving import Ending
-from gnnexp.launchers.parent import LAUNCHER_VARIABLE, die_with_parent
+from gnnexp.launchers.parent import LAUNCHER_VARIABLE, STACKS, die_with_parent
 
 _POLL_S = 0.05
 _CHUNK = 1 << 16
@@ -38,6 +39,7 @@ _MOST_TAUGHT = 1 << 15
 def main() -> int:
     """Serve requests until the input ends. In a forked process, return the exit code of its rank."""
     die_with_parent()
+    signal.signal(STACKS, signal.SIG_IGN)  # in a fork, until it can write its stacks
     name, ending = sys.argv[1], Ending()
     failure = _preload(name)
     requests, replies, lessons = os.dup(0), os.dup(1), os.pipe()

@@ -184,7 +184,7 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> O
     """
     statuses = read_statuses(run_dir)
     if hung is not None:
-        reason = hung.describe()
+        reason = hung.describe() + _also_failed(statuses)
         return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.status.rank)}".rstrip(), "hang")
     spoken = first_failure(statuses)
     said = {status.rank for status in statuses if status.state == "failed"}
@@ -201,6 +201,12 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> O
     figures = {"needed_bytes": spoken.needed_bytes, "available_bytes": spoken.available_bytes}
     memory = {name: value for name, value in figures.items() if value is not None}
     return Outcome(1, "failed", reason, f"{reason}\n{spoken.traceback}".rstrip(), spoken.kind or "error", memory)
+
+
+def _also_failed(statuses: Sequence[Status]) -> str:
+    """What the first rank said that failed, if one did: a rank that hangs may be the cause, or have another one."""
+    spoken = first_failure(statuses)
+    return "" if spoken is None else f"; {_where(spoken.rank, spoken.host)} had failed: {spoken.reason}"
 
 
 def _silent_outcome(run_dir: Path, death: Death, statuses: Sequence[Status]) -> Outcome:

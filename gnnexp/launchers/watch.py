@@ -13,6 +13,7 @@ from dataclasses import replace
 import psutil
 
 from gnnexp.files.disk import HeldFolder
+from gnnexp.launchers.parent import STACKS
 from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 
 _POLL_S = 0.1
@@ -20,6 +21,8 @@ _POLL_S = 0.1
 GRACE_S = 4.0
 # A killed process disappears as soon as its parent at that time has noticed its end.
 _KILLED_S = 5.0
+# Seconds to write the stacks of a process into its log.
+STACKS_S = 0.3
 # If polls are this far apart, or the clock was changed by as much, this process was frozen, and its ranks with it.
 _ABSENT_S = 3.0
 # Seconds after every rank has reported its end; then a process that hangs in the interpreter's exit is ended.
@@ -139,7 +142,14 @@ class Watchdog(threading.Thread):
         return replace(status, time=heard, since=since) if self._back else status
 
     def _end(self) -> None:
-        for rank, process in self._ranks.items():
+        """End the ranks that are left. Their logs get the stacks of all threads first: where each one was."""
+        left = {rank: process for rank, process in self._ranks.items() if _alive(process)}
+        for process in left.values():
+            with suppress(psutil.Error, OSError):
+                process.send_signal(STACKS)
+        if left:
+            self._done.wait(STACKS_S)
+        for rank, process in left.items():
             if _alive(process):
                 self.killed.add(rank)
                 _kill_group(process)

@@ -61,17 +61,26 @@ class Artifacts:
     plan: str = ""
 
 
-def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, environment: Environment) -> Job:
-    """Make and set up all components that a trainer uses on this rank, and join the process group."""
+def assemble(
+    experiment: Experiment, artifacts: Artifacts, directory: Path, environment: Environment,
+    watch: Callable[[PhaseTimer], None] | None = None,
+) -> Job:
+    """Make and set up all components that a trainer uses on this rank, and join the process group.
+
+    `watch` gets the timer before the ranks meet: who waits for another rank there does not hang.
+    """
     hardware = experiment.hardware
     device = choose_device(hardware, environment)
     threads = set_threads(hardware, environment)
     full_precision()
-    meeting = connect(environment, device, hardware.timeout_s, directory)
+    timer = _timer(device, experiment.measure)
+    if watch is not None:
+        watch(timer)
+    with timer.activity.exchange():
+        meeting = connect(environment, device, hardware.timeout_s, directory)
     with _from_cache(directory):
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(experiment, graph)
-    timer = _timer(device, experiment.measure)
     comm = Communicator(
         environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle,
         halved=frozenset({"activations"} if experiment.train.activations == "bf16" else ()),

@@ -111,7 +111,8 @@ def _refuse_edited(files: Mapping[str, str], request: Mapping[str, Any]) -> None
 def _meet(run_dir: Path, experiment: Experiment, environment: Environment, code: Code, timer: PhaseTimer) -> int:
     """Note where all ranks run, and return the port that rank 0 chose for the ranks of the command."""
     host = torch.device("cpu")
-    meeting = connect(environment, host, experiment.hardware.timeout_s, run_dir)
+    with timer.activity.exchange():
+        meeting = connect(environment, host, experiment.hardware.timeout_s, run_dir)
     comm = Communicator(environment, timer, host, timeout_s=experiment.hardware.timeout_s, meeting=meeting)
     note_ranks(run_dir, comm, code)
     # The port after that of this meeting: it is chosen while rank 0 still listens there.

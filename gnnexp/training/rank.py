@@ -5,6 +5,7 @@ The process is tied to its launcher before it imports torch. This module therefo
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.files.disk import EXIT_CODE
-from gnnexp.launchers.parent import die_with_parent, import_from_here
+from gnnexp.launchers.parent import STACKS, die_with_parent, import_from_here
 
 if TYPE_CHECKING:
     from gnnexp.measure.phases import PhaseTimer
@@ -40,6 +41,7 @@ def as_rank(work: Callable[[Path, Environment, list[PhaseTimer], Heartbeat], str
         return error.exit_code
     from gnnexp.record.heartbeat import Heartbeat
 
+    faulthandler.register(STACKS, all_threads=True)  # to standard error, the rank's log
     heartbeat = Heartbeat(run_dir, environment)
     heartbeat.start()
     started: list[PhaseTimer] = []

@@ -246,4 +246,4 @@ def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
 def test_a_run(tmp_path: Path) -> None:
     written(tmp_path, homogeneous(tmp_path))
     assert run_command(["run", "dataset=graphbolt", f"dataset.path={tmp_path}", "train.epochs=1", "tracker=none",
-                        "hardware.workers=1", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+                        "dataset.merge_weights=sum", "hardware.workers=1", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
