@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gnnexp.cli.commands.ui import check_port, serve
+from gnnexp.cli.commands.ui import SECRET_FILE, check_port, serve
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError
 
@@ -99,18 +99,47 @@ def test_the_dashboard_is_for_this_machine_only(
     assert command.count("--host") == 1 and command[command.index("--host") + 1] == "127.0.0.1"
 
 
-def test_another_host_is_a_warning(
+def test_who_can_reach_it_is_said(
         _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
+    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: f"{address}/#/experiments")
     port = _free_port()
     assert run_command(["ui", "--host", "0.0.0.0", "--port", port]) == 0
     said = capsys.readouterr().out
-    assert "no password" in said and f"http://{socket.gethostname()}:{port}" in said
+    secret = SECRET_FILE.read_text()
+    assert "everyone who can reach this machine can reach it" in " ".join(said.split())
+    assert f"http://{socket.gethostname()}:{port}/?secret={secret}#/experiments" in said
     allowed = os.environ["MLFLOW_SERVER_ALLOWED_HOSTS"].split(",")
     assert f"{socket.gethostname()}:*" in allowed and "*" not in allowed
     assert _commands[0][_commands[0].index("--host") + 1] == "0.0.0.0"
     assert run_command(["ui", "--host", "127.0.0.1", "--port", port]) == 0
-    assert "no password" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "every user of this machine can reach it" in " ".join(said.split()) and f"?secret={secret}#" in said
+    assert all(command[command.index("--app-name") + 1] == "gnnexp" for command in _commands)
+
+
+def test_without_a_secret_it_says_what_that_opens(
+        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
+    assert run_command(["ui", "--no-secret", "--port", _free_port()]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "every user of this machine can read, change and delete the runs, and read and write files as you" in said
+    assert "--app-name" not in _commands[0] and not SECRET_FILE.exists() and "secret=" not in said
+
+
+def test_a_secret_that_others_can_read_is_refused(
+        _commands: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    SECRET_FILE.parent.mkdir()
+    SECRET_FILE.write_text("x")
+    SECRET_FILE.chmod(0o644)
+    assert run_command(["ui", "--port", _free_port()]) == 2
+    assert not _commands and f"rm {SECRET_FILE}" in capsys.readouterr().err
+
+
+def test_an_installation_without_the_plugin_is_told(
+        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gnnexp.cli.commands.ui.entry_points", lambda group: [])
+    assert run_command(["ui", "--port", _free_port()]) == 2
+    assert not _commands and "install gnnexp again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("host", "says"), [
@@ -128,6 +157,6 @@ def test_the_page_of_an_experiment(
     number = MlflowClient(tracking_uri=mlflow_store(tmp_path)).create_experiment("ogb runs")
     assert run_command(["ui", "--experiment", "ogb runs", "--port", _free_port()]) == 0
     said = capsys.readouterr().out
-    assert said.count(f"/#/experiments/{number}/runs") == 2 and "compareRunsMode=CHART" in said
+    assert said.count(f"#/experiments/{number}/runs") == 2 and "compareRunsMode=CHART" in said
     assert run_command(["ui", "--experiment", "ogb run", "--port", _free_port()]) == 2
     assert "did you mean ogb runs?" in capsys.readouterr().err and len(_commands) == 1

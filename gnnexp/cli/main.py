@@ -308,7 +308,9 @@ COMMANDS: Mapping[str, tuple[str, str, str, Sequence[Argument]]] = {
     "ui": ("the MLflow dashboard on this machine's runs", "ui", "main", (
         _option("--port", type=int, default=5000, help="default: 5000"),
         _option("--host", default="127.0.0.1", metavar="ADDRESS",
-                help="address to listen on (default: 127.0.0.1, this machine only). There is no password"),
+                help="address to listen on (default: 127.0.0.1, this machine only)"),
+        _option("--no-secret", action="store_true",
+                help="answer everybody who reaches the address: for a proxy that asks for a password itself"),
         _option("--experiment", metavar="NAME",
                 help="the experiment to open (default: tracker.experiment, MLFLOW_EXPERIMENT_NAME or gnnexp)"))),
 }

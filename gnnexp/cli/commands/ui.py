@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,18 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.build import tracker_of
 from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.experiment.signature import unknown
+from gnnexp.trackers.guard import FILE_VARIABLE, PARAMETER, PLACE_VARIABLE, kept_secret
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gnnexp.trackers.mlflow import MlflowTracker
 
 # slurm/README.md: it starts in 4 s with 2 processes and 0.4 GB. MLflow's defaults take 8 s, 15 processes and 2.4 GB.
 _LEAN = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
 _GRACE_S = 5.0
+# The secret stays the same, so that pages and notebooks that are open go on after a restart.
+SECRET_FILE, _PLUGIN = Path(".gnnexp") / "ui.secret", "gnnexp"
 # MLflow's page answers only to names of its server that are in this variable (a protection against DNS rebinding).
 _NAMES_VARIABLE = "MLFLOW_SERVER_ALLOWED_HOSTS"
 _PRIVATE = ("localhost", "127.0.0.1", "10.*", "192.168.*", *(f"172.{number}.*" for number in range(16, 32)))
@@ -55,14 +61,54 @@ def main(options: argparse.Namespace) -> int:
         print(f"the runs are on a server: open {_pages(tracker, tracker.where())}")
         return 0
     if not is_loopback(options.host):
-        make_console().print(marked("warning", "yellow", " everyone who can reach this machine can read, change and "
-                                    "delete the runs: MLflow asks for no password"), soft_wrap=True)
         os.environ.setdefault(_NAMES_VARIABLE, ",".join(_names(options.host)))
-    print(f"dashboard: {_pages(tracker, _address(options.host, options.port))}\n(Ctrl-C ends it)", flush=True)
+    address, files = _address(options.host, options.port), Path("mlartifacts").resolve()
+    pages, guards = _pages(tracker, address), list[str]()
+    if not options.no_secret:
+        pages, guards = pages.replace(f"{address}/#", f"{address}/?{PARAMETER}={_secret()}#"), _guards(files)
+    console = make_console()
+    console.print(_reached_by(options.host, secret=not options.no_secret), soft_wrap=True)
+    print(f"dashboard: {pages}\n(Ctrl-C ends it)", flush=True)
     return serve([
         sys.executable, "-m", "mlflow", "server", "--host", options.host, "--port", str(options.port), "--workers", "1",
-        "--backend-store-uri", uri, "--artifacts-destination", str(Path("mlartifacts").resolve()),
+        "--backend-store-uri", uri, "--artifacts-destination", str(files), *guards,
     ])
+
+
+def _secret() -> str:
+    """The secret of this folder's dashboard.
+
+    Raises:
+        ConfigError: its file cannot be used.
+    """
+    try:
+        return kept_secret(SECRET_FILE)
+    except (OSError, ValueError) as error:
+        raise ConfigError(Problem(str(SECRET_FILE), str(error), "must be a file that only you can read",
+                                  f"rm {SECRET_FILE}, then: gnnexp ui")) from None
+
+
+def _guards(files: Path) -> list[str]:
+    """Options of MLflow's server for its application behind the secret. No log has addresses: the first has the secret.
+
+    Raises:
+        ConfigError: gnnexp was installed before it had this plugin.
+    """
+    if not any(plugin.name == _PLUGIN for plugin in entry_points(group="mlflow.app")):
+        raise ConfigError(Problem("gnnexp ui", "mlflow.app", "MLflow does not know gnnexp's application",
+                                  "install gnnexp again: pip install -e . (in a checkout), or gnnexp ui --no-secret"))
+    os.environ |= {FILE_VARIABLE: str(SECRET_FILE.resolve()), PLACE_VARIABLE: str(files)}
+    return ["--app-name", _PLUGIN, "--uvicorn-opts=--no-access-log"]
+
+
+def _reached_by(host: str, *, secret: bool) -> Text:
+    """Who can reach the dashboard, and what they can do."""
+    who = "every user of this machine" if is_loopback(host) else "everyone who can reach this machine"
+    if secret:
+        return marked(who, "bold", f" can reach it; it answers only with the secret in {SECRET_FILE}, which is in the "
+                                   f"address. Scripts: export MLFLOW_TRACKING_TOKEN=$(cat {SECRET_FILE})")
+    return marked("warning", "yellow", f" {who} can read, change and delete the runs, and read and write files as you: "
+                                       "let only a proxy that asks for a password reach it")
 
 
 def _make_ready(tracker: MlflowTracker) -> None:
