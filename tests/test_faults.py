@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,9 @@ def test_a_rank_that_hangs_is_named(place, capfd, monkeypatch):
     assert (found["status"], found["kind"]) == ("failed", "hang") and not workers("run")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pause", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("pause", [
+    pytest.param(0.02, marks=pytest.mark.nightly), pytest.param(0.3, marks=pytest.mark.slow),
+    pytest.param(1.0, marks=pytest.mark.nightly)])
 def test_who_presses_ctrl_c_again_and_again_has_a_run_that_goes_on(place, pause):
     process = start("run", "hydra.run.dir=run", *SMALL, "hardware.workers=2", "train.epochs=400")
     until_epoch(process, "run", 3)
@@ -315,8 +317,11 @@ def test_a_rank_killed_at_random_costs_nothing_but_time(place, system):
     storm(system, 0, place)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])  # `make torture` draws more
-@pytest.mark.parametrize("system", SYSTEMS)
+# Every fourth system with one seed, all with two every night; `make torture` draws more.
+DRAWN = [pytest.param(system, seed, marks=pytest.mark.nightly if number % 8 else pytest.mark.slow)
+         for number, (system, seed) in enumerate(product(SYSTEMS, (1, 2)))]
+
+
+@pytest.mark.parametrize(("system", "seed"), DRAWN)
 def test_many_ranks_killed_at_random(place, system, seed):
     storm(system, seed, place)

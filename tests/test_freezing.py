@@ -56,9 +56,13 @@ def name(faults: list[tuple[str, signal.Signals]]) -> str:
     return "+".join(f"{who} {how.name[3:]}" for who, how in faults)
 
 
-@pytest.mark.slow
+# Every process alone, and every fifth pair; all pairs every night.
+CASES = [pytest.param(faults, marks=pytest.mark.nightly if number % 5 else pytest.mark.slow)
+         for number, faults in enumerate(PAIRS)] + [pytest.param(faults, marks=pytest.mark.slow) for faults in ALONE]
+
+
 @pytest.mark.timeout(500)
-@pytest.mark.parametrize("faults", [*ALONE, *PAIRS], ids=name)
+@pytest.mark.parametrize("faults", CASES, ids=name)
 def test_a_launcher_waits_for_nobody_for_ever(place, mlflow_store, faults):
     uri = mlflow_store(place)
     launcher = start("run", *SMALL)
