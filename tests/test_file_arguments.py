@@ -96,7 +96,7 @@ NO_PATH = {
     ("logs", "rank"), ("logs", "follow"),
     ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
-    ("ui", "port"), ("ui", "host"), ("ui", "experiment"), ("completion", "shell"),
+    ("ui", "port"), ("ui", "host"), ("ui", "no_secret"), ("ui", "experiment"), ("completion", "shell"),
     ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
     *((command, "json") for command in ("data", "predict", "run", "prepare", "finalize", "resume", "list", "status",
                                         "sweep", "tune", "report", "plan", "claims", "partition", "calibrate",

@@ -46,19 +46,19 @@ class Costs:
 
     def __init__(self) -> None:
         self._file = os.environ.pop("GNNEXP_TEST_COSTS", "")
-        self._before = cpu_seconds()
 
-    def pytest_collection_finish(self) -> None:
-        """No test pays for the imports of all."""
-        self._before = cpu_seconds()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Set-up and what fixtures end are counted where they happen. What ends between two tests is of none."""
+        item.stash[_BEFORE] = cpu_seconds()
+        return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-        """The last report of a test has its cost: what was spent since that of the test before."""
+        """The last report of a test has its cost."""
         report = yield
         if call.when == "teardown":
-            before, self._before = self._before, cpu_seconds()
-            report.user_properties.append((PROPERTY, self._before - before))
+            report.user_properties.append((PROPERTY, cpu_seconds() - item.stash[_BEFORE]))
         return report
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -80,4 +80,5 @@ class Costs:
 
 
 PROPERTY = "cpu_s"
+_BEFORE = pytest.StashKey[float]()
 _TOO_SLOW = f"  (above {TOO_SLOW_S:.0f}: make it cheaper, or give it the mark `slow`)"
