@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import encodings.idna  # noqa: F401  another user may not read the folder of this Python
 import os
 import tempfile
 from collections.abc import Iterator
@@ -27,15 +28,16 @@ def shared_folder(mode: int) -> Iterator[Path]:
 
 @contextmanager
 def acting_as(user: int, *, group: int | None = None, umask: int = 0o022) -> Iterator[None]:
-    """This process has the rights of another user and group, and no others."""
+    """This process has the rights of another user and group, and no others; of root it keeps the way back only."""
     groups, before = os.getgroups(), os.umask(umask)
     os.setgroups([])
-    os.setegid(user if group is None else group)
-    os.seteuid(user)
+    own = user if group is None else group
+    os.setresgid(own, own, 0)
+    os.setresuid(user, user, 0)
     try:
         yield
     finally:
-        os.seteuid(0)
-        os.setegid(0)
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
         os.setgroups(groups)
         os.umask(before)

@@ -32,6 +32,7 @@ from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import appearing, one_line, refusal, subfolder
+from gnnexp.files.private import remove_private
 from gnnexp.launchers.base import Launcher, Launchers, Outcome
 from gnnexp.launchers.interrupts import noted
 from gnnexp.preparation.artifacts import read_quality
@@ -230,12 +231,13 @@ def break_down_or_say(run_dir: Path) -> None:
 
 
 def complete(run_dir: Path, tracker: Tracker) -> None:
-    """Do what a launcher killed after `result.json` left undone: write the run's breakdown and deliver the run.
+    """Do what a launcher killed after `result.json` left undone: write the breakdown, remove secrets, deliver the run.
 
     An imported run was not launched here, so it has no attempts and gets no breakdown.
     """
     if read_attempts(run_dir) and not (run_dir / BREAKDOWN).exists():
         break_down_or_say(run_dir)
+    remove_private(run_dir)
     deliver(run_dir, tracker)
 
 
