@@ -10,6 +10,8 @@ from torch.distributed import Work
 from gnnexp.comm.communicator import Communicator
 
 _PERIOD_S = 0.5
+# Steps between two reductions are at most twice as many as before, and never more than this.
+_MOST_STEPS = 1 << 20
 
 
 class Agreement:
@@ -29,6 +31,7 @@ class Agreement:
     def __init__(self, comm: Communicator, period_s: float = _PERIOD_S) -> None:
         self._comm, self._period = comm, period_s
         self._stride, self._left = 1, 1
+        self._steps, self._measured = 0, 0  # since the last reduction began, and when the pending one began
         self._pending: tuple[torch.Tensor, Work] | None = None
         self._since = time.monotonic()
 
@@ -37,6 +40,7 @@ class Agreement:
         if self._comm.size == 1:
             return request
         self._left -= 1
+        self._steps += 1
         if self._left > 0:
             return 0
         agreed = self._take()
@@ -45,6 +49,7 @@ class Agreement:
         request = request if request > agreed else 0  # a request that is granted now is not repeated
         numbers = torch.tensor([float(request), now - self._since], dtype=torch.float64)
         self._since = now
+        self._measured, self._steps = self._steps, 0
         self._pending = numbers, self._comm.start_max(numbers)
         return agreed
 
@@ -61,6 +66,7 @@ class Agreement:
         self._pending = None
         work.wait()
         request, seconds = numbers.tolist()
-        steps = self._stride * self._period / max(seconds, 1e-6)
-        self._stride = int(min(max(1.0, steps), 2.0 * self._stride))
+        # Those that were done: an epoch may have ended before the stride.
+        steps = self._measured * self._period / max(seconds, 1e-6)
+        self._stride = int(min(max(1.0, steps), 2 * self._stride, _MOST_STEPS))
         return int(request)
