@@ -79,8 +79,6 @@ class LocalLauncher(Launcher):
         make_private(run_dir)
         with closing(HeldFolder(run_dir, JOB_FILE)) as place:
             outcome = self._launched(place, hardware)
-            remove_unfinished_words(run_dir)
-            remove_private(run_dir)
             if not place.is_left():
                 return outcome
             return replace(lost_place(run_dir, place.fix("gnnexp resume")), asked=outcome.asked)
@@ -92,31 +90,38 @@ class LocalLauncher(Launcher):
             self._ranks = None
 
     def _launched(self, place: HeldFolder, hardware: HardwareConfig) -> Outcome:
-        """Start the ranks and watch them to their end."""
-        run_dir = place.folder
+        """Start the ranks and watch them to their end. A signal only asks for this end, and interrupts no cleaning."""
         with noted() as asked:
-            ranks = self._started(run_dir, hardware)
-            watchdog, kills = Watchdog(place, ranks.pids, hardware.workers, hardware.timeout_s), kernel_kills()
-            # The ranks then write a checkpoint. This process does nothing else with the signal.
-            with handling({signal.SIGUSR2: lambda *_: watchdog.tell(signal.SIGUSR2)}):
-                watchdog.start()
-                try:
-                    stopped = _wait(ranks, hardware, asked, watchdog)
-                    if stopped:
-                        in_time = _stop(ranks, hardware, asked)
-                        self.close()
-                        if have_finished(run_dir, hardware.workers):  # the ranks had just finished
-                            return Outcome(0, "finished", asked=stopped)
-                        return replace(_interrupted(stopped, in_time=in_time), asked=stopped)
-                    trouble = _starter_trouble(run_dir, ranks, hardware)
-                    if len(ranks.exit_codes) < hardware.workers:
-                        self.close(0.0)  # the ranks that are left, and the starter, end here
-                finally:
-                    watchdog.close()
-            outcome = _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
-            if trouble is not None and outcome.status != "finished":
-                outcome = trouble
-            return replace(outcome, asked=asked.first)
+            try:
+                return self._watched(place, hardware, asked)
+            finally:
+                remove_unfinished_words(place.folder)
+                remove_private(place.folder)
+
+    def _watched(self, place: HeldFolder, hardware: HardwareConfig, asked: Interrupts) -> Outcome:
+        run_dir = place.folder
+        ranks = self._started(run_dir, hardware)
+        watchdog, kills = Watchdog(place, ranks.pids, hardware.workers, hardware.timeout_s), kernel_kills()
+        # The ranks then write a checkpoint. This process does nothing else with the signal.
+        with handling({signal.SIGUSR2: lambda *_: watchdog.tell(signal.SIGUSR2)}):
+            watchdog.start()
+            try:
+                stopped = _wait(ranks, hardware, asked, watchdog)
+                if stopped:
+                    in_time = _stop(ranks, hardware, asked)
+                    self.close()
+                    if have_finished(run_dir, hardware.workers):  # the ranks had just finished
+                        return Outcome(0, "finished", asked=stopped)
+                    return replace(_interrupted(stopped, in_time=in_time), asked=stopped)
+                trouble = _starter_trouble(run_dir, ranks, hardware)
+                if len(ranks.exit_codes) < hardware.workers:
+                    self.close(0.0)  # the ranks that are left, and the starter, end here
+            finally:
+                watchdog.close()
+        outcome = _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
+        if trouble is not None and outcome.status != "finished":
+            outcome = trouble
+        return replace(outcome, asked=asked.first)
 
     def _started(self, run_dir: Path, hardware: HardwareConfig) -> Ranks:
         environment = os.environ | worker_variables(hardware, num_cores())
