@@ -139,7 +139,7 @@ def _wait(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts, watchdog: W
     After one rank has failed, the others write where they are, then they get SIGTERM (and the watchdog ends them). A
     starter that was killed or is frozen does not report ends: then the watchdog's observation counts.
     """
-    failed_at, told = math.inf, False
+    failed_at, asked_to_end = math.inf, False
     while len(ranks.exit_codes) < hardware.workers and not ranks.lost and not _is_frozen(ranks, hardware):
         if asked.first is not None:
             return asked.first
@@ -147,9 +147,9 @@ def _wait(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts, watchdog: W
         if failed_at == math.inf and any(ranks.exit_codes.values()):
             watchdog.tell(STACKS)
             failed_at = time.monotonic()
-        if not told and time.monotonic() - failed_at > STACKS_S:
+        if not asked_to_end and time.monotonic() - failed_at > STACKS_S:
             ranks.signal(signal.SIGTERM)
-            told = True
+            asked_to_end = True
         if watchdog.gone_since is not None and time.monotonic() - watchdog.gone_since > _TELL_S:
             break
     return None

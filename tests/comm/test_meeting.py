@@ -21,6 +21,7 @@ from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
 from gnnexp.comm.meeting import ForeignPeerError, ProvenStore, store_of
 from gnnexp.errors import RunError
+from gnnexp.files.disk import DiskError, in_words
 from gnnexp.files.private import PRIVATE, make_private, remove_private, secret_of
 from gnnexp.launchers.rendezvous_port import rendezvous_port
 from gnnexp.measure.phases import PhaseTimer
@@ -52,6 +53,24 @@ def test_each_attempt_has_another_secret_of_128_bits(tmp_path: Path) -> None:
     assert not (make_private(tmp_path) / "of an earlier attempt").exists()
     remove_private(tmp_path)
     assert not (tmp_path / PRIVATE).exists() and secret_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("place", [
+    lambda private, other: private.symlink_to(other), lambda private, _: private.write_text("")])
+def test_what_is_in_its_place_is_removed_and_a_link_not_followed(tmp_path: Path, place: Callable[..., object]) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("kept")
+    place(tmp_path / PRIVATE, tmp_path / "other")
+    assert make_private(tmp_path).is_dir() and not (tmp_path / PRIVATE).is_symlink()
+    assert [file.name for file in (tmp_path / "other").iterdir()] == ["file"]
+
+
+@needs_root
+def test_what_another_user_put_in_its_place_is_refused_in_words() -> None:
+    with shared_folder(0o1777) as run_dir:
+        (run_dir / PRIVATE).mkdir()
+        with acting_as(NOBODY), pytest.raises(DiskError, match="you have no right"), in_words():
+            make_private(run_dir)
 
 
 @needs_root
