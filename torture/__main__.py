@@ -1,4 +1,4 @@
-"""`python -m torture`: kills, frost, full disks, bad servers and malformed files, for as long as is asked for.
+"""`python -m torture`: kills, frost, full disks, little memory, strangers, malformed files, as long as is asked for.
 
     python -m torture [--minutes M] [--seed S] [--only kills,fuzz] [--counts FILE]
     python -m torture CAMPAIGN --seed S        does one storm of it again

@@ -113,11 +113,18 @@ class Storm:
         self.warm = self.random.random() < 0.95
 
     # --- commands ----------------------------------------------------------------------------------------------------
-    def start(self, *arguments: str, spare: int = 3, cache: Path | None = None, folder: Path | None = None) -> Command:
-        """Start a command; its working folder is the storm's, its cache that of all storms, or others."""
+    def start(
+        self, *arguments: str, spare: int = 3, cache: Path | None = None, folder: Path | None = None,
+        group: Path | None = None, user: int | None = None,
+    ) -> Command:
+        """Start a command; its working folder is the storm's, its cache that of all storms, or others.
+
+        It may be in a control group, and have the rights of another user (then it is always a fork).
+        """
         log = self.folder / f"{len(self.commands):03d}-{arguments[0]}.log"
         environment = self.environment() | ({} if cache is None else {"GNNEXP_CACHE": str(cache)})
-        around = Surroundings(folder or self.folder, environment, log, self.warm, spare)
+        warm = self.warm or user is not None
+        around = Surroundings(folder or self.folder, environment, log, warm, spare, group, user)
         command = Command(start_command(arguments, around), " ".join(arguments)[:80], log)
         self.commands.append(command)
         return command
@@ -195,9 +202,11 @@ class Storm:
         return False
 
     # --- checking ----------------------------------------------------------------------------------------------------
-    def expect_quiet(self, seconds: float, roles: Sequence[family.Role] | None = None) -> None:
-        """Nobody may be left of the commands that have ended (or nobody of these roles)."""
-        pids = tuple(command.pid for command in self.commands if command.code is None)
+    def expect_quiet(
+        self, seconds: float, roles: Sequence[family.Role] | None = None, but: Sequence[int] = (),
+    ) -> None:
+        """Nobody may be left of the commands that have ended (or nobody of these roles), `but` the storm's own."""
+        pids = (*but, *(command.pid for command in self.commands if command.code is None))
         left = family.left_after(seconds, pids, None if roles is None else frozenset(roles))
         left = [member for member in left if member.pid not in pids]
         if left:

@@ -36,20 +36,28 @@ class NoAnswerError(RuntimeError):
     """Another rank did not come in time."""
 
 
+class LostStoreError(RunError):
+    """What ranks meet through went away, or was changed."""
+
+
 @contextmanager
 def answered(timeout_s: float) -> Iterator[None]:
     """Inside of this context, torch's timeouts become a `NoAnswerError` with the time that this rank has waited.
 
     Raises:
         NoAnswerError: another rank did not come in time.
+        LostStoreError: the store went away while ranks met.
     """
     try:
         yield
     except RuntimeError as error:
         said = (str(error).splitlines() or [""])[0]
-        if not any(words in said.lower() for words in ("timed out", "timeout")):
+        if any(words in said.lower() for words in ("timed out", "timeout")):
+            raise NoAnswerError(f"no answer of another rank within {timeout_s:g} s: {said}") from error
+        if not isinstance(error, dist.DistStoreError):
             raise
-        raise NoAnswerError(f"no answer of another rank within {timeout_s:g} s: {said}") from error
+        raise LostStoreError(f"the store through which ranks meet ({PRIVATE}/{_STORE} of the run directory, on one "
+                             f"machine) went away: {said}; to start the ranks again: gnnexp resume") from error
 
 
 def _proof(secret: bytes, *parts: bytes) -> bytes:

@@ -120,7 +120,7 @@ class Death:
 
 # Errors of a surviving rank when another rank has vanished or does not answer: they are never the cause. Torch has
 # classes for errors of its store and its groups; errors of gloo are known by words.
-_OF_TORCH = ("DistNetworkError", "DistStoreError", "DistBackendError")
+_OF_TORCH = ("DistNetworkError", "DistStoreError", "DistBackendError", "LostStoreError")
 _LOST_PEER = ("closed by peer", "reset by peer", "broken pipe", "pair closure", "connection refused",
               "socket closed", "clients joined", "recvvalue failed", "sendbytes failed")
 _NO_ANSWER = ("timed out", "timeout", "clients joined")

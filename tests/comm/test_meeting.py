@@ -15,11 +15,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from other_user import NOBODY, acting_as, needs_root, shared_folder
-from torch._C._distributed_c10d import HashStore
+from torch._C._distributed_c10d import FileStore, HashStore
 
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
-from gnnexp.comm.meeting import ForeignPeerError, ProvenStore, store_of
+from gnnexp.comm.meeting import ForeignPeerError, LostStoreError, NoAnswerError, ProvenStore, answered, store_of
 from gnnexp.errors import RunError
 from gnnexp.files.disk import DiskError, in_words
 from gnnexp.files.private import PRIVATE, make_private, remove_private, secret_of
@@ -87,6 +87,23 @@ def test_another_user_sees_nothing_of_it() -> None:
 def test_without_its_secret_no_rank_starts(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="gnnexp resume"):
         store_of(Environment(0, 2, 0, 2), PATIENCE, tmp_path)
+
+
+@pytest.mark.parametrize("ask", [lambda store: store.set("a", "b"), lambda store: store.get("a")])
+def test_a_store_that_goes_away_is_named(tmp_path: Path, ask: Callable[[FileStore], object]) -> None:
+    """Its folder is removed while ranks meet."""
+    store = FileStore(str(make_private(tmp_path) / "store"), 2)
+    store.set_timeout(timedelta(milliseconds=50))
+    remove_private(tmp_path)
+    with pytest.raises(LostStoreError, match=r"private/store of the run directory.*gnnexp resume"), answered(1.0):
+        ask(store)
+
+
+def test_a_late_rank_is_no_lost_store() -> None:
+    store = HashStore()
+    store.set_timeout(timedelta(milliseconds=20))
+    with pytest.raises(NoAnswerError, match="no answer of another rank within 7 s"), answered(7.0):
+        store.get("a")
 
 
 # --- entries ----------------------------------------------------------------------------------------------------------

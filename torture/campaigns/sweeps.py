@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from gnnexp.cli.running.execute import lost_model
@@ -20,11 +21,11 @@ _SYSTEMS = ("dgl", "gsplit", "sancus")
 _ATTEMPTS = 12
 
 
-def write_sweep(storm: Storm, system: str, workers: int = 2) -> list[Setup]:
-    """`storm.yaml` with one case for every seed; what the cases are."""
+def write_sweep(storm: Storm, system: str, workers: int = 2, more: Sequence[str] = ()) -> list[Setup]:
+    """`storm.yaml` with one case for every seed, and `more` overrides of all; what the cases are."""
     cases = [Setup(system, workers=workers, seed=seed) for seed in SEEDS]
     (storm.folder / f"{NAME}.yaml").write_text(json.dumps({
-        "description": "a storm", "fixed": cases[0].fixed, "axes": {"seed": [case.seed for case in cases]}}))
+        "description": "a storm", "fixed": [*cases[0].fixed, *more], "axes": {"seed": [case.seed for case in cases]}}))
     return cases
 
 

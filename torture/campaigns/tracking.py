@@ -34,7 +34,7 @@ def run(storm: Storm) -> None:
     (storm.folder / "fault.json").write_text(json.dumps([fault, share, storm.seed]))
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    server = _serve(storm.folder, listening)
+    server = serve(storm.folder, listening)
     listening.close()
     command = storm.start("run", *setup.overrides, f"tracker.uri=http://127.0.0.1:{port}",
                           f"tracker.timeout_s={TRACKER_S}", "hydra.run.dir=run")
@@ -42,7 +42,7 @@ def run(storm: Storm) -> None:
     run_dir = storm.folder / "run"
     if code != 0:
         storm.problems.append(f"the run is harmed: exit {code}: {command.said()[-600:]}")
-        _end(server)
+        end(server)
         return
     if not storm.delivered(run_dir) and "tracking is away" not in command.said():
         storm.problems.append(f"nothing is said of records that were not delivered: {command.said()[-600:]}")
@@ -53,18 +53,19 @@ def run(storm: Storm) -> None:
     synced = storm.run("report", "--sync", "run")
     if synced.code != 0 or not storm.delivered(run_dir):
         storm.problems.append(f"the server is well again, report --sync exits {synced.code}: {synced.said()[-500:]}")
-    _end(server)
+    end(server)
     storm.expect_quiet(DELIVERY_S)
     storm.compare(run_dir, setup)
     storm.problems += checks.store_problems(storm.folder / STORE, [run_dir])
 
 
-def _end(server: int) -> None:
+def end(server: int) -> None:
+    """End a server of `serve`."""
     os.kill(server, signal.SIGKILL)
     os.waitpid(server, 0)
 
 
-def _serve(folder: Path, listening: socket.socket) -> int:
+def serve(folder: Path, listening: socket.socket) -> int:
     """Start MLflow's own server behind the faults, as a fork; its process id."""
     pid = os.fork()
     if pid:

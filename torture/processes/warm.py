@@ -82,6 +82,8 @@ class Surroundings:
         log: both streams are appended to this file.
         warm: whether it is a fork of this process; else a new interpreter, which takes its seconds, as a user's does.
         spare: how many processes a warm command can start without a new interpreter.
+        group: control group of the command and of everything that it starts; None = that of this process.
+        user: whose rights it has; None = those of this process.
     """
 
     folder: Path
@@ -89,6 +91,8 @@ class Surroundings:
     log: Path
     warm: bool = True
     spare: int = 3
+    group: Path | None = None
+    user: int | None = None
 
 
 def start_command(arguments: Sequence[str], around: Surroundings) -> int:
@@ -107,12 +111,16 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what follows is not gnnexp's to answer
     os.setsid()
+    if around.group is not None:
+        (around.group / "cgroup.procs").write_text(str(os.getpid()))
     nothing = os.open(os.devnull, os.O_RDONLY)
     written = os.open(around.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for opened, stream in ((nothing, 0), (written, 1), (written, 2)):
         os.dup2(opened, stream)
     os.closerange(3, _DESCRIPTORS)
     os.chdir(around.folder)
+    if around.user is not None:
+        become(around.user)
     if not around.warm:
         os.execve(sys.executable, [sys.executable, "-m", "gnnexp", *arguments], dict(around.environment))
     os.environ.clear()
@@ -127,6 +135,13 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
     except KeyboardInterrupt:  # came before gnnexp began, as to an interpreter that starts
         return 128 + signal.SIGINT
     return run_command(arguments)
+
+
+def become(user: int) -> None:
+    """Take the rights of another user, for good: the real user too, or it could still signal as before."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 def fork() -> int:
