@@ -87,6 +87,18 @@ def test_a_server_that_dies_and_comes_back(place):
         check_delivered(uri)
 
 
+@pytest.mark.interpreter
+def test_what_is_delivered_later_prints_no_lines_of_mlflow(place):
+    port = free_port()
+    process = start("run", *SMALL, "train.epochs=2", f"tracker.uri=http://127.0.0.1:{port}", "tracker.timeout_s=2")
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 0 and "tracking is away" in output
+    with server(place, port):
+        command = [sys.executable, "-m", "gnnexp", "report", "--sync", "run"]
+        synced = subprocess.run(command, check=True, timeout=100, capture_output=True, text=True)
+    assert "delivered" in synced.stdout and "View" not in synced.stdout + synced.stderr, synced
+
+
 def test_a_database_that_another_process_holds(place):
     uri = f"sqlite:///{place / 'mlflow.db'}"
     other = ["train.epochs=1", "hydra.run.dir=first", "tracker.experiment=other"]

@@ -197,9 +197,10 @@ def _artifacts(folder: Path) -> list[str]:
 
 
 def report_problems(store: Path, sweep: str) -> list[str]:
-    """The report of a sweep is one run in the store, however often it was made."""
+    """The report of a sweep is one run in the store, however often it was made; deleted twins are none."""
     with sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30) as database:
-        (count,), = database.execute("select count(*) from tags where key = 'gnnexp.sweep' and value = ?",
+        (count,), = database.execute("select count(*) from tags where key = 'gnnexp.sweep' and value = ? and run_uuid "
+                                     "in (select run_uuid from runs where lifecycle_stage = 'active')",
                                      (sweep,)).fetchall()
     database.close()
     return [] if count == 1 else [f"MLflow has {count} reports of the sweep"]

@@ -32,7 +32,7 @@ class ForeignPeerError(RunError):
     """Somebody takes part who does not know the run's secret."""
 
 
-class NoAnswerError(RuntimeError):
+class NoAnswerError(RunError):
     """Another rank did not come in time."""
 
 
@@ -53,7 +53,8 @@ def answered(timeout_s: float) -> Iterator[None]:
     except RuntimeError as error:
         said = (str(error).splitlines() or [""])[0]
         if any(words in said.lower() for words in ("timed out", "timeout")):
-            raise NoAnswerError(f"no answer of another rank within {timeout_s:g} s: {said}") from error
+            raise NoAnswerError(f"no answer of another rank within {timeout_s:g} s (hardware.timeout_s): {said}"
+                                ) from error
         if not isinstance(error, dist.DistStoreError):
             raise
         raise LostStoreError(f"the store through which ranks meet ({PRIVATE}/{_STORE} of the run directory, on one "

@@ -382,10 +382,14 @@ def _fill_report_run(client: MlflowClient, run_id: str, folder: Path, record: Re
 
 
 def _quiet_environment(timeout_s: float) -> None:
-    """Set MLflow's variables: no telemetry, and no retries for minutes. A user's own values stay."""
+    """Set MLflow's variables: no telemetry, no retries for minutes, no lines of its own in our output.
+
+    A user's own values stay.
+    """
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(max(1, int(timeout_s / 3))))
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 
 def _wrong_numbers(timeout_s: float, target: float | None) -> list[Problem]:
