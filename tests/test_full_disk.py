@@ -97,6 +97,16 @@ def test_a_breakdown_that_cannot_be_written_takes_nothing_from_a_run_that_has_fi
     assert Path("run/figures/breakdown.csv").exists(), "resume of a finished run makes what is missing"
 
 
+def test_resume_of_a_finished_run_removes_what_a_killed_launcher_and_its_ranks_left(pretending):
+    assert run_command(["run", *PRETENDED, "hydra.run.dir=run"]) == 0
+    left = [Path("run/private/secret"), Path("run/status/.rank_0.json.27279.tmp")]
+    for file in left:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("{")
+    assert run_command(["resume", "run"]) == 0
+    assert not any(file.exists() for file in left) and not Path("run/private").exists()
+
+
 def test_a_run_directory_that_cannot_be_filled_is_removed(pretending, monkeypatch, capfd):
     def refuse(path: Path, _: object) -> None:
         raise full(path)

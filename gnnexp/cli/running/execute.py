@@ -35,6 +35,7 @@ from gnnexp.files.disk import appearing, one_line, refusal, subfolder
 from gnnexp.files.private import remove_private
 from gnnexp.launchers.base import Launcher, Launchers, Outcome
 from gnnexp.launchers.interrupts import noted
+from gnnexp.launchers.status import remove_unfinished_words
 from gnnexp.preparation.artifacts import read_quality
 from gnnexp.preparation.preflight import summary
 from gnnexp.provenance.code import modules_of, refuse_edited
@@ -231,13 +232,16 @@ def break_down_or_say(run_dir: Path) -> None:
 
 
 def complete(run_dir: Path, tracker: Tracker) -> None:
-    """Do what a launcher killed after `result.json` left undone: write the breakdown, remove secrets, deliver the run.
+    """Do what a launcher killed after `result.json` left undone: write the breakdown, tidy up, deliver the run.
+
+    Secrets are removed, and unfinished files of ranks that died with the launcher.
 
     An imported run was not launched here, so it has no attempts and gets no breakdown.
     """
     if read_attempts(run_dir) and not (run_dir / BREAKDOWN).exists():
         break_down_or_say(run_dir)
     remove_private(run_dir)
+    remove_unfinished_words(run_dir)
     deliver(run_dir, tracker)
 
 
