@@ -195,6 +195,6 @@ _LINE = _fields({
     "epoch": _count(0), "time": _NUMBER, "metrics": _NAMED_NUMBERS, "losses": _NUMBERS, "ranks": _each(_RANK),
     "batches": _values(_each(_each(_NUMBERS)))}, ("epoch", "metrics"))
 _STATE = _fields({
-    **_texts("name", "description", "command"), "notes": _none_or(_each(_TEXT)),
+    **_texts("name", "description", "command"), "report": _MAPPING, "notes": _none_or(_each(_TEXT)),
     "cases": _each(_fields({**_texts("key", "dataset_key", "run_dir", "status", "reason"), "label": _TEXT},
                            ("label",)))}, ("cases",))
