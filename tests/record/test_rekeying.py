@@ -97,7 +97,8 @@ def test_rekeyed_it_counts_as_finished(said: Said) -> None:
 
 @pytest.mark.parametrize(("more", "why"), [
     ({"code": {"changed": {"gnnexp.models.sage": "1" * 16}, "own": {}}}, NOT_THE_LAST),
-    ({"run_key": ""}, NO_KEY), ({"run_key": None}, NO_KEY), ({"dataset_key": "1" * 64}, NO_DATA)])
+    ({"run_key": ""}, NO_KEY), ({"run_key": None}, NO_KEY), ({"dataset_key": "1" * 64}, NO_DATA),
+    ({"imported": {"file": "a.tar.xz"}}, "was imported from a.tar.xz")])
 def test_what_keeps_its_key_and_why(said: Said, more: dict[str, Any], why: str) -> None:
     as_of_0_1(**more)
     before = [file.read_bytes() for file in sorted(Path("runs").glob("one/*/*.json"))]
@@ -115,6 +116,16 @@ def test_vertex_parallelism_counts_from_its_mend_on(said: Said) -> None:
             record["config"]["paradigm"] = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel"}
             file.write_text(json.dumps(record))
     assert "1 runs have new keys" in said("rekey")
+
+
+def test_a_class_outside_of_gnnexp_is_named_and_not_imported(said: Said) -> None:
+    as_of_0_1()
+    for file in Path("runs").glob("one/*/*.json"):
+        record = json.loads(file.read_text())
+        if "config" in record:
+            file.write_text(json.dumps({**record, "config": {**record["config"], "model": {"_target_": "mine.Model"}}}))
+    assert "mine.Model is no class of gnnexp" in said("rekey")
+    assert "0 finished before" in said("sweep", "one.yaml", "--dry-run", "--changed-code")
 
 
 def test_a_damaged_run_does_not_keep_the_others_from_new_keys(said: Said) -> None:
