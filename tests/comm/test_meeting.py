@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from other_user import NOBODY, acting_as, needs_root, shared_folder
 from torch._C._distributed_c10d import HashStore
+from without_rights import show
 
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
@@ -78,7 +79,8 @@ def test_another_user_sees_nothing_of_it() -> None:
     with shared_folder(0o755) as run_dir:
         folder = make_private(run_dir)
         with acting_as(NOBODY):
-            for look in (lambda: list(folder.iterdir()), lambda: secret_of(run_dir),
+            assert secret_of(run_dir) is None
+            for look in (lambda: list(folder.iterdir()), (folder / "secret").read_text,
                          lambda: (folder / "store").write_text("x"), lambda: folder.rename(run_dir / "mine")):
                 with pytest.raises(PermissionError):
                     look()
@@ -169,6 +171,35 @@ def test_ranks_meet(tmp_path: Path, count: int, place: str) -> None:
     found = met(run_dir, count)
     assert found == [
         (rank, sum(range(count + 1)), [{"rank": one} for one in range(count)]) for rank in range(count)]
+
+
+@pytest.mark.usefixtures("started")
+def test_ranks_meet_where_the_run_directory_keeps_no_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_dir = tmp_path / "here"
+    run_dir.mkdir()
+    with monkeypatch.context() as patch:
+        show(patch, run_dir)
+        folder = make_private(run_dir, here=True)
+    try:
+        assert [answer[1] for answer in met(run_dir, 2)] == [3.0, 3.0]
+        assert list(run_dir.iterdir()) == []
+        assert secret_of(run_dir) == bytes.fromhex((folder / "secret").read_text())
+    finally:
+        remove_private(run_dir)
+
+
+@pytest.mark.parametrize(("environment", "address", "proven"), [
+    (Environment(1, 2, 1, 2), "127.0.0.1", False), (Environment(1, 2, 0, 1), "127.0.0.1", True),
+    (Environment(1, 2, 1, 2), "10.0.0.7", True)])
+def test_ranks_of_one_machine_have_a_file_and_others_entries_with_proofs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: Environment, address: str, proven: bool
+) -> None:
+    folder = make_private(tmp_path)
+    monkeypatch.setenv("MASTER_ADDR", address)
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setattr("gnnexp.comm.meeting._server", lambda *_: HashStore())
+    store = store_of(environment, PATIENCE, tmp_path)
+    assert isinstance(store, ProvenStore) if proven else store.path == str(folder / "store")
 
 
 @pytest.mark.parametrize("place", ["here", "between machines"])
