@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.cookiejar
+import http.server
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 from browser import Chromium, needs_chromium
 from other_user import NOBODY, acting_as, needs_root
@@ -184,6 +187,38 @@ def test_chromium_shows_the_runs_and_keeps_no_secret_in_its_address(
     elsewhere = [address for address in browser.requests
                  if not address.startswith((f"{dashboard.address}/", "data:", "blob:", "about:"))]
     assert len(browser.requests) > 10 and elsewhere == []
+
+
+@needs_chromium
+def test_a_browser_sends_the_cookie_to_other_ports(dashboard: Dashboard, browsers: Callable[[], Chromium]) -> None:
+    """It is why SECURITY.md says to open no unknown address of the machine."""
+    cookies: list[str] = []
+
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cookies.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"other")
+
+    browser = browsers()
+    browser.open(dashboard.opened)
+    browser.wait_for("location.href.includes('#/experiments')")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        browser.open(f"http://127.0.0.1:{other.server_port}")
+        browser.wait_for("document.body.innerText.includes('other')")
+        other.shutdown()
+    assert dashboard.secret in cookies[0]
+
+
+def test_it_listens_on_the_loopback_only_and_does_not_encrypt(dashboard: Dashboard) -> None:
+    port = int(dashboard.address.rpartition(":")[2])
+    assert {one.laddr.ip for one in psutil.net_connections("tcp")
+            if one.status == psutil.CONN_LISTEN and one.laddr.port == port} == {"127.0.0.1"}
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+        plain.sendall(f"GET /version HTTP/1.0\r\nAuthorization: Bearer {dashboard.secret}\r\n\r\n".encode())
+        assert plain.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
 @needs_chromium

@@ -110,6 +110,23 @@ def test_commands_that_act_refuse_the_records_of_another_user(
     assert_nothing_of_it_was_imported(gift)
 
 
+@pytest.mark.slow
+def test_a_sweep_goes_on_with_its_own_configuration(gift: Path) -> None:
+    """What a begun run of the same key names instead is neither imported nor called."""
+    Path("mine.yaml").write_text("fixed: [dataset=digits, tracker=none, train.epochs=2]\naxes: {seed: [0]}\n")
+    assert run_command(["sweep", "mine.yaml"]) == 0
+    (run,) = Path("runs/mine").iterdir()
+    (run / "result.json").unlink()
+    job = json.loads((run / "job.json").read_text())
+    hostile = _targets(job["config"])
+    job["config"] |= {group: hostile[group] for group in ("tracker", "hardware")}
+    (run / "job.json").write_text(json.dumps(job))
+    assert run_command(["sweep", "mine.yaml"]) == 0
+    assert json.loads((run / "result.json").read_text())["status"] == "finished"
+    assert [path.name for path in Path("runs/mine").iterdir()] == [run.name]
+    assert_nothing_of_it_was_imported(gift)
+
+
 def test_what_a_record_names_is_seen_when_it_is_executed(gift: Path) -> None:
     """The same names in a configuration of one's own are imported and made: the tests above could fail."""
     build({"_target_": "hostile_package.Data"}, Dataset)

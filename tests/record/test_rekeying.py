@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from other_user import NOBODY, needs_root
 
 from gnnexp.cli.main import run_command
 from gnnexp.provenance.code import package_digest
@@ -116,6 +117,14 @@ def test_vertex_parallelism_counts_from_its_mend_on(said: Said) -> None:
             record["config"]["paradigm"] = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel"}
             file.write_text(json.dumps(record))
     assert "1 runs have new keys" in said("rekey")
+
+
+@needs_root
+def test_a_run_of_another_user_keeps_its_key(said: Said) -> None:
+    as_of_0_1()
+    for file in Path("runs").glob("one/*/job.json"):
+        os.chown(file, NOBODY, -1)
+    assert "belongs to nobody" in said("rekey") and find_runs()[0].key == ""
 
 
 def test_a_class_outside_of_gnnexp_is_named_and_not_imported(said: Said) -> None:
