@@ -25,7 +25,7 @@ UNWANTED = {
     "mends": "fixes", "thereof": "of it", "therein": "in it", "manifold": "many times",
 }
 _UNWANTED = re.compile(r"\b(" + "|".join(sorted(UNWANTED, key=len, reverse=True)) + r")\b", re.IGNORECASE)
-_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[A-Z`\"'(\d*_\[])|[.!?:;]\s*$")
+_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[A-Z`\"'(\d*_\[]|gnnexp\b)|[.!?:;]\s*$")
 _CODE = re.compile(r"<[^<>]+>|``.*?``|`[^`]*`|\"[^\"]*\"|“[^”]*”|\{[^{}]*\}|\]\([^)]*\)|\S*[/=_]\S*|https?://\S+")
 # What begins a passage: an entry of a list, of a docstring's section, or a section's name.
 _ENTRY = re.compile(r"([-*#>]|\d+\.)\s|[\w`*]+(, [\w`*]+)*: |(Args|Attributes|Returns|Raises|Yields):$")
@@ -109,13 +109,18 @@ def _paragraphs(line: int, text: str) -> Iterator[Passage]:
         yield start, words
 
 
+def sentences(text: str) -> list[str]:
+    """The sentences of a passage, with `code` for each piece of code."""
+    return [one.strip() for one in _END.split(_CODE.sub(" code ", text)) if one and one.strip()]
+
+
 def complaints(text: str) -> Iterator[str]:
     """What a passage has that the rule does not allow."""
     plain = _CODE.sub(" code ", text)
     for word in _UNWANTED.findall(plain):
         yield f"unwanted word '{word}': {UNWANTED[word.lower()]}"
-    for sentence in _END.split(plain):
-        count = len(_WORD.findall(sentence or ""))
+    for sentence in sentences(text):
+        count = len(_WORD.findall(sentence))
         if count > MOST_WORDS:
             yield f"a sentence of {count} words: {' '.join(sentence.split()[:8])} …"
 

@@ -134,6 +134,7 @@ def test_a_job_that_slurm_has_forgotten_frees_its_run_when_it_was_silent(
     assert run_command(["resume", str(run_dir)]) == 2 and "does not list it" in capsys.readouterr().err
     heard(run_dir, seconds_ago=200)
     assert run_command(["status", str(run_dir)]) == 1 and "vanished" in capsys.readouterr().out
+    assert json.loads((run_dir / "result.json").read_text())["status"] == "failed"
     assert run_command(["cancel", str(run_dir)]) == 2 and "has ended" in capsys.readouterr().err
     install(place / "bin", "sbatch", "echo 'Submitted batch job 4712'")
     assert run_command(["resume", str(run_dir)]) == 0 and "4712" in capsys.readouterr().out

@@ -69,6 +69,7 @@ def test_a_second_user_gets_nothing_and_changes_nothing(folder: Path) -> None:
         ports = ports_of(ranks)
         assert len(ranks) == 2 and ports and (run / "private" / "store").exists()
         with acting_as(NOBODY):
+            assert (run / "epochs.jsonl").read_text() and (run / "logs").is_dir(), "the umask lets others read"
             closed = {
                 "private folder": lambda: list((run / "private").iterdir()),
                 "secret": (run / "private" / "secret").read_text,

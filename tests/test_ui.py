@@ -99,6 +99,17 @@ def test_the_dashboard_is_for_this_machine_only(
     assert command.count("--host") == 1 and command[command.index("--host") + 1] == "127.0.0.1"
 
 
+def test_it_serves_the_store_and_no_run_directory(
+        _commands: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    os.mkfifo(tmp_path / "runs" / "one" / "job.json")  # who opens it waits for ever
+    monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    assert run_command(["ui", "--port", _free_port()]) == 0
+    (command,) = _commands
+    assert command[command.index("--backend-store-uri") + 1] == f"sqlite:///{tmp_path}/mlflow.db"
+
+
 def test_who_can_reach_it_is_said(
         _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: f"{address}/#/experiments")

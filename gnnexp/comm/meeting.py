@@ -22,7 +22,7 @@ from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 
 from gnnexp.comm.environment import Environment, rendezvous_address
 from gnnexp.errors import RunError
-from gnnexp.files.private import PRIVATE, secret_of
+from gnnexp.files.private import PRIVATE, private_of, secret_of
 
 _STORE = "store"
 _BYTES = 32  # of a proof (SHA-256), and of what is to be proved
@@ -142,11 +142,12 @@ def store_of(environment: Environment, timeout: timedelta, run_dir: Path | None)
     """
     if run_dir is None:
         return _server(environment, timeout)
-    if (secret := secret_of(run_dir)) is None:
-        raise RunError(f"{run_dir / PRIVATE} is missing, so the ranks cannot prove that they are this run's; to start "
-                       f"them again: gnnexp resume {run_dir}")
+    folder, secret = private_of(run_dir), secret_of(run_dir)
+    if folder is None or secret is None:
+        raise RunError(f"{run_dir / PRIVATE} is missing, or others can enter it, so the ranks cannot prove that they "
+                       f"are this run's; to start them again: gnnexp resume {run_dir}")
     if environment.local_ranks == environment.num_ranks and rendezvous_address()[0] == "127.0.0.1":
-        store: Store = FileStore(str(run_dir / PRIVATE / _STORE), environment.num_ranks)
+        store: Store = FileStore(str(folder / _STORE), environment.num_ranks)
         store.set_timeout(timeout)
         return store
     return ProvenStore(_server(environment, timeout), secret)

@@ -76,7 +76,7 @@ class LocalLauncher(Launcher):
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # status files of an earlier attempt
         for folder in ("logs", "status"):
             subfolder(run_dir, folder)
-        make_private(run_dir)
+        make_private(run_dir, here=True)
         with closing(HeldFolder(run_dir, JOB_FILE)) as place:
             outcome = self._launched(place, hardware)
             if not place.is_left():

@@ -190,7 +190,7 @@ class SlurmLauncher(Launcher):
             print(f"gnnexp: warning: {doubt}", file=sys.stderr)
         token = uuid.uuid4().hex
         for run_dir in run_dirs:
-            make_private(run_dir)
+            make_private(run_dir, here=hardware.num_ranks == 1)
             write_submission(run_dir, Submission(None, token))
         try:
             ids, preparation = self._sbatch(run_dirs, hardware, token)

@@ -64,9 +64,13 @@ def code_of_config(config: Mapping[str, Any]) -> Code:
 
 def modules_of(config: Mapping[str, Any]) -> list[str]:
     """The modules of every `_target_`, except trackers and launchers, which change no result, and torch's classes."""
-    groups = {name: node for name, node in config.items() if name not in ("tracker", "hardware")}
-    modules = (name_today(target).rpartition(".")[0] for target in targets_in(groups))
+    modules = (name_today(target).rpartition(".")[0] for target in targets_of_results(config))
     return [module for module in modules if module and not module.startswith("torch.")]
+
+
+def targets_of_results(config: Mapping[str, Any]) -> list[str]:
+    """The dotted names of all components, except trackers and launchers, which change no result."""
+    return targets_in({name: node for name, node in config.items() if name not in ("tracker", "hardware")})
 
 
 def code_key(cls: type) -> str:

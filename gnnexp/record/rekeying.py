@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,10 +17,12 @@ from gnnexp.datasets.base import Dataset, VerifiedDataset
 from gnnexp.errors import ProblemsError
 from gnnexp.experiment.build import build
 from gnnexp.experiment.run_key import run_key
-from gnnexp.provenance.code import Code, code_of
+from gnnexp.provenance.code import Code, code_of, targets_in, targets_of_results
 from gnnexp.provenance.older import MOVED, as_today
 from gnnexp.provenance.recorded import RESULT_VERSION, is_of_other_version, own_of, recorded_inputs
+from gnnexp.record.archive import imported_from
 from gnnexp.record.attempts import alone
+from gnnexp.record.owner import check_own
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, load_result, write_json
 
 # What `code.changed` of a run of 0.1 says if its results are those of the last commit of 0.1. Vertex parallelism read
@@ -28,6 +30,8 @@ from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, load_result, 
 _VERTEX_PARALLEL, _MENDED = "gnnexp.paradigms.vertex_parallel.VertexParallel", {"gnnexp.comm.stale": "efc18f8fb78e4ca4"}
 # An option that came after 0.1 had keys, with the value that was left out of them.
 _LATER = ("weights", True)
+# Classes that may be named by anybody. Others are imported only if the user names them, too.
+_OWN = ("gnnexp.", "torch.optim.")
 NOT_THE_LAST = "was made by code of gnnexp 0.1 that may give other results"
 CURRENT = "has the keys of today"
 LATER = "was made by a later gnnexp"
@@ -43,15 +47,29 @@ class Rekeyed:
     why: str
 
 
-def key_of_older(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
-    """The key that a run of gnnexp 0.1 would have today; empty if it had none, or if its data are not here."""
+def key_of_older(
+    config: Mapping[str, Any], provenance: Mapping[str, Any], datasets: Iterable[Dataset],
+    named: Collection[str] = (),
+) -> str:
+    """The key that a run of gnnexp 0.1 would have today; empty if it had none, or if its data are not here.
+
+    A record chooses neither a class that is imported nor a file that is read.
+
+    Args:
+        config: configuration of the record.
+        provenance: where the record comes from.
+        datasets: the user's own data sets. The run's data are here if one of them has the recorded key.
+        named: classes, by dotted names, that the user's own configurations name.
+    """
     if not provenance.get("run_key") or "result_version" in provenance:
         return ""
-    config = as_today(config)
-    data = _data_key_today(json.dumps(config["dataset"], sort_keys=True), str(provenance.get("dataset_key")))
+    config, recorded = as_today(config), str(provenance.get("dataset_key"))
+    if _foreign(config, named):
+        return ""
     try:
+        data = next((one.key() for one in datasets if _key_of_0_1(one) == recorded), "")
         return data and run_key(config, data, Code(own_of(provenance.get("code"))), recorded_inputs(provenance))
-    except ImportError:  # a class of the user's that is not here
+    except (ImportError, ProblemsError, OSError):  # a class that is not here, or files that are not
         return ""
 
 
@@ -62,26 +80,31 @@ def rekeyed_provenance(config: Mapping[str, Any], provenance: Mapping[str, Any])
         return LATER
     if not provenance.get("run_key"):
         return NO_KEY
-    mended = _MENDED if config["paradigm"]["_target_"] == _VERTEX_PARALLEL else {}
+    mended = _MENDED if _VERTEX_PARALLEL in targets_in(config.get("paradigm")) else {}
     if code.get("changed", {}) != mended:
         return NOT_THE_LAST
-    key, data = key_of_older(config, provenance), str(provenance.get("dataset_key"))
-    if not key:
+    if foreign := _foreign(config):
+        return f"{foreign[0]} is no class of gnnexp: `gnnexp sweep --changed-code` takes the run"
+    dataset = _dataset(json.dumps(config.get("dataset"), sort_keys=True))
+    key = "" if dataset is None else key_of_older(config, provenance, [dataset])
+    if dataset is None or not key:
         return NO_DATA
-    today = _data_key_today(json.dumps(config["dataset"], sort_keys=True), data)
-    return {**provenance, "run_key": key, "dataset_key": today, "result_version": RESULT_VERSION,
-            "code": {"own": own_of(code)}, "rekeyed": {"run_key": provenance["run_key"], "dataset_key": data}}
+    return {**provenance, "run_key": key, "dataset_key": dataset.key(), "result_version": RESULT_VERSION,
+            "code": {"own": own_of(code)},
+            "rekeyed": {"run_key": provenance["run_key"], "dataset_key": str(provenance.get("dataset_key"))}}
 
 
 def rekey(run_dir: Path, *, write: bool) -> Rekeyed:
     """Give a run of 0.1 the keys of today, in `job.json` and `result.json`; other runs stay as they are.
+
+    This opens the data that the record names, so the record must be the user's own.
 
     Args:
         run_dir: the directory of the run.
         write: whether to write the files.
 
     Raises:
-        ConfigError: another process works on the run.
+        ConfigError: another process works on the run, or it belongs to another user.
     """
     try:
         job = load_job(run_dir)
@@ -89,6 +112,9 @@ def rekey(run_dir: Path, *, write: bool) -> Rekeyed:
         return Rekeyed(run_dir, f"{JOB_FILE}: {error}"[:200])
     if not is_of_other_version(job["provenance"]):
         return Rekeyed(run_dir, CURRENT)
+    if source := imported_from(job["provenance"]):
+        return Rekeyed(run_dir, f"was imported from {source}: gnnexp opens no data that it names")
+    check_own(run_dir, "would open the data that it names", "its owner can give it new keys")
     files = {JOB_FILE: job}
     try:
         files[RESULT_FILE] = load_result(run_dir)
@@ -106,16 +132,27 @@ def rekey(run_dir: Path, *, write: bool) -> Rekeyed:
     return Rekeyed(run_dir, "")
 
 
+def _foreign(config: Mapping[str, Any], named: Collection[str] = ()) -> list[str]:
+    """The classes of a record that are neither gnnexp's nor named by the user: they are not imported."""
+    return [target for target in targets_of_results(config) if not target.startswith(_OWN) and target not in named]
+
+
 @cache
-def _data_key_today(node: str, recorded: str) -> str:
-    """The key that data of 0.1 have today; empty if the data that the mapping names are not here, or are others."""
+def _dataset(node: str) -> Dataset | None:
+    """The data set of a mapping in JSON; None if it cannot be made here."""
     try:
-        dataset = build(json.loads(node), Dataset)
-        older = copy.copy(dataset)
-        object.__setattr__(older, "described", lambda: _described(dataset))
-        return dataset.key() if older.key() == recorded else ""
+        dataset: Dataset = build(json.loads(node), Dataset)
     except (ProblemsError, OSError):
-        return ""
+        return None
+    return dataset
+
+
+@cache
+def _key_of_0_1(dataset: Dataset) -> str:
+    """The key that data had in 0.1."""
+    older = copy.copy(dataset)
+    object.__setattr__(older, "described", lambda: _described(dataset))
+    return older.key()
 
 
 def _described(dataset: Dataset) -> str:

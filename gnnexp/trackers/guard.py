@@ -14,12 +14,13 @@ import hmac
 import json
 import os
 import secrets
-import stat
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlparse
+
+from gnnexp.errors import ConfigError, Problem
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -32,6 +33,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 FILE_VARIABLE, PLACE_VARIABLE = "GNNEXP_UI_SECRET_FILE", "GNNEXP_UI_PLACE"
 PARAMETER, COOKIE = "secret", "gnnexp-ui"
 _BYTES, _MOST_BODY = 32, 1 << 20
+_OTHERS = 0o077  # rights of other users
 # Requests of MLflow's API that can name a place for files, and the keys of such a place.
 _PLACING = ("experiments/create", "experiments/update", "runs/create", "model-versions/create", "logged-models")
 _KEYS = frozenset({"artifact_location", "artifact_uri", "source", "artifactlocation", "artifacturi"})
@@ -56,6 +58,7 @@ def kept_secret(file: Path) -> str:
     """The secret in a file that only its user can read; it is made if there is none.
 
     Raises:
+        ConfigError: the file system keeps no rights.
         OSError: the disk refuses.
         PermissionError: somebody else can read or write the file, or owns it.
     """
@@ -65,6 +68,12 @@ def kept_secret(file: Path) -> str:
     except FileExistsError:
         return read_secret(file)
     with open(handle, "w", encoding="ascii") as made:  # noqa: PTH123
+        if os.fstat(handle).st_mode & _OTHERS:
+            file.unlink()
+            raise ConfigError(Problem(
+                str(file), "open to others", "the file system keeps no rights, so everybody could read the secret",
+                "cd to a folder on another file system, then: MLFLOW_TRACKING_URI=sqlite:////PATH/OF/mlflow.db gnnexp "
+                "ui"))
         made.write(secrets.token_urlsafe(_BYTES))
     return read_secret(file)
 
@@ -79,7 +88,7 @@ def read_secret(file: Path) -> str:
     handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(handle, encoding="ascii") as opened:  # noqa: PTH123
         found = os.fstat(handle)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
             raise PermissionError(f"{file} must belong to you, and nobody else may read it: remove it, or chmod 600")
         secret = opened.read().strip()
     if not secret:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hmac
 import multiprocessing
 import os
+import socket
 import stat
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,10 +19,19 @@ import torch
 import torch.distributed as dist
 from other_user import NOBODY, acting_as, needs_root, shared_folder
 from torch._C._distributed_c10d import FileStore, HashStore
+from without_rights import show
 
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
-from gnnexp.comm.meeting import ForeignPeerError, LostStoreError, NoAnswerError, ProvenStore, answered, store_of
+from gnnexp.comm.meeting import (
+    ForeignPeerError,
+    LostStoreError,
+    NoAnswerError,
+    ProvenStore,
+    answered,
+    prove,
+    store_of,
+)
 from gnnexp.errors import RunError
 from gnnexp.files.disk import DiskError, in_words
 from gnnexp.files.private import PRIVATE, make_private, remove_private, secret_of
@@ -78,7 +90,8 @@ def test_another_user_sees_nothing_of_it() -> None:
     with shared_folder(0o755) as run_dir:
         folder = make_private(run_dir)
         with acting_as(NOBODY):
-            for look in (lambda: list(folder.iterdir()), lambda: secret_of(run_dir),
+            assert secret_of(run_dir) is None
+            for look in (lambda: list(folder.iterdir()), (folder / "secret").read_text,
                          lambda: (folder / "store").write_text("x"), lambda: folder.rename(run_dir / "mine")):
                 with pytest.raises(PermissionError):
                     look()
@@ -152,6 +165,8 @@ def _rank(rank: int, ranks: int, port: int, run_dir: Path, secret: bytes | None,
         comm = Communicator(environment, PhaseTimer(), HOST, timeout_s=20.0, meeting=meeting)
         total = torch.tensor([rank + 1.0])
         comm.clone_for_thread().all_reduce(total, "gradients")
+        if run_dir.parent.name == "without proofs":
+            hmac.digest = None  # type: ignore[assignment]  # from now on, a proof would be an error
         answers.put((rank, total.item(), comm.gather_objects({"rank": rank})))
         comm.close()
     except Exception as error:
@@ -188,6 +203,35 @@ def test_ranks_meet(tmp_path: Path, count: int, place: str) -> None:
         (rank, sum(range(count + 1)), [{"rank": one} for one in range(count)]) for rank in range(count)]
 
 
+@pytest.mark.usefixtures("started")
+def test_ranks_meet_where_the_run_directory_keeps_no_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_dir = tmp_path / "here"
+    run_dir.mkdir()
+    with monkeypatch.context() as patch:
+        show(patch, run_dir)
+        folder = make_private(run_dir, here=True)
+    try:
+        assert [answer[1] for answer in met(run_dir, 2)] == [3.0, 3.0]
+        assert list(run_dir.iterdir()) == []
+        assert secret_of(run_dir) == bytes.fromhex((folder / "secret").read_text())
+    finally:
+        remove_private(run_dir)
+
+
+@pytest.mark.parametrize(("environment", "address", "proven"), [
+    (Environment(1, 2, 1, 2), "127.0.0.1", False), (Environment(1, 2, 0, 1), "127.0.0.1", True),
+    (Environment(1, 2, 1, 2), "10.0.0.7", True)])
+def test_ranks_of_one_machine_have_a_file_and_others_entries_with_proofs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: Environment, address: str, proven: bool
+) -> None:
+    folder = make_private(tmp_path)
+    monkeypatch.setenv("MASTER_ADDR", address)
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setattr("gnnexp.comm.meeting._server", lambda *_: HashStore())
+    store = store_of(environment, PATIENCE, tmp_path)
+    assert isinstance(store, ProvenStore) if proven else store.path == str(folder / "store")
+
+
 @pytest.mark.parametrize("place", ["here", "between machines"])
 @pytest.mark.usefixtures("started")
 def test_a_rank_without_the_secret_is_refused_by_the_others(tmp_path: Path, place: str) -> None:
@@ -198,3 +242,84 @@ def test_a_rank_without_the_secret_is_refused_by_the_others(tmp_path: Path, plac
     found = met(run_dir, 2, {1: bytes(16)})
     assert found[0][1] == "ForeignPeerError", found
     assert "secret" in found[0][2]
+
+
+# --- what gloo, NCCL and torchrun do not give -------------------------------------------------------------------------
+@pytest.mark.usefixtures("started")
+def test_messages_carry_no_proof(tmp_path: Path) -> None:
+    """Proofs are for connecting: without HMAC, ranks that have met go on."""
+    run_dir = tmp_path / "without proofs" / "here"
+    run_dir.mkdir(parents=True)
+    make_private(run_dir)
+    assert [answer[2] for answer in met(run_dir, 2)] == [[{"rank": 0}, {"rank": 1}]] * 2
+
+
+@needs_root
+@pytest.mark.usefixtures("started")
+def test_messages_are_not_encrypted(tmp_path: Path) -> None:
+    """Who may read the packets of this machine, which is root alone, finds what ranks gather."""
+    run_dir = tmp_path / "here"
+    run_dir.mkdir()
+    make_private(run_dir)
+    packets: list[bytes] = []
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as seen:
+        seen.bind(("lo", 0))
+        seen.settimeout(0.2)
+        ended = threading.Event()
+
+        def listen() -> None:
+            while not ended.is_set():
+                with suppress(TimeoutError):
+                    packets.append(seen.recv(1 << 16))
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        try:
+            met(run_dir, 2)
+        finally:
+            ended.set()
+            listener.join()
+    assert any(b'"rank"' in packet for packet in packets)
+
+
+def test_the_store_of_torchrun_is_open_and_gnnexps_entries_have_proofs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_private(tmp_path)
+    torchruns = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    stranger = dist.TCPStore("127.0.0.1", torchruns.port, is_master=False)
+    torchruns.set("of torchrun", "its own")
+    stranger.set("of torchrun", "somebody else's")
+    assert torchruns.get("of torchrun") == b"somebody else's"
+    for name, value in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(torchruns.port),
+                        "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}.items():
+        monkeypatch.setenv(name, value)
+    store = store_of(Environment(1, 2, 0, 1), PATIENCE, tmp_path)
+    store.set("rank/1", "address")
+    assert stranger.get("gnnexp/0/rank/1").endswith(b"address"), "it can be read"
+    assert store.get("rank/1") == b"address"
+    stranger.set("gnnexp/0/rank/1", "another address")
+    with pytest.raises(ForeignPeerError, match="rank/1"):
+        store.get("rank/1")
+
+
+def test_of_nccl_only_the_rendezvous_has_a_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups that prove themselves exchange data on the host, which gloo carries."""
+    make_private(tmp_path)
+    made: dict[str, Any] = {}
+    proven: list[Any] = []
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.7")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    monkeypatch.setattr("gnnexp.comm.meeting._server", lambda *_: HashStore())
+    monkeypatch.setattr("gnnexp.comm.communicator._own_gpus", lambda *_: True)
+    monkeypatch.setattr("gnnexp.comm.communicator._carrier", lambda *_: "nccl")
+    monkeypatch.setattr("gnnexp.comm.communicator.prove", lambda *given: proven.append(given))
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: made.update(options, backend=backend))
+    connect(Environment(0, 2, 0, 1), HOST, 20.0, tmp_path)
+    assert made["backend"] == "cpu:gloo,cuda:nccl" and isinstance(made["store"], ProvenStore)
+    assert proven == [(None, 0, 2, secret_of(tmp_path))]
+    exchanged: list[torch.Tensor] = []
+    monkeypatch.setattr(dist, "all_to_all_single", lambda out, given, group: exchanged.append(given))
+    with pytest.raises(ForeignPeerError):
+        prove(None, 0, 2, SECRET)
+    assert {tensor.device.type for tensor in exchanged} == {"cpu"}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.wire import WireError, pack, unpack
 
 _HOUSE = Path(__file__).parents[2] / "gnnexp"
@@ -109,3 +112,17 @@ def test_no_pickle_crosses_between_ranks() -> None:
     found = {str(file.relative_to(_HOUSE)) for file in _HOUSE.rglob("*.py")
              if any(word in file.read_text() for word in words)}
     assert found == {"kernels/versions.py", "testing/ranks.py"}
+
+
+def test_an_announced_size_is_compared_with_the_memory() -> None:
+    asked: list[torch.Tensor] = []
+
+    def gathered(own: torch.Tensor) -> list[torch.Tensor]:
+        asked.append(own)
+        return [own, torch.tensor([1 << 60])]
+
+    timer = SimpleNamespace(activity=SimpleNamespace(exchange=nullcontext))
+    rank: Any = SimpleNamespace(size=2, _timer=timer, _gathered=gathered)
+    with pytest.raises(WireError, match="announce messages"):
+        Communicator.gather_objects(rank, [1])
+    assert len(asked) == 1, "no message is waited for"

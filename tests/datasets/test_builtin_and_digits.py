@@ -1,11 +1,13 @@
 """Datasets that come with installed libraries, and graphs in our own format."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import gnnexp
 from gnnexp.datasets.dgl_builtin import DglBuiltin
 from gnnexp.datasets.digits import Digits, nearest_neighbors
 from gnnexp.datasets.gnnexp_format import GnnexpFormat
@@ -67,6 +69,29 @@ def test_dgl_dataset_that_needs_no_network() -> None:
     assert graph.labels.bincount().tolist() == [17, 17]
     assert [ids.numel() for ids in (graph.splits.train, graph.splits.val, graph.splits.test)] == [20, 7, 7]
     assert dataset.key() != DglBuiltin(name="KarateClub", seed=3).key()
+
+
+def test_dgl_reads_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its class does: gnnexp calls it, and restricts nothing."""
+    data = pytest.importorskip("dgl.data")
+    called: list[object] = []
+
+    def reads(**options: object) -> object:
+        called.append(options)
+        return data.KarateClubDataset()
+
+    monkeypatch.setattr(data, "RedditDataset", reads)
+    assert DglBuiltin(name="Reddit", path="there").load().num_nodes == 34
+    assert called == [{"raw_dir": "there"}]
+
+
+def test_nothing_else_of_the_package_downloads() -> None:
+    """No other module fetches from a network, or calls a class that does; MLflow's client is for trackers."""
+    words = re.compile(r"urlopen|urlretrieve|import requests|http\.client|aiohttp|fetch_openml|proppred\"|dgl\.data, "
+                       r"|torch_geometric\.datasets")
+    package = Path(gnnexp.__file__).parent
+    found = {str(file.relative_to(package)) for file in package.rglob("*.py") if words.search(file.read_text())}
+    assert found == {"datasets/dgl_builtin.py", "datasets/ogb.py"}
 
 
 def test_unknown_dgl_dataset_lists_the_known_ones() -> None:

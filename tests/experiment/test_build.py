@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, Literal, Union
@@ -149,6 +150,12 @@ def test_all_problems_of_a_node_at_once() -> None:
 def test_targets_that_cannot_be_imported(target: str, says: str) -> None:
     (problem,) = check_node("store", {"_target_": target}, Store)
     assert says in problem.fix
+
+
+def test_a_module_of_python_is_not_imported() -> None:
+    sys.modules.pop("this", None)
+    assert check_node("store", {"_target_": "this.Store"}, Store)
+    assert "this" not in sys.modules, "its import prints a poem"
 
 
 def test_a_missing_optional_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,13 @@ def test_the_exit_code_is_that_of_the_command(tmp_path: Path, text: str, code: i
 
 
 @pytest.mark.interpreter
+def test_words_reach_the_command_as_they_are(tmp_path: Path) -> None:
+    words = [";", "touch x", "$(touch x)", "`touch x`", "*", "$HOME", ">x", "a b"]
+    process = start(sys.executable, "-c", "import sys; print(sys.argv[1:])", *words, cwd=tmp_path)
+    assert process.communicate(timeout=30)[0] == f"{words}\n" and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.interpreter
 def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no program")
     process = start("./data", cwd=tmp_path)

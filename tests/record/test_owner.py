@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from without_rights import show
 
 from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
@@ -49,6 +51,34 @@ def test_one_file_of_another_user_is_enough(run: Path, disown: Disown, file: str
     disown(run / file)
     with pytest.raises(ConfigError, match=r"belongs to .*: gnnexp does this"):
         check_own(run, "does this", "do that")
+
+
+def test_a_copy_is_ones_own(run: Path, disown: Disown) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    disown(run / "job.json")
+    copy = run.with_name("mine")
+    subprocess.run(["cp", "-r", run, copy], check=True)
+    check_own(copy, "does this", "do that")
+    with pytest.raises(ConfigError):
+        check_own(run, "does this", "do that")
+
+
+def test_where_all_files_have_one_owner_nothing_is_seen(
+    run: Path, disown: Disown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on FAT. Nor is a change in one's own name."""
+    disown(run / "job.json")
+    show(monkeypatch, run, owner=os.geteuid())
+    check_own(run, "does this", "do that")
+
+
+def test_only_records_are_looked_at(run: Path, disown: Disown) -> None:
+    (run / "logs").mkdir()
+    (run / "logs" / "rank_0.log").write_text("")
+    if os.geteuid() == 0:
+        disown(run / "logs" / "rank_0.log")
+    check_own(run, "does this", "do that")
 
 
 def test_resume_of_another_users_run(run: Path, disown: Disown, capsys: pytest.CaptureFixture[str]) -> None:

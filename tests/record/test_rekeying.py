@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from other_user import NOBODY, needs_root
 
 from gnnexp.cli.main import run_command
 from gnnexp.provenance.code import package_digest
@@ -97,7 +98,8 @@ def test_rekeyed_it_counts_as_finished(said: Said) -> None:
 
 @pytest.mark.parametrize(("more", "why"), [
     ({"code": {"changed": {"gnnexp.models.sage": "1" * 16}, "own": {}}}, NOT_THE_LAST),
-    ({"run_key": ""}, NO_KEY), ({"run_key": None}, NO_KEY), ({"dataset_key": "1" * 64}, NO_DATA)])
+    ({"run_key": ""}, NO_KEY), ({"run_key": None}, NO_KEY), ({"dataset_key": "1" * 64}, NO_DATA),
+    ({"imported": {"file": "a.tar.xz"}}, "was imported from a.tar.xz")])
 def test_what_keeps_its_key_and_why(said: Said, more: dict[str, Any], why: str) -> None:
     as_of_0_1(**more)
     before = [file.read_bytes() for file in sorted(Path("runs").glob("one/*/*.json"))]
@@ -115,6 +117,24 @@ def test_vertex_parallelism_counts_from_its_mend_on(said: Said) -> None:
             record["config"]["paradigm"] = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel"}
             file.write_text(json.dumps(record))
     assert "1 runs have new keys" in said("rekey")
+
+
+@needs_root
+def test_a_run_of_another_user_keeps_its_key(said: Said) -> None:
+    as_of_0_1()
+    for file in Path("runs").glob("one/*/job.json"):
+        os.chown(file, NOBODY, -1)
+    assert "belongs to nobody" in said("rekey") and find_runs()[0].key == ""
+
+
+def test_a_class_outside_of_gnnexp_is_named_and_not_imported(said: Said) -> None:
+    as_of_0_1()
+    for file in Path("runs").glob("one/*/*.json"):
+        record = json.loads(file.read_text())
+        if "config" in record:
+            file.write_text(json.dumps({**record, "config": {**record["config"], "model": {"_target_": "mine.Model"}}}))
+    assert "mine.Model is no class of gnnexp" in said("rekey")
+    assert "0 finished before" in said("sweep", "one.yaml", "--dry-run", "--changed-code")
 
 
 def test_a_damaged_run_does_not_keep_the_others_from_new_keys(said: Said) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from other_user import NOBODY, acting_as, needs_root, shared_folder
 
+from gnnexp.errors import ConfigError
 from gnnexp.trackers.guard import COOKIE, Guard, guarded, kept_secret, read_secret
 
 SECRET, PORT = "a-secret_of-the-test", 5000
@@ -152,6 +153,16 @@ def test_the_file_is_made_once_and_for_its_user_only(tmp_path: Path) -> None:
     assert len(secret) >= 32 and kept_secret(file) == secret == read_secret(file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert kept_secret(tmp_path / "other") != secret
+
+
+def test_where_no_rights_are_kept_no_secret_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on FAT and on `/mnt/c` in WSL: each file is open to others, whatever was asked for."""
+    real = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda file: os.stat_result(((found := real(file)).st_mode | 0o055, *found[1:])))
+    with pytest.raises(ConfigError, match="keeps no rights") as caught:
+        kept_secret(tmp_path / "ui.secret")
+    monkeypatch.undo()
+    assert "MLFLOW_TRACKING_URI=" in caught.value.problems[0].fix and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("spoil", [lambda file: file.chmod(0o644), lambda file: file.chmod(0o620),

@@ -297,7 +297,7 @@ def _followed(
 
 
 def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) -> None:
-    """Wait at most `timeout_s` until the tracker has everything, and print a warning if it does not."""
+    """Wait at most `timeout_s` until the tracker has everything, and print a warning if it does not, also if quiet."""
     if follower is None:
         return
     if not follower.run_dir.is_dir():  # moved: when the run is resumed, the rest is delivered from its new place
@@ -305,5 +305,9 @@ def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) 
         return
     reason = follower.finish(timeout_s)
     if reason:
-        console.print(marked("tracking is away", "yellow", f" ({reason}); the records are in {follower.run_dir}, "
-                             "deliver them later with: gnnexp report --sync"), soft_wrap=True)
+        warning = marked("tracking is away", "yellow", f" ({reason}); the records are in {follower.run_dir}, "
+                         "deliver them later with: gnnexp report --sync")
+        if console.quiet:  # `gnnexp.run`
+            print(f"gnnexp: {warning.plain}", file=sys.stderr)
+        else:
+            console.print(warning, soft_wrap=True)

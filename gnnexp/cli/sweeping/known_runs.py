@@ -17,7 +17,7 @@ from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.run_key import run_key
 from gnnexp.files.regular import SMALL_BYTES, read_limited
 from gnnexp.launchers.local import LocalLauncher
-from gnnexp.provenance.code import code_of_config, package_digest
+from gnnexp.provenance.code import code_of_config, package_digest, targets_of_results
 from gnnexp.provenance.machine import UNKNOWN, Node, node_of_launch, this_node
 from gnnexp.provenance.recorded import is_of_other_version, own_of, recorded_key, version_in_words
 from gnnexp.record.archive import imported_from
@@ -140,7 +140,7 @@ def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
         keyed.append(replace(case, state=State(case.state.label, key_now(case, datasets[node]), datasets[node])))
     keys = {case.state.key for case in keyed}
     known = known_runs(keys, looking)
-    older = older_runs(keys - known.keys(), looking)
+    older = older_runs(keys - known.keys(), cases, looking)
     return [_standing(case, [*older.get(case.state.key, ()), *known.get(case.state.key, ())], looking)
             for case in keyed]
 
@@ -173,12 +173,16 @@ def known_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]
     return found
 
 
-def older_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]]:
-    """Finished runs of gnnexp 0.1 that would have one of these keys today, the latest last."""
+def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: Looking) -> dict[str, list[Known]]:
+    """Finished runs of gnnexp 0.1 that would have one of these keys of `cases` today, the latest last."""
     found: dict[str, list[Known]] = {}
+    datasets = {case.experiment.config.group("dataset").text(): case.experiment.dataset for case in cases}
+    named = {target for case in cases for target in targets_of_results(case.composed.config)}
     for path, job in _jobs(looking) if keys else ():
         provenance = job["provenance"]
-        if not is_of_other_version(provenance) or (key := key_of_older(job["config"], provenance)) not in keys:
+        if not is_of_other_version(provenance):
+            continue
+        if (key := key_of_older(job["config"], provenance, datasets.values(), named)) not in keys:
             continue
         with suppress(DataError):  # it has not ended
             run = read_run(path)

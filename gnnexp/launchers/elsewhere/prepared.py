@@ -28,7 +28,7 @@ class PreparedLauncher(Launcher):
 
 def hand_over(run_dir: Path, hardware: HardwareConfig) -> str:
     """Note that another program starts the ranks from now on. Returns what the user can do, as text."""
-    make_private(run_dir)
+    make_private(run_dir, here=hardware.nodes == 1)
     note(run_dir, PREPARED, ranks=hardware.num_ranks)
     where = "" if hardware.nodes == 1 else f" on each of {hardware.nodes} nodes"
     return (f"prepared; start its ranks{where} with: {start_command(run_dir, hardware)}\n"
