@@ -103,7 +103,8 @@ def test_a_damaged_record_is_left_out_of_the_list(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("text", ["{", DEEP, "[]", '{"cases": [{"run_dir": "runs/s/one"}]}', '{"cases": [null]}',
-                                  '{"cases": [{"label": "a", "run_dir": 5}]}', '{"cases": {}}', "{}", '{"cases": [], "report": "x"}', '{"cases": [], "report": null}',
+                                  '{"cases": [{"label": "a", "run_dir": 5}]}', '{"cases": {}}', "{}",
+                                  '{"cases": [], "report": "x"}', '{"cases": [], "report": null}',
                                   '{"cases": [], "notes": 5}'])
 @pytest.mark.parametrize("command", [["report", "s"], ["plan", "s", "--hardware", "p3_8xlarge"], ["export", "s"]])
 def test_a_damaged_state_of_a_sweep(capsys: pytest.CaptureFixture[str], text: str, command: list[str]) -> None:

@@ -24,16 +24,10 @@ from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, handling, noted
 from gnnexp.launchers.parent import STACKS
 from gnnexp.launchers.ranks import END_S, Ranks
-from gnnexp.launchers.status import (
-    Death,
-    have_finished,
-    judge,
-    kernel_kills,
-    read_statuses,
-    remove_unfinished_words,
-)
+from gnnexp.launchers.status import Death, have_finished, judge, read_statuses, remove_unfinished_words
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import STACKS_S, Watchdog
+from gnnexp.measure.available import kernel_kills
 from gnnexp.record.records import JOB_FILE
 
 _LISTEN_S = 0.1

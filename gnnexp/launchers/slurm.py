@@ -45,7 +45,7 @@ from gnnexp.launchers.queue.slurm_jobs import (
 )
 from gnnexp.launchers.queue.slurm_task import Preparation, Task
 from gnnexp.launchers.queue.words import megabytes_of, minutes_of
-from gnnexp.launchers.status import Death, have_finished, judge, read_statuses
+from gnnexp.launchers.status import Death, have_finished, judge, missed_at, read_statuses
 from gnnexp.record.attempts import is_requeued
 from gnnexp.record.records import write_text
 
@@ -349,7 +349,7 @@ def outcome_of(run_dir: Path, state: Ended, num_ranks: int) -> Outcome:
     if silent or wordless or "failed" in states:
         consequences = ended_with_step(run_dir, state.job_id)
         # A rank that SLURM ended is no cause: it ended after every other. A rank without a status file ended first.
-        deaths = [Death(status.rank, None, math.inf if status.rank in consequences else status.time)
+        deaths = [Death(status.rank, None, math.inf if status.rank in consequences else missed_at(status))
                   for status in silent]
         deaths += [Death(rank, code, -math.inf) for rank, code in wordless.items()]
         outcome = judge(run_dir, deaths)

@@ -12,9 +12,14 @@ from pathlib import Path
 from gnnexp.files.disk import EXIT_CODE
 from gnnexp.files.regular import open_regular
 from gnnexp.launchers.base import Outcome
+from gnnexp.measure.available import limit_in_words
 from gnnexp.record.records import RESULT_FILE, read_fields
 
 USER_ERROR = 2
+# Seconds after a sign of life until the next one is missing: its period, and a little more.
+_NEXT_SIGN_S = 3.0
+SHORT_OF_MEMORY = ("fix: give the run more memory and go on with it, or start one that needs less: a smaller "
+                   "train.batch_size or model.hidden, or fewer hardware.workers")
 _TAIL_LINES, _TAIL_BYTES = 15, 1 << 16
 
 
@@ -80,6 +85,14 @@ def first_failure(statuses: Sequence[Status]) -> Status | None:
     return min(failed, key=lambda status: status.time, default=None)
 
 
+def missed_at(status: Status) -> float:
+    """When a rank without a last word is known to have gone: its next sign of life did not come.
+
+    A rank that another program ended, because one had failed, gave its last sign of life before that failure.
+    """
+    return status.time + _NEXT_SIGN_S
+
+
 @dataclass(frozen=True)
 class Death:
     """The end of a process, seen from outside.
@@ -88,7 +101,7 @@ class Death:
         rank: the rank's number.
         exit_code: exit code of the process, -n if signal n ended it, None if not known.
         time: when the end was noticed, in seconds since the epoch of the clock.
-        out_of_memory: whether the kernel ended a process during the run because memory ran out.
+        out_of_memory: whether the kernel ended a process of the run because memory ran out.
         started: whether the rank ever gave a sign of life.
     """
 
@@ -115,7 +128,9 @@ class Death:
             name = signal.Signals(-self.exit_code).name
         except ValueError:
             name = f"signal {-self.exit_code}"
-        return f"was ended by {name}" + (" (the kernel was out of memory)" if self.out_of_memory else "")
+        if self.out_of_memory:
+            return f"was killed by the kernel: out of memory ({limit_in_words()})"
+        return f"was ended by {name}"
 
 
 # Errors of a surviving rank when another rank has vanished or does not answer: they are never the cause. Torch has
@@ -200,7 +215,8 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> O
     reason = f"{_where(spoken.rank, spoken.host)} failed {where}: {spoken.reason}"
     figures = {"needed_bytes": spoken.needed_bytes, "available_bytes": spoken.available_bytes}
     memory = {name: value for name, value in figures.items() if value is not None}
-    return Outcome(1, "failed", reason, f"{reason}\n{spoken.traceback}".rstrip(), spoken.kind or "error", memory)
+    message = f"{reason}\n{spoken.traceback}".rstrip() + _fix(spoken.kind)
+    return Outcome(1, "failed", reason, message, spoken.kind or "error", memory)
 
 
 def _also_failed(statuses: Sequence[Status]) -> str:
@@ -214,18 +230,16 @@ def _silent_outcome(run_dir: Path, death: Death, statuses: Sequence[Status]) -> 
     where = f" in phase {last.phase}" if last.phase else ""
     reason = f"{_where(death.rank, last.host)} {death.describe()}{where}"
     kind = "out of memory" if death.out_of_memory else "disk" if death.is_of_disk else "killed"
-    return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, death.rank)}".rstrip(), kind)
+    return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, death.rank)}".rstrip() + _fix(kind), kind)
+
+
+def _fix(kind: str) -> str:
+    """What a user can do about a failure, as a line of its own; empty if the reason says it."""
+    return "\n" + SHORT_OF_MEMORY if kind == "out of memory" else ""
 
 
 def _where(rank: int, host: str) -> str:
     return f"rank {rank} on {host}" if host else f"rank {rank}"
-
-
-def kernel_kills() -> int:
-    """How many processes this machine's kernel has ended because memory ran out (`oom_kill` of /proc/vmstat)."""
-    file = Path("/proc/vmstat")
-    lines = file.read_text().splitlines() if file.exists() else []
-    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def log_tail(run_dir: Path, rank: int) -> str:

@@ -27,6 +27,9 @@ class _Files(NamedTuple):
 
 _BY_KIND = {"cgroup2": _Files(("memory.max", "memory.high"), "memory.current", ""),
             "cgroup": _Files(("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_")}
+# Files of a control group that count the processes that the kernel has killed in it, of both versions.
+_KILLS = ("memory.oom_control", "memory.events")
+_KILLS_OF_MACHINE = Path("/proc/vmstat")
 # What the kernel takes back before it kills: pages of files, and of its own caches (version 2 only).
 _RECLAIMED = ("active_file", "inactive_file", "slab_reclaimable")
 
@@ -44,6 +47,29 @@ def available_memory(process: Path = _PROCESS) -> int:
 def total_memory(process: Path = _PROCESS) -> int:
     """Bytes of the machine, or of the narrowest control group."""
     return min([int(psutil.virtual_memory().total), *(limit for limit, _ in _groups(process))])
+
+
+def limit_in_words(process: Path = _PROCESS) -> str:
+    """Which limit of memory this process and its children have together, for a message."""
+    own, machine = total_memory(process), int(psutil.virtual_memory().total)
+    whose = "the limit of the control group" if own < machine else "the memory of this machine"
+    return f"{whose} is {own / 2**30:.1f} GiB"
+
+
+def kernel_kills(process: Path = _PROCESS, machine: Path = _KILLS_OF_MACHINE) -> int:
+    """How many processes the kernel has ended because memory ran out, in the control group of this process.
+
+    If no group counts them, those of the whole machine count, among them a neighbour's.
+    """
+    groups = [folder / name for _, folder, _ in groups_of_process(process) for name in _KILLS]
+    found = [count for file in (*groups, machine) if (count := _row(file, "oom_kill")) is not None]
+    return found[0] if found else 0
+
+
+def _row(file: Path, name: str) -> int | None:
+    """The number in the row `name` of a file; None if there is none."""
+    rows = (line.split() for line in _lines(file))
+    return next((int(row[1]) for row in rows if len(row) == 2 and row[0] == name and row[1].isdigit()), None)
 
 
 def _groups(process: Path) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gnnexp.launchers.base import Outcome, lost_place
 from gnnexp.record.attempts import nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
 from gnnexp.trackers.base import Tracker, TrackingError
+from gnnexp.trackers.patience import Patience
 
 
 def finalize(run_dir: Path, outcome: Outcome) -> Outcome:
@@ -98,9 +100,15 @@ def primary_of(epochs: list[dict[str, Any]]) -> str:
     return next((name.partition("/")[0] for name in names if name.endswith("/val") and name != "loss/val"), "acc")
 
 
-def deliver(run_dir: Path, tracker: Tracker) -> None:
-    """Give a run that has ended to the tracker. If the tracker fails, `gnnexp report --sync` can deliver it later."""
+def deliver(run_dir: Path, tracker: Tracker, patience: Patience | None = None) -> None:
+    """Give a run that has ended to the tracker. If the tracker fails, `gnnexp report --sync` can deliver it later.
+
+    Args:
+        run_dir: the run directory.
+        tracker: the tracker.
+        patience: of a command that delivers many runs.
+    """
     try:
-        tracker.deliver(run_dir)
+        (patience or Patience()).ask(tracker, partial(tracker.deliver, run_dir))
     except TrackingError as error:
         print(f"gnnexp: {error}; deliver the records later with: gnnexp report --sync", file=sys.stderr)

@@ -13,6 +13,19 @@ class TrackingError(Exception):
     """The store of records is unavailable or refuses. The run directory keeps everything for another delivery."""
 
 
+class AwayError(TrackingError):
+    """The store did not answer at all: it would not take any other run either.
+
+    Args:
+        words: the reason.
+        waited_s: seconds that its answer was waited for.
+    """
+
+    def __init__(self, words: str, waited_s: float) -> None:
+        super().__init__(words)
+        self.waited_s = waited_s
+
+
 class Tracker(ABC):
     """Delivers run directories to a store, from the launching process and never from a rank.
 
@@ -56,6 +69,7 @@ class Tracker(ABC):
             Whether the run is over and everything is delivered.
 
         Raises:
+            AwayError: the store did not answer.
             TrackingError: the store did not accept it.
         """
 

@@ -70,5 +70,8 @@ def started(record: RunRecord) -> int | None:
 
 
 def ended(record: RunRecord) -> int | None:
-    """When the run's last epoch was written, in ms since 1970; None for now."""
-    return int(1000 * record.epochs[-1]["time"]) if record.epochs else None
+    """When the run's last epoch was written, in ms since 1970; None for now.
+
+    A clock that was set back meanwhile may say that this was before the run began: then the run has no duration.
+    """
+    return max(int(1000 * record.epochs[-1]["time"]), started(record) or 0) if record.epochs else None

@@ -17,6 +17,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +27,7 @@ from gnnexp.files.leaving import Ending, collect_rarely
 from gnnexp.files.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, read_run
+from gnnexp.trackers.patience import Patience
 
 _PERIOD_S = 1.0
 # Seconds that a process without a run has to end.
@@ -154,8 +156,16 @@ def _yield_to_training() -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -> None:
+def deliver_until_closed(
+    tracker: Tracker, run_dir: Path, standing: IO[bytes], patience: Patience | None = None
+) -> None:
     """Deliver repeatedly until `standing` has an end: its launcher writes or closes it when the run ends, or by dying.
+
+    Args:
+        tracker: the tracker.
+        run_dir: the run directory.
+        standing: what the launcher holds open.
+        patience: of a process that delivers many runs. A run alone always asks the store at its end.
 
     Raises:
         TrackingError: the last delivery, after the end of the run, failed.
@@ -164,7 +174,8 @@ def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -
     while not closed:
         closed = bool(select.select([standing], [], [], _PERIOD_S)[0])
         try:
-            tracker.deliver(run_dir, end=closed)
+            deliver = partial(tracker.deliver, run_dir, end=closed)
+            deliver() if patience is None else patience.ask(tracker, deliver)
         except TrackingError:
             if closed:
                 raise
@@ -183,7 +194,7 @@ def main(arguments: list[str]) -> int:
 
 def _serve() -> int:
     """Deliver one run after another. The log of each run gets the output."""
-    replies = os.dup(1)
+    replies, patience = os.dup(1), Patience()
     with open(0, "rb", buffering=0) as requests:  # unbuffered: `select` must see what was not read
         while request := requests.readline():
             folder = Path(json.loads(request))
@@ -191,7 +202,7 @@ def _serve() -> int:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.close(log)
-            code = _deliver(folder, requests)
+            code = _deliver(folder, requests, patience)
             sys.stderr.flush()
             if not requests.readline():  # the launcher has died
                 return code
@@ -199,7 +210,7 @@ def _serve() -> int:
     return 0
 
 
-def _deliver(folder: Path, standing: IO[bytes]) -> int:
+def _deliver(folder: Path, standing: IO[bytes], patience: Patience | None = None) -> int:
     """Deliver a run until `standing` has an end, or a report's folder once. 1 if the store did not take it."""
     try:
         if (folder / REPORT_FILE).exists():
@@ -207,7 +218,7 @@ def _deliver(folder: Path, standing: IO[bytes]) -> int:
         else:
             _yield_to_training()  # not for a report: its command trains nothing, and its user waits
             tracker = build(read_run(folder).job["config"]["tracker"], Tracker)
-            deliver_until_closed(tracker, folder, standing)
+            deliver_until_closed(tracker, folder, standing, patience)
     except TrackingError as error:
         print(error, file=sys.stderr)
         return 1

@@ -19,7 +19,7 @@ from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.files.disk import locked, one_line, refusal
 from gnnexp.measure.machine_load import PERIOD_S, sample
 from gnnexp.record.records import EPOCHS_FILE
-from gnnexp.trackers.base import Tracker, TrackingError
+from gnnexp.trackers.base import AwayError, Tracker, TrackingError
 from gnnexp.trackers.delivery import Delivery, ReportRecord, RunRecord, delivering, read_delivery, read_report, read_run
 from gnnexp.trackers.description import (
     LONGEST_NAME,
@@ -137,7 +137,7 @@ class MlflowTracker(Tracker):
         if read_delivery(run_dir, self.where()).done:
             return True
         with self._in_words():
-            client = self._connect()
+            client = self._reached()
             with delivering(run_dir, self.timeout_s):
                 return self._deliver(client, run_dir, end=end)
 
@@ -145,7 +145,7 @@ class MlflowTracker(Tracker):
     def _in_words(self) -> Iterator[None]:
         try:
             yield
-        except HeldError:
+        except (HeldError, AwayError):
             raise
         except Exception as error:  # errors of requests, SQLAlchemy, alembic and MLflow have no common base
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
@@ -181,7 +181,7 @@ class MlflowTracker(Tracker):
         if read_delivery(folder, self.where()).digest == record.digest:
             return True
         with self._in_words():
-            client = self._connect()
+            client = self._reached()
             with delivering(folder, self.timeout_s):
                 delivery = read_delivery(folder, self.where())  # another process may have been faster
                 if delivery.digest != record.digest:
@@ -246,7 +246,22 @@ class MlflowTracker(Tracker):
         self._sampled = now
         if begun:
             seconds = time.time()
-            _send(client, run_id, load, {"time": seconds, "epoch": seconds - (started(record) or 0) / 1000})
+            _send(client, run_id, load, {"time": seconds, "epoch": max(0.0, seconds - (started(record) or 0) / 1000)})
+
+    def _reached(self) -> MlflowClient:
+        """The client of a store that answers.
+
+        Raises:
+            AwayError: it does not. The time to import MLflow is no time of waiting.
+        """
+        _quiet_environment(self.timeout_s)
+        import mlflow  # noqa: F401
+
+        began = time.monotonic()
+        try:
+            return self._connect()
+        except Exception as error:  # see `_in_words`
+            raise AwayError(f"{self.where()}: {_first_line(error)}", time.monotonic() - began) from error
 
     def _connect(self) -> MlflowClient:
         """The client. Afterwards the store and the experiment exist, also if several launchers start at once."""

@@ -32,7 +32,7 @@ from gnnexp.launchers import keeper
 from gnnexp.launchers.interrupts import handling
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE
 from gnnexp.launchers.rendezvous_port import rendezvous_port
-from gnnexp.launchers.status import kernel_kills
+from gnnexp.measure.available import kernel_kills, limit_in_words
 from gnnexp.measure.phases import FORWARD_BACKWARD, PhaseTimer
 from gnnexp.paradigms.external.files import digest_of_all, digests_of
 from gnnexp.paradigms.external.lines import LINE_BYTES, Lines, ReportedEpoch, too_long
@@ -333,7 +333,7 @@ def _failure(command: Sequence[str], code: int, run_dir: Path, rank: int, killed
     if number in set(signal.Signals):
         ended = f"was ended by {signal.Signals(number).name}"
     if number == signal.SIGKILL and killed_for_memory:
-        return MemoryError(f"the command {ended}: the kernel was out of memory")
+        return MemoryError(f"the command was killed by the kernel: out of memory ({limit_in_words()})")
     last = _last_line(run_dir / "logs" / f"rank_{rank}.log")
     return CommandError(f"the command {' '.join(command)} {ended}" + (f"; its last line of output: {last}" if last
                                                                        else ""))

@@ -10,7 +10,13 @@ import pytest
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.errors import DataError
-from gnnexp.measure.available import available_memory, groups_of_process, total_memory
+from gnnexp.measure.available import (
+    available_memory,
+    groups_of_process,
+    kernel_kills,
+    limit_in_words,
+    total_memory,
+)
 
 MACHINE, FREE = 64_000, 32_000  # bytes; the numbers matter, not their size
 _HOUSE = Path(__file__).parents[2] / "gnnexp"
@@ -109,6 +115,29 @@ def test_a_guard_asks_for_what_the_container_has(tmp_path: Path, monkeypatch: py
     check_memory(600, "rows")
     with pytest.raises(DataError, match="are available"):
         check_memory(601, "rows")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_kills_are_those_of_the_own_group(tmp_path: Path, version: int) -> None:
+    {1: first, 2: second}[version](tmp_path, "a/b", limit="700", used=600)
+    folder = tmp_path / ("one memory" if version == 1 else "two") / "a" / "b"
+    name, more = ("memory.oom_control", "under_oom 0\n") if version == 1 else ("memory.events", "oom 9\n")
+    (folder / name).write_text(f"{more}oom_kill 2\n")
+    (machine := tmp_path / "vmstat").write_text("nr_free_pages 1\noom_kill 17\n")
+    assert kernel_kills(process(tmp_path, **{f"v{version}": "/a/b"}), machine) == 2
+
+
+def test_kills_are_the_machines_where_no_group_counts_them(tmp_path: Path) -> None:
+    (machine := tmp_path / "vmstat").write_text("nr_free_pages 1\noom_kill 17\n")
+    assert kernel_kills(process(tmp_path, v2="/a"), machine) == 17
+    assert kernel_kills(tmp_path / "nothing", tmp_path / "nothing") == 0, "another system"
+
+
+def test_a_message_says_whose_limit_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=24 << 30, available=FREE))
+    second(tmp_path, "a", limit=str(3 << 29), used=100)
+    assert limit_in_words(process(tmp_path, v2="/a")) == "the limit of the control group is 1.5 GiB"
+    assert limit_in_words(tmp_path / "nothing") == "the memory of this machine is 24.0 GiB"
 
 
 def test_nothing_else_asks_the_machine() -> None:

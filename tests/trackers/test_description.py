@@ -21,6 +21,7 @@ from gnnexp.trackers.description import (
     parent_uid,
     run_name,
 )
+from gnnexp.trackers.entities import ended, started
 
 MACHINE = {"host": "here", "cpu": "Some CPU", "cores": 2, "gpus": ["Card", "Card"]}
 LOCAL, SLURM = "gnnexp.launchers.local.LocalLauncher", "gnnexp.launchers.slurm.SlurmLauncher"
@@ -117,3 +118,13 @@ def test_all_tags_are_listed(tmp_path: Path) -> None:
     record = record_of(tmp_path, result=everything, sweep="s", hardware=MACHINE, code_version="1+abc")
     names = {*make_tags(tmp_path, record), *end_tags(tmp_path, record)}
     assert {name for name in names if not name.startswith("mlflow.")} <= OWN_TAGS
+
+
+@pytest.mark.parametrize(("began", "duration_s"), [("1970-01-01T00:16:00+00:00", 42.0),
+                                                   ("1970-01-01T01:00:00+00:00", 0.0)])
+def test_no_run_ends_before_it_began(tmp_path: Path, began: str, duration_s: float) -> None:
+    """A clock was set back by an hour in the middle."""
+    write_job(tmp_path, date=began)
+    write_epochs(tmp_path, 3)
+    record = read_run(tmp_path)
+    assert ended(record) - started(record) == 1000 * duration_s  # type: ignore[operator]

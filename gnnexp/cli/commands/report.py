@@ -46,6 +46,7 @@ from gnnexp.reports.values.metrics import unrecorded
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import REPORT_FILE, read_report, undelivered, undelivered_reports
 from gnnexp.trackers.delivery import read_run as read_record
+from gnnexp.trackers.patience import Patience
 
 COMPARE = "compare"
 
@@ -238,7 +239,7 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
     found = [(path, waits) for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
              for path in sorted({path for folder in folders for path in run_dirs(folder, file)})]
     counts = dict.fromkeys((_run_waits, _report_waits), 0)
-    away, problems, seen = False, list[Problem](), set[str]()
+    away, problems, seen, patience = False, list[Problem](), set[str](), Patience()
 
     def ready(tracker: Tracker) -> None:
         """An existing store is complete before anything counts as delivered to it."""
@@ -249,7 +250,7 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
 
     for path, waits in found:
         try:
-            if (deliver := waits(path, default, ready)) is not None:
+            if (deliver := waits(path, default, ready, patience)) is not None:
                 deliver()
                 counts[waits] += 1
         except TrackingError as error:
@@ -265,7 +266,9 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
     return Answer({"runs_delivered": counts[_run_waits], "reports_delivered": reports}, int(away))
 
 
-def _run_waits(run: Path, default: Mapping[str, Any], ready: Callable[[Tracker], None]) -> Callable[[], bool] | None:
+def _run_waits(
+    run: Path, default: Mapping[str, Any], ready: Callable[[Tracker], None], patience: Patience
+) -> Callable[[], bool] | None:
     """A function that delivers the run, or None if there is nothing to deliver.
 
     A run without a result is still running, or its launcher was killed: its end is not known.
@@ -275,11 +278,12 @@ def _run_waits(run: Path, default: Mapping[str, Any], ready: Callable[[Tracker],
     if not tracker.where() or not os.path.lexists(run / RESULT_FILE):
         return None
     ready(tracker)
-    return _delivery(tracker, partial(tracker.deliver, run)) if undelivered(run, tracker.where()) else None
+    due = undelivered(run, tracker.where())
+    return _delivery(tracker, partial(tracker.deliver, run), patience) if due else None
 
 
 def _report_waits(
-    folder: Path, default: Mapping[str, Any], ready: Callable[[Tracker], None]
+    folder: Path, default: Mapping[str, Any], ready: Callable[[Tracker], None], patience: Patience
 ) -> Callable[[], bool] | None:
     """The same as `_run_waits`, for a sweep's report."""
     tracker = build(read_report(folder).tracker, Tracker)
@@ -287,14 +291,14 @@ def _report_waits(
         return None
     ready(tracker)
     due = undelivered_reports(folder, tracker.where())
-    return _delivery(tracker, partial(tracker.deliver_report, folder)) if due else None
+    return _delivery(tracker, partial(tracker.deliver_report, folder), patience) if due else None
 
 
-def _delivery(tracker: Tracker, deliver: Callable[[], bool]) -> Callable[[], bool]:
-    """`deliver`, if this Python has the packages that it needs.
+def _delivery(tracker: Tracker, deliver: Callable[[], bool], patience: Patience) -> Callable[[], bool]:
+    """`deliver`, with patience, if this Python has the packages that it needs.
 
     Raises:
         ConfigError: a package is missing.
     """
     ConfigError.raise_all(tracker.check_here())
-    return deliver
+    return partial(patience.ask, tracker, deliver)

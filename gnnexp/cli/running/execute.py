@@ -48,6 +48,7 @@ from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.follow import Follower, Followers, follow
+from gnnexp.trackers.patience import Patience
 from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfinished
 
 BREAKDOWN = Path("figures") / f"{breakdown.NAME}.csv"
@@ -231,7 +232,7 @@ def break_down_or_say(run_dir: Path) -> None:
         print(f"gnnexp: {problem}", file=sys.stderr)
 
 
-def complete(run_dir: Path, tracker: Tracker) -> None:
+def complete(run_dir: Path, tracker: Tracker, patience: Patience | None = None) -> None:
     """Do what a launcher killed after `result.json` left undone: write the breakdown, tidy up, deliver the run.
 
     Secrets are removed, and unfinished files of ranks that died with the launcher.
@@ -242,7 +243,7 @@ def complete(run_dir: Path, tracker: Tracker) -> None:
         break_down_or_say(run_dir)
     remove_private(run_dir)
     remove_unfinished_words(run_dir)
-    deliver(run_dir, tracker)
+    deliver(run_dir, tracker, patience)
 
 
 def lost_model(run: Run) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.cli.commands.report import of_sweep, show
-from gnnexp.cli.console import made_table
+from gnnexp.cli.console import made_table, marked
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.output import Answer
 from gnnexp.cli.running.folders import check_folder, check_run_dir
@@ -21,7 +22,7 @@ from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, con
 from gnnexp.cli.sweeping.side_by_side import SideBySide, make_slots
 from gnnexp.cli.sweeping.submitted import Submitted, submits
 from gnnexp.config.compose import Composed
-from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
 from gnnexp.experiment.check import check_data
 from gnnexp.experiment.plan import facts_of
 from gnnexp.files.cache import cache_root
@@ -31,7 +32,9 @@ from gnnexp.launchers.base import Launchers
 from gnnexp.preparation.artifacts import graph_folder
 from gnnexp.preparation.preflight import as_text, estimate
 from gnnexp.provenance.machine import this_node
+from gnnexp.record.records import RESULT_FILE
 from gnnexp.reports.sweep_runs import ran_here
+from gnnexp.trackers.delivery import read_delivery
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -120,6 +123,9 @@ def finish(queue: Queue, options: argparse.Namespace) -> Answer:
         return Answer(found, 2 if queue.refused else 0)
     counted = Counter(state.status for state in states)
     console.print(", ".join(f"{count} {status}" for status, count in counted.items()))
+    for where, count in waiting_for_store(queue).items():
+        console.print(marked(f"{count} of the runs are not delivered", "yellow",
+                             f" to {where}; deliver them later with: gnnexp report --sync"), soft_wrap=True)
     if counted["submitted"]:
         console.print(f"when the jobs have ended: {sweep.command}, runs the remaining cases, and makes the report")
         return Answer(found)
@@ -127,6 +133,25 @@ def finish(queue: Queue, options: argparse.Namespace) -> Answer:
                   Path(options.out) if options.out else None)
     done = counted["finished"] + counted["finished before"] == len(states)
     return Answer({**found, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)
+
+
+def waiting_for_store(queue: Queue) -> Counter[str]:
+    """How many runs of the queue that have ended are not delivered, by the store that should have them."""
+    found = Counter[str]()
+    for position in queue.composed:
+        run_dir = Path(queue.states[position].run_dir)
+        if queue.states[position].run_dir and os.path.lexists(run_dir / RESULT_FILE):
+            where = queue.case(position).experiment.tracker.where()
+            found[where] += bool(where) and not _is_delivered(run_dir, where)
+    return +found
+
+
+def _is_delivered(run_dir: Path, where: str) -> bool:
+    """Whether the store has the run. If this cannot be read, `gnnexp report --sync` says what is damaged."""
+    try:
+        return read_delivery(run_dir, where).done
+    except DataError:
+        return False
 
 
 def _standing(state: State) -> str:

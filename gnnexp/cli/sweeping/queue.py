@@ -33,6 +33,7 @@ from gnnexp.launchers.base import Launchers
 from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.record.records import write_json
 from gnnexp.trackers.follow import Followers
+from gnnexp.trackers.patience import Patience
 
 _PATIENCE_S = 10.0  # seconds to wait for a lock that is held for milliseconds
 
@@ -139,10 +140,10 @@ class Queue:
             self._work(executor, first)
 
     def _work(self, executor: Executor, first: int) -> None:
-        new = [position for position in self.composed if position >= first]
+        new, patience = [position for position in self.composed if position >= first], Patience()
         for position in new:
             if self.states[position].status == "finished before":  # an earlier call may have been killed before
-                complete(Path(self.states[position].run_dir), self.case(position).experiment.tracker)
+                complete(Path(self.states[position].run_dir), self.case(position).experiment.tracker, patience)
         left = deque(position for position in new if self.states[position].status == "waiting")
         self._began = self._began or time.monotonic()
         try:

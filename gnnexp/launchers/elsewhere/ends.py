@@ -14,7 +14,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.pulse import process_table
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.evidence import SILENT_S
-from gnnexp.launchers.status import Death, Status, judge, read_statuses
+from gnnexp.launchers.status import Death, Status, judge, missed_at, read_statuses
 from gnnexp.record.attempts import BUSY, read_attempts
 
 _CLOCK_S = 2.0  # psutil gives the start of a process with the error of the machine's boot time
@@ -59,7 +59,7 @@ def end_of_ranks(run_dir: Path, num_ranks: int) -> Outcome:
     if "stopped" in states.values() and "failed" not in states.values():
         said = "the ranks were stopped"
         return Outcome(1, "failed", said, said, "interrupted")
-    deaths = [Death(status.rank, None, status.time) for status in statuses if status.state == "running"]
+    deaths = [Death(status.rank, None, missed_at(status)) for status in statuses if status.state == "running"]
     missing = [Death(rank, None, math.inf, started=False) for rank in range(num_ranks) if rank not in states]
     return judge(run_dir, [*deaths, *missing])
 

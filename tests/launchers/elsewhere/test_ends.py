@@ -55,6 +55,17 @@ def test_a_rank_that_vanished_is_named(tmp_path: Path) -> None:
     assert (outcome.status, outcome.kind) == ("failed", "killed") and "rank 0 on pod vanished" in outcome.reason
 
 
+def test_ranks_that_were_ended_for_a_failure_are_not_its_cause(tmp_path: Path) -> None:
+    """torchrun ends the others at the first failure: their last signs of life are older than its words."""
+    write_rank(tmp_path, 1, "failed", silent_s=150, reason="ConfigError: WORLD_SIZE=3", kind="mistake", exit_code=2)
+    write_rank(tmp_path, 0, "running", silent_s=150.1)
+    write_rank(tmp_path, 2, "running", silent_s=150.9)
+    outcome = end_of_ranks(tmp_path, 3)
+    assert (outcome.exit_code, outcome.reason, outcome.kind) == (2, "ConfigError: WORLD_SIZE=3", "mistake")
+    write_rank(tmp_path, 2, "running", silent_s=160)
+    assert "rank 2 on pod vanished" in end_of_ranks(tmp_path, 3).reason, "it had gone long before"
+
+
 def test_a_rank_that_never_started_is_named_only_if_nothing_else_failed(tmp_path: Path) -> None:
     write_rank(tmp_path, 0, "failed", reason="DistStoreError: timed out, 1 of 2 clients joined")
     assert "rank 1 gave no sign of life" in end_of_ranks(tmp_path, 2).reason
