@@ -1,4 +1,4 @@
-"""Little memory: a control group below the whole command, or below one rank. Needs root.
+"""Little memory: a control group that is small from the start, or gets small while ranks train. Needs root.
 
 What does not fit is refused or blamed in words, and the run goes on where there is memory.
 """
@@ -12,14 +12,12 @@ import time
 from pathlib import Path
 
 from torture.campaigns.kills import recorded
-from torture.processes.control_group import NoControlGroupsError, control_group, kills_of
+from torture.processes.control_group import NoControlGroupsError, control_group, kills_of, tighten
 from torture.setups import Setup, random_setup
 from torture.storm import DELIVERY_S, RANKS_S, Command, Storm
 
 # Of the whole command: its forks share most of their memory with the campaign, so that some megabytes are little.
 _LEAST, _MOST = 8 << 20, 1500 << 20
-# Of one rank: less than it needs for its next pages.
-_RANK = 1 << 20
 _WORDS = ("memory", "GiB")
 
 
@@ -29,7 +27,7 @@ def run(storm: Storm) -> None:
     storm.undisturbed(setup)
     storm.put_store()
     try:
-        command = _of_one_rank(storm, setup) if storm.random.random() < 0.5 else _of_all(storm, setup)
+        command = (_for_one_rank if storm.random.random() < 0.5 else _from_the_start)(storm, setup)
     except NoControlGroupsError:
         storm.numbers["memory_not_run"] += 1
         return
@@ -37,7 +35,7 @@ def run(storm: Storm) -> None:
     _goes_on(storm, setup, command)
 
 
-def _of_all(storm: Storm, setup: Setup) -> Command:
+def _from_the_start(storm: Storm, setup: Setup) -> Command:
     limit = int(math.exp(storm.random.uniform(math.log(_LEAST), math.log(_MOST))))
     storm.history.append(f"{setup.name} in {limit >> 20} MiB")
     with control_group(limit) as group:
@@ -45,27 +43,26 @@ def _of_all(storm: Storm, setup: Setup) -> Command:
                               "preflight=refuse", "tracker=none", "hydra.run.dir=run", group=group)
         storm.done(command)
         killed = kills_of(group)
-    storm.numbers["memory_of_all"] += 1
+    storm.numbers["memory_little"] += 1
     _said(storm, command, killed)
     return command
 
 
-def _of_one_rank(storm: Storm, setup: Setup) -> Command:
-    """A rank that is killed by the kernel at some time of the run; its record must name it, and memory."""
+def _for_one_rank(storm: Storm, setup: Setup) -> Command:
+    """While ranks train, memory gets so small that the kernel kills one; the record must name it, and memory."""
     run_dir, epochs = storm.folder / "run", storm.random.randrange(8)
-    storm.history.append(f"{setup.name}: a rank after epoch {epochs} in {_RANK >> 20} MiB")
-    with control_group(_RANK) as group:
-        command = storm.start("run", *setup.overrides, "tracker=none", "hydra.run.dir=run")
+    with control_group(_MOST) as group:
+        command = storm.start("run", *setup.overrides, "tracker=none", "hydra.run.dir=run", group=group)
         storm.until(lambda: recorded(run_dir) > epochs, command, 60)
         ranks = sorted(member.pid for member in storm.members("rank", command))
         rank = storm.random.randrange(setup.workers)
-        if len(ranks) == setup.workers:
-            _put(ranks[rank], group)
+        if len(ranks) == setup.workers and _first_to_be_killed(ranks[rank]):
+            storm.history.append(f"{setup.name}: {tighten(group) >> 10} KiB after epoch {epochs}")
         storm.done(command)
         killed = kills_of(group)
-    storm.numbers["memory_of_a_rank"] += 1
+    storm.numbers["memory_gets_little"] += 1
     _said(storm, command, killed)
-    if killed and command.code == 1:
+    if killed == 1 and command.code == 1:
         result = json.loads((run_dir / "result.json").read_text())
         if not str(result["reason"]).startswith(f"rank {rank} ") or result["kind"] != "out of memory":
             storm.problems.append(f"rank {rank} was out of memory, and the reason is {result['kind']}: "
@@ -73,11 +70,13 @@ def _of_one_rank(storm: Storm, setup: Setup) -> Command:
     return command
 
 
-def _put(pid: int, group: Path) -> None:
+def _first_to_be_killed(pid: int) -> bool:
+    """The kernel takes this process first, if memory is out; False if it has ended."""
     try:
-        (group / "cgroup.procs").write_text(str(pid))
-    except ProcessLookupError:
-        return
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
+    except OSError:
+        return False
+    return True
 
 
 def _said(storm: Storm, command: Command, killed: int) -> None:

@@ -16,6 +16,9 @@ _WAIT_S = 10.0
 _LIMITS = {"cgroup": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
            "cgroup2": ("memory.max", "memory.swap.max")}
 
+_USAGES = {"memory.limit_in_bytes": "memory.usage_in_bytes", "memory.max": "memory.current"}
+_STEP_BYTES, _STEPS = 1 << 18, 400
+
 
 class NoControlGroupsError(OSError):
     """Control groups cannot be made here: it needs root, and a hierarchy that can be written."""
@@ -51,6 +54,20 @@ def _limited(place: Path, kind: str, memory_bytes: int) -> bool:
     if swap.exists():
         swap.write_text(str(memory_bytes if kind == "cgroup" else 0))
     return True
+
+
+def tighten(group: Path) -> int:
+    """Lower the limit to what the group needs just now, so that its next pages are too many; the new limit in bytes."""
+    limit, usage = next((group / one, group / other) for one, other in _USAGES.items() if (group / one).exists())
+    least = int(limit.read_text())
+    for _ in range(_STEPS):  # each step takes pages of files away, until no more can be taken
+        step = int(usage.read_text()) - _STEP_BYTES
+        try:
+            limit.write_text(str(step))
+        except OSError:
+            break
+        least = step
+    return least
 
 
 def kills_of(group: Path) -> int:
