@@ -317,3 +317,11 @@ def test_features_on_the_disk_give_no_warning(tmp_path: Path) -> None:
     content = homogeneous(tmp_path)
     np.save(tmp_path / "data" / "feat.npy", np.zeros((6, 2), np.float32))  # single precision is not converted
     assert load(written(tmp_path, content), weight=None).num_features == 2
+
+
+@pytest.mark.parametrize("count", [float("inf"), float("nan"), -1, "many", None])
+def test_a_wrong_number_of_vertices_is_an_error(count: Any, tmp_path: Path) -> None:
+    content = homogeneous(tmp_path)
+    content["graph"]["nodes"][0]["num"] = count
+    with pytest.raises(DataError, match=r"metadata\.yaml.*must have GraphBolt's keys"):
+        load(written(tmp_path, content))

@@ -185,7 +185,7 @@ def read_metadata(place: Path) -> Metadata:
                                 "which gnnexp does not load", _PREPARED_FIX))
     try:
         return _metadata(path, content)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must have GraphBolt's keys",
                                 FORMAT_FIX)) from None
 
