@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import nearest, unknown
+from gnnexp.files.foreign_yaml import ALLOWED, MAX_BYTES, excess_of
 from gnnexp.files.regular import is_folder, read_limited
 
 # Name of the file that a composition starts from.
@@ -181,26 +181,14 @@ def _read(file: Path) -> bytes:
         return b""
 
 
-# gnnexp's own files have at most 2 KiB, 4 levels and 60 nodes.
-MAX_BYTES, MAX_DEPTH, MAX_NODES = 1 << 20, 100, 100_000
-
-
 def check_yaml(file: Path) -> Problem | None:
-    """The problem of the kind, size, depth or references of `file`, or None. Its reader reports that it is no YAML.
-
-    A few aliases of aliases stand for more nodes than fit into memory, and parsers follow nesting by recursion.
-    """
-    from yaml import YAMLError, parse
-
+    """The problem of the kind, size, depth or references of `file`, or None. Its reader reports that it is no YAML."""
     try:
-        excess = _excess(parse(read_limited(file, MAX_BYTES).decode()))
+        excess = excess_of(read_limited(file, MAX_BYTES))
     except OSError as error:
         allowed = f"must be a regular file that you may read, of at most {MAX_BYTES} bytes"
         return Problem(str(file), error.strerror, allowed, "correct the path or the rights, or remove the file")
-    except (UnicodeDecodeError, YAMLError):
-        return None
-    allowed = f"at most {MAX_BYTES} bytes, {MAX_DEPTH} levels and {MAX_NODES} nodes, none of them in itself"
-    return Problem(str(file), excess, allowed, "make it smaller, or remove the file") if excess else None
+    return Problem(str(file), excess, ALLOWED, "make it smaller, or remove the file") if excess else None
 
 
 def parses(file: Path) -> bool:
@@ -211,27 +199,3 @@ def parses(file: Path) -> bool:
         return all(True for _ in parse(read_limited(file, MAX_BYTES).decode()))
     except (OSError, UnicodeDecodeError, YAMLError):
         return False
-
-
-def _excess(events: Iterable[Any]) -> str:
-    """The exceeded limit in words, or an empty text. Aliases count as the nodes that they stand for."""
-    from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent
-
-    nodes, begun = 0, list[tuple[str | None, int]]()
-    named: dict[str | None, int] = {}
-    for event in events:
-        if isinstance(event, AliasEvent):
-            if event.anchor in [anchor for anchor, _ in begun]:
-                return f"*{event.anchor} inside of itself"
-            nodes += named.get(event.anchor, 0)
-        elif isinstance(event, NodeEvent):
-            nodes += 1
-            named[event.anchor] = 1
-            if isinstance(event, CollectionStartEvent):
-                begun.append((event.anchor, nodes - 1))
-        elif isinstance(event, CollectionEndEvent):
-            anchor, before = begun.pop()
-            named[anchor] = nodes - before
-        if len(begun) > MAX_DEPTH or nodes > MAX_NODES:
-            return f"more than {MAX_DEPTH} levels" if len(begun) > MAX_DEPTH else f"more than {MAX_NODES} nodes"
-    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -286,7 +287,9 @@ def _features(found: Foreign, sparse: Sparse) -> Tensor | SparseRows | None:
         if rows is None:
             return None
         if isinstance(rows, np.ndarray):
-            return torch.from_numpy(np.ascontiguousarray(rows, np.float32))
+            with warnings.catch_warnings():  # a map of a file is only read
+                warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+                return torch.from_numpy(np.ascontiguousarray(rows, np.float32))
         return feature_rows(scipy.sparse.csr_array(rows), sparse, normalize=False)
     counts = [one.count for one in found.vertices.values()]
     codes = one_hot_columns(np.repeat(np.arange(len(counts)), counts)[:, None])

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MASKS = {"train_mask": "train", "val_mask": "val", "valid_mask": "val", "test_mask": "test"}
 _SHOWN = 20
+_CELL = 40  # bytes of memory for an attribute of a vertex
 _NUMBERS = (bool, int, float, np.number, np.bool_)
 _INTEGER = re.compile(r"0|-?[1-9]\d{0,300}", re.ASCII)
 _AS_IT_IS = FeatureForm((), "error", standardize=False)
@@ -110,11 +111,18 @@ def foreign_of(
 
 
 def _attributes(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
-    """`[n]` values of each attribute, None where it is missing."""
-    found: dict[str, list[Any]] = {}
+    """`[n]` values of each attribute, None where it is missing.
+
+    Raises:
+        DataError: there are more attributes than fit in memory, because vertices have different ones.
+    """
+    names = dict.fromkeys(str(name) for data in rows for name in data)
+    # A list of values, and the rows of features in double and in single precision.
+    check_memory(_CELL * len(names) * len(rows), f"{len(names)} attributes of {len(rows)} vertices")
+    found: dict[str, list[Any]] = {name: [None] * len(rows) for name in names}
     for row, data in enumerate(rows):
         for name, value in data.items():
-            found.setdefault(str(name), [None] * len(rows))[row] = value
+            found[str(name)][row] = value
     return found
 
 

@@ -9,10 +9,12 @@ import numpy as np
 import scipy.sparse
 import torch
 
+from gnnexp.datasets.base import check_memory
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 
 _TOP = 0.01
+_EDGE, _VERTEX, _CLASS = 48, 64, 48  # bytes of memory for each of them
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,13 @@ class Facts:
 
 
 def facts_of_graph(graph: Graph) -> Facts:
-    """The facts of a graph in memory; takes about 20 bytes for each edge."""
+    """The facts of a graph.
+
+    Raises:
+        DataError: they need more memory than there is.
+    """
+    check_memory(_EDGE * graph.num_edges + _VERTEX * graph.num_nodes, f"facts of {graph.num_edges} edges")
+    check_memory(_CLASS * graph.num_classes, f"{graph.num_classes} classes")
     indptr, sources = graph.indptr.numpy(), graph.indices.numpy()
     destinations = graph.destinations().numpy()
     degree = graph.in_degree.numpy() + graph.out_degree.numpy()

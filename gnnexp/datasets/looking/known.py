@@ -13,6 +13,7 @@ from gnnexp.datasets.tables.roles import NAMES, PAIRS, plain
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS, first_word
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.texts import hydra_text
+from gnnexp.files.foreign_yaml import parse_yaml
 from gnnexp.files.regular import is_file, read_limited
 
 _TARGETS = ("target", "ml_target", "page_type", "mature")  # columns of classes of MUSAE's data sets
@@ -118,13 +119,11 @@ def _hugging_face(folder: Path) -> list[str] | None:
 
 def _configurations(folder: Path) -> dict[str, list[Path]]:
     """The files of each configuration in the first lines of `README.md`; empty if there are none."""
-    import yaml
-
     try:
         text = read_limited(folder / "README.md", _README_BYTES).decode("utf-8-sig")
         header = text.split("---", 2)[1] if text.startswith("---") else ""
-        found = yaml.safe_load(header) if len(header) <= _HEADER else None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        found = parse_yaml(header.encode()) if len(header) <= _HEADER else None
+    except (OSError, ValueError):
         return {}
     tables: dict[str, list[Path]] = {}
     configs = found.get("configs") if isinstance(found, dict) else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gnnexp.datasets.looking.places import tables_at
 from gnnexp.datasets.looking.text import FIRST, is_unnamed, read_tables
+from gnnexp.datasets.reading.content import content_of, start_of
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.tables.engine import Engine, Table, engine
 from gnnexp.datasets.tables.numbers import numeric
@@ -19,11 +20,14 @@ from gnnexp.datasets.tables.sql import quoted as in_sql
 from gnnexp.datasets.tables.vertices import SPLIT_WORDS
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.texts import hydra_text
+from gnnexp.files.regular import parse_json
 
 _MEMORY = 1 << 29
 _FIRST = 1000
 _MOST_CLASSES = 200
 _MOST_JSON = 1 << 30
+_JSON_FACTOR = 30  # bytes of memory for each byte: an empty list has two bytes, and takes 64
+_BEGIN_LISTS = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"[^"]*"\s*:\s*\[')
 # Parts of the names of files whose columns have no names.
 _OF_NODES = ("node", "vert", "label", "class", "target", "categor", "attribute", "feature")
 
@@ -137,12 +141,17 @@ def _is_matrix(path: Path) -> bool:
 
 
 def _names_lists(path: Path) -> bool:
-    """Whether a JSON file is `{id: [number, ...]}`."""
-    if path.stat().st_size > _MOST_JSON:
+    """Whether a JSON file is `{id: [number, ...]}`.
+
+    Raises:
+        DataError: it begins so, and is too large for the memory.
+    """
+    if path.stat().st_size > _MOST_JSON or not _BEGIN_LISTS.match(start_of(path)):
         return False
+    text = content_of(path, _JSON_FACTOR)
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
+        content = parse_json(text)
+    except ValueError:
         return False
     return isinstance(content, dict) and bool(content) and all(isinstance(one, list) for one in content.values())
 

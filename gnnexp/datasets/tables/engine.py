@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_empty
+from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_broken, refuse_empty
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.scan import FILE, MOST_REJECTS, Dialect, TextForm, query_of, scan_of
 from gnnexp.datasets.tables.sql import literal, quoted, struct
@@ -223,6 +223,7 @@ class Engine:
             if files.format == "arrow":
                 import pyarrow.dataset as arrow
 
+                refuse_broken(files)
                 self._connection.register(name, arrow.dataset([str(one) for one in files.paths], format="feather"))
             else:
                 known = {key: kind for key, kind in (types or {}).items() if key not in form.path_columns}

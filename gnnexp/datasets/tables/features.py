@@ -336,7 +336,7 @@ def matrix_of_file(path: Path) -> Matrix:
 
 def _bag(path: Path, ids: Ids) -> Matrix:
     try:
-        check_memory(12 * path.stat().st_size, str(path))
+        check_memory(30 * path.stat().st_size, str(path))  # an empty list has two bytes, and takes 64
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise DataError(Problem(str(path), str(error)[:200], "must be JSON", "correct the file")) from None
@@ -345,7 +345,7 @@ def _bag(path: Path, ids: Ids) -> Matrix:
     lengths = np.array([len(one) for one in content.values()], np.int64)
     try:
         flat = np.array([value for one in content.values() for value in one], np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise DataError(Problem(str(path), "a value that is no number", "lists must have numbers",
                                 "number the words from 0 on")) from None
     rows = np.repeat(_numbers_of(path, list(content), ids), lengths)

@@ -35,6 +35,24 @@ def refuse_empty(files: TableFiles) -> None:
         raise DataError(Problem(files.shown, "no bytes", "is empty", "give a table with a row or more"))
 
 
+def refuse_broken(files: TableFiles) -> None:
+    """Raise if offsets or codes of an Arrow file lead out of its buffers: who reads them follows them unchecked.
+
+    One pass over the files, a batch of rows at a time.
+
+    Raises:
+        ArrowException, OSError: a file is damaged.
+    """
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    for path in files.paths if files.format == "arrow" else ():
+        with pa.memory_map(str(path)) as source:
+            file = ipc.open_file(source)
+            for number in range(file.num_record_batches):
+                file.get_batch(number).validate(full=True)
+
+
 def ends_of_lines(files: TableFiles) -> list[str]:
     """Names of the ends of lines in a text, in the first GiB of its files."""
     plain = windows = 0

@@ -223,6 +223,8 @@ def swapped(folder: Path) -> None:
     (config_changed(node_map={"_N": [[0, 30], [20, 30]]}), "gaps or overlaps"),
     (config_changed(num_parts=3), r"ranges of the shape \[2, 2\]"),
     (config_changed(node_map="node_map.npy"), "mine.json"),
+    (config_changed(**{"part-0": {"part_graph": "part0/graph.dgl", "node_feats": "../x.dgl", "edge_feats": "x.dgl"}}),
+     r"mine\.json.*\.\./x\.dgl.*must be a place in"),
     (config_changed(num_parts=10**9), "num_parts"), (lambda one: (one / "mine.json").unlink(), "no JSON file"),
 ])
 def test_what_does_not_fit_together_is_an_error(change: Any, said: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """GraphBolt's folders, written after its documentation (ondisk-dataset-specification)."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,80 @@ def test_a_run(tmp_path: Path) -> None:
     written(tmp_path, homogeneous(tmp_path))
     assert run_command(["run", "dataset=graphbolt", f"dataset.path={tmp_path}", "train.epochs=1", "tracker=none",
                         "dataset.merge_weights=sum", "hardware.workers=1", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+
+
+# --- files of somebody else -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("where", ["edges", "features", "seeds"])
+@pytest.mark.parametrize("name", ["../other.npy", "/etc/passwd"])
+def test_names_stay_in_the_folder(where: str, name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    np.save(tmp_path / "other.npy", np.zeros((6, 2), np.float32))
+    content = homogeneous(folder)
+    entry = {"edges": content["graph"]["edges"][0], "features": content["feature_data"][0],
+             "seeds": content["tasks"][0]["train_set"][0]["data"][0]}[where]
+    entry["path"] = name
+    with pytest.raises(DataError, match=r"metadata\.yaml.*must be a place in"):
+        load(written(folder, content))
+
+
+def test_a_link_in_the_folder_is_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    content = homogeneous(folder)
+    (folder / "data" / "feat.npy").rename(tmp_path / "elsewhere.npy")
+    (folder / "data" / "feat.npy").symlink_to(tmp_path / "elsewhere.npy")
+    assert load(written(folder, content), weight=None).num_features == 2
+
+
+def test_metadata_beyond_the_limits_of_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, homogeneous(tmp_path))
+    text = (tmp_path / "metadata.yaml").read_text()
+    (tmp_path / "metadata.yaml").write_text(f"a: &a [x, x, x]\nb: [{', '.join(['*a'] * 30)}]\n{text}")
+    assert load(tmp_path, weight=None).num_nodes == 6
+    monkeypatch.setattr("gnnexp.files.foreign_yaml.MAX_NODES", 120)
+    for look in (load, GraphBolt.recognised):
+        with pytest.raises(DataError, match=r"metadata\.yaml.*more than 120 nodes"):
+            look(tmp_path)
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda path: torch.save(torch.zeros(1).expand(6, 1 << 45), path), "needs .* GiB"),
+    (lambda path: torch.save(torch.empty(6, 2, device="meta"), path), "meta"),
+    (lambda path: torch.save(torch.zeros(6, 2, dtype=torch.complex64), path), "torch.ComplexFloatStorage"),
+    (lambda path: torch.save([bytearray(3)], path), "bytearray"),
+    (lambda path: torch.save(torch.zeros(6, 2).to_sparse(), path), "must be one dense tensor"),
+    (lambda path: path.write_bytes(b"PK\3\4"), "zip"),
+])
+def test_torch_files_are_read_without_torchs_loader(make: Any, said: str, tmp_path: Path) -> None:
+    content = homogeneous(tmp_path, "torch", "numpy")
+    make(tmp_path / "data" / "feat.pt")
+    with pytest.raises(DataError, match=said) as caught:
+        load(written(tmp_path, content))
+    assert "feat.pt" in str(caught.value)
+
+
+def test_a_packed_torch_file_is_refused(tmp_path: Path) -> None:
+    content, path = homogeneous(tmp_path, "torch", "numpy"), tmp_path / "data" / "feat.pt"
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(DataError, match=r"feat\.pt.*is packed"):
+        load(written(tmp_path, content))
+
+
+@pytest.mark.filterwarnings("error")
+def test_features_on_the_disk_give_no_warning(tmp_path: Path) -> None:
+    content = homogeneous(tmp_path)
+    np.save(tmp_path / "data" / "feat.npy", np.zeros((6, 2), np.float32))  # single precision is not converted
+    assert load(written(tmp_path, content), weight=None).num_features == 2
+
+
+@pytest.mark.parametrize("count", [float("inf"), float("nan"), -1, "many", None])
+def test_a_wrong_number_of_vertices_is_an_error(count: Any, tmp_path: Path) -> None:
+    content = homogeneous(tmp_path)
+    content["graph"]["nodes"][0]["num"] = count
+    with pytest.raises(DataError, match=r"metadata\.yaml.*must have GraphBolt's keys"):
+        load(written(tmp_path, content))

@@ -1,9 +1,12 @@
 import networkx as nx
 import numpy as np
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.datasets.looking.facts import facts_of_graph
+from gnnexp.errors import DataError
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
@@ -42,3 +45,14 @@ def test_facts_are_those_of_networkx(num_nodes: int, pairs: list[tuple[int, int]
     assert found.largest_component == largest / num_nodes
     between = {pair for pair in pairs if pair[0] != pair[1]}
     assert found.reciprocal == (np.mean([(b, a) in between for a, b in between]) if between else 0)
+
+
+@pytest.mark.parametrize(("classes", "said"), [(3, "facts of 4 edges"), (1000, "1000 classes")])
+def test_facts_that_do_not_fit_in_memory_are_refused(classes: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = np.array([0, 1, 2, 3])
+    arrays = build_graph(ends, np.roll(ends, 1), 4)
+    graph = Graph(arrays.indptr, arrays.indices, labels=torch.tensor([0, 1, classes - 1, 0]), num_classes=classes)
+    assert len(facts_of_graph(graph).classes) == classes
+    monkeypatch.setattr("gnnexp.datasets.base.available_memory", lambda: 100 if classes == 3 else 1000)
+    with pytest.raises(DataError, match=said):
+        facts_of_graph(graph)

@@ -162,7 +162,8 @@ def test_a_graph_in_each_row_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["---\n: [\n---\n", "---\nconfigs: 3\n---\n",
                                      "---\nconfigs:\n- data_files: ../*\n---\n", "---\n" + "[" * 5000,
-                                     "---\nconfigs:\n- data_files: /etc/*\n---\n"])
+                                     "---\nconfigs:\n- data_files: /etc/*\n---\n",
+                                     "---\nmade: 2024-13-45\n---\n", "---\nx: !!bool maybe\n---\n"])
 def test_a_hostile_readme_changes_nothing(content: str, tmp_path: Path) -> None:
     parquet(tmp_path / "edges" / "train-00000-of-00001.parquet", **EDGES)
     (tmp_path / "README.md").write_text(content)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from own_tables import ids_of, load, made, text
+from pyarrow import feather
 
-from gnnexp.datasets.tables.file_bytes import ends_of_lines
+from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_broken
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError
 
@@ -55,3 +57,18 @@ def test_quotes_and_line_ends_in_cells_are_data(tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,dst", '"a\nx","q""z"', '"q""z",b')
     _, folder = made(tmp_path)
     assert ids_of(folder) == ["a\nx", "b", 'q"z']
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zstd"])
+def test_values_of_arrow_are_checked_before_they_are_used(compression: str, tmp_path: Path) -> None:
+    """Damage that does no harm: bytes that are no text. Offsets and codes outside of their buffers are found alike."""
+    path = tmp_path / "edges.feather"
+    ends = pa.array(["a", "b", "c"])
+    feather.write_feather(pa.table({"src": ends, "dst": ends}), str(path), compression=compression)
+    refuse_broken(TableFiles("dataset.edges", (path,), "arrow"))
+    wrong = pa.StringArray.from_buffers(3, ends.buffers()[1], pa.py_buffer(b"ab\xff"))
+    feather.write_feather(pa.table({"src": ends, "dst": wrong}), str(path), compression=compression)
+    with pytest.raises(pa.ArrowInvalid, match="UTF8"):
+        refuse_broken(TableFiles("dataset.edges", (path,), "arrow"))
+    with pytest.raises(DataError, match=r"edges\.feather.*UTF8.*this table cannot be read"):
+        load(tmp_path, edges="edges.feather")

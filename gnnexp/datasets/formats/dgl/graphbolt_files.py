@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import yaml
 
 from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.formats.dgl.arrays import array_of
+from gnnexp.datasets.formats.dgl.tensors import read_tensors
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.errors import DataError, Problem
+from gnnexp.files.foreign_yaml import ALLOWED, MAX_BYTES, excess_of, parse_yaml
+from gnnexp.files.inside import place_inside
 from gnnexp.files.regular import is_file, read_limited, what_is
 
 FORMAT_FIX = "see https://www.dgl.ai/dgl_docs/stochastic_training/ondisk-dataset-specification.html"
-_NAME, _MOST_BYTES = "metadata.yaml", 16 << 20
+_NAME = "metadata.yaml"
+_GRAPH = re.compile(rb"^graph(_topology)?\s*:", re.MULTILINE)
 _PREPARED = Path("preprocessed") / _NAME
 _PREPARED_FIX = ("put the raw metadata.yaml (with `graph`) into the folder again, or save the edges as in "
                  "docs/howto/formats.md")
@@ -76,12 +78,15 @@ class Metadata:
         """Names of the tasks; a task without a name has its number."""
         return [str(one.get("name", number)) for number, one in enumerate(self.content.get("tasks") or ())]
 
+    def _place(self, entry: Mapping[str, Any]) -> Path:
+        return place_inside(self.path, entry["path"], FORMAT_FIX)
+
     def files(self) -> list[Path]:
         """All files that `metadata.yaml` names, each once."""
         entries = [*(self.content.get("feature_data") or ()), *(self.content["graph"].get("feature_data") or ())]
         entries += [data for task in self.content.get("tasks") or () for name in _SETS for one in task.get(name) or ()
                     for data in one["data"]]
-        paths = [one.path for one in self.edge_types] + [self.folder / str(one["path"]) for one in entries]
+        paths = [one.path for one in self.edge_types] + [self._place(one) for one in entries]
         return list(dict.fromkeys(paths))
 
     def edges(self, one: EdgeType) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +119,7 @@ class Metadata:
             if kind not in known:
                 raise DataError(Problem(f"{self.path}: feature_data {one['name']}", kind,
                                         f"types are {', '.join(known)}", FORMAT_FIX))
-            found.setdefault(kind, {})[str(one["name"])] = _array(self.folder / one["path"], one["format"])
+            found.setdefault(kind, {})[str(one["name"])] = _array(self._place(one), one["format"])
         return found
 
     def sets(self, task: str) -> dict[str, list[SetOfTask]]:
@@ -131,7 +136,7 @@ class Metadata:
         data = {}
         for place, one in enumerate(entry["data"]):
             name = str(one.get("name") or ("seeds", "labels")[min(place, 1)])
-            data[name] = _array(self.folder / one["path"], one["format"])
+            data[name] = _array(self._place(one), one["format"])
         seeds = next((data[name] for name in _SEEDS if name in data), None)
         whole = seeds is not None and seeds.dtype.kind in "iu" and (seeds.ndim == 1 or seeds.shape[1:] == (2,))
         if seeds is None or not whole:
@@ -180,15 +185,23 @@ def read_metadata(place: Path) -> Metadata:
                                 "which gnnexp does not load", _PREPARED_FIX))
     try:
         return _metadata(path, content)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must have GraphBolt's keys",
                                 FORMAT_FIX)) from None
 
 
 def _content(path: Path) -> object:
+    """What the file says; None if it is missing, or no YAML.
+
+    Raises:
+        DataError: it may be GraphBolt's, and exceeds a limit of YAML.
+    """
     try:
-        return yaml.safe_load(read_limited(path, _MOST_BYTES)) if is_file(path) else None
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        content = read_limited(path, MAX_BYTES) if is_file(path) else b""
+        if _GRAPH.search(content) and (excess := excess_of(content)):
+            raise DataError(Problem(str(path), excess, ALLOWED, FORMAT_FIX))
+        return parse_yaml(content)
+    except (OSError, ValueError):
         return None
 
 
@@ -200,7 +213,8 @@ def _metadata(path: Path, content: Mapping[str, Any]) -> Metadata:
         source, relation, destination = str(one.get("type") or _ONE_RELATION).split(":")
         if source not in counts or destination not in counts or one["format"] not in ("csv", "numpy"):
             raise ValueError(f"edges {one}")
-        edges.append(EdgeType((source, relation, destination), one["format"], path.parent / str(one["path"])))
+        place = place_inside(path, one["path"], FORMAT_FIX)
+        edges.append(EdgeType((source, relation, destination), one["format"], place))
     if len(counts) != len(graph["nodes"]) or min(counts.values()) < 0:
         raise ValueError(f"nodes {graph['nodes']}")
     found = Metadata(path, path.parent, counts, edges, content)
@@ -220,18 +234,11 @@ def _array(path: Path, kind: object) -> np.ndarray:
         return open_npy(path)
     if kind != "torch":
         raise DataError(Problem(str(path), kind, "formats are numpy and torch", FORMAT_FIX))
-    if said := what_is(path):
-        raise DataError(Problem(str(path), said, "this file is needed", FORMAT_FIX))
-    check_memory(path.stat().st_size, str(path))
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for damaged files, and for pickles that it refuses
-        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must be one tensor",
-                                "save it again with torch.save(tensor, path)")) from None
-    if not isinstance(found, torch.Tensor) or found.layout != torch.strided:
+    found = read_tensors(path)
+    if not isinstance(found, np.ndarray):
         raise DataError(Problem(str(path), type(found).__name__, "must be one dense tensor",
                                 "save it again with torch.save(tensor, path)"))
-    return array_of(found)
+    return found
 
 
 def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:

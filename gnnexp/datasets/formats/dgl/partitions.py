@@ -5,7 +5,6 @@ DistDGL renumbers vertices and edges so that each part has one range of ids for 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.files.inside import place_inside
 from gnnexp.files.regular import is_file, read_json, what_is
 
 _KEYS = {"num_parts", "node_map", "edge_map", "part-0"}
@@ -145,15 +145,15 @@ def _config(path: Path, content: Mapping[str, Any]) -> PartConfig:
     for name, ranges in (("num_nodes", nodes), ("num_edges", edges)):
         if ranges.total != content.get(name, ranges.total):
             raise ValueError(f"{name} {content[name]}, but the ranges have {ranges.total}")
-    parts = [_files(path.parent, content[f"part-{number}"]) for number in range(count)]
+    parts = [_files(path, content[f"part-{number}"]) for number in range(count)]
     mappings = [one if is_file(one := path.with_name(name)) else None for name in _MAPPINGS]
     return PartConfig(path, str(content.get("part_method", "DGL")), parts, (mappings[0], mappings[1]), nodes, edges)
 
 
-def _files(folder: Path, entry: Mapping[str, str]) -> PartFiles:
-    graph = Path(os.path.join(folder, entry["part_graph"]))  # noqa: PTH118
+def _files(path: Path, entry: Mapping[str, str]) -> PartFiles:
+    graph, nodes, edges = (place_inside(path, entry[key], FIX) for key in ("part_graph", "node_feats", "edge_feats"))
     original = [one if is_file(one := graph.with_name(name)) else None for name in ("orig_nids.dgl", "orig_eids.dgl")]
-    return PartFiles(graph, folder / entry["node_feats"], folder / entry["edge_feats"], *original)
+    return PartFiles(graph, nodes, edges, *original)
 
 
 def _ranges(found: Any, numbers: Mapping[str, int], only: str, count: int) -> Ranges:  # noqa: ANN401

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.arrays import ID, DglArrays, DglEdges
 from gnnexp.datasets.formats.dgl.partitions import FIX, PartConfig, PartFiles, Ranges
 from gnnexp.datasets.formats.dgl.reader import Job, read_files
+from gnnexp.datasets.formats.dgl.tensors import read_tensors
 from gnnexp.errors import DataError, Problem
 
 _ORIGINAL = "orig_id"
@@ -80,19 +80,15 @@ def _mapping(path: Path | None, ranges: Ranges) -> list[Tensors]:
     """
     if path is None:
         return []
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for damaged files, and for pickles that it refuses
-        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must be what partition_graph "
-                                "returns with return_mapping=True", "save it again with torch.save")) from None
+    content = read_tensors(path)
     named = content if isinstance(content, dict) else dict.fromkeys(list(ranges.of)[:1], content)
     found = {":".join(kind) if isinstance(kind, tuple) else str(kind): values for kind, values in named.items()}
-    wrong = [kind for kind, count in ranges.counts.items() if not isinstance(found.get(kind), torch.Tensor)
-             or not _is_order(found[kind].long().numpy(), count)]
+    wrong = [kind for kind, count in ranges.counts.items() if (values := found.get(kind)) is None
+             or values.dtype.kind not in "iu" or not _is_order(values.astype(np.int64), count)]
     DataError.raise_all([Problem(f"{path}: {kind}", "missing, or no order", f"must be the numbers 0 to "
                                  f"{ranges.counts[kind] - 1}, each once", "save it again with torch.save")
                          for kind in wrong])
-    return [{kind: found[kind].long().numpy() for kind in ranges.of}]
+    return [{kind: np.asarray(found[kind], np.int64) for kind in ranges.of}]
 
 
 @dataclass(frozen=True, eq=False)

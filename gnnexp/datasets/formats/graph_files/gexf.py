@@ -38,6 +38,7 @@ class _Reader:
     def __init__(self, found: Collected) -> None:
         self.found = found
         self.declared: dict[tuple[str, str], Declared] = {("edge", "weight"): _WEIGHT}  # by owner and id
+        self.titles: set[tuple[str, str]] = set()  # owners and names of what the file declares
         self.owner, self.dynamic = "", False
         self.default: str | None = None
         self.directed = False
@@ -111,10 +112,13 @@ class _Reader:
     def _declare(self, given: dict[str, str]) -> None:
         key = given.get("id", "")
         name = given.get("title", key)
-        if any(one.name == name and key != other for (owner, other), one in self.declared.items()
-               if owner == self.owner and one is not _WEIGHT):
+        earlier = self.declared.get((self.owner, key))
+        if earlier is not None and earlier is not _WEIGHT:
+            self.titles.discard((self.owner, earlier.name))
+        if (self.owner, name) in self.titles:
             raise self.found.wrong(f"<attribute> {key}", name, f"two attributes of {self.owner}s have this title",
                                    "give each attribute a title of its own")
+        self.titles.add((self.owner, name))
         self.declared[self.owner, key] = Declared(name, given.get("type", "string"), self.owner, self.default,
                                                   self.dynamic)
 

@@ -13,7 +13,7 @@ from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
 from gnnexp.errors import DataError, Problem
 
 _NODE_LABEL = "{http://www.yworks.com/xml/graphml}NodeLabel"
-_OWNERS = ("node", "edge", "all")
+_OWNERS = {"node", "edge", "all"}
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -35,6 +35,7 @@ class _Reader:
     def __init__(self, found: Collected) -> None:
         self.found = found
         self.keys: dict[str, Declared | None] = {}  # None: yEd's drawing
+        self.owners: dict[str, set[str]] = {}  # of the keys with each attr.name
         self.default: str | None = None
         self.graphs: list[bool] = []  # whether edges are directed, for each graph that is open
         self.num_graphs = self.num_nested = self.num_ports = self.num_drawn = 0
@@ -104,13 +105,13 @@ class _Reader:
             return
         if name is None:
             name = key
-        same = [one for one in self.keys.values() if one is not None and one.name == name and one.owner in
-                (*_OWNERS[:2], "all") and (one.owner == owner or "all" in (one.owner, owner))]
-        if same:
+        same = self.owners.setdefault(name, set())
+        if same if owner == "all" else same & {owner, "all"}:
             raise self.found.wrong(f"<key> {key}", name, f"two keys for {owner} have this attr.name",
                                    "give each key a name of its own")
         if owner in ("node", "all") and key == "label" and name == "Label":  # Gephi's name of a node
             self.display.add(name)
+        same |= {owner} & _OWNERS
         self.keys[key] = Declared(name, given.get("attr.type", "string"), owner, self.default)
 
     def _put(self, event: Event) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.graph_files.attributed import Collected, Row, fill
 
 _WHOLE = {"int", "integer", "long", "short", "byte", "biginteger"}
@@ -12,6 +13,7 @@ _REAL = {"float", "double", "long double", "bigdecimal", "decimal"}
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _LIST = re.compile(r"(?:vector_|list)(?P<item>.+)")  # graph-tool's and GEXF's lists
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE | re.ASCII)
+_CELL = 100  # bytes of memory for a value in a dictionary
 Value = str | bool | int | float | list[str | bool | int | float] | None
 
 
@@ -87,9 +89,12 @@ def apply_defaults(found: Collected, declared: list[Declared]) -> list[str]:
     """Give the declared defaults to vertices and edges without the attribute. Returns notes with counts.
 
     Raises:
-        DataError: a default is no value of its type.
+        DataError: a default is no value of its type, or they need more memory than there is.
     """
-    notes = []
+    notes, given = [], [one.owner for one in declared if one.default is not None]
+    for owner, rows in (("node", found.vertices), ("edge", found.edges)):
+        count = sum(one in (owner, "all") for one in given)
+        check_memory(_CELL * count * len(rows), f"{found.path}: {count} defaults for {len(rows)} {owner}s")
     for one in declared:
         for owner, rows in (("node", found.vertices), ("edge", found.edges)):
             if one.default is None or one.owner not in (owner, "all"):

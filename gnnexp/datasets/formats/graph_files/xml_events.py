@@ -9,8 +9,11 @@ from xml.parsers import expat
 
 from gnnexp.errors import DataError, Problem
 
-_MAX_DEPTH = 256  # groups of groups; a document of open tags alone would grow the list of parents
-_CHUNK = 1 << 16  # bytes that are parsed before their events leave
+_MAX_DEPTH = 256  # groups of groups; a document of open tags alone would grow the list of parents.
+_CHUNK = 1 << 20  # bytes that are parsed before their events leave.
+# Bytes of a tag, a comment or an instruction. Before version 2.6, expat reads one that is not whole again from its
+# beginning with every chunk: 100 MB would take a minute. Text between tags comes in pieces.
+_LONGEST = 4 << 20
 
 
 class Event(NamedTuple):
@@ -39,12 +42,17 @@ def xml_events(path: Path, content: bytes) -> Iterator[Event]:
         content: bytes of the document, in any encoding that it declares.
 
     Raises:
-        DataError: it has a type declaration, is nested too deeply, or is no whole document.
+        DataError: it has a type declaration or a tag of many megabytes, is nested too deeply, or is not whole.
     """
-    reader = _Reader(path)
+    reader, waiting = _Reader(path), 0
     try:
         for start in range(0, max(len(content), 1), _CHUNK):
             reader.parser.Parse(content[start : start + _CHUNK], start + _CHUNK >= len(content))
+            waiting = 0 if reader.found_any else waiting + _CHUNK
+            reader.found_any = False
+            if waiting > _LONGEST:
+                raise DataError(Problem(str(path), f"a tag, a comment or blanks around byte {start}",
+                                        f"must have at most {_LONGEST} bytes", "make it shorter"))
             yield from reader.events
             reader.events.clear()
     except expat.ExpatError as error:
@@ -53,19 +61,30 @@ def xml_events(path: Path, content: bytes) -> Iterator[Event]:
 
 
 class _Reader:
-    """Makes events of what expat finds."""
+    """Makes events of what expat finds.
+
+    Attributes:
+        found_any: whether expat has found something whole, also if it is no event.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.events: list[Event] = []
+        self.found_any = False
         self.parser = expat.ParserCreate(namespace_separator=" ")
         self.parser.buffer_text = True
+        if hasattr(self.parser, "SetReparseDeferralEnabled"):  # expat 2.6: else whole tags would wait for more bytes
+            self.parser.SetReparseDeferralEnabled(False)
         self.parser.StartDoctypeDeclHandler = self._refuse
         self.parser.StartElementHandler = self._open
         self.parser.EndElementHandler = self._close
         self.parser.CharacterDataHandler = self._text
+        self.parser.DefaultHandler = self._other
         self._space: str | None = None
         self._parents: list[tuple[str, dict[str, str], list[str]]] = []
+
+    def _other(self, _: str) -> None:
+        self.found_any = True
 
     def _refuse(self, *_: object) -> None:
         raise DataError(Problem(str(self.path), "<!DOCTYPE", "documents with a type declaration are not read, since "
@@ -83,11 +102,14 @@ class _Reader:
         given = {key: value for key, value in attributes.items() if " " not in key}
         self._parents.append((own, given, []))
         self.events.append(Event(True, own, given, "", parent))
+        self.found_any = True
 
     def _close(self, _: str) -> None:
         own, given, texts = self._parents.pop()
         parent = self._parents[-1][0] if self._parents else ""
         self.events.append(Event(False, own, given, "".join(texts), parent))
+        self.found_any = True
 
     def _text(self, text: str) -> None:
         self._parents[-1][2].append(text)
+        self.found_any = True

@@ -45,13 +45,14 @@ class TorchFile:
 
     Args:
         path: the file.
+        fix: what a user can do about a file that is refused.
 
     Raises:
         DataError: the file cannot be read, is no such archive, or is packed.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, fix: str = SAVE_AGAIN) -> None:
+        self.path, self._fix = path, fix
         try:
             with open_regular(path) as file, zipfile.ZipFile(file) as archive:
                 self._members = {info.filename.partition("/")[2]: info for info in archive.infolist()}
@@ -189,7 +190,7 @@ class TorchFile:
 
     def _refused(self, why: str) -> DataError:
         return DataError(Problem(str(self.path), why, "must be a file of torch.save with PyG's own classes and plain "
-                                 "data; nothing in it was executed", SAVE_AGAIN))
+                                 "data; nothing in it was executed", self._fix))
 
 
 def _line(error: Exception) -> str:

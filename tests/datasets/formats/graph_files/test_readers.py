@@ -178,6 +178,58 @@ def test_a_construct_is_refused_by_its_name(ending: str, text: str, said: str, t
         made(tmp_path, ending, text)
 
 
+@pytest.mark.parametrize("inside", ["<!--{}-->", "<?a {}?>", '<node id="c" a="{}"/>', "<node id='c' {}/>"])
+def test_a_tag_that_does_not_end_is_refused(inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnexp.datasets.formats.graph_files.xml_events._CHUNK", 16)
+    monkeypatch.setattr("gnnexp.datasets.formats.graph_files.xml_events._LONGEST", 128)
+    edge = '<edge source="a" target="b"/>'
+    assert made(tmp_path, ".graphml", graphml(inside.format(" " * 60) + edge))[0].num_edges == 1
+    assert made(tmp_path, ".graphml", graphml(f"<desc>{'x' * 999}</desc><desc><![CDATA[{'x' * 999}]]></desc>{edge}")
+                )[0].num_edges == 1  # texts come in pieces
+    with pytest.raises(DataError, match=r"a tag, a comment or blanks around byte .* must have at most 128 bytes"):
+        made(tmp_path, ".graphml", graphml(inside.format(" " * 999) + edge))
+
+
+def test_defaults_and_rare_attributes_fit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = "".join(f'<key id="k{n}" for="node" attr.name="a{n}" attr.type="int"><default>1</default></key>'
+                   for n in range(50))
+    many = graphml("".join(f'<node id="{n}"/>' for n in range(98)) + '<edge source="a" target="b"/>', keys)
+    own = gml(*(line for n in range(100) for line in ("node [", f"id {n}", f"a{n} 1", "]")), "edge [", "source 1",
+              "target 2", "]")
+    assert made(tmp_path, ".graphml", many)[0].num_features == 50
+    monkeypatch.setattr("gnnexp.datasets.base.available_memory", lambda: 390_000)
+    with pytest.raises(DataError, match="50 defaults for 100 nodes"):
+        made(tmp_path, ".graphml", many)
+    with pytest.raises(DataError, match="100 attributes of 100 vertices"):
+        made(tmp_path, ".gml", own)
+
+
+@pytest.mark.parametrize(("first", "second", "refused"), [
+    ("node", "node", True), ("node", "edge", False), ("node", "all", True), ("all", "edge", True),
+    ("graph", "node", False), ("graph", "all", False), ("graph", "graph", False)])
+def test_names_of_keys_are_unique_for_each_owner(first: str, second: str, refused: bool, tmp_path: Path) -> None:
+    keys = "".join(f'<key id="{key}" for="{owner}" attr.name="a" attr.type="int"/>'
+                   for key, owner in (("k0", first), ("k1", second)))
+    text = graphml('<edge source="a" target="b"/>', keys)
+    if not refused:
+        assert made(tmp_path, ".graphml", text)[0].num_edges == 1
+        return
+    with pytest.raises(DataError, match="<key> k1='a': two keys"):
+        made(tmp_path, ".graphml", text)
+
+
+def test_titles_of_gexf_are_unique_for_each_owner(tmp_path: Path) -> None:
+    def attributes(owner: str, *rows: tuple[str, str]) -> str:
+        inside = "".join(f'<attribute id="{key}" title="{name}" type="integer"/>' for key, name in rows)
+        return f'<attributes class="{owner}">{inside}</attributes>'
+
+    edges = '<edges><edge source="a" target="b"/></edges>'
+    fine = attributes("node", ("0", "x"), ("0", "y"), ("1", "x")) + attributes("edge", ("0", "x"), ("weight", "weight"))
+    assert made(tmp_path, ".gexf", gexf(fine + NODES + edges))[0].num_edges == 2
+    with pytest.raises(DataError, match="<attribute> 1='x': two attributes of nodes"):
+        made(tmp_path, ".gexf", gexf(attributes("node", ("0", "x"), ("1", "x")) + NODES + edges))
+
+
 def test_a_network_that_begins_with_comments_is_recognised(tmp_path: Path) -> None:
     for start in ("% made by hand\n\n% twice\n", "\ufeff", "\n \n"):
         (tmp_path / "x.net").write_text(f"{start}*Vertices 2\n*Arcs\n1 2\n", "utf-8")
