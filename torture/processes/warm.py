@@ -132,9 +132,9 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
 
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    except KeyboardInterrupt:  # came before gnnexp began, as to an interpreter that starts
+        return run_command(arguments)
+    except KeyboardInterrupt:  # as in `gnnexp.__main__`, or before gnnexp began, as to an interpreter that starts
         return 128 + signal.SIGINT
-    return run_command(arguments)
 
 
 def become(user: int) -> None:
