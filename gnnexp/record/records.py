@@ -182,7 +182,7 @@ class EpochLog:
         text = json.dumps(line) + "\n"
         with writing(self._path):
             if self._together is None:
-                with self._path.open("a", encoding="utf-8") as file:
+                with self._opened() as file:
                     _put(file, text)
             else:
                 self._together.write(text)
@@ -191,13 +191,27 @@ class EpochLog:
     @contextmanager
     def together(self) -> Iterator[None]:
         """Inside of this context, lines are flushed to the disk once, at its end: each flush takes milliseconds."""
-        with writing(self._path), self._path.open("a", encoding="utf-8") as file:
+        with writing(self._path), self._opened() as file:
             self._together = file
             try:
                 yield
             finally:
                 self._together = None
                 _put(file, "")
+
+    def _opened(self) -> TextIO:
+        """The file, to append to. It is made for the first epoch only: a later one would make a record that lacks some.
+
+        Raises:
+            DataError: the file was removed.
+        """
+        new = 0 if self._next else os.O_CREAT
+        try:
+            handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | new, 0o666)
+        except FileNotFoundError:
+            raise DataError(Problem(str(self._path), "was removed", f"it had the records of {self._next} epochs",
+                                    "start a new run")) from None
+        return open(handle, "a", encoding="utf-8")  # noqa: PTH123
 
     def _drop_unfinished_line(self) -> None:
         with self._path.open("rb+") as file:
