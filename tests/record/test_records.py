@@ -54,6 +54,6 @@ def test_a_record_that_is_removed_during_training_is_not_begun_again(tmp_path: P
         assert len(read_epochs(tmp_path)) == 1
     assert [line["epoch"] for line in read_epochs(tmp_path)] == [0, 1]
     (tmp_path / "epochs.jsonl").unlink()
-    with pytest.raises(DataError, match="was removed.* it had the records of 2 epochs"):
+    with pytest.raises(DataError, match=r"was removed.* it had the records of 2 epochs"):
         log.append(2, {"loss/train": 0.2}, [], [])
     assert not (tmp_path / "epochs.jsonl").exists()

@@ -56,8 +56,7 @@ def status(options: argparse.Namespace) -> Answer:
                   soft_wrap=True)
     if epochs:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)
-    attempts = read_attempts(run_dir)
-    ranks = ranks_of(run_dir, attempts)
+    attempts, ranks = read_attempts(run_dir), ranks_of(run_dir)
     for line in attempts:
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
         console.print(f"  {when}  {describe(line)}", soft_wrap=True)

@@ -36,7 +36,7 @@ def test_a_rank_that_gave_a_sign_of_life_lately_is_alive(tmp_path: Path) -> None
 
 
 def test_a_sign_of_life_from_after_a_clock_was_set_back_says_so(tmp_path: Path) -> None:
-    """It may be of a living rank whose machine has a wrong clock, so the user decides, and is told how."""
+    """It may be of a living rank whose machine has a wrong clock, so the user decides, and reads how."""
     write_rank(tmp_path, 0, "running", silent_s=-3600)
     with pytest.raises(ConfigError, match=r"rank 0 on pod .* 3600 s ahead of the clock(.|\n)*remove .*rank_0.json"):
         check_silent(tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gnnexp.files.pulse import process_table
 from gnnexp.launchers.elsewhere.silent import GONE, ranks_of
-from gnnexp.record.attempts import note, read_attempts
+from gnnexp.record.attempts import note
 
 
 def _write_rank(run_dir: Path, rank: int, table: str, silent_s: float = 0.0, **more: object) -> None:
@@ -20,7 +20,7 @@ def _write_rank(run_dir: Path, rank: int, table: str, silent_s: float = 0.0, **m
 
 
 def _shown(run_dir: Path) -> list[tuple[str, str]]:
-    return [(rank.state, rank.reason) for rank in ranks_of(run_dir, read_attempts(run_dir))]
+    return [(rank.state, rank.reason) for rank in ranks_of(run_dir)]
 
 
 def test_after_a_recorded_end_no_rank_runs_and_the_cause_is_named(tmp_path: Path) -> None:
