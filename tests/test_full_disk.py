@@ -19,6 +19,7 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.comm.environment import Environment
+from gnnexp.errors import DataError, Problem
 from gnnexp.launchers.status import Death, judge
 from gnnexp.record import ending, heartbeat
 from gnnexp.record.attempts import note
@@ -132,6 +133,25 @@ def test_a_rank_names_what_it_could_not_write():
     failure = describe(full("/r/epochs.jsonl"))
     assert (failure.kind, failure.exit_code, failure.trace) == ("disk", 74, "")
     assert failure.reason.startswith("the disk is full: /r/epochs.jsonl") and "make room" in failure.reason
+
+
+def test_a_full_disk_that_was_put_into_words_is_no_mistake_of_the_run(tmp_path):
+    """`gnnexp tune` counts a trial that failed by its own configuration, and never makes it again."""
+    def prepare(number: int) -> None:
+        try:
+            raise full("/cache/graph", number)
+        except OSError as error:
+            raise DataError(Problem("/cache", error.strerror, "features needs 2 GiB of disk", "make room")) from None
+
+    for number, kind in ((errno.ENOSPC, "disk"), (errno.ENOENT, "mistake")):
+        with pytest.raises(DataError) as caught:
+            prepare(number)
+        failure = describe(caught.value)
+        assert (failure.kind, failure.exit_code) == (kind, 2)
+        (tmp_path / "status").mkdir(exist_ok=True)
+        words = {"rank": 0, "state": "failed", "time": 5.0, "reason": failure.reason, "kind": kind, "exit_code": 2}
+        (tmp_path / "status" / "rank_0.json").write_text(json.dumps(words))
+        assert judge(tmp_path, []).kind == kind
 
 
 def test_a_rank_whose_last_word_found_no_room_is_believed_by_its_exit_code(tmp_path):

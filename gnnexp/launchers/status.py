@@ -210,7 +210,7 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> O
     if spoken is None:
         return Outcome(1, "failed", "the run ended without a rank saying why", f"see {run_dir / 'logs'}")
     if spoken.exit_code == USER_ERROR:
-        return Outcome(USER_ERROR, "failed", spoken.reason, spoken.reason, "mistake")
+        return Outcome(USER_ERROR, "failed", spoken.reason, spoken.reason, spoken.kind or "mistake")
     where = f"in phase {spoken.phase}" if spoken.phase else "between phases"
     reason = f"{_where(spoken.rank, spoken.host)} failed {where}: {spoken.reason}"
     figures = {"needed_bytes": spoken.needed_bytes, "available_bytes": spoken.available_bytes}

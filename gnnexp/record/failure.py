@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gnnexp.errors import DivergedError, GnnexpError, HangError
-from gnnexp.files.disk import EXIT_CODE, one_line, refusal
+from gnnexp.files.disk import EXIT_CODE, NO_ROOM, one_line, refusal
 from gnnexp.measure.available import available_memory
 
 Kind = Literal["", "error", "out of memory", "diverged", "hang", "killed", "mistake", "interrupted", "disk"]
@@ -44,7 +44,7 @@ def describe(error: BaseException) -> Failure:
     reason = f"{type(error).__name__}: {error}"
     if isinstance(error, GnnexpError):
         kind: Kind = ("diverged" if isinstance(error, DivergedError) else "hang" if isinstance(error, HangError)
-                      else "mistake" if error.exit_code == 2 else "error")
+                      else "disk" if _lacks_room(error) else "mistake" if error.exit_code == 2 else "error")
         return Failure(kind, reason, "", error.exit_code)
     if isinstance(error, OSError) and (problem := refusal(error)) is not None:
         return Failure("disk", f"{one_line(problem)}; {problem.fix}", "", EXIT_CODE)
@@ -55,6 +55,13 @@ def describe(error: BaseException) -> Failure:
     line = " ".join(str(error).split()) or "no details"
     return Failure("out of memory", f"out of memory: {figures}{available:,} bytes available ({line[:300]})",
                    traceback.format_exc(), 1, needed, available)
+
+
+def _lacks_room(error: BaseException | None) -> bool:
+    """Whether a full disk is behind an error, whoever said it in words: that is no mistake of a configuration."""
+    while error is not None and not (isinstance(error, OSError) and error.errno in NO_ROOM):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

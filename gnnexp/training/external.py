@@ -49,6 +49,8 @@ SCRATCH = "external"
 INPUT = "paradigm.command"
 # Seconds between two looks at the lines, between two measurements of memory, and between the first of them.
 _POLL_S, _MEMORY_S, _FIRST_MEMORY_S = 0.01, 0.5, 0.05
+# Seconds for lines in one look: a command may write them faster than they are recorded, and signals wait for a look.
+_LINES_S = 0.2
 # If two looks are this far apart, this process was frozen.
 _ABSENT_S = 3.0
 # Seconds in which killed processes must have ended.
@@ -216,6 +218,7 @@ class _Watch:
         self._resumed = log.num_epochs > 0
         self._began = self._reported = self._heard = self._looked = time.perf_counter()
         self._unread, self._position, self._output = b"", 0, _output_bytes()
+        self._waiting: list[bytes] = []
         self._peak, self._written, self._measured = 0, 0, 0.0
 
     def look(self, pid: int) -> bool:
@@ -229,7 +232,7 @@ class _Watch:
         if now - self._looked > _ABSENT_S:  # this process was frozen, and the command with it
             self._heard = now
         self._looked = now
-        lines = [] if self._rank else self._new_lines()
+        lines = [] if self._rank else self._waiting or self._new_lines()
         if now - self._measured > (_FIRST_MEMORY_S if lines or now - self._began < 2 else _MEMORY_S):
             self._measured = now
             self._measure(pid)
@@ -237,9 +240,9 @@ class _Watch:
                 self._output, self._heard = output, now
         if self._rank:
             return False
-        for line in filter(bytes.strip, lines):
-            self._record(self.lines.read(line, now - self._began), now)
+        if lines:
             self._heard = now
+            self._take(lines, now)
         if now - self._heard > self._silent_s:
             raise HangError(f"the command gave no sign of life for {now - self._heard:.0f} s: it reported no epoch and "
                             "wrote no output; if its epochs take longer, set paradigm.silent_s")
@@ -258,6 +261,16 @@ class _Watch:
         if not self.lines.count and not self._log.num_epochs:
             raise DataError(Problem(INPUT, str(self._handed.epochs), "the command ended and has reported no epoch",
                                     "append one JSON object for each epoch to the file $GNNEXP_EPOCHS"))
+
+    def _take(self, lines: Sequence[bytes], now: float) -> None:
+        """Record the lines. Those that there is no time for wait for the next look."""
+        began, done = time.perf_counter(), 0
+        with self._log.together():
+            while done < len(lines) and (not done or time.perf_counter() - began < _LINES_S):
+                if lines[done].strip():
+                    self._record(self.lines.read(lines[done], now - self._began), now)
+                done += 1
+        self._waiting = list(lines[done:])
 
     def _new_lines(self) -> list[bytes]:
         fix = 'append to it: open(os.environ["GNNEXP_EPOCHS"], "a")'

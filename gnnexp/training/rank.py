@@ -51,20 +51,30 @@ def as_rank(work: Callable[[Path, Environment, list[PhaseTimer], Heartbeat], str
         from gnnexp.record.failure import describe
 
         failure = describe(error)
-        with suppress(OSError):  # a full disk: the exit code says so
+        try:
             heartbeat.last_word(
                 "failed", phase=_failed_in(started), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
                 exit_code=failure.exit_code, needed_bytes=failure.needed_bytes,
                 available_bytes=failure.available_bytes,
             )
+        except OSError:
+            _say_aloud(environment, f"failed: {failure.reason}")
         # Leave at once: if peers wait in a collective call, the clean-up of the process group would hang.
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stderr.flush()
         os._exit(failure.exit_code)
     try:
         heartbeat.last_word("stopped" if stopped_by else "finished", reason=stopped_by, exit_code=0)
-    except OSError:
+    except OSError as error:
+        _say_aloud(environment, f"has ended, and could not write how: {error}")
         return EXIT_CODE
     return 0
+
+
+def _say_aloud(environment: Environment, words: str) -> None:
+    """Say on standard error what the disk did not accept: torchrun and others show it. The exit code says so, too."""
+    with suppress(OSError):  # it is a log on the same disk
+        print(f"gnnexp: rank {environment.rank} {words}", file=sys.stderr, flush=True)
 
 
 def _failed_in(started: list[PhaseTimer]) -> str:

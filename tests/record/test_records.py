@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnexp.record.records import JOB_FILE, run_dirs
+import pytest
+
+from gnnexp.errors import DataError
+from gnnexp.record.records import JOB_FILE, EpochLog, read_epochs, run_dirs
 
 
 def runs(*places: Path) -> None:
@@ -40,3 +43,17 @@ def test_links_that_lead_nowhere_or_up_are_left(tmp_path: Path) -> None:
     for link, target in {"gone": "nowhere", "loop": "loop", "up": "..", "top": "/", "self": "."}.items():
         (tmp_path / "work" / "runs" / link).symlink_to(target)
     assert found(tmp_path / "work" / "runs") == ["a"]
+
+
+def test_a_record_that_is_removed_during_training_is_not_begun_again(tmp_path: Path) -> None:
+    """It would lack the first epochs, and the run would end as if it had all."""
+    log = EpochLog(tmp_path, 0)
+    log.append(0, {"loss/train": 1.0}, [], [])
+    with log.together():
+        log.append(1, {"loss/train": 0.5}, [], [])
+        assert len(read_epochs(tmp_path)) == 1
+    assert [line["epoch"] for line in read_epochs(tmp_path)] == [0, 1]
+    (tmp_path / "epochs.jsonl").unlink()
+    with pytest.raises(DataError, match=r"was removed.* it had the records of 2 epochs"):
+        log.append(2, {"loss/train": 0.2}, [], [])
+    assert not (tmp_path / "epochs.jsonl").exists()

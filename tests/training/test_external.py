@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from gnnexp.errors import CommandError, DataError, DivergedError, HangError
 from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.storage.format import save_graph
 from gnnexp.provenance.code import Code
+from gnnexp.record import records
 from gnnexp.record.records import load_result, read_epochs
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.training.external import follow
@@ -146,6 +148,32 @@ def test_many_long_lines_at_once(place: Place) -> None:
     place.follow("pad = ' ' * 60_000\nwith open(os.environ['GNNEXP_EPOCHS'], 'a') as file:\n"
                  "    file.writelines('{\"epoch\": %d}%s\\n' % (n, pad) for n in range(60))")
     assert len(place.metrics) == 60
+
+
+def test_lines_that_come_at_once_are_flushed_together(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed, flush = [], os.fsync
+    monkeypatch.setattr(records.os, "fsync", lambda handle: (flushed.append(handle), flush(handle)))
+    place.follow("with open(os.environ['GNNEXP_EPOCHS'], 'a') as file:\n"
+                 "    file.writelines('{\"epoch\": %d}\\n' % n for n in range(500))")
+    assert len(place.metrics) == 500 and len(flushed) < 100
+
+
+def test_a_signal_does_not_wait_for_lines(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command may report faster than its epochs are recorded: the signal is passed on in between."""
+    record = records.EpochLog.append
+    monkeypatch.setattr(records.EpochLog, "append", lambda *args: (time.sleep(0.02), record(*args)))
+    assert place.follow(f"""
+import signal
+def stop(number, frame):
+    open(os.environ["GNNEXP_SCRATCH"] + "/seen", "w").write(open({str(place.run_dir / "epochs.jsonl")!r}).read())
+    sys.exit(1)
+signal.signal(signal.SIGTERM, stop)
+with open(os.environ["GNNEXP_EPOCHS"], "a") as file:
+    file.writelines('{{"epoch": %d}}\\n' % n for n in range(100))
+os.kill({os.getpid()}, signal.SIGTERM)
+time.sleep(600)
+""") == "SIGTERM"
+    assert len((place.run_dir / "external" / "seen").read_text().splitlines()) < 100 == len(place.metrics)
 
 
 def test_output_is_a_sign_of_life(place: Place) -> None:

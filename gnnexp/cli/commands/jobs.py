@@ -22,12 +22,13 @@ from gnnexp.files.disk import refusal
 from gnnexp.files.regular import is_file
 from gnnexp.launchers.elsewhere.ends import standing
 from gnnexp.launchers.elsewhere.prepared import is_prepared
+from gnnexp.launchers.elsewhere.silent import ranks_of
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
 from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.queue.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.queue.slurm_jobs import cancel_preparation, read_job_id
 from gnnexp.launchers.slurm import outcome_of
-from gnnexp.launchers.status import log_tail, read_statuses
+from gnnexp.launchers.status import log_tail
 from gnnexp.record.attempts import describe, holder, is_held, read_attempts
 from gnnexp.record.ending import finalize
 from gnnexp.record.owner import check_own
@@ -55,7 +56,7 @@ def status(options: argparse.Namespace) -> Answer:
                   soft_wrap=True)
     if epochs:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)
-    attempts, ranks = read_attempts(run_dir), read_statuses(run_dir)
+    attempts, ranks = read_attempts(run_dir), ranks_of(run_dir)
     for line in attempts:
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
         console.print(f"  {when}  {describe(line)}", soft_wrap=True)

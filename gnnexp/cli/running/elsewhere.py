@@ -62,7 +62,7 @@ def finalize_run(options: argparse.Namespace) -> Answer:
     if outcome.status == "finished":
         tell_result(run_dir, console)
     else:
-        again = f"start its ranks again, or on this machine: gnnexp resume {shlex.quote(str(run_dir))}"
+        again = f"gnnexp resume {shlex.quote(str(run_dir))}"  # the end removed the secret: ranks cannot just start
         print(f"gnnexp: {outcome.message}" + ("" if outcome.kind == "mistake" else f"\ngo on from the last checkpoint: "
                                               f"{again}"), file=sys.stderr)
     return answer_of(run_dir, outcome)

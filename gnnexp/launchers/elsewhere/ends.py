@@ -73,11 +73,16 @@ def check_silent(run_dir: Path) -> None:
     if not (found := living(read_statuses(run_dir))):
         return
     first = max(found, key=lambda status: status.time)
-    where = f"rank {first.rank} on {first.host}"
+    where, ahead_s = f"rank {first.rank} on {first.host}", first.time - time.time()
     seen = "runs" if first.table == process_table() else (
-        f"gave a sign of life {max(0.0, time.time() - first.time):.0f} s ago, and its process cannot be seen from here")
-    raise ConfigError(Problem(BUSY, str(run_dir), f"{where} {seen}", "end the program that started the ranks, or wait "
-                              f"until it has ended; a lost rank counts as ended after {SILENT_S:.0f} s"))
+        f"gave a sign of life {max(0.0, -ahead_s):.0f} s ago, and its process cannot be seen from here")
+    fix = ("end the program that started the ranks, or wait until it has ended; a lost rank counts as ended after "
+           f"{SILENT_S:.0f} s")
+    if ahead_s > SILENT_S and first.table != process_table():
+        seen = f"gave a sign of life at a time that is {ahead_s:.0f} s ahead of the clock of this machine"
+        fix = ("set the clock right; or, if the program that started the ranks has ended and a clock was set back, "
+               f"remove {run_dir / 'status'}/rank_{first.rank}.json")
+    raise ConfigError(Problem(BUSY, str(run_dir), f"{where} {seen}", fix))
 
 
 def is_recorded(run_dir: Path) -> bool:

@@ -35,6 +35,16 @@ def test_a_rank_that_gave_a_sign_of_life_lately_is_alive(tmp_path: Path) -> None
     check_silent(tmp_path)
 
 
+def test_a_sign_of_life_from_after_a_clock_was_set_back_says_so(tmp_path: Path) -> None:
+    """It may be of a living rank whose machine has a wrong clock, so the user decides, and reads how."""
+    write_rank(tmp_path, 0, "running", silent_s=-3600)
+    with pytest.raises(ConfigError, match=r"rank 0 on pod .* 3600 s ahead of the clock(.|\n)*remove .*rank_0.json"):
+        check_silent(tmp_path)
+    write_rank(tmp_path, 0, "running", silent_s=-60)
+    with pytest.raises(ConfigError, match="a sign of life 0 s ago"):
+        check_silent(tmp_path)
+
+
 @pytest.mark.interpreter
 def test_a_rank_of_this_machine_is_alive_while_its_process_is(tmp_path: Path) -> None:
     write_rank(tmp_path, 0, "running", silent_s=0, table=process_table())
