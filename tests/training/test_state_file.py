@@ -70,7 +70,7 @@ def test_archives_that_readers_see_differently_are_refused(tmp_path):
     content = path.read_bytes()
     for change in ({"compression": zipfile.ZIP_DEFLATED}, {"more": "archive/DATA.PKL"}):
         rewritten(path, good, **change)
-        with pytest.raises(ValueError, match="archive of torch|compressed"):
+        with pytest.raises(ValueError, match=r"archive of torch|compressed"):
             check_state_file(path)
     path.write_bytes(b"before" + content)
     with pytest.raises(ValueError, match="archive of torch"):
