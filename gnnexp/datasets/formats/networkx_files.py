@@ -31,7 +31,7 @@ from gnnexp.files.regular import parse_json
 _FACTOR = 24
 _NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))',
                         re.DOTALL)
-_MAX_LINE = 1 << 20
+_MAX_LINE = 1 << 16
 _COMMENT = re.compile(r"(?:^|(?<=\s))#")
 _BEGIN_PAJEK = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|%[^\n]*\n)*\*")
 _GRAPHSTORM = re.compile(rb'"(node|source)_id_col"')  # its file also has lists of nodes and edges
@@ -153,7 +153,7 @@ def _edge_list(path: Path, directed: bool) -> AttributedGraph:
     rows = _lines(path)
     refuse_wide_rows(path, rows)
     long = next((number for number, text in enumerate(rows, 1) if len(text) > _MAX_LINE), None)
-    if long is not None:  # Python's parser needs hundreds of bytes for each sign of the attributes
+    if long is not None:  # attributes are parsed by Python: up to 500 bytes for each sign
         raise ValueError(f"row {long} has more than {_MAX_LINE} signs")
     short = next((number for number, text in enumerate(rows, 1) if len(text.partition("{")[0].split()) < 2), None)
     if short is not None:
