@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import mmap
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.content import MARK
+from gnnexp.datasets.tables.arrow_sizes import unpacked_sizes
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError, Problem
 
 _FIRST_BYTES = 1 << 20
+_READ_AHEAD = 16  # batches that pyarrow unpacks before they are asked for
 _MOST_BYTES = 1 << 30  # that are searched for ends of lines
 
 
@@ -42,6 +47,7 @@ def refuse_broken(files: TableFiles) -> None:
 
     Raises:
         ArrowException, OSError: a file is damaged.
+        DataError: the batches of a file unpack to more than the memory.
     """
     import pyarrow as pa
     from pyarrow import ipc
@@ -49,8 +55,21 @@ def refuse_broken(files: TableFiles) -> None:
     for path in files.paths if files.format == "arrow" else ():
         with pa.memory_map(str(path)) as source:
             file = ipc.open_file(source)
+            _check_unpacked(path)
             for number in range(file.num_record_batches):
                 file.get_batch(number).validate(full=True)
+
+
+def _check_unpacked(path: Path) -> None:
+    """Check that dictionaries fit in memory, and as many batches as are read ahead."""
+    import pyarrow as pa
+
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            dictionaries, batches = unpacked_sizes(data)
+        except (ValueError, struct.error) as error:
+            raise pa.ArrowInvalid(f"damaged metadata: {error}") from None
+    check_memory(sum(dictionaries) + sum(sorted(batches)[-_READ_AHEAD:]), f"{path}: unpacked batches")
 
 
 def ends_of_lines(files: TableFiles) -> list[str]:
