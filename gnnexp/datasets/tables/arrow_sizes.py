@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_TAIL = 10  # bytes after the footer: its length and `ARROW1`
-_DICTIONARIES, _BATCHES = 2, 3  # fields of the footer
+# The last bytes of a file are the length of its footer, and `ARROW1`.
+_TAIL = 10
+# Fields of the footer.
+_DICTIONARIES, _BATCHES = 2, 3
 _BLOCK = "<q16x"  # where a message begins, and its lengths
 _DICTIONARY = 2  # the type of a message that has a batch with values of a dictionary
 

@@ -14,6 +14,7 @@ from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError, Problem
 
 _FIRST_BYTES = 1 << 20
+_SEPARATORS, _MANY = (b",", b";", b"\t", b"|"), 500
 _READ_AHEAD = 16  # batches that pyarrow unpacks before they are asked for
 _MOST_BYTES = 1 << 30  # that are searched for ends of lines
 
@@ -25,9 +26,19 @@ def comment_of(files: TableFiles) -> str:
 
 
 def has_quotes(files: TableFiles) -> bool:
-    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used."""
+    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used.
+
+    Long lists in quoted cells count as usual quotes. DuckDB would also try them as columns, and the memory for this
+    grows with the square of their number: gigabytes for a list of 5,000 numbers.
+    """
     start = _begin(files.paths[0], _FIRST_BYTES)
-    return start is _DAMAGED or b'"' in start
+    return start is _DAMAGED or (b'"' in start and not _has_long_lists(start))
+
+
+def _has_long_lists(start: bytes) -> bool:
+    """Whether cells begin with quotes, which no backslash escapes, and a line has many separators."""
+    usual = any(mark + b'"' in start for mark in _SEPARATORS) and b'\\"' not in start
+    return usual and any(line.count(mark) > _MANY for line in start.splitlines() for mark in _SEPARATORS)
 
 
 def refuse_empty(files: TableFiles) -> None:
