@@ -15,7 +15,6 @@ import hashlib
 import logging
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
@@ -92,9 +91,11 @@ class Checkpoint:
     def _read(self, name: str) -> dict[str, Any]:
         import torch
 
+        from gnnexp.training.state_file import check_state_file
+
         path = self.folder / name
-        _check_archive(path)
         try:
+            check_state_file(path)
             found = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged pickle can raise any exception: TypeError, IndexError, …
             why = (str(error).splitlines() or [""])[0] or type(error).__name__
@@ -110,18 +111,6 @@ def _rank_file(rank: int) -> str:
 
 def _damaged(path: Path, why: str) -> DataError:
     return DataError(Problem(str(path), path.name, why, _FIX))
-
-
-def _check_archive(path: Path) -> None:
-    """Refuse an archive that unpacks to more bytes than the file has: torch stores tensors uncompressed."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            packed = any(item.compress_type != zipfile.ZIP_STORED for item in archive.infolist())
-            total = sum(item.file_size for item in archive.infolist())
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        raise _damaged(path, f"is not an archive of torch: {error}") from None
-    if packed or total > path.stat().st_size:
-        raise _damaged(path, "is not an archive of torch: its members are compressed or larger than the file")
 
 
 def _checksum(path: Path) -> str:

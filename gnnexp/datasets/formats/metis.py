@@ -20,6 +20,7 @@ from gnnexp.files.regular import is_file
 
 _ENDINGS = (".graph", ".metis")
 _FACTOR = 24  # bytes of memory for each byte of the text: a number has two characters at least
+_LINE = 320  # and for each line, which becomes an array
 _HEADER = "the first line needs: vertices edges [fmt [ncon]], where fmt has three digits of 0 and 1"
 _FIX = "correct the file: METIS manual, section 4.1.1"
 
@@ -102,6 +103,7 @@ def _rows(path: Path) -> tuple[list[np.ndarray], _Header]:
         DataError: a line has other things than whole numbers, or there are too few or too many lines.
     """
     content = content_of(path, _FACTOR).removeprefix(MARK)
+    check_memory(_LINE * (content.count(b"\n") + content.count(b"\r")), f"{path}: its lines")
     every = enumerate(content.splitlines(), 1)
     lines = [(number, line) for number, line in every if not line.lstrip().startswith(b"%")]
     while lines and not lines[0][1].strip():
@@ -112,7 +114,6 @@ def _rows(path: Path) -> tuple[list[np.ndarray], _Header]:
         body.pop()
     if len(body) != header.count:
         raise DataError(Problem(str(path), f"{len(body)} lines", f"the first line says {header.count} vertices", _FIX))
-    check_memory(200 * header.count, f"{header.count} vertices")
     found = []
     for number, line in body:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +15,7 @@ from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph
 from gnnexp.datasets.formats.graph_files.gexf import read_gexf
 from gnnexp.datasets.formats.graph_files.gml import read_gml
 from gnnexp.datasets.formats.graph_files.graphml import read_graphml
+from gnnexp.datasets.formats.graph_files.growing import growing
 from gnnexp.datasets.formats.graph_files.lists import refuse_names_in_parts, refuse_wide_rows
 from gnnexp.datasets.formats.graph_files.node_link import read_node_link
 from gnnexp.datasets.formats.graph_files.pajek import read_pajek
@@ -30,6 +31,7 @@ from gnnexp.files.regular import parse_json
 _FACTOR = 24
 _NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))',
                         re.DOTALL)
+_MAX_LINE = 1 << 16
 _COMMENT = re.compile(r"(?:^|(?<=\s))#")
 _BEGIN_PAJEK = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|%[^\n]*\n)*\*")
 _GRAPHSTORM = re.compile(rb'"(node|source)_id_col"')  # its file also has lists of nodes and edges
@@ -150,11 +152,15 @@ def _edge_list(path: Path, directed: bool) -> AttributedGraph:
 
     rows = _lines(path)
     refuse_wide_rows(path, rows)
+    long = next((number for number, text in enumerate(rows, 1) if len(text) > _MAX_LINE), None)
+    if long is not None:  # attributes are parsed by Python: up to 500 bytes for each sign
+        raise ValueError(f"row {long} has more than {_MAX_LINE} signs")
     short = next((number for number, text in enumerate(rows, 1) if len(text.partition("{")[0].split()) < 2), None)
     if short is not None:
         raise ValueError(f"row {short}: {rows[short - 1][:60]!r} has no two ends")
     weighted = bool(rows) and "{" not in rows[0] and len(rows[0].split()) == 3
-    return attributed(nx.parse_edgelist(rows, comments=None, data=(("weight", float),) if weighted else True,
+    return attributed(nx.parse_edgelist(growing(rows, f"{path}, edges"), comments=None,
+                                        data=(("weight", float),) if weighted else True,
                                         create_using=nx.MultiDiGraph if directed else nx.MultiGraph))
 
 
@@ -165,14 +171,19 @@ def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
     lines = _lines(path)
     rows = [line.split() for line in lines]
     refuse_names_in_parts(path, lines, rows, written=_by_networkx(path))
-    times = Counter((source, other) for source, *others in rows for other in others)
+    pairs = ((source, other) for source, *others in rows for other in others)
+    times = Counter(growing(pairs, f"{path}, neighbours"))
     graph: nx.Graph[str] = (nx.MultiDiGraph if directed else nx.MultiGraph)()
-    for source, *others in rows:
-        graph.add_node(source)
-        for other in dict.fromkeys(others):
-            count = times[source, other] if directed else max(times[source, other], times[other, source])
-            missing = count - graph.number_of_edges(source, other)
-            graph.add_edges_from([(source, other)] * missing)
+
+    def edges() -> Iterator[tuple[str, str]]:
+        for source, *others in rows:
+            graph.add_node(source)
+            for other in dict.fromkeys(others):
+                count = times[source, other] if directed else max(times[source, other], times[other, source])
+                yield from [(source, other)] * (count - graph.number_of_edges(source, other))
+
+    for source, other in growing(edges(), f"{path}, edges"):
+        graph.add_edge(source, other)
     return attributed(graph)
 
 

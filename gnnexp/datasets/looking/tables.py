@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gnnexp.datasets.looking.places import tables_at
 from gnnexp.datasets.looking.text import FIRST, is_unnamed, read_tables
-from gnnexp.datasets.reading.content import content_of, start_of
+from gnnexp.datasets.reading.content import JSON_FACTOR, content_of, start_of
 from gnnexp.datasets.reading.npz import NpzFile, open_npy
 from gnnexp.datasets.tables.engine import Engine, Table, engine
 from gnnexp.datasets.tables.numbers import numeric
@@ -26,7 +26,6 @@ _MEMORY = 1 << 29
 _FIRST = 1000
 _MOST_CLASSES = 200
 _MOST_JSON = 1 << 30
-_JSON_FACTOR = 30  # bytes of memory for each byte: an empty list has two bytes, and takes 64
 _BEGIN_LISTS = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"[^"]*"\s*:\s*\[')
 # Parts of the names of files whose columns have no names.
 _OF_NODES = ("node", "vert", "label", "class", "target", "categor", "attribute", "feature")
@@ -148,7 +147,7 @@ def _names_lists(path: Path) -> bool:
     """
     if path.stat().st_size > _MOST_JSON or not _BEGIN_LISTS.match(start_of(path)):
         return False
-    text = content_of(path, _JSON_FACTOR)
+    text = content_of(path, JSON_FACTOR)
     try:
         content = parse_json(text)
     except ValueError:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from gnnexp.datasets.base import check_memory, data_folder, where_to_put
 from gnnexp.datasets.reading.tables import unpacked_limit
 from gnnexp.errors import DataError, Problem
-from gnnexp.files.regular import is_file, is_folder, open_regular
+from gnnexp.files.regular import SMALL_BYTES, is_file, is_folder, open_regular, parse_json, read_limited
 
 _BESIDE = ("readme", "license", "citing", "citation")  # files that describe a graph, and have none
 _AGAIN = "get the file again"
+JSON_FACTOR = 30  # bytes of memory for each byte: an empty list has two bytes, and takes 64
 MARK = b"\xef\xbb\xbf"  # the byte order mark of UTF-8, with which programs of Windows begin a text
 
 
@@ -83,6 +84,24 @@ def start_of(path: Path, count: int = 4096) -> bytes:
             return file.read(count)
     except OSError:
         return b""
+
+
+def json_that_has(path: Path, words: Sequence[bytes]) -> object:
+    """The value of a JSON file of at most `SMALL_BYTES` that has all these words; None for any other file.
+
+    Only a file that has them is parsed: others may be tables of another format.
+
+    Raises:
+        DataError: it has the words, and is too large for the memory.
+    """
+    try:
+        content = read_limited(path, SMALL_BYTES)
+        if not all(word in content for word in words):
+            return None
+        check_memory(JSON_FACTOR * len(content), str(path))
+        return parse_json(content)
+    except (OSError, ValueError):
+        return None
 
 
 def one_file(path: str | None, directory: str, fits: Callable[[Path], bool], wanted: str) -> Path:

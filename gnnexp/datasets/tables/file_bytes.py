@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import mmap
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.content import MARK
+from gnnexp.datasets.tables.arrow_sizes import unpacked_sizes
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError, Problem
 
 _FIRST_BYTES = 1 << 20
+_SEPARATORS, _MANY = (b",", b";", b"\t", b"|"), 500
+_READ_AHEAD = 16  # batches that pyarrow unpacks before they are asked for
 _MOST_BYTES = 1 << 30  # that are searched for ends of lines
 
 
@@ -20,9 +26,19 @@ def comment_of(files: TableFiles) -> str:
 
 
 def has_quotes(files: TableFiles) -> bool:
-    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used."""
+    """Whether there are double quotes at the beginning of the first file: then a sample shows how they are used.
+
+    Long lists in quoted cells count as usual quotes. DuckDB would also try them as columns, and the memory for this
+    grows with the square of their number: gigabytes for a list of 5,000 numbers.
+    """
     start = _begin(files.paths[0], _FIRST_BYTES)
-    return start is _DAMAGED or b'"' in start
+    return start is _DAMAGED or (b'"' in start and not _has_long_lists(start))
+
+
+def _has_long_lists(start: bytes) -> bool:
+    """Whether cells begin with quotes, which no backslash escapes, and a line has many separators."""
+    usual = any(mark + b'"' in start for mark in _SEPARATORS) and b'\\"' not in start
+    return usual and any(line.count(mark) > _MANY for line in start.splitlines() for mark in _SEPARATORS)
 
 
 def refuse_empty(files: TableFiles) -> None:
@@ -42,6 +58,7 @@ def refuse_broken(files: TableFiles) -> None:
 
     Raises:
         ArrowException, OSError: a file is damaged.
+        DataError: the batches of a file unpack to more than the memory.
     """
     import pyarrow as pa
     from pyarrow import ipc
@@ -49,8 +66,21 @@ def refuse_broken(files: TableFiles) -> None:
     for path in files.paths if files.format == "arrow" else ():
         with pa.memory_map(str(path)) as source:
             file = ipc.open_file(source)
+            _check_unpacked(path)
             for number in range(file.num_record_batches):
                 file.get_batch(number).validate(full=True)
+
+
+def _check_unpacked(path: Path) -> None:
+    """Check that dictionaries fit in memory, and as many batches as are read ahead."""
+    import pyarrow as pa
+
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            dictionaries, batches = unpacked_sizes(data)
+        except (ValueError, struct.error) as error:
+            raise pa.ArrowInvalid(f"damaged metadata: {error}") from None
+    check_memory(sum(dictionaries) + sum(sorted(batches)[-_READ_AHEAD:]), f"{path}: unpacked batches")
 
 
 def ends_of_lines(files: TableFiles) -> list[str]:

@@ -283,6 +283,10 @@ def test_metadata_beyond_the_limits_of_yaml(tmp_path: Path, monkeypatch: pytest.
     for look in (load, GraphBolt.recognised):
         with pytest.raises(DataError, match=r"metadata\.yaml.*more than 120 nodes"):
             look(tmp_path)
+    (tmp_path / "metadata.yaml").write_text(f"{text}# {'a' * (1 << 20)}\n")
+    for look in (load, GraphBolt.recognised):
+        with pytest.raises(DataError, match=r"metadata\.yaml.*more than 1048576 bytes"):
+            look(tmp_path)
 
 
 @pytest.mark.parametrize(("make", "said"), [

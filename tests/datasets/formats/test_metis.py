@@ -112,3 +112,11 @@ def test_damaged_files_are_named(content: str, said: str, tmp_path: Path) -> Non
     (tmp_path / "x.graph").write_text(content)
     with pytest.raises(DataError, match=f"(?s){said}"):
         load(tmp_path / "x.graph")
+
+
+def test_memory_for_lines_is_asked_for_before_they_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.graph").write_text("2 1\n2\n1\n")
+    assert load(tmp_path / "x.graph").num_nodes == 2
+    monkeypatch.setattr("gnnexp.datasets.formats.metis._LINE", 1 << 60)
+    with pytest.raises(DataError, match=r"x\.graph: its lines.*GiB"):
+        load(tmp_path / "x.graph")

@@ -246,6 +246,12 @@ def test_a_packed_file_cannot_fill_the_memory(tmp_path: Path) -> None:
         made(tmp_path / "x.gml.gz")
 
 
+def test_a_long_row_of_an_edge_list_is_refused_before_its_attributes_are_parsed(tmp_path: Path) -> None:
+    (tmp_path / "x.edgelist").write_text(f"1 2 {{}}\n2 3 {{'a': [{'1,' * (1 << 15)}]}}\n")
+    with pytest.raises(DataError, match="row 2 has more than 65536 signs"):
+        made(tmp_path / "x.edgelist")
+
+
 def test_node_link_refuses_ends_that_are_not_listed(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"nodes": [{"id": 1}], "links": [{"source": 1, "target": 2}]}')
     with pytest.raises(DataError, match="is no node of the file; 1 such ends, 1 nodes are listed"):

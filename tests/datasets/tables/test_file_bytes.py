@@ -10,7 +10,7 @@ import pytest
 from own_tables import ids_of, load, made, text
 from pyarrow import feather
 
-from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_broken
+from gnnexp.datasets.tables.file_bytes import ends_of_lines, has_quotes, refuse_broken
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError
 
@@ -72,3 +72,12 @@ def test_values_of_arrow_are_checked_before_they_are_used(compression: str, tmp_
         refuse_broken(TableFiles("dataset.edges", (path,), "arrow"))
     with pytest.raises(DataError, match=r"edges\.feather.*UTF8.*this table cannot be read"):
         load(tmp_path, edges="edges.feather")
+
+
+def test_long_lists_in_quoted_cells_are_cells(tmp_path: Path) -> None:
+    rows = "".join(f'{number},{number % 2},"{"1,"*(number*60)}1"\n' for number in range(20))
+    (tmp_path / "nodes.csv").write_text(f"id,label,list\n{rows}")
+    files = TableFiles("dataset.nodes", (tmp_path / "nodes.csv",), "text")
+    assert not has_quotes(files)
+    (tmp_path / "nodes.csv").write_text('id,name\n1,"a"\n')
+    assert has_quotes(files)

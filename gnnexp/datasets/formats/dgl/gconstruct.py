@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnexp.datasets.reading.content import json_that_has
 from gnnexp.datasets.tables.files import Format, TableFiles
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.files.regular import is_file, read_json, what_is
+from gnnexp.files.regular import is_file, what_is
 
 FORMAT_FIX = ("see https://graphstorm.readthedocs.io/en/latest/cli/graph-construction/"
               "single-machine-gconstruct.html")
 _FORMATS: Mapping[str, Format | None] = {"csv": "text", "parquet": "parquet", "json": "json", "hdf5": None}
+_WORDS = [b'"nodes"', b'"edges"', b'"files"']
 _SPLITS = {"train": "train", "valid": "val", "test": "test"}
 # What GraphStorm takes for labels without shares.
 _SHARES = (0.8, 0.1, 0.1)
@@ -111,10 +113,7 @@ def _is_config(content: object) -> bool:
 
 
 def _json(path: Path) -> object:
-    try:
-        return read_json(path)
-    except (OSError, ValueError):
-        return None
+    return json_that_has(path, _WORDS)
 
 
 def read_config(place: Path) -> Gconstruct:

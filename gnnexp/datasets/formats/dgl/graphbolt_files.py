@@ -12,11 +12,12 @@ import numpy as np
 
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.formats.dgl.tensors import read_tensors
+from gnnexp.datasets.reading.content import start_of
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.foreign_yaml import ALLOWED, MAX_BYTES, excess_of, parse_yaml
 from gnnexp.files.inside import place_inside
-from gnnexp.files.regular import is_file, read_limited, what_is
+from gnnexp.files.regular import is_file, what_is
 
 FORMAT_FIX = "see https://www.dgl.ai/dgl_docs/stochastic_training/ondisk-dataset-specification.html"
 _NAME = "metadata.yaml"
@@ -196,12 +197,12 @@ def _content(path: Path) -> object:
     Raises:
         DataError: it may be GraphBolt's, and exceeds a limit of YAML.
     """
+    content = start_of(path, MAX_BYTES + 1) if is_file(path) else b""
+    if _GRAPH.search(content) and (excess := excess_of(content)):
+        raise DataError(Problem(str(path), excess, ALLOWED, FORMAT_FIX))
     try:
-        content = read_limited(path, MAX_BYTES) if is_file(path) else b""
-        if _GRAPH.search(content) and (excess := excess_of(content)):
-            raise DataError(Problem(str(path), excess, ALLOWED, FORMAT_FIX))
         return parse_yaml(content)
-    except (OSError, ValueError):
+    except ValueError:
         return None
 
 

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gnnexp.datasets.reading.content import json_that_has
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.inside import place_inside
-from gnnexp.files.regular import is_file, read_json, what_is
+from gnnexp.files.regular import is_file, what_is
 
 _KEYS = {"num_parts", "node_map", "edge_map", "part-0"}
+_WORDS = [f'"{key}"'.encode() for key in sorted(_KEYS)]
 _ONE_TYPE, _ONE_RELATION = "_N", "_N:_E:_N"
 _MAPPINGS = ("node_mapping.pt", "edge_mapping.pt")
 FIX = "make the partition again with dgl.distributed.partition_graph"
@@ -130,10 +132,7 @@ def read_config(place: Path) -> PartConfig:
 
 
 def _json(path: Path) -> object:
-    try:
-        return read_json(path)
-    except (OSError, ValueError):
-        return None
+    return json_that_has(path, _WORDS)
 
 
 def _config(path: Path, content: Mapping[str, Any]) -> PartConfig:

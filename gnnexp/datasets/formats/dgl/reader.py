@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -27,6 +28,7 @@ _LEAST_BYTES = 4096  # DGL's header
 # Memory of the process beyond that of DGL itself: a multiple of the files, and some more.
 _BYTES_PER_BYTE, _MORE_BYTES = 4, 2 << 30
 _REQUEST = "request.json"
+_STACK = re.compile(r"Stack trace:|\s*\[bt\]")  # lines of DGL's errors below what they say
 
 
 class Job(NamedTuple):
@@ -109,7 +111,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _unreadable(job: Job, done: subprocess.CompletedProcess[str]) -> Problem:
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    lines = [line for line in done.stderr.splitlines() if line.strip() and not _STACK.match(line)]
     said = f"signal {-done.returncode}" if done.returncode < 0 else (lines[-1] if lines else "no message")
     maker = "dgl.data.utils.save_tensors" if job.graph is None else "dgl.save_graphs"
     return Problem(str(job.path), said[:200], "DGL cannot read this file: it is damaged, or of another version of DGL",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnexp.datasets.formats.graph_files.growing import check_rows
 from gnnexp.errors import DataError, Problem
 
 Row = dict[str, Any]
@@ -61,12 +62,13 @@ class Collected:
         """The attributes of a new vertex, still empty.
 
         Raises:
-            DataError: it has no name, or its name is that of an earlier vertex.
+            DataError: it has no name, its name is that of an earlier vertex, or more do not fit in memory.
         """
         if name is None:
             raise self.wrong("node", f"node {len(self.vertices) + 1}", "has no id", "give each node an id")
         if name in self.numbers:
             raise self.wrong("node", name, "is the id of two nodes", "give each node an id of its own")
+        check_rows(len(self.vertices), f"{self.path}, nodes")
         self.numbers[name] = len(self.vertices)
         self.vertices.append({})
         return self.vertices[-1]
@@ -75,10 +77,11 @@ class Collected:
         """The attributes of a new edge, still empty.
 
         Raises:
-            DataError: an end is missing.
+            DataError: an end is missing, or more do not fit in memory.
         """
         if source is None or destination is None:
             raise self.wrong("edge", f"edge {len(self.edges) + 1}", "has no source or no target", "give both ends")
+        check_rows(len(self.edges), f"{self.path}, edges")
         self._pairs.append((source, destination))
         self._directed.append(directed)
         self.edges.append({})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
+from gnnexp.datasets.formats.graph_files.growing import growing
 from gnnexp.errors import DataError, Problem
 
 _TOKEN = re.compile(
@@ -56,7 +57,7 @@ def _parse(path: Path, text: str) -> Pairs:
     """Keys and values; the value of a key with brackets is again a list of them."""
     outer: list[Pairs] = [[]]
     key: str | None = None
-    for kind, value, place in _tokens(path, text):
+    for kind, value, place in growing(_tokens(path, text), f"{path}, words"):
         if kind == "word" and key is None:
             key = value
         elif kind == "close" and key is None and len(outer) > 1:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.datasets.formats.graph_files.attributed import AttributedGraph, Collected, Row
+from gnnexp.datasets.formats.graph_files.growing import growing
 from gnnexp.errors import DataError
 
 _TOKEN = re.compile(r'\s+|"(?P<text>[^"]*)"(?=\s|$)|(?P<word>[^\s"]+)(?=\s|$)')
@@ -31,7 +32,7 @@ def read_pajek(path: Path, text: str) -> AttributedGraph:
     """
     reader = _Reader(path)
     lines = ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1))
-    for number, line in lines:
+    for number, line in growing(lines, f"{path}, lines"):
         if line and not line.startswith("%"):
             reader.take((number, line))
     return reader.graph()
@@ -94,7 +95,7 @@ class _Reader:
 
     # --- vertices -----------------------------------------------------------------------------------------------------
     def _vertex(self, line: Line) -> None:
-        words = list(self._words(line))
+        words = list(growing(self._words(line), f"{self.found.path}, line {line[0]}"))
         number = self._number(line, words[0])
         if number in self.rows:
             raise self._wrong(line, "has the number of an earlier vertex", "give each vertex a number of its own")
