@@ -262,7 +262,7 @@ def test_a_false_number_of_graphs_is_an_error_in_a_process_of_its_own(tmp_path: 
         load(path, graph=7)
 
 
-def test_the_end_of_a_reader_by_a_signal_is_an_error_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_by_a_signal_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it may be with damaged files: nothing of that is ours."""
     dgl.save_graphs(str(tmp_path / "g.bin"), [small()])
     ended = subprocess.CompletedProcess([], -signal.SIGABRT, "", "")
