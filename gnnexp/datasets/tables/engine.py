@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_broken, refuse_empty
+from gnnexp.datasets.tables.file_bytes import ends_of_lines, refuse_broken, refuse_empty, refuse_endless
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.datasets.tables.scan import FILE, MOST_REJECTS, Dialect, TextForm, query_of, scan_of
 from gnnexp.datasets.tables.sql import literal, quoted, struct
@@ -116,6 +116,7 @@ class Engine:
         """
         form, texts = form or TextForm(), dict.fromkeys(as_text, "VARCHAR")
         refuse_empty(files)
+        refuse_endless(files)
         types = self._view(files, form, texts)
         of_paths = [name for name in form.path_columns if name in types[1]]
         if files.format == "text" and form.delimiter is None and len(types[1]) == 1 + len(of_paths) and \

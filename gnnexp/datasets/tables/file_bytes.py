@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,10 @@ _FIRST_BYTES = 1 << 20
 _SEPARATORS, _MANY = (b",", b";", b"\t", b"|"), 500
 _READ_AHEAD = 16  # batches that pyarrow unpacks before they are asked for
 _MOST_BYTES = 1 << 30  # that are searched for ends of lines
+_LONGEST_CELL = 16 << 20
+# A quote at the beginning of a cell, and all up to the quote that ends it: two quotes stand for one.
+_OPENS = re.compile(rb'(?:\A(?:\xef\xbb\xbf)?|[,;\t|\r\n])"')
+_CLOSES = re.compile(rb'(?:[^"]++|"")*+"(?!")')
 
 
 def comment_of(files: TableFiles) -> str:
@@ -49,6 +54,32 @@ def refuse_empty(files: TableFiles) -> None:
     """
     if files.format in ("text", "json") and not any(_begin(path, 4).removeprefix(MARK) for path in files.paths):
         raise DataError(Problem(files.shown, "no bytes", "is empty", "give a table with a row or more"))
+
+
+def refuse_endless(files: TableFiles) -> None:
+    """Raise if a quoted cell that begins in the first MiB of a text does not end within 16 MiB.
+
+    While DuckDB finds out how cells are written, it reads such a cell to the end of the file, and takes eight bytes of
+    memory for each of its bytes, whatever `memory_limit` says.
+
+    Raises:
+        DataError: there is such a cell.
+    """
+    path, place = files.paths[0], 0
+    if files.format != "text" or b'"' not in _begin(path, _FIRST_BYTES):
+        return
+    content = _begin(path, _FIRST_BYTES + _LONGEST_CELL)
+    while (opened := _OPENS.search(content, place)) and opened.end() < _FIRST_BYTES:
+        if (closed := _CLOSES.match(content, opened.end())) is not None:
+            place = closed.end()
+        elif len(content) - opened.end() < _LONGEST_CELL:
+            return
+        else:
+            begin, line = opened.end(), content.count(b"\n", 0, opened.end()) + 1
+            raise DataError(Problem(
+                f"{files.shown}, line {line}", content[begin - 1 : begin + 40].decode(errors="replace"),
+                f"a quoted cell has at most {_LONGEST_CELL >> 20} MiB",
+                'end the quote; if this sign is no quote, write the cell in quotes and the sign twice: """a"'))
 
 
 def refuse_broken(files: TableFiles) -> None:

@@ -10,7 +10,7 @@ import pytest
 from own_tables import ids_of, load, made, text
 from pyarrow import feather
 
-from gnnexp.datasets.tables.file_bytes import ends_of_lines, has_quotes, refuse_broken
+from gnnexp.datasets.tables.file_bytes import ends_of_lines, has_quotes, refuse_broken, refuse_endless
 from gnnexp.datasets.tables.files import TableFiles
 from gnnexp.errors import DataError
 
@@ -81,3 +81,25 @@ def test_long_lists_in_quoted_cells_are_cells(tmp_path: Path) -> None:
     assert not has_quotes(files)
     (tmp_path / "nodes.csv").write_text('id,name\n1,"a"\n')
     assert has_quotes(files)
+
+
+@pytest.mark.parametrize(("content", "line"), [
+    ('a,b\n1,"x' + "y\n" * 60, 2), ('"' + "y" * 120, 1), ('\ufeff"a"\n1;"' + 'y""' * 40, 2),
+    ('a\tb\n\n1\t"' + "," * 120, 3)])
+def test_a_quote_that_does_not_end_is_refused(
+    content: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnexp.datasets.tables.file_bytes._LONGEST_CELL", 100)
+    (tmp_path / "nodes.csv").write_text(content)
+    with pytest.raises(DataError, match=f"line {line}=.*a quoted cell has at most"):
+        refuse_endless(TableFiles("dataset.nodes", (tmp_path / "nodes.csv",), "text"))
+
+
+@pytest.mark.parametrize("content", [
+    'a,b\n1,"' + "y\n" * 40 + '"\n', "a,b\n" + '1,"x"\n' * 50, "a,b\n" + '1,"""x"" ""y"""\n' * 50,
+    'a,b\n1,5" disk\n' * 20, 'a,b\n1,"x\n'])
+def test_quotes_that_end_are_usual(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a sign within a cell, and a damaged file that is short: the engine names that."""
+    monkeypatch.setattr("gnnexp.datasets.tables.file_bytes._LONGEST_CELL", 100)
+    (tmp_path / "nodes.csv").write_text(content)
+    refuse_endless(TableFiles("dataset.nodes", (tmp_path / "nodes.csv",), "text"))
