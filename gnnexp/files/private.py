@@ -1,8 +1,8 @@
 """The folder of a run for what other users of the machine must not see: only its owner can enter it.
 
 The rest of a run directory follows the umask, so that a group can watch the run. Some file systems keep no rights
-(exFAT, FAT, `/mnt/c` in WSL, some network mounts): they show every folder as open. There, the folder of a run whose
-ranks are all on this machine is below `$XDG_RUNTIME_DIR` or the folder for temporary files.
+(exFAT, FAT, disks of Windows in WSL, some network mounts): they show every folder as open. There, the folder of a run
+whose ranks are all on this machine is below `$XDG_RUNTIME_DIR` or the folder for temporary files.
 """
 
 from __future__ import annotations

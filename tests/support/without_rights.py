@@ -1,4 +1,4 @@
-"""A file system that keeps no rights, as FAT or `/mnt/c` in WSL: it takes each `mkdir`, and shows others."""
+"""A file system that keeps no rights, as FAT or disks of Windows in WSL: it takes each `mkdir`, and shows others."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_the_file_is_made_once_and_for_its_user_only(tmp_path: Path) -> None:
 
 
 def test_where_no_rights_are_kept_no_secret_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on FAT and on `/mnt/c` in WSL: each file is open to others, whatever was asked for."""
+    """As on FAT and on disks of Windows in WSL: each file is open to others, whatever was asked for."""
     real = os.fstat
     monkeypatch.setattr(os, "fstat", lambda file: os.stat_result(((found := real(file)).st_mode | 0o055, *found[1:])))
     with pytest.raises(ConfigError, match="keeps no rights") as caught:

@@ -59,8 +59,8 @@ def refuse_empty(files: TableFiles) -> None:
 def refuse_endless(files: TableFiles) -> None:
     """Raise if a quoted cell that begins in the first MiB of a text does not end within 16 MiB.
 
-    While DuckDB finds out how cells are written, it reads such a cell to the end of the file, and takes eight bytes of
-    memory for each of its bytes, whatever `memory_limit` says.
+    While DuckDB finds out how cells are written, it reads such a cell to the end of the file. It takes eight bytes of
+    memory for each of them, whatever `memory_limit` says.
 
     Raises:
         DataError: there is such a cell.
