@@ -172,14 +172,14 @@ def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Hang | 
     """The rank that hangs by itself; if several do, the one that began first.
 
     A rank hangs if its heartbeat has stopped for `timeout_s` (a frozen process). If another rank has waited for an
-    answer in vain, half of that time is enough. Then a rank with a heartbeat also hangs if it was in no exchange and
-    nothing began or ended in it for this time.
+    answer in vain, half of that time is enough, but no less than what passes between two signs of life. Then a rank
+    with a heartbeat also hangs if it was in no exchange and nothing began or ended in it for half of the time.
     """
     running = [status for status in statuses if status.state == "running" and status.time > 0]
     waited = any(status.state == "failed" and any(words in status.reason.lower() for words in _NO_ANSWER)
                  for status in statuses)
     half = 0.5 * timeout_s
-    silent_after = half if waited else timeout_s
+    silent_after = max(half, _NEXT_SIGN_S) if waited else timeout_s
     stuck = [status for status in running
              if now - status.time > silent_after
              or (waited and not status.exchanging and status.time - status.since > half)]

@@ -11,6 +11,7 @@ import pytest
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
+from gnnexp.launchers.status import Status, hanging
 
 pytestmark = pytest.mark.timeout(120)
 _SUPPORT = Path(__file__).parents[1] / "support"
@@ -47,3 +48,12 @@ def test_a_rank_that_waits_for_an_answer_does_not_hang(tmp_path: Path, monkeypat
     assert outcome.kind == "error", outcome
     assert "rank 0" in outcome.reason and "no answer of another rank within 3 s" in outcome.reason
     assert "hangs" not in outcome.reason
+
+
+def test_a_rank_between_two_signs_of_life_is_not_silent() -> None:
+    """Signs come every 2 s, also where half of `hardware.timeout_s` is less."""
+    gave_up = Status(0, "failed", 99.0, reason="NoAnswerError: no answer of another rank within 3 s: Wait timeout")
+    waits = Status(1, "running", 98.0, exchanging=True, since=96.0)
+    assert hanging([gave_up, waits], 100.0, timeout_s=3.0) is None
+    frozen = hanging([gave_up, waits], 101.5, timeout_s=3.0)
+    assert frozen is not None and frozen.status.rank == 1
