@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-import re
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +19,8 @@ _SEPARATORS, _MANY = (b",", b";", b"\t", b"|"), 500
 _READ_AHEAD = 16  # batches that pyarrow unpacks before they are asked for
 _MOST_BYTES = 1 << 30  # that are searched for ends of lines
 _LONGEST_CELL = 16 << 20
-# A quote at the beginning of a cell, and all up to the quote that ends it: two quotes stand for one.
-_OPENS = re.compile(rb'(?:\A(?:\xef\xbb\xbf)?|[,;\t|\r\n])"')
-_CLOSES = re.compile(rb'(?:[^"]++|"")*+"(?!")')
+_ENDS = tuple(bytes([one]) for one in b",;\t|\r\n")
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # gzip, zstd
 
 
 def comment_of(files: TableFiles) -> str:
@@ -57,29 +56,56 @@ def refuse_empty(files: TableFiles) -> None:
 
 
 def refuse_endless(files: TableFiles) -> None:
-    """Raise if a quoted cell that begins in the first MiB of a text does not end within 16 MiB.
+    """Raise if a quoted cell of a text does not end within 16 MiB. Of packed files, only the start is looked at.
 
-    While DuckDB finds out how cells are written, it reads such a cell to the end of the file. It takes eight bytes of
-    memory for each of them, whatever `memory_limit` says.
+    DuckDB reads such a cell to the end of the file. It takes at least eight bytes of memory for each of them, whatever
+    `memory_limit` says.
 
     Raises:
         DataError: there is such a cell.
     """
-    path, place = files.paths[0], 0
-    if files.format != "text" or b'"' not in _begin(path, _FIRST_BYTES):
-        return
-    content = _begin(path, _FIRST_BYTES + _LONGEST_CELL)
-    while (opened := _OPENS.search(content, place)) and opened.end() < _FIRST_BYTES:
-        if (closed := _CLOSES.match(content, opened.end())) is not None:
-            place = closed.end()
-        elif len(content) - opened.end() < _LONGEST_CELL:
+    for path in files.paths if files.format == "text" else ():
+        with path.open("rb") as file:
+            packed = file.read(4).startswith(_PACKED)
+            if not packed and os.fstat(file.fileno()).st_size > _LONGEST_CELL:
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                    _refuse_gaps(data, files.shown)
+        if packed and b'"' in _begin(path, _FIRST_BYTES):
+            _refuse_gaps(_begin(path, _FIRST_BYTES + _LONGEST_CELL), files.shown)
+
+
+def _refuse_gaps(data: bytes | mmap.mmap, shown: str) -> None:
+    """Look for pieces without quotes that are as long as no cell may be, after a quote that begins a cell.
+
+    Each of them contains a whole block, and most blocks show a quote at once.
+    """
+    block, seen = max(1, _LONGEST_CELL // 2), -1
+    for low in range(0, len(data), block):
+        if data.find(b'"', low, low + block) >= 0:
+            continue
+        quote = data.rfind(b'"', seen + 1, low)
+        following = data.find(b'"', low)
+        gap = (len(data) if following < 0 else following) - quote
+        if quote >= 0 and gap > _LONGEST_CELL and _begins_a_cell(data, quote):
+            _refuse(data, quote, shown)
+        if following < 0:
             return
-        else:
-            begin, line = opened.end(), content.count(b"\n", 0, opened.end()) + 1
-            raise DataError(Problem(
-                f"{files.shown}, line {line}", content[begin - 1 : begin + 40].decode(errors="replace"),
-                f"a quoted cell has at most {_LONGEST_CELL >> 20} MiB",
-                'end the quote; if this sign is no quote, write the cell in quotes and the sign twice: """a"'))
+        seen = max(seen, quote)
+
+
+def _begins_a_cell(data: bytes | mmap.mmap, quote: int) -> bool:
+    """Whether a quote follows the end of a cell, or nothing, and no end of a cell follows the quote."""
+    before, after = bytes(data[max(0, quote - 1) : quote]), bytes(data[quote + 1 : quote + 2])
+    return (quote == 0 or before in _ENDS or (quote == len(MARK) and data[:quote] == MARK)) and after not in _ENDS
+
+
+def _refuse(data: bytes | mmap.mmap, quote: int, shown: str) -> None:
+    line = 1 + sum(bytes(data[low : min(low + _FIRST_BYTES, quote)]).count(b"\n")
+                   for low in range(0, quote, _FIRST_BYTES))
+    raise DataError(Problem(
+        f"{shown}, line {line}", bytes(data[quote : quote + 40]).decode(errors="replace"),
+        f"a quoted cell has at most {_LONGEST_CELL >> 20} MiB",
+        'end the quote; if this sign is no quote, write the cell in quotes and the sign twice: """a"'))
 
 
 def refuse_broken(files: TableFiles) -> None:
