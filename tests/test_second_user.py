@@ -46,8 +46,8 @@ def refused(look: Callable[[], object]) -> bool:
     return False
 
 
-def told(port: int) -> bytes:
-    """What a port of the run tells somebody who sends something."""
+def answer_of(port: int) -> bytes:
+    """What a port of the run answers to somebody who sends something."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as door:
         door.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)) * 16)
         with suppress(TimeoutError, ConnectionError):
@@ -85,7 +85,7 @@ def test_a_second_user_gets_nothing_and_changes_nothing(folder: Path) -> None:
                    for place, rank in enumerate(ranks)},
             }
             assert [name for name, look in closed.items() if not refused(look)] == []
-            assert [told(port) for port in ports] == [b""] * len(ports)
+            assert [answer_of(port) for port in ports] == [b""] * len(ports)
             shared = [file for file in Path("/dev/shm").iterdir() if file.stat().st_uid == 0]
             assert [file for file in shared if os.access(file, os.R_OK, effective_ids=True)] == []
         output, _ = going.communicate(timeout=120)

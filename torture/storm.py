@@ -12,7 +12,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +151,15 @@ class Storm:
     def put_store(self) -> None:
         """An MLflow store without runs: making one takes MLflow seconds."""
         shutil.copy(self.shared / STORE, self.folder / STORE)
+
+    def carry_out_one(self, kinds: Mapping[str, Callable[[Storm], None]]) -> None:
+        """One of the campaign's kinds, drawn and counted; nobody may be left after it."""
+        kind = self.random.choice(sorted(kinds))
+        self.history.append(kind)
+        self.numbers[f"{self.campaign}_{kind}"] += 1
+        self.put_store()
+        kinds[kind](self)
+        self.expect_quiet(RANKS_S)
 
     # --- undisturbed runs --------------------------------------------------------------------------------------------
     def undisturbed(self, setup: Setup) -> Path:

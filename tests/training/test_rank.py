@@ -28,6 +28,6 @@ sys.exit(as_rank(work))
 ])
 def test_a_rank_without_room_for_its_last_word_says_it(tmp_path: Path, body: str, code: int, said: str) -> None:
     (tmp_path / "status").write_text("a file in the way of the folder")
-    told = subprocess.run([sys.executable, "-c", RANK.format(body=body, folder=str(tmp_path))], check=False,
+    done = subprocess.run([sys.executable, "-c", RANK.format(body=body, folder=str(tmp_path))], check=False,
                           capture_output=True, text=True)
-    assert told.returncode == code and said in told.stderr and "Traceback" not in told.stderr
+    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr

@@ -19,7 +19,7 @@ from torture import checks
 from torture.campaigns.kills import recorded
 from torture.campaigns.sweeps import NAME, compare_sweep, write_sweep
 from torture.setups import Setup, random_setup
-from torture.storm import DELIVERY_S, RANKS_S, Command, Storm
+from torture.storm import DELIVERY_S, Command, Storm
 
 _CLONE_NEWNS = 0x00020000
 # For any run here: four checkpoints of Sancus on Cora with three ranks take 125 MB.
@@ -36,12 +36,7 @@ def run(storm: Storm) -> None:
     if not _own_mounts():
         storm.numbers["disks_not_run"] += 1
         return
-    kind = storm.random.choice(sorted(_KINDS))
-    storm.history.append(kind)
-    storm.numbers[f"disks_{kind}"] += 1
-    storm.put_store()
-    _KINDS[kind](storm)
-    storm.expect_quiet(RANKS_S)
+    storm.carry_out_one(_KINDS)
 
 
 def _own_mounts() -> bool:

@@ -18,19 +18,14 @@ from torture.campaigns.kills import recorded
 from torture.campaigns.sweeps import NAME, compare_sweep, write_sweep
 from torture.campaigns.tracking import end, serve
 from torture.setups import random_setup
-from torture.storm import DELIVERY_S, RANKS_S, STORE, Command, Storm
+from torture.storm import DELIVERY_S, STORE, Command, Storm
 
 TRACKER_S = 4
 
 
 def run(storm: Storm) -> None:
     """One kind of store."""
-    kind = storm.random.choice(sorted(_KINDS))
-    storm.history.append(kind)
-    storm.numbers[f"stores_{kind}"] += 1
-    storm.put_store()
-    _KINDS[kind](storm)
-    storm.expect_quiet(RANKS_S)
+    storm.carry_out_one(_KINDS)
 
 
 def _later(storm: Storm, command: Command, seconds: float) -> bool:

@@ -100,13 +100,13 @@ def _ports_of(pid: int) -> list[int]:
 
 def _visit(storm: Storm, sight: Sight) -> None:
     """One visit of the stranger, as a process; what it got."""
-    told, tell = os.pipe()
+    reading, writing = os.pipe()
     seed, pid = storm.random.randrange(1 << 31), warm.fork()
     if pid == 0:
-        os.close(told)
-        warm.ended_by(lambda: _stranger(sight, Random(seed), tell))
-    os.close(tell)
-    with open(told, encoding="utf-8") as answer:  # noqa: PTH123
+        os.close(reading)
+        warm.ended_by(lambda: _stranger(sight, Random(seed), writing))
+    os.close(writing)
+    with open(reading, encoding="utf-8") as answer:  # noqa: PTH123
         said = answer.read()
     os.waitpid(pid, 0)
     found = json.loads(said)
@@ -115,19 +115,19 @@ def _visit(storm: Storm, sight: Sight) -> None:
     storm.problems += [f"a stranger could: {what}" for what in found["worked"]]
 
 
-def _stranger(sight: Sight, random: Random, tell: int) -> int:
+def _stranger(sight: Sight, random: Random, writing: int) -> int:
     warm.become(NOBODY)
     doors = list(_doors(sight, random))
     chosen = random.sample(doors, min(_TRIES, len(doors)))
     worked = [name for name, door in chosen if _opens(door)]
     connections = sum(_noise(port, random) for port in random.choices(sight.ports, k=6)) if sight.ports else 0
     found = {"tries": len(chosen), "connections": connections, "worked": worked}
-    os.write(tell, json.dumps(found).encode())
+    os.write(writing, json.dumps(found).encode())
     return 0
 
 
 def _opens(door: Callable[[], object]) -> bool:
-    """Whether it worked: refused is right, what is not there any more is no fault, and no byte tells nothing.
+    """Whether it worked: refused is right, what is not there any more is no fault, and an empty file is not read.
 
     The system shows the maps of a process that has ended to everybody: they are empty.
     """

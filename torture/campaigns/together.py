@@ -13,7 +13,7 @@ from torture import checks
 from torture.campaigns.kills import recorded
 from torture.campaigns.sweeps import NAME, compare_sweep, write_sweep
 from torture.setups import Setup, random_setup
-from torture.storm import DELIVERY_S, RANKS_S, Command, Storm
+from torture.storm import DELIVERY_S, Command, Storm
 
 # What the second command says: somebody works on the run, or has made its directory.
 _MOVED = ("was moved or removed", "must be the directory of a run")
@@ -22,12 +22,7 @@ _BUSY = ("another process is working on this run", "into a folder that exists")
 
 def run(storm: Storm) -> None:
     """One of the kinds; then everything compared."""
-    kind = storm.random.choice(sorted(_KINDS))
-    storm.history.append(kind)
-    storm.numbers[f"together_{kind}"] += 1
-    storm.put_store()
-    _KINDS[kind](storm)
-    storm.expect_quiet(RANKS_S)
+    storm.carry_out_one(_KINDS)
 
 
 def _both(storm: Storm, first: Command, second: Command) -> tuple[int, int]:

@@ -5,10 +5,10 @@ The metadata are flatbuffers (https://arrow.apache.org/docs/format/Columnar.html
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 # The last bytes of a file are the length of its footer, and `ARROW1`.
 _TAIL = 10
@@ -22,11 +22,11 @@ _DICTIONARY = 2  # the type of a message that has a batch with values of a dicti
 class _Table:
     """A table of a flatbuffer: its fields have numbers."""
 
-    data: Any
+    data: bytes | mmap.mmap
     place: int
 
     @classmethod
-    def at(cls, data: Any, place: int) -> _Table:  # noqa: ANN401
+    def at(cls, data: bytes | mmap.mmap, place: int) -> _Table:
         """The table to which the offset at `place` leads."""
         return cls(data, place + _number("<I", data, place))
 
@@ -54,7 +54,7 @@ class _Table:
                 yield struct.unpack_from(form, self.data, start + 4 + row * size)
 
 
-def unpacked_sizes(data: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
+def unpacked_sizes(data: bytes | mmap.mmap) -> tuple[list[int], list[int]]:
     """Bytes that each dictionary and each batch of a file in IPC format unpack to; 0 without compression.
 
     Args:
@@ -69,7 +69,7 @@ def unpacked_sizes(data: Any) -> tuple[list[int], list[int]]:  # noqa: ANN401
             [_unpacked(data, offset) for offset, in footer.structs(_BATCHES, _BLOCK)])
 
 
-def _unpacked(data: Any, start: int) -> int:  # noqa: ANN401
+def _unpacked(data: bytes | mmap.mmap, start: int) -> int:
     """Bytes that the buffers of the message at `start` unpack to."""
     long = _number("<I", data, start) == 0xFFFFFFFF  # since version 0.15, a mark is before the length
     begin = start + (8 if long else 4)
@@ -84,7 +84,7 @@ def _unpacked(data: Any, start: int) -> int:  # noqa: ANN401
     return sum(one for one in found if one > 0)  # -1: this buffer is not packed
 
 
-def _number(form: str, data: Any, place: int) -> int:  # noqa: ANN401
+def _number(form: str, data: bytes | mmap.mmap, place: int) -> int:
     if place < 0:
         raise ValueError("a negative place")
     return int(struct.unpack_from(form, data, place)[0])
