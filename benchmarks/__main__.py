@@ -7,8 +7,16 @@ import sys
 from pathlib import Path
 
 SCRIPTS = (
-    "sampling", "kernels", "epoch", "minibatch", "full_graph", "offload", "partitioning", "partitioning_cost",
-    "model_averaging", "against_peers",
+    "sampling",
+    "kernels",
+    "epoch",
+    "minibatch",
+    "full_graph",
+    "offload",
+    "partitioning",
+    "partitioning_cost",
+    "model_averaging",
+    "against_peers",
 )
 
 

@@ -73,16 +73,24 @@ class Place:
         """One side of a measurement."""
         if side == "gnnexp" and request["measure"] == "epoch":
             return Ranks("epoch_worker.py", config, graph=str(self.graph))
-        return Ranks(f"peers/{side}_driver.py", config, python=self.peers.get(side), graph=str(self.graph),
-                     inputs=str(self.inputs), device=self.device, **request)
+        return Ranks(
+            f"peers/{side}_driver.py",
+            config,
+            python=self.peers.get(side),
+            graph=str(self.graph),
+            inputs=str(self.inputs),
+            device=self.device,
+            **request,
+        )
 
 
 def compare(place: Place, config: dict[str, Any], measure: str, block: str = "hidden") -> dict[str, Any]:
     """All sides in turn, each peer with its best settings."""
     tuned = {side: tune(place, side, config, measure, block) for side in place.peers}
     running = {"gnnexp": place.start("gnnexp", config, measure=measure, block=block)}
-    running |= {side: place.start(side, config, measure=measure, block=block, **best(tried))
-                for side, tried in tuned.items()}
+    running |= {
+        side: place.start(side, config, measure=measure, block=block, **best(tried)) for side, tried in tuned.items()
+    }
     rows = [{side: answers[0] for side, answers in row.items()} for row in interleave(running, place.pairs)]
     return {"measure": measure, **summary(rows), "tried": tuned}
 
@@ -124,16 +132,21 @@ def summary(rows: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]
         SystemExit: the losses of two sides are not of the same size.
     """
     seconds = {side: [_seconds(row[side]) for row in rows] for side in rows[0]}
-    ratios = {side: [peer / own for peer, own in zip(values, seconds["gnnexp"], strict=True)]
-              for side, values in seconds.items() if side != "gnnexp"}
+    ratios = {
+        side: [peer / own for peer, own in zip(values, seconds["gnnexp"], strict=True)]
+        for side, values in seconds.items()
+        if side != "gnnexp"
+    }
     found: dict[str, Any] = {
         "median_s": {side: statistics.median(values) for side, values in seconds.items()},
         "ratio": {side: statistics.median(values) for side, values in ratios.items()},
-        "interval": {side: interval(values) for side, values in ratios.items()}, "seconds": seconds,
+        "interval": {side: interval(values) for side, values in ratios.items()},
+        "seconds": seconds,
     }
     if "edges" in rows[0]["gnnexp"]:
-        found["edges_per_s"] = {side: statistics.median(row[side]["edges"] / _seconds(row[side]) for row in rows)
-                                for side in seconds}
+        found["edges_per_s"] = {
+            side: statistics.median(row[side]["edges"] / _seconds(row[side]) for row in rows) for side in seconds
+        }
     if "loss" in rows[0]["gnnexp"]:
         found["losses"] = {side: [row[side]["loss"] for row in rows] for side in seconds}
         refuse_strange({side: losses[-1] for side, losses in found["losses"].items()})
@@ -169,9 +182,18 @@ def peers_on(device: str, names: Sequence[str] | None) -> Sequence[str]:
 def settings(scale: float, steps: int, device: str) -> list[str]:
     """Overrides of all sides: the training of DGL's example on a graph like ogbn-products."""
     return [
-        "system=dgl", "dataset=dcsbm", "dataset.shape=products_like", f"dataset.scale={scale}",
-        f"dataset.train={1024 * steps / (2_449_029 * scale):.8f}", "sampler.fanouts=[15,10,5]", "model.hidden=256",
-        "model.layers=3", "train.batch_size=1024", "hardware.workers=1", f"hardware.device={device}", "tracker=none",
+        "system=dgl",
+        "dataset=dcsbm",
+        "dataset.shape=products_like",
+        f"dataset.scale={scale}",
+        f"dataset.train={1024 * steps / (2_449_029 * scale):.8f}",
+        "sampler.fanouts=[15,10,5]",
+        "model.hidden=256",
+        "model.layers=3",
+        "train.batch_size=1024",
+        "hardware.workers=1",
+        f"hardware.device={device}",
+        "tracker=none",
     ]
 
 
@@ -189,17 +211,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         for measure, model, block in _cases(chosen.measures, chosen.models):
             row = {"model": model, "block": block, **compare(place, configs[model], measure, block)}
             found.append(row)
-            print(measure, model, block, *(f"{side} {ratio:.2f}x" for side, ratio in row["ratio"].items()),
-                  row["median_s"], {side: best(tried) for side, tried in row["tried"].items()}, flush=True)
-            kept = keep(chosen.name, {"settings": common, "device": chosen.device, "versions": versions(pythons),
-                                      "rows": found})  # after every row, so a run that is stopped loses one row
+            print(
+                measure,
+                model,
+                block,
+                *(f"{side} {ratio:.2f}x" for side, ratio in row["ratio"].items()),
+                row["median_s"],
+                {side: best(tried) for side, tried in row["tried"].items()},
+                flush=True,
+            )
+            kept = keep(
+                chosen.name, {"settings": common, "device": chosen.device, "versions": versions(pythons), "rows": found}
+            )  # after every row, so a run that is stopped loses one row
     print(kept)
 
 
 def versions(pythons: Mapping[str, Path]) -> dict[str, dict[str, str]]:
     """Versions of the packages that count, in each peer's environment."""
-    return {name: json.loads(subprocess.run([python, "-c", _VERSIONS], check=True, text=True,
-                                            stdout=subprocess.PIPE).stdout) for name, python in pythons.items()}
+    return {
+        name: json.loads(
+            subprocess.run([python, "-c", _VERSIONS], check=True, text=True, stdout=subprocess.PIPE).stdout
+        )
+        for name, python in pythons.items()
+    }
 
 
 def _cases(measures: Sequence[str], models: Sequence[str]) -> list[tuple[str, str, str]]:

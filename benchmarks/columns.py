@@ -31,9 +31,15 @@ def write_records(records: Records, file: Path) -> None:
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
     floats = [field.name for field in table.schema if field.type == pa.list_(pa.float64())]
     written = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({META: json.dumps(told)}), written, compression="zstd",
-                   compression_level=_LEVEL, use_dictionary=False, write_statistics=False,
-                   column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats})
+    pq.write_table(
+        table.replace_schema_metadata({META: json.dumps(told)}),
+        written,
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=False,
+        write_statistics=False,
+        column_encoding={f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in floats},
+    )
     write_bytes(file, written.getvalue().to_pybytes())
 
 
@@ -46,9 +52,12 @@ def _row(result: Mapping[str, Any]) -> dict[str, Any]:
     more = [{key: value for key, value in line.items() if key not in _LINE and value} for line in lines]
     names = dict.fromkeys(name for line in lines for name in line["metrics"])
     return {
-        **{name: json.dumps(result.get(name)) for name in JSON_COLUMNS}, "rest": json.dumps(rest), "primary": primary,
+        **{name: json.dumps(result.get(name)) for name in JSON_COLUMNS},
+        "rest": json.dumps(rest),
+        "primary": primary,
         "summary": None if follows else json.dumps(result["summary"]),
-        "time": [line["time"] for line in lines], "lines": [json.dumps(one) for one in more] if any(more) else None,
+        "time": [line["time"] for line in lines],
+        "lines": [json.dumps(one) for one in more] if any(more) else None,
         **{name: [_kept(line["metrics"], name) for line in lines] for name in names},
     }
 

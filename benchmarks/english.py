@@ -20,9 +20,18 @@ FOLDERS = ("gnnexp", "conf", "sweeps", "docs", "examples", "benchmarks", "tests"
 SKIPPED = ("docs/results/", "CHANGELOG.md", "benchmarks/english.py")  # generated pages; earlier versions; this list
 MOST_WORDS = 30
 UNWANTED = {
-    "told": "said, given", "anew": "again", "beside": "next to, compared with", "how-manieth": "0-based index",
-    "is another thing": "say what the difference is", "whence": "from where", "mend": "fix", "mended": "fixed",
-    "mends": "fixes", "thereof": "of it", "therein": "in it", "manifold": "many times",
+    "told": "said, given",
+    "anew": "again",
+    "beside": "next to, compared with",
+    "how-manieth": "0-based index",
+    "is another thing": "say what the difference is",
+    "whence": "from where",
+    "mend": "fix",
+    "mended": "fixed",
+    "mends": "fixes",
+    "thereof": "of it",
+    "therein": "in it",
+    "manifold": "many times",
 }
 _UNWANTED = re.compile(r"\b(" + "|".join(sorted(UNWANTED, key=len, reverse=True)) + r")\b", re.IGNORECASE)
 _END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[A-Z`\"'(\d*_\[]|gnnexp\b)|[.!?:;]\s*$")
@@ -40,8 +49,11 @@ def passages(file: Path) -> Iterator[Passage]:
     if file.suffix == ".py":
         yield from _of_program(text)
     elif file.suffix in (".yaml", ".yml"):
-        found = [(number, line.partition("#")) for number, line in enumerate(text.split("\n"), 1)
-                 if re.match(r"\s*#|.*\s#\s", line)]
+        found = [
+            (number, line.partition("#"))
+            for number, line in enumerate(text.split("\n"), 1)
+            if re.match(r"\s*#|.*\s#\s", line)
+        ]
         # What explains one key, behind it or as `# links.h2d: …`, is a passage of its own.
         of_keys = {number for number, (key, _, comment) in found if key.strip() or re.match(r" \w+\.\w+: ", comment)}
         yield from _of_comments((number, comment) for number, (_, _, comment) in found if number not in of_keys)
@@ -52,8 +64,9 @@ def passages(file: Path) -> Iterator[Passage]:
 
 def _of_program(text: str) -> Iterator[Passage]:
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    yield from _of_comments((token.start[0], token.string.lstrip("#: ")) for token in tokens
-                            if token.type == tokenize.COMMENT)
+    yield from _of_comments(
+        (token.start[0], token.string.lstrip("#: ")) for token in tokens if token.type == tokenize.COMMENT
+    )
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.JoinedStr):
             words = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)

@@ -29,8 +29,9 @@ CASES = {
 
 def measure(case: list[str], settings: list[str], graph: Path, pairs: int) -> dict[str, Any]:
     """Times of both systems, pair by pair; the first epoch of each warms up."""
-    workers = {n: _one_epoch([*settings, *case, "system=dgl_reference", f"paradigm.num_workers={n}"], graph)
-               for n in (0, 1, 2)}
+    workers = {
+        n: _one_epoch([*settings, *case, "system=dgl_reference", f"paradigm.num_workers={n}"], graph) for n in (0, 1, 2)
+    }
     best = min(workers, key=workers.__getitem__)
     chosen = {
         "dgl": _start([*settings, *case, "system=dgl"], graph),
@@ -39,7 +40,10 @@ def measure(case: list[str], settings: list[str], graph: Path, pairs: int) -> di
     rows = [{name: answers[0] for name, answers in row.items()} for row in interleave(chosen, pairs)]
     ratios = [row["dgl_reference"]["epoch_s"] / row["dgl"]["epoch_s"] for row in rows]
     return {
-        "num_workers_tried_s": workers, "num_workers": best, "ratio": statistics.median(ratios), "ratios": ratios,
+        "num_workers_tried_s": workers,
+        "num_workers": best,
+        "ratio": statistics.median(ratios),
+        "ratios": ratios,
         "median_s": {name: statistics.median(row[name]["epoch_s"] for row in rows) for name in chosen},
         "pairs": rows,
     }
@@ -71,9 +75,16 @@ def main() -> None:
     chosen = parser.parse_args()
     num_nodes = int(2_449_029 * chosen.scale)
     settings = [
-        "dataset=dcsbm", "dataset.shape=products_like", f"dataset.scale={chosen.scale}",
-        f"dataset.train={1024 * chosen.steps / num_nodes:.8f}", "sampler.fanouts=[15,10,5]",
-        "model.hidden=256", "model.layers=3", "train.batch_size=1024", "hardware.workers=1", "hardware.device=cpu",
+        "dataset=dcsbm",
+        "dataset.shape=products_like",
+        f"dataset.scale={chosen.scale}",
+        f"dataset.train={1024 * chosen.steps / num_nodes:.8f}",
+        "sampler.fanouts=[15,10,5]",
+        "model.hidden=256",
+        "model.layers=3",
+        "train.batch_size=1024",
+        "hardware.workers=1",
+        "hardware.device=cpu",
         "tracker=none",
     ]
     config = _config([*settings, "system=dgl"])

@@ -21,8 +21,9 @@ from gnnexp.training.train import run_epoch
 def main() -> None:
     request = json.loads(sys.argv[1])
     config = request.pop("config")
-    partition, frequency, parts = (None if request.get(name) is None else Path(request[name])
-                                   for name in ("partition", "frequency", "parts"))
+    partition, frequency, parts = (
+        None if request.get(name) is None else Path(request[name]) for name in ("partition", "frequency", "parts")
+    )
     artifacts = Artifacts(Path(request["graph"]), partition, frequency, parts)
     started = psutil.Process().memory_info().rss
     with tempfile.TemporaryDirectory() as folder:
@@ -34,12 +35,16 @@ def main() -> None:
             job.comm.barrier()
             record = run_epoch(job, trainer, optimization, Position(epoch), {}, interruption).record
             answer = {
-                "epoch_s": record.times.epoch_s, "phases": record.times.phases, "hidden": record.times.hidden,
+                "epoch_s": record.times.epoch_s,
+                "phases": record.times.phases,
+                "hidden": record.times.hidden,
                 "crossings": record.times.crossings,
-                "unaccounted_s": record.times.unaccounted_s, "steps": len(record.losses),
+                "unaccounted_s": record.times.unaccounted_s,
+                "steps": len(record.losses),
                 "loss": sum(loss for loss, _ in record.losses) / max(1, sum(count for _, count in record.losses)),
                 "edges": record.work["edges_computed"],
-                "started_bytes": started, "peak_bytes": record.memory["host_peak_bytes"],
+                "started_bytes": started,
+                "peak_bytes": record.memory["host_peak_bytes"],
                 "held": trainer.memory(),
                 "exchange_s": sum(of.seconds for tag, of in record.traffic.items() if tag != "gradients"),
             }

@@ -33,8 +33,10 @@ def alone(pairs: int, scale: float, graphs: Sequence[str], models: Sequence[str]
             systems = {"dgl_full_graph": ["system=dgl_full_graph"], "ours": ["system=neutronstar_comm"]}
             result = compare(settings, {key: [*value, *MODELS[name]] for key, value in systems.items()}, pairs)
             result |= {"ratio": ratio(result, "ours", "dgl_full_graph"), "target": target}
-            print(f"{shape} {name}: {result['ratio']:.2f}x of dgl_full_graph (wanted <= {target}) {result['median_s']}",
-                  flush=True)
+            print(
+                f"{shape} {name}: {result['ratio']:.2f}x of dgl_full_graph (wanted <= {target}) {result['median_s']}",
+                flush=True,
+            )
             found.append(result)
     return found
 
@@ -47,9 +49,12 @@ def two(pairs: int, scale: float) -> list[dict[str, Any]]:
         systems = {name: [f"system={name}"] for name in ("neutronstar_comm", "neutrontp")}
         result = compare(settings, systems, pairs)
         result |= {"ratio": ratio(result, "neutrontp", "neutronstar_comm"), "target": target}
-        print(f"neutrontp, {profile}: {result['ratio']:.2f}x of neutronstar_comm (wanted <= {target}), "
-              f"hidden {result['hidden_share']['neutrontp']:.0%} of its exchanges (wanted >= 50 % behind the link) "
-              f"{result['median_s']}", flush=True)
+        print(
+            f"neutrontp, {profile}: {result['ratio']:.2f}x of neutronstar_comm (wanted <= {target}), "
+            f"hidden {result['hidden_share']['neutrontp']:.0%} of its exchanges (wanted >= 50 % behind the link) "
+            f"{result['median_s']}",
+            flush=True,
+        )
         found.append(result)
     return found
 
@@ -59,8 +64,12 @@ def ablation(pairs: int, scale: float) -> dict[str, Any]:
     settings = [*graph("reddit_like", scale), "hardware=emulated_15gbps", "hardware.workers=2"]
     result = compare(settings, {name: [f"system={name}"] for name in ABLATION}, pairs)
     result["gain"] = {b: ratio(result, a, b) for a, b in pairwise(ABLATION)}
-    print("ablation, each against the one before:", {name: f"{gain:.2f}x" for name, gain in result["gain"].items()},
-          result["median_s"], flush=True)
+    print(
+        "ablation, each against the one before:",
+        {name: f"{gain:.2f}x" for name, gain in result["gain"].items()},
+        result["median_s"],
+        flush=True,
+    )
     return result
 
 

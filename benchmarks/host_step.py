@@ -41,8 +41,15 @@ from machine import keep
 
 HERE = Path(__file__).parents[1]
 SAGE = {"_target_": "gnnexp.models.sage.SAGE", "hidden": 16, "layers": 3, "dropout": 0.5, "input_dropout": 0.0}
-GAT = {"_target_": "gnnexp.models.gat.GAT", "hidden": 16, "layers": 2, "heads": 2, "dropout": 0.5, "input_dropout": 0.0,
-       "attention_dropout": 0.3}
+GAT = {
+    "_target_": "gnnexp.models.gat.GAT",
+    "hidden": 16,
+    "layers": 2,
+    "heads": 2,
+    "dropout": 0.5,
+    "input_dropout": 0.0,
+    "attention_dropout": 0.3,
+}
 _WARM_UP = 30
 
 
@@ -67,12 +74,18 @@ class Case:
 
 CASES = {
     "sage, bare torch": Case(SAGE, "bare"),
-    **{f"{name}, cpu {kernel}": Case(model, kernel) for name, model in (("sage", SAGE), ("gat", GAT))
-       for kernel in ("torch", "numba")},
+    **{
+        f"{name}, cpu {kernel}": Case(model, kernel)
+        for name, model in (("sage", SAGE), ("gat", GAT))
+        for kernel in ("torch", "numba")
+    },
     "sage, cpu numba, free": Case(SAGE, "numba", measure="free"),
     "sage, cpu numba, overlap": Case(SAGE, "numba", overlap=True),
-    **{f"{name}, gpu {kernel}": Case(model, kernel, on_gpu=True, measure="free")
-       for name, model in (("sage", SAGE), ("gat", GAT)) for kernel in ("torch", "triton")},
+    **{
+        f"{name}, gpu {kernel}": Case(model, kernel, on_gpu=True, measure="free")
+        for name, model in (("sage", SAGE), ("gat", GAT))
+        for kernel in ("torch", "triton")
+    },
 }
 
 
@@ -146,8 +159,12 @@ def without_triton(clock: Clock) -> list[int]:
 
         return step
 
-    steps = SimpleNamespace(**{name: instead(getattr(sample, name), getattr(hop, name))
-                               for name in ("count_edges", "draw_edges", "relabel")})
+    steps = SimpleNamespace(
+        **{
+            name: instead(getattr(sample, name), getattr(hop, name))
+            for name in ("count_edges", "draw_edges", "relabel")
+        }
+    )
     InterpretedFunction.run = run
     setattr(fused, "kernels_for", lambda *_: steps)  # noqa: B010  it is imported there, not exported
     return launches
@@ -157,12 +174,16 @@ def config_of(case: Case) -> dict[str, Any]:
     """The resolved configuration."""
     from gnnexp.testing.steps import small_config
 
-    return {**small_config(
-        {**case.model, "kernel": case.kernel}, sampler={"fanouts": [3] * case.model["layers"], "device": "auto"},
-        feature_store={"tier": "device" if case.on_gpu else "host"},
-        train={"batch_size": 8, "dtype": "float32", "overlap": case.overlap},
-        hardware={"device": "cuda" if case.on_gpu else "cpu"},
-    ), "measure": case.measure}
+    return {
+        **small_config(
+            {**case.model, "kernel": case.kernel},
+            sampler={"fanouts": [3] * case.model["layers"], "device": "auto"},
+            feature_store={"tier": "device" if case.on_gpu else "host"},
+            train={"batch_size": 8, "dtype": "float32", "overlap": case.overlap},
+            hardware={"device": "cuda" if case.on_gpu else "cpu"},
+        ),
+        "measure": case.measure,
+    }
 
 
 def endless(trainer: Any) -> Iterator[Any]:  # noqa: ANN401
@@ -222,8 +243,12 @@ def steps_of_gnnexp(case: Case, folder: str) -> Steps:
         found |= {"unaccounted": 1e6 * times.unaccounted_s / steps, "all": 1e6 * times.epoch_s / steps}
         if case.on_gpu:
             by_triton = (triton[0] - launches) / steps
-            found |= {"marks (number)": (clock.marks - marks) / steps, "launches of triton (number)": by_triton,
-                      "launches of torch (number)": launches_of(step, by_triton > 0), "add_ by torch": _add_us(clock)}
+            found |= {
+                "marks (number)": (clock.marks - marks) / steps,
+                "launches of triton (number)": by_triton,
+                "launches of torch (number)": launches_of(step, by_triton > 0),
+                "add_ by torch": _add_us(clock),
+            }
         return found
 
     return Steps(turn, step, clock)
@@ -236,8 +261,9 @@ def launches_of(step: Callable[[], None], by_triton: bool) -> int:
     with counting() as counts:
         step()
     places = ("kernels/samplers/hop.py", "kernels/words.py") if by_triton else ()
-    return sum(number for (name, place), number in counts.places.items()
-               if name == "launches" and not place.startswith(places))
+    return sum(
+        number for (name, place), number in counts.places.items() if name == "launches" and not place.startswith(places)
+    )
 
 
 def _add_us(clock: Clock, calls: int = 1000) -> float:
@@ -310,8 +336,10 @@ def profile(steps: Steps, number: int = 300, most: int = 25) -> dict[str, float]
     found.disable()
     stats: Any = pstats.Stats(found)
     rows = sorted(stats.stats.items(), key=lambda row: -row[1][2])
-    return {f"{'/'.join(Path(file).parts[-3:])}:{line} {name} ({calls / number:g} calls)": own / stats.total_tt
-            for (file, line, name), (_, calls, own, _, _) in rows[:most]}
+    return {
+        f"{'/'.join(Path(file).parts[-3:])}:{line} {name} ({calls / number:g} calls)": own / stats.total_tt
+        for (file, line, name), (_, calls, own, _, _) in rows[:most]
+    }
 
 
 class Running:
@@ -320,13 +348,22 @@ class Running:
     def __init__(self, name: str, tree: Path) -> None:
         emulated = ["-m", "gnnexp.testing.emulated"] if CASES[name].on_gpu else []
         variables = dict.fromkeys(
-            ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "GNNEXP_EMULATED_GPUS", "TRITON_INTERPRET"), "1")
+            ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "GNNEXP_EMULATED_GPUS", "TRITON_INTERPRET"), "1"
+        )
         paths = os.pathsep.join((str(tree), str(HERE / "benchmarks")))
         self._process = subprocess.Popen(
-            [sys.executable, *emulated, str(Path(__file__).resolve()), "--worker", name], text=True, cwd=tree,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            env={**os.environ, **variables, "PYTHONPATH": paths,
-                 "GNNEXP_EMULATED_CACHE": str(HERE / ".gnnexp" / "emulated")})
+            [sys.executable, *emulated, str(Path(__file__).resolve()), "--worker", name],
+            text=True,
+            cwd=tree,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={
+                **os.environ,
+                **variables,
+                "PYTHONPATH": paths,
+                "GNNEXP_EMULATED_CACHE": str(HERE / ".gnnexp" / "emulated"),
+            },
+        )
 
     def ask(self, steps: int) -> Any:  # noqa: ANN401
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -346,12 +383,17 @@ def measured(name: str, trees: Mapping[str, Path], pairs: int, steps: int) -> di
             turns[side].append(running[side].ask(steps))
     found: dict[str, Any] = {
         side: {part: round(statistics.median(turn.get(part, 0.0) for turn in rows), 1) for part in rows[0]}
-        for side, rows in turns.items()}
+        for side, rows in turns.items()
+    }
     for side, rows in turns.items():
         found[side]["least"] = round(min(turn["all"] for turn in rows), 1)
     if "base" in turns:
-        found["here / base"] = round(statistics.median(
-            here["all"] / base["all"] for here, base in zip(turns["here"], turns["base"], strict=True)), 4)
+        found["here / base"] = round(
+            statistics.median(
+                here["all"] / base["all"] for here, base in zip(turns["here"], turns["base"], strict=True)
+            ),
+            4,
+        )
     found["shares here"] = {what: round(share, 4) for what, share in running["here"].ask(0).items()}
     for one in running.values():
         one.close()
@@ -392,8 +434,16 @@ def main() -> None:
         for name in chosen.cases:
             found[name] = measured(name, trees, chosen.pairs, chosen.steps)
             print(name, {side: of for side, of in found[name].items() if side != "shares here"}, flush=True)
-    keep(chosen.name, {"unit": "microseconds of a step", "pairs": chosen.pairs, "steps": chosen.steps,
-                       "base": chosen.base, "cases": found})
+    keep(
+        chosen.name,
+        {
+            "unit": "microseconds of a step",
+            "pairs": chosen.pairs,
+            "steps": chosen.steps,
+            "base": chosen.base,
+            "cases": found,
+        },
+    )
 
 
 if __name__ == "__main__":

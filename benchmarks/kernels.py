@@ -73,8 +73,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _environment(threads: int) -> dict[str, str]:
     settings = {name: str(threads) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
-    return {**os.environ, **settings, "THP_MEM_ALLOC_ENABLE": "1", "DGLBACKEND": "pytorch",
-            "NUMBA_THREADING_LAYER": "omp"}
+    return {
+        **os.environ,
+        **settings,
+        "THP_MEM_ALLOC_ENABLE": "1",
+        "DGLBACKEND": "pytorch",
+        "NUMBA_THREADING_LAYER": "omp",
+    }
 
 
 def _measure(case: Case, pairs: int, clock: Callable[[], float]) -> dict[str, Any]:
@@ -89,13 +94,21 @@ def _measure(case: Case, pairs: int, clock: Callable[[], float]) -> dict[str, An
             times[side].append(clock() - start)
     ratio = statistics.median(his / own for his, own in zip(times["peer"], times["ours"], strict=True))
     row: dict[str, Any] = {
-        "name": case.name, "times_s": times, "median_s": {side: statistics.median(t) for side, t in times.items()},
-        "best_s": {side: min(t) for side, t in times.items()}, "ratio": ratio, "target": case.target,
+        "name": case.name,
+        "times_s": times,
+        "median_s": {side: statistics.median(t) for side, t in times.items()},
+        "best_s": {side: min(t) for side, t in times.items()},
+        "ratio": ratio,
+        "target": case.target,
         "load_average": os.getloadavg()[0],
     }
     wanted = f" (wanted {case.target:g}x)" if case.target else ""
-    print(f"{case.name}: {row['median_s']['peer'] * 1e3:.1f} against {row['median_s']['ours'] * 1e3:.1f} ms,"
-          f" {ratio:.2f}x{wanted}, load {row['load_average']:.1f}", file=sys.stderr, flush=True)
+    print(
+        f"{case.name}: {row['median_s']['peer'] * 1e3:.1f} against {row['median_s']['ours'] * 1e3:.1f} ms,"
+        f" {ratio:.2f}x{wanted}, load {row['load_average']:.1f}",
+        file=sys.stderr,
+        flush=True,
+    )
     return row
 
 
@@ -105,13 +118,19 @@ def _cases(only: str) -> Iterator[Case]:
     whole = Block(graph.indptr.clone(), graph.indices.clone(), torch.arange(graph.num_nodes), graph.num_nodes)
     sampled = _sampled_like()
     makers: list[tuple[str, float | None, Callable[[], tuple[Step, Step]]]] = [
-        *((f"sum, arxiv_like, F={width}", {16: 1.1, 100: 1.1}.get(width, 1.25), lambda w=width: _sum(whole, w))
-          for width in (16, 64, 100, 128, 256)),
+        *(
+            (f"sum, arxiv_like, F={width}", {16: 1.1, 100: 1.1}.get(width, 1.25), lambda w=width: _sum(whole, w))
+            for width in (16, 64, 100, 128, 256)
+        ),
         *((f"mean, sampled block, F={width}", None, lambda w=width: _mean(sampled, w)) for width in (100, 256)),
-        *((f"attention, {name}, 4x{width}", 4.0, lambda b=block, w=width: _attention(b, 4, w))
-          for name, block in (("arxiv_like", whole), ("sampled block", sampled)) for width in (16, 64)),
+        *(
+            (f"attention, {name}, 4x{width}", 4.0, lambda b=block, w=width: _attention(b, 4, w))
+            for name, block in (("arxiv_like", whole), ("sampled block", sampled))
+            for width in (16, 64)
+        ),
         *((f"DistMult, 330k pairs, F={width}", None, lambda w=width: _distmult(w)) for width in (64, 200)),
-        ("dropout, 200k x 256", 20.0, _dropout), ("relu + dropout, 200k x 256", None, _relu_dropout),
+        ("dropout, 200k x 256", 20.0, _dropout),
+        ("relu + dropout, 200k x 256", None, _relu_dropout),
     ]
     for name, target, make in makers:
         if only in name:
@@ -155,8 +174,10 @@ def _sum(block: Block, width: int) -> tuple[Step, Step]:
     import dgl
 
     graph, backend, x = _graph_of_dgl(block), NumbaBackend(), torch.randn(block.num_src, width)
-    return (_there_and_back(lambda x: dgl.ops.copy_u_sum(graph, x), x),
-            _there_and_back(lambda x: backend.aggregate(block, x, None, None), x))
+    return (
+        _there_and_back(lambda x: dgl.ops.copy_u_sum(graph, x), x),
+        _there_and_back(lambda x: backend.aggregate(block, x, None, None), x),
+    )
 
 
 def _mean(block: Block, width: int) -> tuple[Step, Step]:
@@ -192,8 +213,10 @@ def _attention(block: Block, heads: int, width: int) -> tuple[Step, Step]:
         weight = dgl.ops.edge_softmax(graph, score)
         return dgl.ops.u_mul_e_sum(graph, x.view(-1, heads, width), weight).flatten(1)  # type: ignore[no-any-return]
 
-    return (_there_and_back(peer, rows, *keys),
-            _there_and_back(lambda x, s, d: backend.attention(block, x, s, d, SLOPE, None), rows, *keys))
+    return (
+        _there_and_back(peer, rows, *keys),
+        _there_and_back(lambda x, s, d: backend.attention(block, x, s, d, SLOPE, None), rows, *keys),
+    )
 
 
 def _distmult(width: int) -> tuple[Step, Step]:
@@ -205,20 +228,26 @@ def _distmult(width: int) -> tuple[Step, Step]:
     def peer(x: Tensor, w: Tensor) -> Tensor:
         return (x.index_select(0, head) * w.index_select(0, relation) * x.index_select(0, tail)).sum(1)
 
-    return (_there_and_back(peer, outputs, weight),
-            _there_and_back(lambda x, w: products(x, head, relation, tail, w), outputs, weight))
+    return (
+        _there_and_back(peer, outputs, weight),
+        _there_and_back(lambda x, w: products(x, head, relation, tail, w), outputs, weight),
+    )
 
 
 def _dropout() -> tuple[Step, Step]:
     backend, x, ids, drop = NumbaBackend(), torch.randn(200_000, 256), torch.arange(200_000), Drop(0.5, 1)
-    return (_there_and_back(lambda x: F.dropout(x, 0.5), x),
-            _there_and_back(lambda x: backend.dropout(x, ids, drop, 256), x))
+    return (
+        _there_and_back(lambda x: F.dropout(x, 0.5), x),
+        _there_and_back(lambda x: backend.dropout(x, ids, drop, 256), x),
+    )
 
 
 def _relu_dropout() -> tuple[Step, Step]:
     backend, x, ids, drop = NumbaBackend(), torch.randn(200_000, 256), torch.arange(200_000), Drop(0.5, 1)
-    return (_there_and_back(lambda x: F.dropout(F.relu(x), 0.5), x),
-            _there_and_back(lambda x: backend.relu_dropout(x, ids, drop, 256), x))
+    return (
+        _there_and_back(lambda x: F.dropout(F.relu(x), 0.5), x),
+        _there_and_back(lambda x: backend.relu_dropout(x, ids, drop, 256), x),
+    )
 
 
 if __name__ == "__main__":

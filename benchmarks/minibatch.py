@@ -39,22 +39,34 @@ def epochs(common: list[str], dataset: Dataset, folder: Path, pairs: int, hidden
     running = {}
     for name in ("distdgl", "fastsample_hybrid", "fastsample"):
         config = compose([*settings, f"system={name}"]).config
-        running[name] = Ranks("epoch_worker.py", config, graph=str(folder),
-                              partition=str(_partition(config, dataset, folder)))
+        running[name] = Ranks(
+            "epoch_worker.py", config, graph=str(folder), partition=str(_partition(config, dataset, folder))
+        )
     rows = interleave(running, pairs)
     seconds = slowest(rows)
     return {
-        "hidden": hidden, "median_s": {name: statistics.median(values) for name, values in seconds.items()},
+        "hidden": hidden,
+        "median_s": {name: statistics.median(values) for name, values in seconds.items()},
         "ratio": _ratio(seconds["distdgl"], seconds["fastsample"]),
-        "ratio_hybrid": _ratio(seconds["distdgl"], seconds["fastsample_hybrid"]), "seconds": seconds,
+        "ratio_hybrid": _ratio(seconds["distdgl"], seconds["fastsample_hybrid"]),
+        "seconds": seconds,
         "phases": {name: rows[-1][name][0]["phases"] for name in running},
     }
 
 
 def splitting(common: list[str], dataset: Dataset, folder: Path, pairs: int, partitioner: str) -> dict[str, Any]:
     """Split sampling against one rank's sampling."""
-    config = compose([*common, "hardware.workers=2", "system=gsplit", "train=default", "sampler.fanouts=[15,15,15]",
-                      f"partitioner={partitioner}", "feature_store=local"]).config
+    config = compose(
+        [
+            *common,
+            "hardware.workers=2",
+            "system=gsplit",
+            "train=default",
+            "sampler.fanouts=[15,15,15]",
+            f"partitioner={partitioner}",
+            "feature_store=local",
+        ]
+    ).config
     ranks = Ranks("split_worker.py", config, graph=str(folder), partition=str(_partition(config, dataset, folder)))
     ranks.ask()
     rows = [ranks.ask() for _ in range(pairs)]
@@ -62,9 +74,13 @@ def splitting(common: list[str], dataset: Dataset, folder: Path, pairs: int, par
     split = [max(rank["split_s"] for rank in row) for row in rows]
     alone = [row[0]["alone_s"] for row in rows]
     medians = {"split": statistics.median(split), "alone": statistics.median(alone)}
-    return {"partitioner": partitioner, "median_s": medians,
-            "ratio": _ratio(split, alone), "edges": [sum(rank["edges"] for rank in row) for row in rows],
-            "edges_alone": [row[0]["edges_alone"] for row in rows]}
+    return {
+        "partitioner": partitioner,
+        "median_s": medians,
+        "ratio": _ratio(split, alone),
+        "edges": [sum(rank["edges"] for rank in row) for row in rows],
+        "edges_alone": [row[0]["edges_alone"] for row in rows],
+    }
 
 
 def presampling(common: list[str], graph: Graph, pairs: int) -> dict[str, Any]:
@@ -80,8 +96,11 @@ def presampling(common: list[str], graph: Graph, pairs: int) -> dict[str, Any]:
         for step in range(schedule.num_steps):
             sampler.sample(schedule.global_batch(order, step), BatchKey(0, epoch, step))
         plain.append(time.perf_counter() - start)
-    return {"median_s": {"presample": statistics.median(counted[1:]), "sample": statistics.median(plain[1:])},
-            "ratio": _ratio(counted[1:], plain[1:]), "batches": schedule.num_steps}
+    return {
+        "median_s": {"presample": statistics.median(counted[1:]), "sample": statistics.median(plain[1:])},
+        "ratio": _ratio(counted[1:], plain[1:]),
+        "batches": schedule.num_steps,
+    }
 
 
 def _partition(config: dict[str, Any], dataset: Dataset, folder: Path) -> Path:
@@ -103,21 +122,33 @@ def main() -> None:
     parser.add_argument("--name", default="minibatch")
     chosen = parser.parse_args()
     train = 2000 * chosen.steps / (2_449_029 * chosen.scale)
-    common = ["dataset=dcsbm", "dataset.shape=products_like", f"dataset.scale={chosen.scale}",
-              f"dataset.train={train:.8f}", "tracker=none", "hardware.device=cpu"]
+    common = [
+        "dataset=dcsbm",
+        "dataset.shape=products_like",
+        f"dataset.scale={chosen.scale}",
+        f"dataset.train={train:.8f}",
+        "tracker=none",
+        "hardware.device=cpu",
+    ]
     dataset = build(compose(common).config["dataset"], Dataset)
     graph, folder = prepare_graph(dataset, cache_root())
     result: dict[str, Any] = {"settings": common}
     if "epochs" in chosen.only:
         result["epochs"] = [epochs(common, dataset, folder, chosen.pairs, hidden) for hidden in chosen.hidden]
         for row in result["epochs"]:
-            print(f"fastsample against distdgl, hidden {row['hidden']}: {row['ratio']:.2f}x (wanted 1.5x), "
-                  f"hybrid {row['ratio_hybrid']:.2f}x {row['median_s']}", flush=True)
+            print(
+                f"fastsample against distdgl, hidden {row['hidden']}: {row['ratio']:.2f}x (wanted 1.5x), "
+                f"hybrid {row['ratio_hybrid']:.2f}x {row['median_s']}",
+                flush=True,
+            )
     if "splitting" in chosen.only:
         result["splitting"] = [splitting(common, dataset, folder, chosen.pairs, name) for name in ("random", "metis")]
         for row in result["splitting"]:
-            print(f"split sampling, {row['partitioner']}: {row['ratio']:.2f}x of sampling once (wanted <= 1.3x) "
-                  f"{row['median_s']}", flush=True)
+            print(
+                f"split sampling, {row['partitioner']}: {row['ratio']:.2f}x of sampling once (wanted <= 1.3x) "
+                f"{row['median_s']}",
+                flush=True,
+            )
     if "presampling" in chosen.only:
         row = result["presampling"] = presampling(common, graph, chosen.pairs)
         print(f"pre-sampling: {row['ratio']:.2f}x of sampling (wanted <= 1.2x) {row['median_s']}", flush=True)

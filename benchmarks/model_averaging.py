@@ -21,8 +21,12 @@ SYSTEMS = {
     "data_parallel": ["system=dgl", f"train.batch_size={2 * BATCH}"],
     "p = q": ["system=sdt_gnn", "partitioner.num_parts=2", f"paradigm.local_batch_size={BATCH}"],
     "p = 4q": ["system=sdt_gnn", "partitioner.num_parts=8", f"paradigm.local_batch_size={BATCH}"],
-    "p = 4q, all held": ["system=sdt_gnn", "partitioner.num_parts=8", f"paradigm.local_batch_size={BATCH}",
-                         "paradigm._target_=held_parts.HeldParts"],
+    "p = 4q, all held": [
+        "system=sdt_gnn",
+        "partitioner.num_parts=8",
+        f"paradigm.local_batch_size={BATCH}",
+        "paradigm._target_=held_parts.HeldParts",
+    ],
 }
 # What is compared, and the most it may be of the other.
 TARGETS = {("p = q", "data_parallel"): 1.1, ("p = 4q", "p = 4q, all held"): 1.15}
@@ -35,9 +39,17 @@ def settings(scale: float, steps: int) -> list[str]:
     """What all systems share; `steps` batches of a rank."""
     train = 2 * BATCH * steps / (2_449_029 * SHARE * scale)
     return [
-        "dataset=dcsbm", f"dataset.shape={SHAPE}", f"dataset.scale={SHARE * scale}", f"dataset.train={train:.8f}",
-        "dataset.locality=0.8", "dataset.communities=1000",  # parts of a graph without any would copy nearly all of it
-        "hardware.workers=2", "hardware.threads=1", "sampler.fanouts=[15,10]", "model.layers=2", "model.hidden=128",
+        "dataset=dcsbm",
+        f"dataset.shape={SHAPE}",
+        f"dataset.scale={SHARE * scale}",
+        f"dataset.train={train:.8f}",
+        "dataset.locality=0.8",
+        "dataset.communities=1000",  # parts of a graph without any would copy nearly all of it
+        "hardware.workers=2",
+        "hardware.threads=1",
+        "sampler.fanouts=[15,10]",
+        "model.layers=2",
+        "model.hidden=128",
     ]
 
 
@@ -48,10 +60,20 @@ def measure(common: Sequence[str], model: Sequence[str], pairs: int) -> dict[str
     edges = {name: [sum(rank["edges"] for rank in row[name]) for row in rows] for name in SYSTEMS}
     per_edge = {name: [s / e for s, e in zip(seconds[name], edges[name], strict=True)] for name in SYSTEMS}
     return {
-        "settings": [*common, *model], "seconds": seconds, "edges": edges,
+        "settings": [*common, *model],
+        "seconds": seconds,
+        "edges": edges,
         "median_s": {name: statistics.median(values) for name, values in seconds.items()},
-        "ratios": [{"of": one, "to": other, "wanted": most, "epoch": ratio(seconds, one, other),
-                    "per_edge": ratio(per_edge, one, other)} for (one, other), most in TARGETS.items()],
+        "ratios": [
+            {
+                "of": one,
+                "to": other,
+                "wanted": most,
+                "epoch": ratio(seconds, one, other),
+                "per_edge": ratio(per_edge, one, other),
+            }
+            for (one, other), most in TARGETS.items()
+        ],
         "phases": {name: rows[-1][name][0]["phases"] for name in SYSTEMS},
         "memory": {name: memory([rank for row in rows for rank in row[name]]) for name in SYSTEMS},
     }
@@ -80,8 +102,11 @@ def main() -> None:
     for name in chosen.models:
         found[name] = measure(settings(chosen.scale, chosen.steps), MODELS[name], chosen.pairs)
         for row in found[name]["ratios"]:
-            print(f"{name}: {row['of']} takes {row['epoch']:.2f}x of {row['to']}, {row['per_edge']:.2f}x per edge "
-                  f"(wanted <= {row['wanted']}) {found[name]['median_s']}", flush=True)
+            print(
+                f"{name}: {row['of']} takes {row['epoch']:.2f}x of {row['to']}, {row['per_edge']:.2f}x per edge "
+                f"(wanted <= {row['wanted']}) {found[name]['median_s']}",
+                flush=True,
+            )
         print(found[name]["memory"], flush=True)
     print(keep(chosen.name, {"models": found}))
 

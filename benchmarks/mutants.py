@@ -97,8 +97,9 @@ def failing(tests: Sequence[str], run: str, tree: Path) -> str:
         command = [sys.executable, "-m", "gnnexp.testing.emulated", *pytest, "-m", "gpu and not slow and not nightly"]
         environment |= {"GNNEXP_EMULATED_GPUS": "2", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     try:
-        done = subprocess.run(command, cwd=tree, env=environment, text=True, capture_output=True, timeout=TIMEOUT_S,
-                              check=False)
+        done = subprocess.run(
+            command, cwd=tree, env=environment, text=True, capture_output=True, timeout=TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"no end within {TIMEOUT_S} s"
     if done.returncode == 0:
@@ -117,8 +118,14 @@ def still_there(known: Mapping[str, str], mutants: Sequence[Mutant], tree: Path)
     """The test that found each mutant the last time, of those that still exist."""
     tests = {mutant.name: one_of(known.get(mutant.name, "")) for mutant in mutants if mutant.run == "cpu"}
     files = sorted({test.partition("::")[0] for found in tests.values() for test in found})
-    listed = subprocess.run([sys.executable, "-m", "pytest", "--collect-only", *files], cwd=tree, text=True,
-                            env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, check=False).stdout
+    listed = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", *files],
+        cwd=tree,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        check=False,
+    ).stdout
     there = set(listed.splitlines())
     return {name: found for name, found in tests.items() if found and set(found) <= there}
 
@@ -135,13 +142,21 @@ def main() -> int:
         tree = Path(folder) / "tree"
         git("worktree", "add", "--detach", "-q", str(tree), "HEAD")
         try:
-            suites = {} if options.planted_only else {
-                run: sorted({test for mutant in chosen if mutant.run == run for test in mutant.tests})
-                for run in {mutant.run for mutant in chosen}}
+            suites = (
+                {}
+                if options.planted_only
+                else {
+                    run: sorted({test for mutant in chosen if mutant.run == run for test in mutant.tests})
+                    for run in {mutant.run for mutant in chosen}
+                }
+            )
             broken = [f"without a mutant: {why}" for run, tests in suites.items() if (why := failing(tests, run, tree))]
             first = {} if broken else still_there(known, chosen, tree)
-            found: dict[str, str] = {} if broken else {
-                mutant.name: killed_by(mutant, first.get(mutant.name, ()), tree) for mutant in chosen}
+            found: dict[str, str] = (
+                {}
+                if broken
+                else {mutant.name: killed_by(mutant, first.get(mutant.name, ()), tree) for mutant in chosen}
+            )
         finally:
             git("worktree", "remove", "--force", str(tree))
     survived = [name for name, by in found.items() if not by]
@@ -149,8 +164,10 @@ def main() -> int:
     print(f"{len(found) - len(survived)} of {len(found)} mutants were found by tests")
     if found:
         kept = known if options.only else {}
-        RESULTS.write_text(json.dumps({"commit": git("rev-parse", "HEAD"), "found_by": {**kept, **found}}, indent=1)
-                           + "\n", encoding="utf-8")
+        RESULTS.write_text(
+            json.dumps({"commit": git("rev-parse", "HEAD"), "found_by": {**kept, **found}}, indent=1) + "\n",
+            encoding="utf-8",
+        )
     return int(bool(broken or survived or not found))
 
 

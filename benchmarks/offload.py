@@ -24,13 +24,20 @@ def epochs(pairs: int, scale: float, graphs: Sequence[str], models: Sequence[str
     for shape in graphs:
         for name in models:
             settings = [*graph(shape, scale), "hardware.workers=2", "hardware.threads=1"]
-            systems = {system: [f"system={system}", *MODELS[name], f"model.hidden={WIDTHS[shape]}"]
-                       for system in SYSTEMS}
+            systems = {
+                system: [f"system={system}", *MODELS[name], f"model.hidden={WIDTHS[shape]}"] for system in SYSTEMS
+            }
             result = compare(settings, systems, pairs)
-            result |= {"of_in_memory": ratio(result, "hongtu", "hongtu_im"), "target": TARGET,
-                       "of_base": ratio(result, "hongtu", "hongtu_base")}
-            print(f"{shape} {name}: hongtu {result['of_in_memory']:.2f}x of hongtu_im (wanted <= {TARGET}), "
-                  f"{result['of_base']:.2f}x of hongtu_base (wanted < 1) {result['median_s']}", flush=True)
+            result |= {
+                "of_in_memory": ratio(result, "hongtu", "hongtu_im"),
+                "target": TARGET,
+                "of_base": ratio(result, "hongtu", "hongtu_base"),
+            }
+            print(
+                f"{shape} {name}: hongtu {result['of_in_memory']:.2f}x of hongtu_im (wanted <= {TARGET}), "
+                f"{result['of_base']:.2f}x of hongtu_base (wanted < 1) {result['median_s']}",
+                flush=True,
+            )
             found.append(result)
     return found
 

@@ -157,11 +157,17 @@ def alpha_summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
             name: round(statistics.geometric_mean(row[name] / usual[name] for row, usual in compared), 4)
             for name in ("replication_full", "balance_edges")
         }
-        means.append({
-            "parts": parts, "bound_sizes": bound, "alpha": alpha, "compared": len(compared), **ratios,
-            "balance_vertices_mean": round(statistics.geometric_mean(row["balance_vertices"] for row in these), 4),
-            "balance_vertices_worst": max(row["balance_vertices"] for row in these),
-        })
+        means.append(
+            {
+                "parts": parts,
+                "bound_sizes": bound,
+                "alpha": alpha,
+                "compared": len(compared),
+                **ratios,
+                "balance_vertices_mean": round(statistics.geometric_mean(row["balance_vertices"] for row in these), 4),
+                "balance_vertices_worst": max(row["balance_vertices"] for row in these),
+            }
+        )
     return means
 
 

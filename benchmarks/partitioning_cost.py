@@ -49,12 +49,18 @@ from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
 from gnnexp.preparation.artifacts import prepare_graph
 
 RULES: dict[str, Partitioner] = {
-    "spring": SpringPartitioner(), "two_ps_l": TwoPsLPartitioner(), "hdrf": HdrfPartitioner(), "dbh": DbhPartitioner(),
-    "restream": RestreamPartitioner(), "metis": MetisPartitioner(),
+    "spring": SpringPartitioner(),
+    "two_ps_l": TwoPsLPartitioner(),
+    "hdrf": HdrfPartitioner(),
+    "dbh": DbhPartitioner(),
+    "restream": RestreamPartitioner(),
+    "metis": MetisPartitioner(),
 }
 PASSES = {
-    "spring": ("degrees", "cluster"), "two_ps_l": ("degrees", "cluster", "place_within", "place_between", "homes"),
-    "hdrf": ("place", "homes"), "dbh": ("degrees", "place", "homes"),
+    "spring": ("degrees", "cluster"),
+    "two_ps_l": ("degrees", "cluster", "place_within", "place_between", "homes"),
+    "hdrf": ("place", "homes"),
+    "dbh": ("degrees", "place", "homes"),
 }
 KEPT = ("replication_full", "replication_cut", "edge_cut", "balance_vertices", "balance_edges")
 _EVERY_S = 0.01
@@ -97,8 +103,11 @@ def measure(rule: str, graph: Path, pairs: Path, parts: int) -> dict[str, Any]:
         start = time.perf_counter()
         owners = _assign(partitioner, opened, stream, parts)
         seconds = time.perf_counter() - start
-    row: dict[str, Any] = {"seconds": seconds, "peak_bytes": host_peak_bytes() - resident,
-                           "peak_anonymous_bytes": peak.most - anonymous}
+    row: dict[str, Any] = {
+        "seconds": seconds,
+        "peak_bytes": host_peak_bytes() - resident,
+        "peak_anonymous_bytes": peak.most - anonymous,
+    }
     row["passes"] = dict(zip(PASSES.get(rule, ()), stream.passes, strict=True))
     row["seconds_without_homes"] = seconds - row["passes"].get("homes", {"seconds": 0.0})["seconds"]
     found = quality(opened, Partition(owners.nodes, parts, owners.edges))
@@ -136,8 +145,12 @@ def prepared(scale: float) -> tuple[Path, Path]:
 
 def measured_apart(rule: str, graph: Path, pairs: Path, parts: int) -> dict[str, Any]:
     """By a child."""
-    done = subprocess.run([sys.executable, __file__, "--child", rule, str(graph), str(pairs), str(parts)],
-                          stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", rule, str(graph), str(pairs), str(parts)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
     row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return row
 
@@ -185,8 +198,15 @@ def main() -> None:
                 rows.append(measured_apart(rule, graph, pairs, chosen.parts))
                 print(turn, rule, {name: rows[-1][name] for name in ("seconds", "peak_bytes")}, flush=True)
     by, opened = {rule: medians(rows) for rule, rows in found.items()}, open_graph(graph)
-    result = {"scale": chosen.scale, "parts": chosen.parts, "vertices": opened.num_nodes, "edges": opened.num_edges,
-              "compared": compared(by), "rules": by, "rounds": found}
+    result = {
+        "scale": chosen.scale,
+        "parts": chosen.parts,
+        "vertices": opened.num_nodes,
+        "edges": opened.num_edges,
+        "compared": compared(by),
+        "rules": by,
+        "rounds": found,
+    }
     print(json.dumps(result["compared"], indent=1))
     print(keep(chosen.name, result))
 

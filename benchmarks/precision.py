@@ -26,11 +26,26 @@ _PLANETOID = ("dataset=planetoid", "dataset.sparse=false", "train=planetoid_gcn"
 CASES = {
     "cora gcn": (*_PLANETOID, "dataset.name=cora"),
     "citeseer gcn": (*_PLANETOID, "dataset.name=citeseer", "train.epochs=100"),
-    "digits sage": ("dataset=digits", "model=sage", "model.hidden=64", "model.layers=2", "sampler=fused",
-                    "sampler.fanouts=[10,10]", "train.epochs=20", "train.batch_size=256"),
+    "digits sage": (
+        "dataset=digits",
+        "model=sage",
+        "model.hidden=64",
+        "model.layers=2",
+        "sampler=fused",
+        "sampler.fanouts=[10,10]",
+        "train.epochs=20",
+        "train.batch_size=256",
+    ),
 }
-COMMON = ("paradigm=data_parallel", "tracker=none", "hardware.workers=1", "hardware.device=cpu", "hardware.threads=1",
-          "train.overlap=false", "train.eval_every=0")
+COMMON = (
+    "paradigm=data_parallel",
+    "tracker=none",
+    "hardware.workers=1",
+    "hardware.device=cpu",
+    "hardware.threads=1",
+    "train.overlap=false",
+    "train.eval_every=0",
+)
 ROUNDED = {
     "float32": (),
     "products": ("train.matmul=bf16",),
@@ -49,9 +64,17 @@ def main() -> None:
         for rounded, more in ROUNDED.items():
             found = [trained([*overrides, *COMMON, *more, f"seed={seed}"], graph) for seed in seeds]
             per_cent = [round(100 * one["acc/test"], 2) for one in found]
-            results.append({"case": case, "bf16": rounded, "overrides": [*overrides, *more], "acc/test %": per_cent,
-                            "mean": round(statistics.mean(per_cent), 2), "stdev": round(statistics.stdev(per_cent), 2),
-                            "loss": [float(f"{one['loss']:.5g}") for one in found]})
+            results.append(
+                {
+                    "case": case,
+                    "bf16": rounded,
+                    "overrides": [*overrides, *more],
+                    "acc/test %": per_cent,
+                    "mean": round(statistics.mean(per_cent), 2),
+                    "stdev": round(statistics.stdev(per_cent), 2),
+                    "loss": [float(f"{one['loss']:.5g}") for one in found],
+                }
+            )
             print(case, "|", rounded, "|", results[-1]["mean"], "±", results[-1]["stdev"], flush=True)
     print(keep("precision", {"common": COMMON, "seeds": len(seeds), "results": results}))
 

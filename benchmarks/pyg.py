@@ -31,15 +31,22 @@ def compare(shape: str, name: str, scale: float, pairs: int) -> dict[str, Any]:
     folder = prepare(experiment_of(config), Path("runs")).folder
     running = {"gnnexp": start([*settings, "system=neutronstar_comm"])}
     for csr in WAYS[name]:
-        running[f"pyg_{'csr' if csr else 'edge_index'}"] = Ranks("pyg_worker.py", config, graph=str(folder), csr=csr,
-                                                                 threads=2)
+        running[f"pyg_{'csr' if csr else 'edge_index'}"] = Ranks(
+            "pyg_worker.py", config, graph=str(folder), csr=csr, threads=2
+        )
     rows = interleave(running, pairs)
     seconds = slowest(rows)
     median = {side: statistics.median(values) for side, values in seconds.items()}
     best = min((side for side in median if side != "gnnexp"), key=lambda side: median[side])
     ratios = [peer / ours for peer, ours in zip(seconds[best], seconds["gnnexp"], strict=True)]
-    return {"settings": settings, "median_s": median, "seconds": seconds, "best": best,
-            "ratio": statistics.median(ratios), "losses": {side: rows[-1][side][0]["loss"] for side in running}}
+    return {
+        "settings": settings,
+        "median_s": median,
+        "seconds": seconds,
+        "best": best,
+        "ratio": statistics.median(ratios),
+        "losses": {side: rows[-1][side][0]["loss"] for side in running},
+    }
 
 
 def main() -> None:

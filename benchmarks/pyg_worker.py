@@ -42,12 +42,14 @@ def main() -> None:
 def read(folder: Path, *, csr: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Features, labels, training vertices, and the in-edges: `edge_index` `[2, E]`, or a sparse CSR `[V, V]`."""
     indptr, indices, x, y, train = (
-        torch.from_numpy(np.load(folder / f"{name}.npy")) for name in ("indptr", "indices", "features", "labels",
-                                                                        "train"))
+        torch.from_numpy(np.load(folder / f"{name}.npy"))
+        for name in ("indptr", "indices", "features", "labels", "train")
+    )
     num_vertices = len(indptr) - 1
     if csr:
-        edges = torch.sparse_csr_tensor(indptr.long(), indices.long(), torch.ones(len(indices)),
-                                        (num_vertices, num_vertices))
+        edges = torch.sparse_csr_tensor(
+            indptr.long(), indices.long(), torch.ones(len(indices)), (num_vertices, num_vertices)
+        )
     else:
         edges = torch.stack([indices.long(), torch.arange(num_vertices).repeat_interleave(indptr.diff())])
     return x.float(), y.long(), train.long(), edges
@@ -57,8 +59,9 @@ def make(model: dict[str, Any], in_dim: int, out_dim: int) -> torch.nn.Module:
     """PyG's own stack of layers. GCN keeps its normalized weights from the first epoch on (`cached`)."""
     name = str(model["_target_"]).rpartition(".")[2]
     of: dict[str, dict[str, Any]] = {"GCN": {"cached": True}, "GAT": {"heads": model.get("heads")}}
-    net: torch.nn.Module = MODELS[name](in_dim, model["hidden"], model["layers"], out_dim, dropout=model["dropout"],
-                                        **of.get(name, {}))
+    net: torch.nn.Module = MODELS[name](
+        in_dim, model["hidden"], model["layers"], out_dim, dropout=model["dropout"], **of.get(name, {})
+    )
     return net
 
 

@@ -29,7 +29,12 @@ class Ranks:
     """
 
     def __init__(
-        self, script: str, config: dict[str, Any], *, tree: Path = HERE, python: Path | None = None,
+        self,
+        script: str,
+        config: dict[str, Any],
+        *,
+        tree: Path = HERE,
+        python: Path | None = None,
         **request: Any,  # noqa: ANN401
     ) -> None:
         hardware = hardware_of(config)
@@ -37,12 +42,20 @@ class Ranks:
         text = json.dumps({"config": config, **request})
         self._processes = [
             subprocess.Popen(
-                [str(python or sys.executable), str(tree / "benchmarks" / script), text], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, text=True,
+                [str(python or sys.executable), str(tree / "benchmarks" / script), text],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
                 env={
-                    **os.environ, **worker_variables(hardware, len(os.sched_getaffinity(0))), "RANK": str(rank),
-                    "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
-                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(tree),
+                    **os.environ,
+                    **worker_variables(hardware, len(os.sched_getaffinity(0))),
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(size),
+                    "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": str(size),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                    "PYTHONPATH": str(tree),
                 },
             )
             for rank in range(size)

@@ -89,9 +89,14 @@ def keep_records(paper: str, folder: Path = Path(), file: Path | None = None) ->
                 result = as_made(load_result(folder / run))
                 earlier = results.get(run, {"epochs": [{}] * len(result["epochs"])})["epochs"]
                 left_out = _NOTHING.keys() - kept
-                results[run] = {**result, "presampled": [], "epochs": [
-                    {**_NOTHING, **before, **{key: value for key, value in line.items() if key not in left_out}}
-                    for line, before in zip(result["epochs"], earlier, strict=True)]}
+                results[run] = {
+                    **result,
+                    "presampled": [],
+                    "epochs": [
+                        {**_NOTHING, **before, **{key: value for key, value in line.items() if key not in left_out}}
+                        for line, before in zip(result["epochs"], earlier, strict=True)
+                    ],
+                }
     write_records(Records(states, results), file or product_folder("sweeps") / paper / RECORDS_FILE)
 
 
@@ -117,10 +122,12 @@ def _gnnexp(*words: str) -> int:
 def _index() -> Iterator[str]:
     """One line for each sweep: its description, its runs, their minutes, date and machine."""
     yield "# Results\n"
-    yield ("Every published table and figure in its small variant, made by `make reproduce-small`; "
-           f"the papers' claims and their verdicts: {', '.join(_claims())}. Records of all runs: "
-           "`sweeps/<paper>/records.parquet`, which `gnnexp report NAME` and `gnnexp claims` read; "
-           "`gnnexp import PAPER` brings them into `runs/`.\n")
+    yield (
+        "Every published table and figure in its small variant, made by `make reproduce-small`; "
+        f"the papers' claims and their verdicts: {', '.join(_claims())}. Records of all runs: "
+        "`sweeps/<paper>/records.parquet`, which `gnnexp report NAME` and `gnnexp claims` read; "
+        "`gnnexp import PAPER` brings them into `runs/`.\n"
+    )
     yield "| sweep | what | runs | failed | minutes | date | version | machine |"
     yield "|---|---|---|---|---|---|---|---|"
     total = 0.0
@@ -129,9 +136,11 @@ def _index() -> Iterator[str]:
         minutes = sum(map(_seconds, runs)) / 60
         total += minutes
         shown = f"[{name}]({name}/table.md)" if (RESULTS / name / "table.md").exists() else _linked(name)
-        yield (f"| {shown} | {load_sweep(name).description} | {len(runs)} | "
-               f"{sum(run.status != 'finished' for run in runs)} | {minutes:.1f} | {_said(runs, _date)} | "
-               f"{_said(runs, _version)} | {_said(runs, _machine)} |")
+        yield (
+            f"| {shown} | {load_sweep(name).description} | {len(runs)} | "
+            f"{sum(run.status != 'finished' for run in runs)} | {minutes:.1f} | {_said(runs, _date)} | "
+            f"{_said(runs, _version)} | {_said(runs, _machine)} |"
+        )
     yield f"\nMinutes: of the runs, start to end; one that serves several sweeps counts in each. Together {total:.0f}."
 
 

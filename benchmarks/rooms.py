@@ -14,8 +14,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-RUN = ("system=gsplit", "dataset=digits", "train=default", "hardware.workers=2", "tracker=none", "train.epochs=1",
-       "hydra.run.dir=run")
+RUN = (
+    "system=gsplit",
+    "dataset=digits",
+    "train=default",
+    "hardware.workers=2",
+    "tracker=none",
+    "train.epochs=1",
+    "hydra.run.dir=run",
+)
 _GROUPS = ("dataset", "paradigm", "sampler", "hardware")
 
 

@@ -28,21 +28,40 @@ SMALL = ("train.epochs=2", "hardware.workers=2", "model.hidden=16", "tracker=non
 _NO_RESULT = ("time/", "memory/", "eval/")
 _SPLIT = "dataset.link_split={val:0.05,test:0.1}"
 _EXAMPLE = HERE / "examples"
-_TABLES = (f"tables dataset.path={_EXAMPLE}/my_tables dataset.nodes=pages.csv dataset.edges=links.csv "
-           "dataset.label=kind dataset.features=words.json")
+_TABLES = (
+    f"tables dataset.path={_EXAMPLE}/my_tables dataset.nodes=pages.csv dataset.edges=links.csv "
+    "dataset.label=kind dataset.features=words.json"
+)
 _OWN = f"edge_list dataset.path={_EXAMPLE}/my_graph/edges.tsv dataset.features=features.csv dataset.labels=labels.txt"
 _AS_IT_IS = "dataset.symmetrize=false dataset.self_loops=keep"
 # Every loader of real files, the generators and the examples.
-LOADED = ("digits", "planetoid", "planetoid dataset.name=citeseer", "planetoid dataset.name=nell",
-          _TABLES, f"{_TABLES} {_AS_IT_IS} dataset.duplicates=keep", f"{_TABLES} {_SPLIT}",
-          _OWN, f"{_OWN} {_AS_IT_IS} dataset.duplicates=keep", f"{_OWN} {_SPLIT}",
-          "fb15k_237 dataset.symmetrize=false", f"rmat dataset.num_nodes=1000 dataset.relations=3 {_SPLIT}",
-          "planetoid dataset.symmetrize=false", "ogb dataset.name=ogbl-ddi dataset.symmetrize=false",
-          "planetoid dataset.name=pubmed dataset.missing_features=zeros", "graphdata_npz",
-          "graphdata_npz dataset.name=coauthor-physics",
-          "heterophilous_npz", "fb100", "aminer", "fb15k_237", "ogb dataset.name=ogbl-ddi",
-          "rmat dataset.num_nodes=1000", "dcsbm dataset.num_nodes=1000",
-          "edge_list dataset.path=edges.tsv dataset.labels=labels.csv dataset.features=features.npy")
+LOADED = (
+    "digits",
+    "planetoid",
+    "planetoid dataset.name=citeseer",
+    "planetoid dataset.name=nell",
+    _TABLES,
+    f"{_TABLES} {_AS_IT_IS} dataset.duplicates=keep",
+    f"{_TABLES} {_SPLIT}",
+    _OWN,
+    f"{_OWN} {_AS_IT_IS} dataset.duplicates=keep",
+    f"{_OWN} {_SPLIT}",
+    "fb15k_237 dataset.symmetrize=false",
+    f"rmat dataset.num_nodes=1000 dataset.relations=3 {_SPLIT}",
+    "planetoid dataset.symmetrize=false",
+    "ogb dataset.name=ogbl-ddi dataset.symmetrize=false",
+    "planetoid dataset.name=pubmed dataset.missing_features=zeros",
+    "graphdata_npz",
+    "graphdata_npz dataset.name=coauthor-physics",
+    "heterophilous_npz",
+    "fb100",
+    "aminer",
+    "fb15k_237",
+    "ogb dataset.name=ogbl-ddi",
+    "rmat dataset.num_nodes=1000",
+    "dcsbm dataset.num_nodes=1000",
+    "edge_list dataset.path=edges.tsv dataset.labels=labels.csv dataset.features=features.npy",
+)
 _LOAD_EACH = """
 import hashlib, json, sys
 import torch
@@ -97,13 +116,19 @@ def main() -> int:
             before = run_all(base, work / "base", cases)
             if options.keep:
                 keep(options.keep, git("rev-parse", options.base), before)
-            after = run_all(HERE, work / "here", {label: [*cases[label], *as_in(result["config"], cases[label])]
-                                                  for label, result in before.items()})
+            after = run_all(
+                HERE,
+                work / "here",
+                {label: [*cases[label], *as_in(result["config"], cases[label])] for label, result in before.items()},
+            )
             differing = differences(before, after)
             graphs = [loaded(tree, work) for tree in (base, HERE)]
             names = sorted({*graphs[0]} | {*graphs[1]})
-            differing += [f"{name}: another graph ({', '.join(changed)})" for name in names
-                          if (changed := _changed(*(graph.get(name, {}) for graph in graphs)))]
+            differing += [
+                f"{name}: another graph ({', '.join(changed)})"
+                for name in names
+                if (changed := _changed(*(graph.get(name, {}) for graph in graphs)))
+            ]
             print(f"{len(graphs[0])} of {len(LOADED)} data sets loaded: {', '.join(graphs[0])}")
             print("\n".join(differing) or f"{len(after)} runs are equal: losses, counts, accuracies")
             print("left out, since the base refuses them:", ", ".join(sorted({*cases} - {*before})) or "nothing")
@@ -130,14 +155,20 @@ def systems() -> list[str]:
 
 def cases_of(datasets: Sequence[str], more: Sequence[str]) -> dict[str, list[str]]:
     """Overrides of every case by its label; a dataset may have some of its own behind its name."""
-    return {f"{system} {data}": [f"system={system}", *f"dataset={data}".split(), *more]
-            for data in datasets for system in systems()}
+    return {
+        f"{system} {data}": [f"system={system}", *f"dataset={data}".split(), *more]
+        for data in datasets
+        for system in systems()
+    }
 
 
 def keep(file: Path, commit: str, results: Mapping[str, Any]) -> None:
     """Write what the cases of a commit gave, and on which machine: bits are compared on a machine of that kind only."""
-    found = {"commit": commit, "machine": describe(),
-             "cases": {label: results_of(result) for label, result in results.items()}}
+    found = {
+        "commit": commit,
+        "machine": describe(),
+        "cases": {label: results_of(result) for label, result in results.items()},
+    }
     file.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -146,10 +177,15 @@ def run_all(tree: Path, folder: Path, cases: Mapping[str, Sequence[str]]) -> dic
     folder.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(tree), "GNNEXP_CACHE": str(folder / "cache")}
     folders = {label: folder / label.replace(" ", "-").replace("=", "-") for label in cases}
-    runs = {label: ["run", *overrides, *SMALL, f"hydra.run.dir={folders[label]}"]
-            for label, overrides in cases.items()}
-    subprocess.run([sys.executable, "-c", _RUN_EACH, json.dumps(runs)], cwd=folder, env=environment, check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    runs = {label: ["run", *overrides, *SMALL, f"hydra.run.dir={folders[label]}"] for label, overrides in cases.items()}
+    subprocess.run(
+        [sys.executable, "-c", _RUN_EACH, json.dumps(runs)],
+        cwd=folder,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     files = {label: place / "result.json" for label, place in folders.items()}
     found = {label: json.loads(file.read_text(encoding="utf-8")) for label, file in files.items() if file.exists()}
     print(f"{tree.name}: {len(found)} of {len(cases)} cases ran", flush=True)
@@ -161,8 +197,14 @@ def loaded(tree: Path, folder: Path) -> dict[str, Any]:
     (folder / "edges.tsv").write_text("".join(f"{n}\t{(7 * n + 1) % 50}\n" for n in range(50)), encoding="utf-8")
     (folder / "labels.csv").write_text("".join(f"{n % 4}\n" for n in range(50)), encoding="utf-8")
     numpy.save(folder / "features.npy", numpy.arange(150, dtype=numpy.float32).reshape(50, 3))
-    done = subprocess.run([sys.executable, "-c", _LOAD_EACH, json.dumps(LOADED)], cwd=folder, check=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(tree)}, stdout=subprocess.PIPE)
+    done = subprocess.run(
+        [sys.executable, "-c", _LOAD_EACH, json.dumps(LOADED)],
+        cwd=folder,
+        check=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        stdout=subprocess.PIPE,
+    )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -186,18 +228,28 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     found = [f"{label}: runs in one checkout only" for label in sorted({*before} ^ {*after})]
     for label in sorted({*before} & {*after}):
         pairs = zip(results_of(before[label]), results_of(after[label]), strict=True)
-        found += [f"{label}, epoch {epoch}: {name} was {one.get(name)}, is {other.get(name)}"
-                  for epoch, (one, other) in enumerate(pairs) for name in sorted({*one} | {*other})
-                  if one.get(name) != other.get(name)]
+        found += [
+            f"{label}, epoch {epoch}: {name} was {one.get(name)}, is {other.get(name)}"
+            for epoch, (one, other) in enumerate(pairs)
+            for name in sorted({*one} | {*other})
+            if one.get(name) != other.get(name)
+        ]
     return found
 
 
 def results_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Losses of steps, counts and accuracies of each epoch; NaN as text, which is equal to itself."""
-    return [{"losses": repr(epoch["losses"]),
-             **{name: repr(value) for name, value in epoch["metrics"].items()
-                if not name.startswith(_NO_RESULT) and "seconds" not in name and not name.endswith("_s")}}
-            for epoch in result["epochs"]]
+    return [
+        {
+            "losses": repr(epoch["losses"]),
+            **{
+                name: repr(value)
+                for name, value in epoch["metrics"].items()
+                if not name.startswith(_NO_RESULT) and "seconds" not in name and not name.endswith("_s")
+            },
+        }
+        for epoch in result["epochs"]
+    ]
 
 
 if __name__ == "__main__":

@@ -61,8 +61,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = [row for result in results for row in result["rows"]]
     for row in rows:
         _show(row)
-    path = keep(arguments.name, {"graph": results[0]["graph"], "gather_per_s": {
-        str(result["threads"]): result["gather_per_s"] for result in results}, "rows": rows})
+    path = keep(
+        arguments.name,
+        {
+            "graph": results[0]["graph"],
+            "gather_per_s": {str(result["threads"]): result["gather_per_s"] for result in results},
+            "rows": rows,
+        },
+    )
     print(f"written to {path}")
 
 
@@ -94,8 +100,11 @@ def _show(row: dict[str, Any]) -> None:
         for against, ratio in row["ratio"].items()
     )
     times = " ".join(f"{side} {seconds * 1e3:.1f}" for side, seconds in row["median_s"].items())
-    print(f"{row['threads']} threads, {row['fanouts']}, batch {row['batch']}: ms per batch {times}, "
-          f"floor {row['floor_s'] * 1e3:.1f};{wanted}", flush=True)
+    print(
+        f"{row['threads']} threads, {row['fanouts']}, batch {row['batch']}: ms per batch {times}, "
+        f"floor {row['floor_s'] * 1e3:.1f};{wanted}",
+        flush=True,
+    )
 
 
 # --- in the process of one number of threads ----------------------------------------------------------------------
@@ -107,7 +116,8 @@ def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
     of_dgl = dgl_graph(graph)
     rows = [
         _row(graph, of_dgl, fanouts, batch, threads, arguments.pairs, rate)
-        for fanouts in FANOUTS for batch in arguments.batches
+        for fanouts in FANOUTS
+        for batch in arguments.batches
     ]
     facts = {"name": graph.name, "num_nodes": graph.num_nodes, "num_edges": graph.num_edges}
     return {"threads": threads, "graph": facts, "gather_per_s": rate, "rows": rows}
@@ -148,13 +158,21 @@ def _gather_rate(values: np.ndarray, threads: int, count: int = 4_000_000) -> fl
 
 
 def _row(
-    graph: Graph, of_dgl: Any, fanouts: tuple[int, ...], batch: int, threads: int, pairs: int, rate: float  # noqa: ANN401
+    graph: Graph,
+    of_dgl: Any,  # noqa: ANN401
+    fanouts: tuple[int, ...],
+    batch: int,
+    threads: int,
+    pairs: int,
+    rate: float,
 ) -> dict[str, Any]:
     generator = np.random.default_rng(batch)
     count = NUM_BATCHES.get(batch, 4)
     seeds = [torch.from_numpy(generator.choice(graph.num_nodes, batch, replace=False)) for _ in range(count)]
-    sides = {"ours": _ours(graph, fanouts, threads), **{
-        name: _dgls(of_dgl, fanouts, fused) for name, fused in (("dgl_fused", True), ("dgl_unfused", False))}}
+    sides = {
+        "ours": _ours(graph, fanouts, threads),
+        **{name: _dgls(of_dgl, fanouts, fused) for name, fused in (("dgl_fused", True), ("dgl_unfused", False))},
+    }
     for run in sides.values():
         edges = run(seeds[:2])  # compiles, and lets every side allocate
     times: dict[str, list[float]] = {name: [] for name in sides}
@@ -168,10 +186,16 @@ def _row(
         for name in ("dgl_fused", "dgl_unfused")
     }
     return {
-        "threads": threads, "fanouts": list(fanouts), "batch": batch, "edges_per_batch": edges,
-        "times_s": times, "median_s": {name: statistics.median(values) for name, values in times.items()},
-        "ratio": ratios, "target": {name: TARGETS[threads, name] for name in ratios if (threads, name) in TARGETS},
-        "floor_s": LINES_PER_EDGE * edges / rate, "load_average": os.getloadavg()[0],
+        "threads": threads,
+        "fanouts": list(fanouts),
+        "batch": batch,
+        "edges_per_batch": edges,
+        "times_s": times,
+        "median_s": {name: statistics.median(values) for name, values in times.items()},
+        "ratio": ratios,
+        "target": {name: TARGETS[threads, name] for name in ratios if (threads, name) in TARGETS},
+        "floor_s": LINES_PER_EDGE * edges / rate,
+        "load_average": os.getloadavg()[0],
     }
 
 

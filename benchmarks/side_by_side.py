@@ -37,8 +37,10 @@ def compare(settings: Sequence[str], systems: Mapping[str, Sequence[str]], pairs
     rows = interleave(running, pairs)
     seconds = slowest(rows)
     return {
-        "settings": list(settings), "systems": {name: list(overrides) for name, overrides in systems.items()},
-        "median_s": {name: statistics.median(values) for name, values in seconds.items()}, "seconds": seconds,
+        "settings": list(settings),
+        "systems": {name: list(overrides) for name, overrides in systems.items()},
+        "median_s": {name: statistics.median(values) for name, values in seconds.items()},
+        "seconds": seconds,
         "phases": {name: rows[-1][name][0]["phases"] for name in running},
         "crossings": {name: rows[-1][name][0]["crossings"] for name in running},
         "hidden_share": {name: hidden_share([rank for row in rows for rank in row[name]]) for name in running},

@@ -36,8 +36,12 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=5_000, help="training vertices")
     chosen = parser.parse_args()
     overrides = [
-        "dataset=dcsbm", f"dataset.num_nodes={chosen.num_nodes}", f"dataset.num_edges={chosen.num_edges}",
-        f"dataset.num_classes={chosen.communities}", "dataset.num_features=32", "dataset.homophily=0.9",
+        "dataset=dcsbm",
+        f"dataset.num_nodes={chosen.num_nodes}",
+        f"dataset.num_edges={chosen.num_edges}",
+        f"dataset.num_classes={chosen.communities}",
+        "dataset.num_features=32",
+        "dataset.homophily=0.9",
         "dataset.label_noise=0.0",
     ]
     graph, _ = prepare_graph(build(compose(overrides).config["dataset"], Dataset), cache_root())
@@ -50,8 +54,10 @@ def main() -> None:
     rest = order[~torch.isin(order, train)]
     splits = Splits(train, rest[:1000].sort().values, rest[1000:2000].sort().values)
     save_graph(replace(graph, splits=splits, name="skewed", notes=()), chosen.folder)
-    print(f"{chosen.folder}: {graph.num_nodes} vertices, {graph.num_edges} edges, {train.numel()} training vertices in "
-          f"every {chosen.train_every}th of {chosen.communities} communities")
+    print(
+        f"{chosen.folder}: {graph.num_nodes} vertices, {graph.num_edges} edges, {train.numel()} training vertices in "
+        f"every {chosen.train_every}th of {chosen.communities} communities"
+    )
 
 
 def _thinned(graph: Graph, keep: Tensor) -> Graph:

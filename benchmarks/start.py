@@ -37,19 +37,33 @@ class Spent:
 
 # Largest ratio to `import torch` of CPU and of wall seconds; None: only measured.
 BUDGETS: Mapping[str, tuple[float | None, float | None]] = {
-    "run": (3.5, 3.5), "run, tracker": (1.0, None), "run, 4 ranks": (5.0, None), "case of a sweep": (0.5, None),
-    "case of a sweep, tracker": (1.0, None), "list": (0.5, None), "status": (0.5, None), "list runs": (0.5, None),
-    "info": (1.5, None), "--help": (None, None),
+    "run": (3.5, 3.5),
+    "run, tracker": (1.0, None),
+    "run, 4 ranks": (5.0, None),
+    "case of a sweep": (0.5, None),
+    "case of a sweep, tracker": (1.0, None),
+    "list": (0.5, None),
+    "status": (0.5, None),
+    "list runs": (0.5, None),
+    "info": (1.5, None),
+    "--help": (None, None),
 }
 # Its ratio is that of what it costs more than this one.
 MORE_THAN: Mapping[str, str] = {"run, tracker": "run"}
 COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "run": (*RUN, "tracker=none"), "run, tracker": RUN, "run, 4 ranks": (*RUN, "tracker=none", "hardware.workers=4"),
-    "list": ("list",), "status": ("status",), "list runs": ("list", "runs"), "info": ("info",), "--help": ("--help",),
+    "run": (*RUN, "tracker=none"),
+    "run, tracker": RUN,
+    "run, 4 ranks": (*RUN, "tracker=none", "hardware.workers=4"),
+    "list": ("list",),
+    "status": ("status",),
+    "list runs": ("list", "runs"),
+    "info": ("info",),
+    "--help": ("--help",),
 }
 # Overrides of the sweeps that are measured.
 SWEEPS: Mapping[str, tuple[str, ...]] = {
-    "case of a sweep": ("tracker=none",), "case of a sweep, tracker": (),
+    "case of a sweep": ("tracker=none",),
+    "case of a sweep, tracker": (),
 }
 
 
@@ -70,12 +84,16 @@ def main() -> None:
         for number in range(chosen.rounds):
             names = chosen.only if number < chosen.sweep_rounds else single
             rounds.append(one_round(names, work / "plain", work / f"round{number}", environment))
-            print(f"round {number + 1}: " + ", ".join(f"{name} {one.cpu:.2f}" for name, one in rounds[-1].items()),
-                  flush=True)
+            print(
+                f"round {number + 1}: " + ", ".join(f"{name} {one.cpu:.2f}" for name, one in rounds[-1].items()),
+                flush=True,
+            )
             result = {name: summary(name, rounds) for name in chosen.only}
             seconds = {name: [vars(one[name]) for one in rounds if name in one] for name in rounds[0]}
-            kept = keep(chosen.name, {"rounds": len(rounds), "load_average": os.getloadavg(), "commands": result,
-                                      "seconds": seconds})
+            kept = keep(
+                chosen.name,
+                {"rounds": len(rounds), "load_average": os.getloadavg(), "commands": result, "seconds": seconds},
+            )
     for name, found in result.items():
         print(f"{name}: CPU {found['cpu_ratio']:.2f}, wall {found['wall_ratio']:.2f} of torch's; {found['budget']}")
     print(kept)
@@ -86,9 +104,7 @@ def environment_of(tree: Path, work: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(tree), "GNNEXP_CACHE": str(work / "cache")}
 
 
-def one_round(
-    names: Sequence[str], plain: Path, swept: Path, environment: Mapping[str, str]
-) -> dict[str, Spent]:
+def one_round(names: Sequence[str], plain: Path, swept: Path, environment: Mapping[str, str]) -> dict[str, Spent]:
     """Each command once, after `import torch`; single commands in `plain`, sweeps in new folders below `swept`."""
     found = {IMPORT: spent([sys.executable, "-c", IMPORT], plain, environment)}
     for name in names:
@@ -96,8 +112,9 @@ def one_round(
             found[name] = spent(gnnexp(*COMMANDS[name]), plain, environment)
             continue
         both = [swept_cases(SWEEPS[name], cases, swept / f"{name} {cases}", environment) for cases in (FEW, MANY)]
-        found[name] = Spent(*((getattr(both[1], kind) - getattr(both[0], kind)) / (MANY - FEW)
-                              for kind in ("cpu", "wall")))
+        found[name] = Spent(
+            *((getattr(both[1], kind) - getattr(both[0], kind)) / (MANY - FEW) for kind in ("cpu", "wall"))
+        )
     return found
 
 
@@ -106,7 +123,8 @@ def swept_cases(overrides: Sequence[str], cases: int, folder: Path, environment:
     folder.mkdir(parents=True)
     lines = "".join(f"  - {line}\n" for line in (*RUN[1:], *overrides))
     (folder / "start.yaml").write_text(
-        f"description: a start\nfixed:\n{lines}axes:\n  seed: {list(range(cases))}\n", encoding="utf-8")
+        f"description: a start\nfixed:\n{lines}axes:\n  seed: {list(range(cases))}\n", encoding="utf-8"
+    )
     return spent(gnnexp("sweep", "start.yaml"), folder, environment)
 
 
@@ -136,13 +154,24 @@ def summary(name: str, rounds: Sequence[Mapping[str, Spent]]) -> dict[str, Any]:
     """Median ratios of a command, and whether they keep its budget."""
     rounds = [one for one in rounds if name in one]
     nothing, base = Spent(0.0, 0.0), MORE_THAN.get(name, "")
-    cpu, wall = (statistics.median((getattr(one[name], kind) - getattr(one.get(base, nothing), kind))
-                                   / getattr(one[IMPORT], kind) for one in rounds) for kind in ("cpu", "wall"))
+    cpu, wall = (
+        statistics.median(
+            (getattr(one[name], kind) - getattr(one.get(base, nothing), kind)) / getattr(one[IMPORT], kind)
+            for one in rounds
+        )
+        for kind in ("cpu", "wall")
+    )
     most = BUDGETS[name]
     kept = all(limit is None or value <= limit for value, limit in zip((cpu, wall), most, strict=True))
     budget = "no budget" if most == (None, None) else "within its budget" if kept else "over its budget"
-    return {"cpu_ratio": cpu, "wall_ratio": wall, "cpu_s": statistics.median(one[name].cpu for one in rounds),
-            "rounds": len(rounds), "most": list(most), "budget": budget}
+    return {
+        "cpu_ratio": cpu,
+        "wall_ratio": wall,
+        "cpu_s": statistics.median(one[name].cpu for one in rounds),
+        "rounds": len(rounds),
+        "most": list(most),
+        "budget": budget,
+    }
 
 
 if __name__ == "__main__":

@@ -79,9 +79,15 @@ def measure(path: Path, num_nodes: int, parts: int) -> dict[str, Any]:
     after = resource.getrusage(resource.RUSAGE_SELF)
     sizes = np.bincount(owners.nodes.numpy(), minlength=parts)
     return {
-        "vertices": num_nodes, "edges": stream.num_edges, "parts": parts, "seconds": seconds, "passes": stream.passes,
-        "peak_rss_bytes": host_peak_bytes(), "bytes_per_vertex": host_peak_bytes() / num_nodes,
-        "user_s": after.ru_utime - before.ru_utime, "balance_vertices": float(sizes.max() / sizes.mean()),
+        "vertices": num_nodes,
+        "edges": stream.num_edges,
+        "parts": parts,
+        "seconds": seconds,
+        "passes": stream.passes,
+        "peak_rss_bytes": host_peak_bytes(),
+        "bytes_per_vertex": host_peak_bytes() / num_nodes,
+        "user_s": after.ru_utime - before.ru_utime,
+        "balance_vertices": float(sizes.max() / sizes.mean()),
         **owners.facts,
     }
 

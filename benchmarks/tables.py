@@ -64,10 +64,20 @@ def main() -> None:
     rounds = []
     for number in range(chosen.pairs):
         rounds.append(measure_all(chosen.folder, chosen.sides, chosen.files, chosen.older))
-        print(f"round {number + 1}: {json.dumps({name: round(one['seconds'], 2) for name, one in rounds[-1].items()})}",
-              flush=True)
-        path = keep(chosen.name, {"edges": chosen.edges, "vertices": chosen.vertices or chosen.edges // 10,
-                                  "file_bytes": sizes, **summary(rounds), "rounds": rounds})
+        print(
+            f"round {number + 1}: {json.dumps({name: round(one['seconds'], 2) for name, one in rounds[-1].items()})}",
+            flush=True,
+        )
+        path = keep(
+            chosen.name,
+            {
+                "edges": chosen.edges,
+                "vertices": chosen.vertices or chosen.edges // 10,
+                "file_bytes": sizes,
+                **summary(rounds),
+                "rounds": rounds,
+            },
+        )
     print(json.dumps(summary(rounds), indent=1))
     print(path)
 
@@ -104,8 +114,11 @@ def make_files(folder: Path, edges: int, vertices: int) -> dict[str, int]:
         integers = pa.schema([("src", pa.int64()), ("dst", pa.int64())])
         words = pa.schema([("src", pa.string()), ("dst", pa.string())])
         draw = np.random.default_rng(0)
-        with csv.CSVWriter(folder / FILES[0], integers) as first, csv.CSVWriter(folder / FILES[2], words) as last, \
-                parquet.ParquetWriter(folder / FILES[1], integers) as second:
+        with (
+            csv.CSVWriter(folder / FILES[0], integers) as first,
+            csv.CSVWriter(folder / FILES[2], words) as last,
+            parquet.ParquetWriter(folder / FILES[1], integers) as second,
+        ):
             for start in range(0, edges, _PIECE):
                 rows = min(_PIECE, edges - start)
                 table = pa.table({name: draw.integers(0, vertices, rows) for name in ("src", "dst")}, schema=integers)
@@ -122,8 +135,9 @@ def _named(column: Any) -> Any:  # noqa: ANN401  arrays of pyarrow
     return compute.binary_join_element_wise("user", column.cast("string"), "")
 
 
-def measure_all(folder: Path, sides: Sequence[str], files: Sequence[str], older: Path | None
-                ) -> dict[str, dict[str, Any]]:
+def measure_all(
+    folder: Path, sides: Sequence[str], files: Sequence[str], older: Path | None
+) -> dict[str, dict[str, Any]]:
     """One round: every side on every file, each in a process of its own."""
     found = {}
     for file in files:
@@ -133,8 +147,13 @@ def measure_all(folder: Path, sides: Sequence[str], files: Sequence[str], older:
                 continue  # pandas would first need a mapping of its own
             command = [sys.executable, __file__, "--folder", str(folder), "--only", f"{side}:{file}"]
             tree = {"PYTHONPATH": str(older)} if side == OLDER else {}
-            done = subprocess.run(command, env={**os.environ, "DGLBACKEND": "pytorch", **tree}, stdout=subprocess.PIPE,
-                                  text=True, check=True)
+            done = subprocess.run(
+                command,
+                env={**os.environ, "DGLBACKEND": "pytorch", **tree},
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
             found[f"{side}:{file}"] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -163,11 +182,17 @@ def summary(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]
     for name in names:
         row = max((one[name] for one in rounds), key=lambda one: one["peak_bytes"])
         if "graph_bytes" in row:
-            memory[name] = {**{key: row[key] for key in ("peak_bytes", "start_bytes", "graph_bytes")},
-                            "wanted": _MEMORY_FACTOR * row["graph_bytes"] + _MEMORY_MORE}
-    return {"median_s": {name: statistics.median(row[name]["seconds"] for row in rounds) for name in names},
-            "cpu_s": {name: statistics.median(row[name]["cpu_s"] for row in rounds) for name in names},
-            "ratios": ratios, "cpu_of_older": of_older, "memory": memory}
+            memory[name] = {
+                **{key: row[key] for key in ("peak_bytes", "start_bytes", "graph_bytes")},
+                "wanted": _MEMORY_FACTOR * row["graph_bytes"] + _MEMORY_MORE,
+            }
+    return {
+        "median_s": {name: statistics.median(row[name]["seconds"] for row in rounds) for name in names},
+        "cpu_s": {name: statistics.median(row[name]["cpu_s"] for row in rounds) for name in names},
+        "ratios": ratios,
+        "cpu_of_older": of_older,
+        "memory": memory,
+    }
 
 
 # --- in the process of one measurement ------------------------------------------------------------------------------
@@ -178,8 +203,14 @@ def measure(side: str, file: str, folder: Path) -> dict[str, Any]:
     start_bytes = host_peak_bytes()
     cpu, start = time.process_time(), time.perf_counter()
     graph = run(side, folder / file)
-    return {"seconds": time.perf_counter() - start, "cpu_s": time.process_time() - cpu, "start_bytes": start_bytes,
-            "peak_bytes": host_peak_bytes(), "load_average": os.getloadavg()[0], **graph}
+    return {
+        "seconds": time.perf_counter() - start,
+        "cpu_s": time.process_time() - cpu,
+        "start_bytes": start_bytes,
+        "peak_bytes": host_peak_bytes(),
+        "load_average": os.getloadavg()[0],
+        **graph,
+    }
 
 
 def _ours(side: str, path: Path) -> dict[str, Any]:

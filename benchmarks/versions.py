@@ -23,9 +23,17 @@ from machine import keep
 from ranks import HERE, Ranks
 from scipy.stats import binom
 
-_MINI = ("dataset=dcsbm", "dataset.shape=products_like", "dataset.scale=0.05", "dataset.train=0.1",
-         "sampler.fanouts=[15,10,5]", "model.hidden=256", "model.layers=3", "train.batch_size=1024",
-         "hardware.workers=1")
+_MINI = (
+    "dataset=dcsbm",
+    "dataset.shape=products_like",
+    "dataset.scale=0.05",
+    "dataset.train=0.1",
+    "sampler.fanouts=[15,10,5]",
+    "model.hidden=256",
+    "model.layers=3",
+    "train.batch_size=1024",
+    "hardware.workers=1",
+)
 _FULL = ("dataset=dcsbm", "dataset.shape=reddit_like", "dataset.scale=0.05", "hardware.workers=2")
 CASES = {
     "sage": ("system=dgl", "model=sage", "model.dropout=0.5", *_MINI),
@@ -56,9 +64,14 @@ print(json.dumps([config, {name: str(path) for name, path in found.items() if pa
 
 def start(tree: Path, overrides: Sequence[str], work: Path) -> Ranks:
     """The ranks of a case, by the code of `tree`; what is prepared lies in `work`."""
-    done = subprocess.run([sys.executable, "-c", _PREPARE, *COMMON, *overrides], check=True, text=True, cwd=work,
-                          stdout=subprocess.PIPE,
-                          env={**os.environ, "PYTHONPATH": str(tree), "GNNEXP_CACHE": str(work / "cache")})
+    done = subprocess.run(
+        [sys.executable, "-c", _PREPARE, *COMMON, *overrides],
+        check=True,
+        text=True,
+        cwd=work,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(tree), "GNNEXP_CACHE": str(work / "cache")},
+    )
     config, artifacts = json.loads(done.stdout.splitlines()[-1])
     return Ranks("epoch_worker.py", config, tree=tree, **artifacts)
 
@@ -66,8 +79,10 @@ def start(tree: Path, overrides: Sequence[str], work: Path) -> Ranks:
 def turn(ranks: Ranks, epochs: int) -> dict[str, Any]:
     """Seconds of the slowest rank in some epochs, and their losses."""
     answers = [ranks.ask() for _ in range(epochs)]
-    return {"seconds": sum(max(rank["epoch_s"] for rank in epoch) for epoch in answers),
-            "losses": [epoch[0]["loss"] for epoch in answers]}
+    return {
+        "seconds": sum(max(rank["epoch_s"] for rank in epoch) for epoch in answers),
+        "losses": [epoch[0]["loss"] for epoch in answers],
+    }
 
 
 def compared(
@@ -119,8 +134,9 @@ def main() -> None:
         _git("worktree", "add", "--detach", "-q", str(base), chosen.base)
         try:
             for name in chosen.cases:
-                results[name] = compared({"base": base, "here": HERE}, CASES[name], Path(folder), chosen.pairs,
-                                         chosen.epochs)
+                results[name] = compared(
+                    {"base": base, "here": HERE}, CASES[name], Path(folder), chosen.pairs, chosen.epochs
+                )
                 low, high = results[name]["interval"]
                 print(f"{name}: {results[name]['ratio']:.3f} of {chosen.base} ({low:.3f} to {high:.3f})", flush=True)
         finally:

@@ -13,14 +13,33 @@ if TYPE_CHECKING:
     from gnnexp.api.trained import TrainedModel, load
     from gnnexp.errors import ConfigError, DataError, RunError
 
-__all__ = ["BestModel", "ConfigError", "DataError", "GivenGraph", "Run", "RunError", "TrainedModel", "from_dgl",
-           "from_networkx", "from_pyg", "load", "run", "runs"]
+__all__ = [
+    "BestModel",
+    "ConfigError",
+    "DataError",
+    "GivenGraph",
+    "Run",
+    "RunError",
+    "TrainedModel",
+    "from_dgl",
+    "from_networkx",
+    "from_pyg",
+    "load",
+    "run",
+    "runs",
+]
 
 _PLACES = {
-    "run": "gnnexp.api.running", "runs": "gnnexp.api.listing", "Run": "gnnexp.api.record",
-    "BestModel": "gnnexp.api.record", "load": "gnnexp.api.trained", "TrainedModel": "gnnexp.api.trained",
+    "run": "gnnexp.api.running",
+    "runs": "gnnexp.api.listing",
+    "Run": "gnnexp.api.record",
+    "BestModel": "gnnexp.api.record",
+    "load": "gnnexp.api.trained",
+    "TrainedModel": "gnnexp.api.trained",
     **dict.fromkeys(("GivenGraph", "from_dgl", "from_networkx", "from_pyg"), "gnnexp.api.graphs"),
-    "ConfigError": "gnnexp.errors", "DataError": "gnnexp.errors", "RunError": "gnnexp.errors",
+    "ConfigError": "gnnexp.errors",
+    "DataError": "gnnexp.errors",
+    "RunError": "gnnexp.errors",
 }
 
 

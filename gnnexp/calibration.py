@@ -54,8 +54,11 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
     from gnnexp.planning import probes as own
 
     found: dict[str, Callable[[], list[float]]] = {
-        "flops": lambda: own.flops(bench), "gather": lambda: own.gather(bench), "stream": lambda: own.stream(bench),
-        "sampling": lambda: own.sampling(bench, graph), "latency": lambda: own.latency(bench),
+        "flops": lambda: own.flops(bench),
+        "gather": lambda: own.gather(bench),
+        "stream": lambda: own.stream(bench),
+        "sampling": lambda: own.sampling(bench, graph),
+        "latency": lambda: own.latency(bench),
     }
     if bench.device.type == "cpu":
         return {**found, "network": lambda: own.exchange(bench)}
@@ -74,7 +77,10 @@ def pairs(bench: Bench) -> list[dict[str, Any]]:
 
 
 def _bench(
-    folder: Path, request: Mapping[str, Any], environment: Environment, heartbeat: Heartbeat,
+    folder: Path,
+    request: Mapping[str, Any],
+    environment: Environment,
+    heartbeat: Heartbeat,
     connect: Callable[..., Meeting],
 ) -> tuple[Bench, dict[str, Any]]:
     import torch

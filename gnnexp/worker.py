@@ -28,8 +28,14 @@ if TYPE_CHECKING:  # torch is slow to import; it is imported after this process 
 
 # A rank needs these modules to report a failure, also if no memory is left to import them. The last one is imported by
 # torch, at the first backward pass that begins with a gradient.
-PRELOADED = ("gnnexp.training.train", "gnnexp.training.assemble", "gnnexp.training.result", "gnnexp.record.heartbeat",
-             "gnnexp.record.failure", "torch.fx.experimental.symbolic_shapes")
+PRELOADED = (
+    "gnnexp.training.train",
+    "gnnexp.training.assemble",
+    "gnnexp.training.result",
+    "gnnexp.record.heartbeat",
+    "gnnexp.record.failure",
+    "torch.fx.experimental.symbolic_shapes",
+)
 # torch's compiler. Ranks need it only for an optimizer of the user, or for one that torch has decorated in another way
 # (`gnnexp.experiment.eager`). Importing it takes as long as importing torch.
 _COMPILER = "torch._dynamo"
@@ -61,8 +67,11 @@ def lesson() -> str:
     """
     from gnnexp.kernels.lessons import loaded_kernels
 
-    modules = [] if "dgl" in sys.modules else [
-        name for name in sys.modules if name.startswith("gnnexp.") or name == _COMPILER]
+    modules = (
+        []
+        if "dgl" in sys.modules
+        else [name for name in sys.modules if name.startswith("gnnexp.") or name == _COMPILER]
+    )
     return json.dumps({"modules": modules, "kernels": loaded_kernels()})
 
 
@@ -97,8 +106,9 @@ def _run(run_dir: Path, environment: Environment, started: list[PhaseTimer], hea
         from gnnexp.training.external import follow
 
         return follow(run_dir, request, experiment, environment, code, started, heartbeat)
-    partition, presample, parts = (None if request.get(name) is None else Path(request[name])
-                                   for name in ("partition", "presample", "parts"))
+    partition, presample, parts = (
+        None if request.get(name) is None else Path(request[name]) for name in ("partition", "presample", "parts")
+    )
     facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote no facts
     artifacts = Artifacts(Path(request["graph"]), partition, presample, parts, facts, request.get("plan", ""))
 
@@ -138,20 +148,28 @@ def _check_start(experiment: Experiment, environment: Environment, *, prepared: 
         ConfigError: the data is not prepared, or the number is not that of the run.
     """
     if not prepared:
-        raise ConfigError(Problem("run", "not prepared", "its data is not prepared",
-                                  "gnnexp prepare, or gnnexp resume"))
+        raise ConfigError(
+            Problem("run", "not prepared", "its data is not prepared", "gnnexp prepare, or gnnexp resume")
+        )
     if environment.num_ranks != experiment.num_ranks:
         hardware = experiment.hardware
-        raise ConfigError(Problem("WORLD_SIZE", environment.num_ranks, f"the run has {hardware.nodes} nodes with "
-                                  f"{hardware.workers} ranks each",
-                                  f"start {experiment.num_ranks} ranks, or prepare a run with other hardware.workers"))
+        raise ConfigError(
+            Problem(
+                "WORLD_SIZE",
+                environment.num_ranks,
+                f"the run has {hardware.nodes} nodes with {hardware.workers} ranks each",
+                f"start {experiment.num_ranks} ranks, or prepare a run with other hardware.workers",
+            )
+        )
 
 
 def _start() -> int:
     """Check the arguments, and run one rank with the environment variables of a worker."""
     if len(sys.argv) != 2 or not (Path(sys.argv[1]) / JOB_FILE).is_file():
-        print("gnnexp: python -m gnnexp.worker RUN_DIR: needs a run directory, which gnnexp prepare makes",
-              file=sys.stderr)
+        print(
+            "gnnexp: python -m gnnexp.worker RUN_DIR: needs a run directory, which gnnexp prepare makes",
+            file=sys.stderr,
+        )
         return ConfigError.exit_code
     run_dir = Path(sys.argv[1])
     try:

@@ -110,8 +110,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """The budgets of steps on a GPU, and what was measured (tests/testing/test_budgets.py)."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
-    rows = [value for report in reports if report.when == "call" for name, value in report.user_properties
-            if name == "budget"]
+    rows = [
+        value
+        for report in reports
+        if report.when == "call"
+        for name, value in report.user_properties
+        if name == "budget"
+    ]
     if not rows:
         return
     terminalreporter.section("one steady step on the emulated GPU: found / budget")

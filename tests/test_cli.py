@@ -37,10 +37,12 @@ def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.mark.interpreter
 def test_help_imports_nothing_heavy() -> None:
-    code = ("import sys; from gnnexp.cli.main import run_command\n"
-            "try: run_command(['--help'])\nexcept SystemExit: pass\n"
-            "heavy = {'torch', 'hydra', 'numpy', 'mlflow', 'dgl', 'rich', 'yaml'} & set(sys.modules)\n"
-            "sys.exit(f'imported {heavy}' if heavy else 0)")
+    code = (
+        "import sys; from gnnexp.cli.main import run_command\n"
+        "try: run_command(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'hydra', 'numpy', 'mlflow', 'dgl', 'rich', 'yaml'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "sweep" in done.stdout and "quickstart" in done.stdout
@@ -58,9 +60,16 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
     assert "commands" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("override", [
-    "+model.foo=1", "model.dropout=1.0", "model.norm=batch", "train.epochs=0", "hardware.device=cuda",
-])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "+model.foo=1",
+        "model.dropout=1.0",
+        "model.norm=batch",
+        "train.epochs=0",
+        "hardware.device=cuda",
+    ],
+)
 def test_cfg_refuses_what_run_refuses(override: str, capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
     said = []
     for flags in (["--cfg"], []):
@@ -92,59 +101,97 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
     assert list(workplace.iterdir()) == []
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["run", "model=sgae", "sampler=fusde", "train.epocs=1"], ["model=sage", "sampler=fused", "train.epochs"]),
-    (["run", "optimizer.lr=high", "model.hidden=1.5", "hardware.workers=none"],
-     ["optimizer.lr", "model.hidden", "hardware.workers", "3 configuration problems"]),
-    (["run", "train.epochs=0", "hardware.workers=0", "sampler.fanouts=[5]"],
-     ["train.epochs", "hardware.workers", "sampler.fanouts"]),
-    (["run", "dataset=planetoid", "dataset.path=/no/such/place"], ["/no/such/place", "data problem"]),
-    (["run", "hardware.workers=5000"], ["more ranks (5000) than training vertices"]),
-    (["run", "a=["], ["a=["]),
-    (["run", "model=sag", "dataset=digit", "train.epochs=abc", "hardware.worker=2", "optimizer.lr=-1"],
-     ["model='sag'", "dataset='digit'", "train.epochs='abc'", "hardware.worker=2", "optimizer.lr=-1", "5 config"]),
-    (["run", "train.epochs=0", "dataset=edge_list", "dataset.path=e.npy", "dataset.labels=y.npy", "hydra.run.dir=/"],
-     ["train.epochs", "e.npy", "y.npy", "hydra.run.dir", "4 config"]),
-    (["run", "model=gat", "model.heads=3", "model.dropout=2", "hardware.device=cuda", "paradigm=dgl_full_graph",
-      "hardware.workers=2"], ["model.heads=3", "model.dropout=2", "hardware.device", "hardware.workers=2"]),
-    (["run", "model.kernel=cuda"], ["model.kernel='cuda'", "1 config"]),
-    (["run", "model=gat", "model.heads=0"], ["model.heads=0", "1 config"]),
-    (["run", "model=sage_pool", "system=dgl_reference"], ["SAGEPool has no counterpart"]),
-    (["run", "task.metric=roc_auc"], ["task.metric='roc_auc'"]),
-    (["run", "sampler.fanouts=5", "hardware.links=9"], ["sampler.fanouts=5", "{h2d:…,d2d:…,network:…"]),
-    (["run", "task.metric=micro_f1"], ["task.metric='micro_f1'", "task.metric=acc"]),
-    (["run", "sampler.fanouts=[5,x]"], ["sampler.fanouts=[5, 'x']"]),
-    (["run", "train.batch_size.rank=9"], ["train.batch_size is a single value"]),
-    (["run", "hardware.links=null", "hardware.links.h2d=9"], ["hardware.links"]),
-    (["run", "hardware.straggler.rank=9"], ["hardware.straggler=9", "is gone"]),
-    (["run", "+hardware.straggler={rank:9}"], ["hardware.straggler={'rank': 9}", "is gone"]),
-    (["run", "hardware.launcher=slurm"], ["hardware.launcher._target_=package.module.Class"]),
-    (["run", "paradigm._target_=gnnexp.models.gat.GAT"], ["gnnexp.paradigms.base.Paradigm", "1 config"]),
-    (["run", "tracker.uri=foo://bar"], ["tracker.uri", "sqlite"]),
-    (["run", "dataset=rmat", "dataset.scale=-1"], ["dataset.scale=-1"]),
-    (["run", "dataset=planetoid", "dataset.path=/dev/null"], ["dataset.path='/dev/null'", "1 data problem"]),
-    (["run", "=x"], ["=x"]),
-    (["run", "+trian.epochs=1"], ["trian", "did you mean train"]),
-    (["run", "+epochs=1"], ["did you mean train.epochs"]),
-    (["run", "model=[gat]"], ["model=gat"]),
-    (["run", "hydra.run.dir=/dev/null/x"], ["/dev/null is no folder"]),
-    (["ui", "--port", "99999"], ["--port=99999", "1 to 65535"]),
-    (["run", "--config-dir", "nowhere"], ["--config-dir"]),
-    (["sweep", "quikstart"], ["did you mean quickstart"]),
-    (["sweep", "quickstart", "optimizer.lr=-1,1", "model.hidden=0"],
-     ["and 1 more] optimizer.lr=-1", "[all cases] model.hidden"]),
-    (["plan", "quikstart", "--hardware", "p3_8xlarge"], ["plan='quikstart'"]),
-    (["status", "nowhere"], ["run='nowhere'", "there is none"]),
-    (["status", "."], ["job.json: No such file"]),
-    (["sweep", "quickstart", "train.epochs=0", "seed=x"], ["[all cases] train.epochs", "[all cases] seed"]),
-    (["report", "nothing"], ["report"]),
-    (["report"], ["no run that has ended"]),
-    (["report", "--sort", "dat"], ["did you mean date"]),
-    (["report", "compare", "here"], ["two run directories", "report compare='here'"]),
-    (["report", "quickstart", "--sort", "date"], ["--sort"]),
-    (["partition", "partitioner=metsi"], ["partitioner=metis"]),
-    (["partition", "partitioner.num_parts=1000000"], ["partitioner.num_parts"]),
-], ids=lambda value: "_".join(value[:2]) if value[0] in ("run", "sweep", "report", "partition", "ui") else "")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "model=sgae", "sampler=fusde", "train.epocs=1"], ["model=sage", "sampler=fused", "train.epochs"]),
+        (
+            ["run", "optimizer.lr=high", "model.hidden=1.5", "hardware.workers=none"],
+            ["optimizer.lr", "model.hidden", "hardware.workers", "3 configuration problems"],
+        ),
+        (
+            ["run", "train.epochs=0", "hardware.workers=0", "sampler.fanouts=[5]"],
+            ["train.epochs", "hardware.workers", "sampler.fanouts"],
+        ),
+        (["run", "dataset=planetoid", "dataset.path=/no/such/place"], ["/no/such/place", "data problem"]),
+        (["run", "hardware.workers=5000"], ["more ranks (5000) than training vertices"]),
+        (["run", "a=["], ["a=["]),
+        (
+            ["run", "model=sag", "dataset=digit", "train.epochs=abc", "hardware.worker=2", "optimizer.lr=-1"],
+            [
+                "model='sag'",
+                "dataset='digit'",
+                "train.epochs='abc'",
+                "hardware.worker=2",
+                "optimizer.lr=-1",
+                "5 config",
+            ],
+        ),
+        (
+            [
+                "run",
+                "train.epochs=0",
+                "dataset=edge_list",
+                "dataset.path=e.npy",
+                "dataset.labels=y.npy",
+                "hydra.run.dir=/",
+            ],
+            ["train.epochs", "e.npy", "y.npy", "hydra.run.dir", "4 config"],
+        ),
+        (
+            [
+                "run",
+                "model=gat",
+                "model.heads=3",
+                "model.dropout=2",
+                "hardware.device=cuda",
+                "paradigm=dgl_full_graph",
+                "hardware.workers=2",
+            ],
+            ["model.heads=3", "model.dropout=2", "hardware.device", "hardware.workers=2"],
+        ),
+        (["run", "model.kernel=cuda"], ["model.kernel='cuda'", "1 config"]),
+        (["run", "model=gat", "model.heads=0"], ["model.heads=0", "1 config"]),
+        (["run", "model=sage_pool", "system=dgl_reference"], ["SAGEPool has no counterpart"]),
+        (["run", "task.metric=roc_auc"], ["task.metric='roc_auc'"]),
+        (["run", "sampler.fanouts=5", "hardware.links=9"], ["sampler.fanouts=5", "{h2d:…,d2d:…,network:…"]),
+        (["run", "task.metric=micro_f1"], ["task.metric='micro_f1'", "task.metric=acc"]),
+        (["run", "sampler.fanouts=[5,x]"], ["sampler.fanouts=[5, 'x']"]),
+        (["run", "train.batch_size.rank=9"], ["train.batch_size is a single value"]),
+        (["run", "hardware.links=null", "hardware.links.h2d=9"], ["hardware.links"]),
+        (["run", "hardware.straggler.rank=9"], ["hardware.straggler=9", "is gone"]),
+        (["run", "+hardware.straggler={rank:9}"], ["hardware.straggler={'rank': 9}", "is gone"]),
+        (["run", "hardware.launcher=slurm"], ["hardware.launcher._target_=package.module.Class"]),
+        (["run", "paradigm._target_=gnnexp.models.gat.GAT"], ["gnnexp.paradigms.base.Paradigm", "1 config"]),
+        (["run", "tracker.uri=foo://bar"], ["tracker.uri", "sqlite"]),
+        (["run", "dataset=rmat", "dataset.scale=-1"], ["dataset.scale=-1"]),
+        (["run", "dataset=planetoid", "dataset.path=/dev/null"], ["dataset.path='/dev/null'", "1 data problem"]),
+        (["run", "=x"], ["=x"]),
+        (["run", "+trian.epochs=1"], ["trian", "did you mean train"]),
+        (["run", "+epochs=1"], ["did you mean train.epochs"]),
+        (["run", "model=[gat]"], ["model=gat"]),
+        (["run", "hydra.run.dir=/dev/null/x"], ["/dev/null is no folder"]),
+        (["ui", "--port", "99999"], ["--port=99999", "1 to 65535"]),
+        (["run", "--config-dir", "nowhere"], ["--config-dir"]),
+        (["sweep", "quikstart"], ["did you mean quickstart"]),
+        (
+            ["sweep", "quickstart", "optimizer.lr=-1,1", "model.hidden=0"],
+            ["and 1 more] optimizer.lr=-1", "[all cases] model.hidden"],
+        ),
+        (["plan", "quikstart", "--hardware", "p3_8xlarge"], ["plan='quikstart'"]),
+        (["status", "nowhere"], ["run='nowhere'", "there is none"]),
+        (["status", "."], ["job.json: No such file"]),
+        (["sweep", "quickstart", "train.epochs=0", "seed=x"], ["[all cases] train.epochs", "[all cases] seed"]),
+        (["report", "nothing"], ["report"]),
+        (["report"], ["no run that has ended"]),
+        (["report", "--sort", "dat"], ["did you mean date"]),
+        (["report", "compare", "here"], ["two run directories", "report compare='here'"]),
+        (["report", "quickstart", "--sort", "date"], ["--sort"]),
+        (["partition", "partitioner=metsi"], ["partitioner=metis"]),
+        (["partition", "partitioner.num_parts=1000000"], ["partitioner.num_parts"]),
+    ],
+    ids=lambda value: "_".join(value[:2]) if value[0] in ("run", "sweep", "report", "partition", "ui") else "",
+)
 def test_mistakes_end_with_2_name_the_fix_and_leave_nothing(
     arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], workplace: Path
 ) -> None:
@@ -185,20 +232,33 @@ def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: p
 
 
 def test_the_line_of_an_epoch_has_the_phases_of_its_task() -> None:
-    times = {"time/sample_s": 0.1, "time/load_s": 0.2, "time/fb_s": 0.4, "time/sync_s": 0.0, "time/wait_s": 0.0,
-             "time/epoch_s": 0.9}
+    times = {
+        "time/sample_s": 0.1,
+        "time/load_s": 0.2,
+        "time/fb_s": 0.4,
+        "time/sync_s": 0.0,
+        "time/wait_s": 0.0,
+        "time/epoch_s": 0.9,
+    }
     vertices = {"loss/train": 0.5, **times, "time/negatives_s": 0.0, "time/decode_s": 2e-6}
     links = {**vertices, "time/negatives_s": 0.03, "time/decode_s": 0.25}
     line = "epoch   7  loss 0.5000  S 0.100  L 0.200  FB 0.400  sync 0.000  wait 0.000  epoch 0.900 s"
     assert epoch_line({"epoch": 7, "metrics": vertices}) == line
     assert epoch_line({"epoch": 7, "metrics": {"loss/train": 0.5, **times}}) == line, "an earlier version's record"
     assert epoch_line({"epoch": 7, "metrics": links}) == (
-        "epoch   7  loss 0.5000  S 0.100  N 0.030  L 0.200  FB 0.400  D 0.250  sync 0.000  wait 0.000  epoch 0.900 s")
+        "epoch   7  loss 0.5000  S 0.100  N 0.030  L 0.200  FB 0.400  D 0.250  sync 0.000  wait 0.000  epoch 0.900 s"
+    )
 
 
 def test_a_run_that_fails_says_why_once(workplace: Path) -> None:
-    words = ["run", "system=sdt_gnn", *SMALL, "tracker=none", "hydra.run.dir=runs/bad",
-             "+hardware.launcher.worker_module=no_worker"]
+    words = [
+        "run",
+        "system=sdt_gnn",
+        *SMALL,
+        "tracker=none",
+        "hydra.run.dir=runs/bad",
+        "+hardware.launcher.worker_module=no_worker",
+    ]
     done = subprocess.run([sys.executable, "-m", "gnnexp", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.count("No module named 'no_worker'") == 1
@@ -251,7 +311,9 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
 
 
 def test_what_a_store_missed_is_delivered_later_once(
-    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    workplace: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     mlflow_store: Callable[[Path], str],
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))

@@ -48,12 +48,18 @@ def test_a_calibrated_machine_is_a_hardware_profile(place: Path, capsys: pytest.
     assert all(UNITS[name].partition(" ")[0] in shown for name in measured) and "--hardware mine" in shown
 
 
-@pytest.mark.parametrize(("words", "named"), [
-    (["train.epochs=3"], "train.epochs=3"), (["model=gat", "hardware.workers=2"], "model=gat"),
-    (["hardware.throttle=1e9"], "hardware.throttle"), (["hardware=slurm_cpu"], "hardware"),
-    (["hardware.workers=0"], "hardware.workers"), (["--out", "profile.txt"], "--out"),
-    (["--out", "/dev/null/y.yaml"], "--out"),
-])
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["train.epochs=3"], "train.epochs=3"),
+        (["model=gat", "hardware.workers=2"], "model=gat"),
+        (["hardware.throttle=1e9"], "hardware.throttle"),
+        (["hardware=slurm_cpu"], "hardware"),
+        (["hardware.workers=0"], "hardware.workers"),
+        (["--out", "profile.txt"], "--out"),
+        (["--out", "/dev/null/y.yaml"], "--out"),
+    ],
+)
 def test_mistakes_end_with_2_and_nothing_is_written(
     place: Path, words: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,14 +10,16 @@ from gnnexp.cli.main import run_command
 
 
 @pytest.mark.parametrize("named", [["fastsample", "gsplit"], pytest.param([], marks=pytest.mark.slow)])
-def test_every_paper_has_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                   capsys: pytest.CaptureFixture[str], named: list[str]) -> None:
+def test_every_paper_has_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], named: list[str]
+) -> None:
     """Those that are named, or all."""
     monkeypatch.chdir(tmp_path)
     assert run_command(["claims", *named]) == 0
     text = capsys.readouterr().out
     assert {file.stem for file in (tmp_path / "reports" / "claims").glob("*.csv")} == {
-        *(named or ("fastsample", "gsplit", "hongtu", "neutrontp", "sdt_gnn"))}
+        *(named or ("fastsample", "gsplit", "hongtu", "neutrontp", "sdt_gnn"))
+    }
     assert "claims of gsplit" in text and "saved: reports/claims/gsplit.md" in text
 
 

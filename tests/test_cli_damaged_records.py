@@ -27,8 +27,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_run(run_dir: Path, tracker: str = "gnnexp.trackers.none.NoTracker") -> None:
-    write_job(run_dir, uid=run_dir.name, graph={"num_nodes": 10, "num_edges": 20, "num_features": 4, "num_classes": 2,
-                                                "num_train": 5, "num_links": 0, "num_relations": 0})
+    write_job(
+        run_dir,
+        uid=run_dir.name,
+        graph={
+            "num_nodes": 10,
+            "num_edges": 20,
+            "num_features": 4,
+            "num_classes": 2,
+            "num_train": 5,
+            "num_links": 0,
+            "num_relations": 0,
+        },
+    )
     edit(run_dir / "job.json", lambda job: job["config"]["tracker"].update(_target_=tracker))
     write_epochs(run_dir, 3)
     write_result(run_dir)
@@ -55,8 +66,14 @@ def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
 
 COMMANDS = {
     "job.json": [["status", "runs/s/one"], ["logs", "runs/s/one"], ["resume", "runs/s/one"], ["report", "--sync"]],
-    "result.json": [["report", "s"], ["report", "runs/s/one"], ["report", "compare", "runs/s/one", "runs/s/two"],
-                    ["plan", "s", "--hardware", "p3_8xlarge"], ["export", "s"], ["report", "--sync"]],
+    "result.json": [
+        ["report", "s"],
+        ["report", "runs/s/one"],
+        ["report", "compare", "runs/s/one", "runs/s/two"],
+        ["plan", "s", "--hardware", "p3_8xlarge"],
+        ["export", "s"],
+        ["report", "--sync"],
+    ],
 }
 
 
@@ -80,16 +97,20 @@ FIELDS = [
     ("result.json", "config.model.layers", lambda result: result["config"]["model"].update(layers=2**70)),
     ("result.json", "config.model", lambda result: result["config"].pop("model")),
     ("result.json", "status", lambda result: result.update(status=["finished"])),
-    ("result.json", "nodes[0].cores", lambda result: result.update(
-        nodes=[{"host": "h", "cpu": "c", "cores": "two", "gpus": [], "torch": "2"}])),
+    (
+        "result.json",
+        "nodes[0].cores",
+        lambda result: result.update(nodes=[{"host": "h", "cpu": "c", "cores": "two", "gpus": [], "torch": "2"}]),
+    ),
     ("result.json", "provenance.graph", lambda result: result["provenance"]["graph"].update(num_train="many")),
     ("result.json", "paradigm.rows_initial", lambda result: result.update(paradigm={"rows_initial": {"x": 1}})),
 ]
 
 
 @pytest.mark.parametrize(("file", "field", "change"), FIELDS, ids=[field for _, field, _ in FIELDS])
-def test_the_field_is_named(capsys: pytest.CaptureFixture[str], file: str, field: str,
-                            change: Callable[[Any], object]) -> None:
+def test_the_field_is_named(
+    capsys: pytest.CaptureFixture[str], file: str, field: str, change: Callable[[Any], object]
+) -> None:
     edit(Path("runs/s/one", file), change)
     for command in COMMANDS[file]:
         assert field in refused(capsys, *command)
@@ -102,10 +123,22 @@ def test_a_damaged_record_is_left_out_of_the_list(capsys: pytest.CaptureFixture[
     assert "runs/s/two" in said and "runs/s/one" not in said
 
 
-@pytest.mark.parametrize("text", ["{", DEEP, "[]", '{"cases": [{"run_dir": "runs/s/one"}]}', '{"cases": [null]}',
-                                  '{"cases": [{"label": "a", "run_dir": 5}]}', '{"cases": {}}', "{}",
-                                  '{"cases": [], "report": "x"}', '{"cases": [], "report": null}',
-                                  '{"cases": [], "notes": 5}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        DEEP,
+        "[]",
+        '{"cases": [{"run_dir": "runs/s/one"}]}',
+        '{"cases": [null]}',
+        '{"cases": [{"label": "a", "run_dir": 5}]}',
+        '{"cases": {}}',
+        "{}",
+        '{"cases": [], "report": "x"}',
+        '{"cases": [], "report": null}',
+        '{"cases": [], "notes": 5}',
+    ],
+)
 @pytest.mark.parametrize("command", [["report", "s"], ["plan", "s", "--hardware", "p3_8xlarge"], ["export", "s"]])
 def test_a_damaged_state_of_a_sweep(capsys: pytest.CaptureFixture[str], text: str, command: list[str]) -> None:
     Path("runs/sweeps/s.json").write_text(text)
@@ -117,10 +150,18 @@ def test_cases_may_lack_what_older_versions_did_not_write(capsys: pytest.Capture
     assert run_command(["report", "s"]) == 0, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", [
-    ("job.json", "{"), ("job.json", b"\xff\xfe"), ("result.json", DEEP), ("epochs.jsonl", "{}\n"),
-    ("delivery.json", "[]"), ("delivery.json", '{"uri": 5}'),
-], ids=lambda damage: damage[0])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("job.json", "{"),
+        ("job.json", b"\xff\xfe"),
+        ("result.json", DEEP),
+        ("epochs.jsonl", "{}\n"),
+        ("delivery.json", "[]"),
+        ("delivery.json", '{"uri": 5}'),
+    ],
+    ids=lambda damage: damage[0],
+)
 def test_one_bad_run_does_not_stop_the_delivery_of_the_others(
     capsys: pytest.CaptureFixture[str], damage: tuple[str, str | bytes]
 ) -> None:
@@ -142,9 +183,19 @@ def test_a_tracker_that_cannot_be_built_stops_its_own_run_only(capsys: pytest.Ca
 def test_a_report_names_no_file_outside_of_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
     folder = Path("reports/s")
     folder.mkdir(parents=True)
-    (folder / "report.json").write_text(json.dumps({
-        "uid": "u", "sweep": "s", "digest": "d", "status": "finished", "note": "", "files": ["../../secret"],
-        "tracker": {"_target_": "recording_tracker.RecordingTracker"}}))
+    (folder / "report.json").write_text(
+        json.dumps(
+            {
+                "uid": "u",
+                "sweep": "s",
+                "digest": "d",
+                "status": "finished",
+                "note": "",
+                "files": ["../../secret"],
+                "tracker": {"_target_": "recording_tracker.RecordingTracker"},
+            }
+        )
+    )
     assert "../../secret" in refused(capsys, "report", "--sync")
 
 

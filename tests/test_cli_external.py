@@ -42,8 +42,17 @@ report(0); report(1)
 
 def words(body: str, *overrides: str) -> list[str]:
     Path("script.py").write_text(BEGIN + body)
-    return ["paradigm=external", "paradigm.command=[python,script.py]", "dataset=digits", "tracker=none",
-            "hardware.device=cpu", "train.epochs=2", "hardware.workers=2", "hydra.run.dir=run", *overrides]
+    return [
+        "paradigm=external",
+        "paradigm.command=[python,script.py]",
+        "dataset=digits",
+        "tracker=none",
+        "hardware.device=cpu",
+        "train.epochs=2",
+        "hardware.workers=2",
+        "hydra.run.dir=run",
+        *overrides,
+    ]
 
 
 def processes(scratch: Path) -> list[int]:
@@ -115,7 +124,7 @@ def test_one_command_for_the_run() -> None:
 
 
 def test_a_rank_that_dies_ends_the_run(capfd: pytest.CaptureFixture[str]) -> None:
-    body = ("report(0)\nif rank == 1: sys.exit('this rank gives up')\nnote('command_0', os.getpid()); time.sleep(600)")
+    body = "report(0)\nif rank == 1: sys.exit('this rank gives up')\nnote('command_0', os.getpid()); time.sleep(600)"
     assert run_command(["run", *words(body)]) == 1
     result = load_result(Path("run"))
     assert result["status"] == "failed" and "rank 1" in result["reason"] and "gives up" in result["reason"]
@@ -130,8 +139,9 @@ def test_nonsense_is_a_mistake_of_the_user(capfd: pytest.CaptureFixture[str]) ->
     assert "line 1: accuracy" in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize("how", [
-    "SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow), pytest.param("cancel", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "how", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow), pytest.param("cancel", marks=pytest.mark.slow)]
+)
 def test_a_stop_ends_all_processes_and_the_run_is_resumed(here: Path, how: str) -> None:
     process = start("run", *words(HANGS_ONCE))
     scratch = here / "run" / "external"
@@ -164,8 +174,16 @@ def test_an_edited_script_is_no_resumed_run(capfd: pytest.CaptureFixture[str]) -
 def test_a_sweep_runs_an_edited_script_again(capfd: pytest.CaptureFixture[str]) -> None:
     overrides = [word for word in words("report(0)\nimport part", "hardware.workers=1") if "hydra" not in word]
     Path("part.py").write_text("x = 1\n")
-    Path("compare.yaml").write_text(json.dumps({
-        "description": "an external system", "fixed": overrides, "axes": {"seed": [0]}, "report": {"rows": ["seed"]}}))
+    Path("compare.yaml").write_text(
+        json.dumps(
+            {
+                "description": "an external system",
+                "fixed": overrides,
+                "axes": {"seed": [0]},
+                "report": {"rows": ["seed"]},
+            }
+        )
+    )
 
     def swept() -> int:
         assert run_command(["sweep", "compare.yaml"]) == 0

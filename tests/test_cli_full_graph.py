@@ -23,44 +23,96 @@ def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path
 
 
-@pytest.mark.parametrize(("overrides", "words"), [
-    # What only the data tells: the largest vertex of `digits`, its features and its classes.
-    ("system=neutrontp paradigm.chunks=null paradigm.device_memory=2000",
-     ["paradigm.device_memory=2000", "35 in-edges", "fix: set paradigm.device_memory=6120 or more", "1 config"]),
-    ("system=neutrontp hardware.workers=11",
-     ["hardware.workers=11", "classes has 10", "fix: set hardware.workers=10 or fewer", "1 config"]),
-    ("system=neutrontp_naive hardware.workers=65",
-     ["hardware.workers=65", "features has 64", "fix: set hardware.workers=64 or fewer", "1 config"]),
-    ("system=neutrontp_naive model.hidden=1 hardware.workers=2",
-     ["hardware.workers=2", "model.hidden has 1", "fix: set hardware.workers=1", "paradigm=vertex_parallel"]),
-    ("system=neutrontp paradigm.chunks=0", ["paradigm.chunks=0", "at least 1", "fix: set paradigm.chunks=1"]),
-    ("system=neutrontp paradigm.device_memory=9000",
-     ["paradigm.chunks=4", "a budget decides", "fix: set paradigm.chunks=null", "1 config"]),
-    ("system=neutrontp paradigm.attention=frozen",
-     ["paradigm.attention='frozen'", "GCN has no attention", "fix: choose model=gat"]),
-    ("system=neutrontp model=sage_pool sampler=fused sampler.fanouts=[5,5] train.batch_size=9",
-     ["model=", "SAGEPool", "choose sampler=full", "set train.batch_size=null", "3 config"]),
-    ("system=sancus paradigm.staleness=-1",
-     ["paradigm.staleness=-1", "0 (always fresh)", "fix: set paradigm.staleness=0", "1 config"]),
-    ("system=sancus partitioner=libra",
-     ["paradigm.exchange='broadcast'", "vertex-cut", "fix: choose partitioner=range or metis",
-      "paradigm.exchange=halo", "1 config"]),
-    ("system=distgnn paradigm.delay=-1",
-     ["paradigm.delay=-1", "0 (at once)", "fix: set paradigm.delay=0", "1 config"]),
-    ("system=distgnn paradigm.dependency=cache paradigm.delay=5",
-     ["paradigm.delay=5", "dependency=cache are not late", "fix: set paradigm.dependency=communicate", "1 config"]),
-    ("system=gsplit partitioner=libra",
-     ["partitioner='libra'", "is a vertex-cut", "fix: choose partitioner=metis, random or range", "1 config"]),
-    ("system=neutronstar hardware=local",
-     ["hardware.flops=None", "hardware.gather=None", "hardware.links.network=None", "must be a positive number",
-      "fix: choose a profile that says it (hardware=local_measured)", "3 config"]),
-    ("system=neutronstar_cache paradigm.exchange=broadcast paradigm.staleness=2",
-     ["paradigm.exchange='broadcast'", "paradigm.staleness=2", "fix: set paradigm.exchange=halo", "2 config"]),
-    ("system=neutronstar_comm hardware.throttle=0 hardware.workers=2 partitioner.num_parts=3",
-     ["hardware.throttle=0", "or null", "fix: hardware.throttle=null", "partitioner.num_parts=3", "2 config"]),
-    ("system=neutronstar_comm hardware.workers=2 partitioner.num_parts=3",
-     ["partitioner.num_parts=3", "must be 2", "fix: set partitioner.num_parts=auto"]),
-], ids=lambda value: value.replace("system=", "").replace(" ", "_") if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        # What only the data tells: the largest vertex of `digits`, its features and its classes.
+        (
+            "system=neutrontp paradigm.chunks=null paradigm.device_memory=2000",
+            ["paradigm.device_memory=2000", "35 in-edges", "fix: set paradigm.device_memory=6120 or more", "1 config"],
+        ),
+        (
+            "system=neutrontp hardware.workers=11",
+            ["hardware.workers=11", "classes has 10", "fix: set hardware.workers=10 or fewer", "1 config"],
+        ),
+        (
+            "system=neutrontp_naive hardware.workers=65",
+            ["hardware.workers=65", "features has 64", "fix: set hardware.workers=64 or fewer", "1 config"],
+        ),
+        (
+            "system=neutrontp_naive model.hidden=1 hardware.workers=2",
+            ["hardware.workers=2", "model.hidden has 1", "fix: set hardware.workers=1", "paradigm=vertex_parallel"],
+        ),
+        ("system=neutrontp paradigm.chunks=0", ["paradigm.chunks=0", "at least 1", "fix: set paradigm.chunks=1"]),
+        (
+            "system=neutrontp paradigm.device_memory=9000",
+            ["paradigm.chunks=4", "a budget decides", "fix: set paradigm.chunks=null", "1 config"],
+        ),
+        (
+            "system=neutrontp paradigm.attention=frozen",
+            ["paradigm.attention='frozen'", "GCN has no attention", "fix: choose model=gat"],
+        ),
+        (
+            "system=neutrontp model=sage_pool sampler=fused sampler.fanouts=[5,5] train.batch_size=9",
+            ["model=", "SAGEPool", "choose sampler=full", "set train.batch_size=null", "3 config"],
+        ),
+        (
+            "system=sancus paradigm.staleness=-1",
+            ["paradigm.staleness=-1", "0 (always fresh)", "fix: set paradigm.staleness=0", "1 config"],
+        ),
+        (
+            "system=sancus partitioner=libra",
+            [
+                "paradigm.exchange='broadcast'",
+                "vertex-cut",
+                "fix: choose partitioner=range or metis",
+                "paradigm.exchange=halo",
+                "1 config",
+            ],
+        ),
+        (
+            "system=distgnn paradigm.delay=-1",
+            ["paradigm.delay=-1", "0 (at once)", "fix: set paradigm.delay=0", "1 config"],
+        ),
+        (
+            "system=distgnn paradigm.dependency=cache paradigm.delay=5",
+            [
+                "paradigm.delay=5",
+                "dependency=cache are not late",
+                "fix: set paradigm.dependency=communicate",
+                "1 config",
+            ],
+        ),
+        (
+            "system=gsplit partitioner=libra",
+            ["partitioner='libra'", "is a vertex-cut", "fix: choose partitioner=metis, random or range", "1 config"],
+        ),
+        (
+            "system=neutronstar hardware=local",
+            [
+                "hardware.flops=None",
+                "hardware.gather=None",
+                "hardware.links.network=None",
+                "must be a positive number",
+                "fix: choose a profile that says it (hardware=local_measured)",
+                "3 config",
+            ],
+        ),
+        (
+            "system=neutronstar_cache paradigm.exchange=broadcast paradigm.staleness=2",
+            ["paradigm.exchange='broadcast'", "paradigm.staleness=2", "fix: set paradigm.exchange=halo", "2 config"],
+        ),
+        (
+            "system=neutronstar_comm hardware.throttle=0 hardware.workers=2 partitioner.num_parts=3",
+            ["hardware.throttle=0", "or null", "fix: hardware.throttle=null", "partitioner.num_parts=3", "2 config"],
+        ),
+        (
+            "system=neutronstar_comm hardware.workers=2 partitioner.num_parts=3",
+            ["partitioner.num_parts=3", "must be 2", "fix: set partitioner.num_parts=auto"],
+        ),
+    ],
+    ids=lambda value: value.replace("system=", "").replace(" ", "_") if isinstance(value, str) else "",
+)
 def test_mistakes_end_with_2_name_the_fix_and_leave_nothing(
     overrides: str, words: list[str], capsys: pytest.CaptureFixture[str], workplace: Path
 ) -> None:

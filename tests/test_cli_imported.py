@@ -58,9 +58,7 @@ def here(exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "here"
 
 
-def test_a_sweep_takes_an_imported_run_only_when_it_is_told_to(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_sweep_takes_an_imported_run_only_when_it_is_told_to(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Although it was made on this very machine, with the same key."""
     assert run_command(["import", "../gift.tar.xz"]) == 0
     capsys.readouterr()
@@ -149,19 +147,33 @@ def test_no_path_of_an_imported_record_is_opened(
     monkeypatch.chdir(tmp_path)
     canary = str(tmp_path / "canary")
     run_dir = Path("runs/gift/one")
-    write_job(run_dir, partition=f"{canary}/partition", cwd=canary, dataset_key="x", argv=[canary],
-              reproduce=f"gnnexp run --config-dir {canary}", config_dir=canary)
+    write_job(
+        run_dir,
+        partition=f"{canary}/partition",
+        cwd=canary,
+        dataset_key="x",
+        argv=[canary],
+        reproduce=f"gnnexp run --config-dir {canary}",
+        config_dir=canary,
+    )
     job = json.loads((run_dir / "job.json").read_text())
     job["config"]["dataset"]["path"] = f"{canary}/data"
     job["config"]["partitioner"] = {"_target_": "gnnexp.partitioners.stored.Stored", "path": f"{canary}/owners"}
     job["config"]["hydra"] = {"run": {"dir": f"{canary}/run"}}
     (run_dir / "job.json").write_text(json.dumps(job))
     write_epochs(run_dir, 3)
-    write_result(run_dir, presampled=[{"folder": f"{canary}/presampled"}], profile=f"{canary}/profile",
-                 best={"checkpoint": f"{canary}/best"})
+    write_result(
+        run_dir,
+        presampled=[{"folder": f"{canary}/presampled"}],
+        profile=f"{canary}/profile",
+        best={"checkpoint": f"{canary}/best"},
+    )
     Path("runs/sweeps").mkdir()
-    Path("runs/sweeps/gift.json").write_text(json.dumps({
-        "name": f"{canary}/sweep", "cases": [{"label": "a", "run_dir": str(run_dir), "status": "finished"}]}))
+    Path("runs/sweeps/gift.json").write_text(
+        json.dumps(
+            {"name": f"{canary}/sweep", "cases": [{"label": "a", "run_dir": str(run_dir), "status": "finished"}]}
+        )
+    )
     pack(["gift"], tmp_path / "gift.tar.xz")
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -169,8 +181,16 @@ def test_no_path_of_an_imported_record_is_opened(
     assert run_command(["import", "../gift.tar.xz"]) == 0
     own = {"_target_": "gnnexp.trackers.none.NoTracker"}
     monkeypatch.setattr("gnnexp.cli.page.default_of", lambda _: own)
-    for command in (["report", "gift"], ["report"], ["report", str(run_dir)], ["status", str(run_dir)],
-                    ["logs", str(run_dir)], ["export", "gift"], ["report", "partitioning"], ["report", "balance"]):
+    for command in (
+        ["report", "gift"],
+        ["report"],
+        ["report", str(run_dir)],
+        ["status", str(run_dir)],
+        ["logs", str(run_dir)],
+        ["export", "gift"],
+        ["report", "partitioning"],
+        ["report", "balance"],
+    ):
         assert run_command(command) == 0, capsys.readouterr().err
     for command in (["resume", str(run_dir)], ["cancel", str(run_dir)]):
         assert run_command(command) == 2

@@ -17,9 +17,14 @@ from gnnexp.cli.main import run_command
 ERROR = DOWN.partition(": ")[2]
 # What squeue does instead of answering; none of it says that a job has ended.
 SILENT = {
-    "an error": f"echo '{ERROR}' >&2; exit 1", "nothing": "exit 0", "garbage": r"printf '\000\377<html>|||\n'",
-    "a warning": f"echo '{ERROR}' >&2", "half an answer": "printf '4711_[0'; exit 1", "a crash": "kill -SEGV $$",
-    "a state of the future": "printf '4711_%s|WARPING|N/A|None\\n' 0 1 2", "other jobs": "echo '12|RUNNING|N/A|None'",
+    "an error": f"echo '{ERROR}' >&2; exit 1",
+    "nothing": "exit 0",
+    "garbage": r"printf '\000\377<html>|||\n'",
+    "a warning": f"echo '{ERROR}' >&2",
+    "half an answer": "printf '4711_[0'; exit 1",
+    "a crash": "kill -SEGV $$",
+    "a state of the future": "printf '4711_%s|WARPING|N/A|None\\n' 0 1 2",
+    "other jobs": "echo '12|RUNNING|N/A|None'",
 }
 
 
@@ -100,8 +105,13 @@ def test_a_run_whose_job_is_unknown_keeps_its_directory(
     assert state_of(run_dir) == before
 
 
-@pytest.mark.parametrize("what", [what if what in ("an error", "nothing", "other jobs") else
-                                  pytest.param(what, marks=pytest.mark.slow) for what in SILENT])
+@pytest.mark.parametrize(
+    "what",
+    [
+        what if what in ("an error", "nothing", "other jobs") else pytest.param(what, marks=pytest.mark.slow)
+        for what in SILENT
+    ],
+)
 def test_a_repeated_sweep_leaves_them_and_asks_once_for_all(
     place: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,8 +165,11 @@ def test_where_no_slurm_can_be_asked_any_more_its_user_says_that_it_has_ended(
 def test_a_run_resumed_on_this_machine_is_no_longer_its_jobs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     squeue(place, f"echo '4711_0|TIMEOUT|{at(90)}|None'")
     run_dir = heard(runs(place)[0])
-    local = ["hardware.launcher={_target_: gnnexp.launchers.local.LocalLauncher}", "hardware.workers=1",
-             "hardware.detach=false"]
+    local = [
+        "hardware.launcher={_target_: gnnexp.launchers.local.LocalLauncher}",
+        "hardware.workers=1",
+        "hardware.detach=false",
+    ]
     assert run_command(["resume", str(run_dir), *local]) == 0, capsys.readouterr().err
     assert not (run_dir / "slurm.json").exists()
     assert json.loads((run_dir / "result.json").read_text())["status"] == "finished"

@@ -25,8 +25,12 @@ __all__ = ["place"]
 
 def result(*overrides: str) -> dict[str, Any]:
     folder = f"run{len(list(Path().glob('run*')))}"
-    assert run_command(["run", "system=sdt_gnn", "tracker=none", "hardware.threads=1", f"hydra.run.dir={folder}",
-                        *overrides]) == 0
+    assert (
+        run_command(
+            ["run", "system=sdt_gnn", "tracker=none", "hardware.threads=1", f"hydra.run.dir={folder}", *overrides]
+        )
+        == 0
+    )
     found: dict[str, Any] = json.loads((Path(folder) / "result.json").read_text())
     return found
 
@@ -39,8 +43,10 @@ def test_more_parts_than_workers_and_the_same_curve_on_one(place: Path) -> None:
     assert not told["exact"] and "averaged every 1 epochs" in told["approximates"]
     assert told["parts"] == 5 and told["parts_per_rank"] == [3, 2] and sum(told["train"]) > 0
     assert sum(told["owned"]) == 1797 and told["replication"] >= 1 and told["local_batch_size"] == 60
-    curves = [[{name: epoch["metrics"][name] for name in ("loss/train", "acc/val", "acc/test")}
-               for epoch in run["epochs"]] for run in (two, one)]
+    curves = [
+        [{name: epoch["metrics"][name] for name in ("loss/train", "acc/val", "acc/test")} for epoch in run["epochs"]]
+        for run in (two, one)
+    ]
     assert curves[0] == curves[1]
     last = two["epochs"][-1]["metrics"]
     assert last["work/parts_loaded"] == 3 and last["time/unaccounted_s"] < 0.2 * last["time/epoch_s"]
@@ -70,19 +76,25 @@ def test_memory_decides_how_many_parts(place: Path) -> None:
     assert fitting["parts"] == 4 and max(fitting["vertices"]) * 64 * 4 <= 320_000
 
 
-@pytest.mark.parametrize(("overrides", "words"), [
-    ("paradigm.reserve=profile paradigm.memory=5", ["paradigm.reserve='profile'", "integer", "1 config"]),
-    ("paradigm.sync_every=0", ["paradigm.sync_every=0", "1 or more epochs", "fix: set paradigm.sync_every=1"]),
-    ("paradigm.sync_every=3 train.eval_every=2", ["train.eval_every=2", "multiple of 3", "set train.eval_every=3"]),
-    ("paradigm.optimizer_state=averaged", ["paradigm.optimizer_state='averaged'", "no such key", "1 config"]),
-    ("paradigm.local_batch_size=0 paradigm.memory=0",
-     ["paradigm.local_batch_size=0", "paradigm.memory=0", "2 config"]),
-    ("paradigm.reserve=5", ["paradigm.reserve=5", "below the memory of a rank"]),
-    ("feature_store=partitioned", ["feature_store=", "one feature matrix"]),
-    # 5,000 models need 17 GB: whether there are is not asked here.
-    ("partitioner.num_parts=5000 preflight=off", ["partitioner.num_parts=5000", "1 to 1797"]),
-    ("partitioner.alpha=-1 partitioner.beta=0", ["partitioner.alpha=-1", "partitioner.beta=0", "2 config"]),
-], ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ("paradigm.reserve=profile paradigm.memory=5", ["paradigm.reserve='profile'", "integer", "1 config"]),
+        ("paradigm.sync_every=0", ["paradigm.sync_every=0", "1 or more epochs", "fix: set paradigm.sync_every=1"]),
+        ("paradigm.sync_every=3 train.eval_every=2", ["train.eval_every=2", "multiple of 3", "set train.eval_every=3"]),
+        ("paradigm.optimizer_state=averaged", ["paradigm.optimizer_state='averaged'", "no such key", "1 config"]),
+        (
+            "paradigm.local_batch_size=0 paradigm.memory=0",
+            ["paradigm.local_batch_size=0", "paradigm.memory=0", "2 config"],
+        ),
+        ("paradigm.reserve=5", ["paradigm.reserve=5", "below the memory of a rank"]),
+        ("feature_store=partitioned", ["feature_store=", "one feature matrix"]),
+        # 5,000 models need 17 GB: whether there are is not asked here.
+        ("partitioner.num_parts=5000 preflight=off", ["partitioner.num_parts=5000", "1 to 1797"]),
+        ("partitioner.alpha=-1 partitioner.beta=0", ["partitioner.alpha=-1", "partitioner.beta=0", "2 config"]),
+    ],
+    ids=lambda value: value.replace(" ", "_") if isinstance(value, str) else "",
+)
 def test_mistakes_end_with_2_and_name_the_fix(
     place: Path, overrides: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,8 +115,19 @@ def test_a_stream_is_partitioned_without_a_graph(place: Path, capsys: pytest.Cap
         for graph in (["dataset.streamed=true", "dataset.symmetrize=false"], ["dataset.symmetrize=true"]):
             path = "edges.bin" if len(graph) == 2 else "edges.npy"
             np.save("edges.npy", pairs)
-            assert run_command(["partition", "dataset=edge_list", f"dataset.path={path}", f"partitioner={rule}",
-                                "partitioner.num_parts=3", *graph]) == 0
+            assert (
+                run_command(
+                    [
+                        "partition",
+                        "dataset=edge_list",
+                        f"dataset.path={path}",
+                        f"partitioner={rule}",
+                        "partitioner.num_parts=3",
+                        *graph,
+                    ]
+                )
+                == 0
+            )
             said = capsys.readouterr().out
             assert "pass 1 over" in said and "M edges" in said
             folders.append(Path(said.split("partition: ")[1].split("\n")[0]))
@@ -113,15 +136,27 @@ def test_a_stream_is_partitioned_without_a_graph(place: Path, capsys: pytest.Cap
         quality, expected = (json.loads((folder / "quality.json").read_text()) for folder in (streamed, whole))
         cost = {"seconds", "peak_rss_bytes", "rss_before_bytes"}
         assert {k: v for k, v in quality.items() if k not in cost} == {
-            k: v for k, v in expected.items() if k not in cost}
+            k: v for k, v in expected.items() if k not in cost
+        }
     made = [path for path in (cache_root() / "graphs").glob("edge_list-*") if path.stat().st_mtime >= began]
     assert len(made) == 1, "of the list that is read as a whole"
 
 
 def test_passes_over_a_graph_are_shown_and_change_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DBH counts degrees in stored order and places edges shuffled; then their homes are counted."""
-    assert run_command(["partition", "dataset=digits", "partitioner=dbh", "partitioner.num_parts=3",
-                        "partitioner.order=shuffled", "partitioner.seed=5"]) == 0
+    assert (
+        run_command(
+            [
+                "partition",
+                "dataset=digits",
+                "partitioner=dbh",
+                "partitioner.num_parts=3",
+                "partitioner.order=shuffled",
+                "partitioner.seed=5",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert [f"pass {number} over digits" in said for number in range(1, 5)] == [True, True, True, False]
     graph, _ = prepare_graph(Digits(), cache_root())
@@ -137,8 +172,16 @@ def test_a_disk_that_fills_ends_with_2_and_the_next_run_succeeds(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the parts: features of one are 64 columns, the partition's owners 2 bytes a vertex."""
-    run = ["run", "system=sdt_gnn", "dataset=digits", "partitioner.num_parts=3", "tracker=none", "train.epochs=1",
-           "hardware.threads=1", "sampler.threads=0"]
+    run = [
+        "run",
+        "system=sdt_gnn",
+        "dataset=digits",
+        "partitioner.num_parts=3",
+        "tracker=none",
+        "train.epochs=1",
+        "hardware.threads=1",
+        "sampler.threads=0",
+    ]
     assert run_command(["partition", *run[1:]]) == 0
     parts = cache_root() / "parts"
     before = set(parts.iterdir()) if parts.exists() else set()
@@ -151,20 +194,36 @@ def test_a_disk_that_fills_ends_with_2_and_the_next_run_succeeds(
     assert run_command([*run, "hydra.run.dir=full"]) == 0
 
 
-@pytest.mark.parametrize(("content", "name", "words"), [
-    (b"0\t1\n2\tx\n", "edges.tsv", ["edges.tsv, line 2", "2\\tx"]),
-    (b"0\t1\n2\t-3\n", "edges.tsv", ["edges.tsv, line 2"]),
-    (b"", "edges.tsv", ["0 edges"]),
-    (b"\0" * 12, "edges.bin", ["12 bytes", "multiple of 8 bytes"]),
-    (np.array([[0, 1], [7, 1]], "<i4").tobytes(), "edges.bin", ["edge 1", "7 -> 1", "0 to 4"]),
-], ids=["letter", "negative", "empty", "truncated", "range"])
+@pytest.mark.parametrize(
+    ("content", "name", "words"),
+    [
+        (b"0\t1\n2\tx\n", "edges.tsv", ["edges.tsv, line 2", "2\\tx"]),
+        (b"0\t1\n2\t-3\n", "edges.tsv", ["edges.tsv, line 2"]),
+        (b"", "edges.tsv", ["0 edges"]),
+        (b"\0" * 12, "edges.bin", ["12 bytes", "multiple of 8 bytes"]),
+        (np.array([[0, 1], [7, 1]], "<i4").tobytes(), "edges.bin", ["edge 1", "7 -> 1", "0 to 4"]),
+    ],
+    ids=["letter", "negative", "empty", "truncated", "range"],
+)
 def test_files_of_edges_with_mistakes(
     place: Path, content: bytes, name: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path(name).write_bytes(content)
     nodes = ["dataset.num_nodes=5"] if "bin" in name else []
-    assert run_command(["partition", "dataset=edge_list", f"dataset.path={name}", "dataset.streamed=true",
-                        "partitioner=spring", "partitioner.num_parts=2", *nodes]) == 2
+    assert (
+        run_command(
+            [
+                "partition",
+                "dataset=edge_list",
+                f"dataset.path={name}",
+                "dataset.streamed=true",
+                "partitioner=spring",
+                "partitioner.num_parts=2",
+                *nodes,
+            ]
+        )
+        == 2
+    )
     said = capsys.readouterr().err
     assert [word for word in words if word not in said] == [], said
     assert "Traceback" not in said

@@ -28,8 +28,14 @@ from gnnexp.record.archive import IMPORTED
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto" / "command_line.md"
-TINY = ["model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=1", "train.batch_size=512",
-        "tracker=none"]
+TINY = [
+    "model.hidden=8",
+    "model.layers=2",
+    "sampler.fanouts=[3,3]",
+    "train.epochs=1",
+    "train.batch_size=512",
+    "tracker=none",
+]
 PATHS = os.pathsep.join([str(ROOT / "tests" / "support"), str(ROOT)])
 PRETENDING = ["hardware.launcher.worker_module=pretending_worker", *TINY]
 Said = Callable[..., tuple[int, str, str]]
@@ -100,19 +106,28 @@ def test_all_slips_are_reported_at_once(said: Said) -> None:
     assert "write train.epochs=3" in err and "write optimizer.lr=0.5" in err and "--nonsense" in err
 
 
-@pytest.mark.parametrize(("typed", "words"), [
-    (["run", "system=gsplit", "--fanouts", "[5,5]"], "sampler.fanouts=[5,5]"),
-    (["run", "--train.epochs", "3"], "write train.epochs=3"),
-    (["run", "model=gat", "--heads=8"], "model.heads=8"), (["run", "-lr", "3"], "optimizer.lr=3"),
-    (["run", "dataset=OGBN-Arxiv"], "dataset=ogb dataset.name=ogbn-arxiv"),
-    (["run", "dataset=fb15k-237"], "dataset=fb15k_237"), (["run", "dataset=no_such_thing"], "choose one of them"),
-    (["run", "sampler.device=cpu", "momentum=0.9"], "no such key"),
-    (["run", "model=gat", "slope=0.1"], "model.slope=0.1"),
-    (["run", "optimizer=sgd", "momentum=0.9"], "optimizer.momentum=0.9"),
-    (["run", "~epochs"], "train.epochs"), (["run", "run.yaml/"], "run.yaml"), (["ui", "x=1"], "no such argument"),
-    (["logs", "latest"], "no run was started"), (["run", "--trust"], "without --from"),
-    (["run", "--from", "nowhere"], "there is none"), (["run", "--from", "latest"], "no run was started"),
-])
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["run", "system=gsplit", "--fanouts", "[5,5]"], "sampler.fanouts=[5,5]"),
+        (["run", "--train.epochs", "3"], "write train.epochs=3"),
+        (["run", "model=gat", "--heads=8"], "model.heads=8"),
+        (["run", "-lr", "3"], "optimizer.lr=3"),
+        (["run", "dataset=OGBN-Arxiv"], "dataset=ogb dataset.name=ogbn-arxiv"),
+        (["run", "dataset=fb15k-237"], "dataset=fb15k_237"),
+        (["run", "dataset=no_such_thing"], "choose one of them"),
+        (["run", "sampler.device=cpu", "momentum=0.9"], "no such key"),
+        (["run", "model=gat", "slope=0.1"], "model.slope=0.1"),
+        (["run", "optimizer=sgd", "momentum=0.9"], "optimizer.momentum=0.9"),
+        (["run", "~epochs"], "train.epochs"),
+        (["run", "run.yaml/"], "run.yaml"),
+        (["ui", "x=1"], "no such argument"),
+        (["logs", "latest"], "no run was started"),
+        (["run", "--trust"], "without --from"),
+        (["run", "--from", "nowhere"], "there is none"),
+        (["run", "--from", "latest"], "no run was started"),
+    ],
+)
 def test_further_slips(typed: list[str], words: str, said: Said) -> None:
     code, out, err = said(*typed)
     assert (code, out) == (2, "") and words in err, err
@@ -342,8 +357,9 @@ def test_a_dry_run_finds_what_the_run_would_find(said: Said) -> None:
     assert code == 0 and json.loads(out)["bytes"] is None and "not prepared" in err, "a large graph is not made"
     code, _, err = said("run", "--dry-run", "dataset=rmat", "hardware.device_memory=1000", "tracker=none")
     assert code == 2 and "of device memory" in err
-    code, out, err = said("run", "--dry-run", "dataset=rmat", "hardware.device_memory=1000", "tracker=none",
-                          "preflight=warn", "--json")
+    code, out, err = said(
+        "run", "--dry-run", "dataset=rmat", "hardware.device_memory=1000", "tracker=none", "preflight=warn", "--json"
+    )
     assert code == 0 and len(json.loads(out)["shortages"]) == 1 and "warning" in err
 
 
@@ -363,7 +379,8 @@ def calls(file: Path) -> set[str]:
     """The names of everything that a module calls or imports."""
     tree = ast.parse(file.with_suffix(".py").read_text(encoding="utf-8"))
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} | {
-        alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
 
 
 def test_every_command_that_builds_a_table_has_json() -> None:
@@ -379,9 +396,16 @@ def test_every_document_is_described() -> None:
     assert described == {command for command, parser in commands().items() if "--json" in parser.format_help()}
 
 
-@pytest.mark.parametrize("row", [row for row in rows("JSON") if spans(row[0])[0] in (
-    "list", "list systems", "list sweeps", "list runs", "status", "info", "partition", "run --dry-run")],
-    ids=lambda row: spans(row[0])[0])
+@pytest.mark.parametrize(
+    "row",
+    [
+        row
+        for row in rows("JSON")
+        if spans(row[0])[0]
+        in ("list", "list systems", "list sweeps", "list runs", "status", "info", "partition", "run --dry-run")
+    ],
+    ids=lambda row: spans(row[0])[0],
+)
 def test_a_document_has_the_keys_of_its_row(row: tuple[str, str], said: Said) -> None:
     make_run("one", age_s=1.0)
     typed, (first, *_) = spans(row[0])[0], [row[1].partition(", and")[0]]
@@ -391,8 +415,16 @@ def test_a_document_has_the_keys_of_its_row(row: tuple[str, str], said: Said) ->
     assert set(outer) <= set(json.loads(out))
 
 
-@pytest.mark.parametrize("typed", [["report"], ["report", "runs/one"], ["report", "compare", "runs/one", "runs/two"],
-                                   ["plan", "runs/one", "runs/two", "--hardware", "p3_8xlarge"], ["claims", "gsplit"]])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["report"],
+        ["report", "runs/one"],
+        ["report", "compare", "runs/one", "runs/two"],
+        ["plan", "runs/one", "runs/two", "--hardware", "p3_8xlarge"],
+        ["claims", "gsplit"],
+    ],
+)
 def test_reports_are_documents(typed: list[str], said: Said) -> None:
     make_run("one", age_s=1.0)
     make_run("two", age_s=2.0)

@@ -64,8 +64,9 @@ def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
         assert read(config).problems == ()
     else:
         place = of_group(group).index(file)
-        config = composed(tuple(of_group(one)[place] for one in sorted(DEFAULTS.difference(WHOLE))
-                                if place < len(of_group(one))))
+        config = composed(
+            tuple(of_group(one)[place] for one in sorted(DEFAULTS.difference(WHOLE)) if place < len(of_group(one)))
+        )
     problems = [problem for name in COMPONENTS for problem in check_node(name, config[name], kind_of(name))]
     assert problems == []
 
@@ -136,9 +137,12 @@ def wrong_choices(overrides: Iterable[str]) -> list[Problem]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "full"),
-    [*((name, False) for name in SWEEPS), *((name, True) for name, file in SWEEPS.items()
-                                            if "\nfull:" in file.read_text())],
-    ids=lambda value: value if isinstance(value, str) else "full" if value else "small")
+    [
+        *((name, False) for name in SWEEPS),
+        *((name, True) for name, file in SWEEPS.items() if "\nfull:" in file.read_text()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "full" if value else "small",
+)
 def test_every_case_of_a_sweep_is_right(name: str, full: bool) -> None:
     sweep = load_sweep(name, full=full)
     cases = differing(sweep)

@@ -47,8 +47,14 @@ def _assert_finished(run_dir: Path, done: subprocess.CompletedProcess[str]) -> N
 @pytest.mark.interpreter
 def test_a_worker_trains_without_the_optional_packages(tmp_path: Path):
     run_dir = _asked_for(tmp_path)
-    done = subprocess.run([sys.executable, "-m", "gnnexp.worker", str(run_dir)], capture_output=True, text=True,
-                          env=environment_without(BLOCKED.split(",")), timeout=240, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "gnnexp.worker", str(run_dir)],
+        capture_output=True,
+        text=True,
+        env=environment_without(BLOCKED.split(",")),
+        timeout=240,
+        check=False,
+    )
     _assert_finished(run_dir, done)
 
 
@@ -63,11 +69,24 @@ def test_a_worker_trains_from_a_folder_on_the_path_where_nothing_else_is_install
     (tmp_path / "copied" / "gnnexp").symlink_to(ROOT / "gnnexp")
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "copied"), str(packages)])}
     # -S: nothing of site-packages, gnnexp's own metadata neither.
-    missing = subprocess.run([sys.executable, "-S", "-c", "import hydra"], capture_output=True, text=True, env=here,
-                             cwd=tmp_path, check=False)
+    missing = subprocess.run(
+        [sys.executable, "-S", "-c", "import hydra"],
+        capture_output=True,
+        text=True,
+        env=here,
+        cwd=tmp_path,
+        check=False,
+    )
     assert missing.stderr.strip().endswith("No module named 'hydra'")
-    done = subprocess.run([sys.executable, "-S", "-m", "gnnexp.worker", str(run_dir)], capture_output=True, text=True,
-                          env=here, cwd=tmp_path, timeout=240, check=False)
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "gnnexp.worker", str(run_dir)],
+        capture_output=True,
+        text=True,
+        env=here,
+        cwd=tmp_path,
+        timeout=240,
+        check=False,
+    )
     _assert_finished(run_dir, done)
 
 
@@ -85,22 +104,30 @@ def _files_of(names: Iterable[str]) -> set[Path]:
         tops = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
         found |= {place for top in tops if (place := Path(str(distribution.locate_file(top)))).exists()}
         required = [entry for entry in distribution.requires or () if "extra ==" not in entry]
-        wanted += [found_name for entry in required
-                   if (found_name := re.split(r"[^A-Za-z0-9._-]", entry)[0]) not in seen]
+        wanted += [
+            found_name for entry in required if (found_name := re.split(r"[^A-Za-z0-9._-]", entry)[0]) not in seen
+        ]
     return found
 
 
 @pytest.mark.interpreter
 def test_what_is_blocked_is_missing_in_every_process() -> None:
     """The test above would also pass where nothing is blocked."""
-    code = ("from gnnexp.experiment.packages import is_installed; import importlib, subprocess, sys\n"
-            f"for name in {BLOCKED!r}.split(','):\n"
-            "    assert not is_installed(name)\n"
-            "    try: importlib.import_module(name)\n"
-            "    except ModuleNotFoundError as error: assert error.name == name\n"
-            "    else: raise AssertionError(name)\n"
-            "sys.exit(subprocess.run([sys.executable, '-c', 'import hydra']).returncode)\n")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
-                          env=environment_without(BLOCKED.split(",")))
+    code = (
+        "from gnnexp.experiment.packages import is_installed; import importlib, subprocess, sys\n"
+        f"for name in {BLOCKED!r}.split(','):\n"
+        "    assert not is_installed(name)\n"
+        "    try: importlib.import_module(name)\n"
+        "    except ModuleNotFoundError as error: assert error.name == name\n"
+        "    else: raise AssertionError(name)\n"
+        "sys.exit(subprocess.run([sys.executable, '-c', 'import hydra']).returncode)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment_without(BLOCKED.split(",")),
+    )
     assert done.returncode == 1, done.stderr
     assert done.stderr.strip().endswith("No module named 'hydra'")

@@ -47,9 +47,7 @@ class Dashboard(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def dashboard(
-    tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path], str]
-) -> Iterator[Dashboard]:
+def dashboard(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path], str]) -> Iterator[Dashboard]:
     folder = tmp_path_factory.mktemp("dashboard")
     mlflow_store(folder)
     with socket.socket() as probe:
@@ -57,8 +55,13 @@ def dashboard(
         port = probe.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW")}
     with (folder / "log").open("w") as log:
-        server = subprocess.Popen([sys.executable, "-m", "gnnexp", "ui", "--port", str(port)], cwd=folder,
-                                  env=environment, stdout=log, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "gnnexp", "ui", "--port", str(port)],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
     try:
         address = f"http://127.0.0.1:{port}"
         _wait_for(address, server)
@@ -93,8 +96,14 @@ def status(address: str, *, secret: str = "", body: object = None) -> int:
 def test_a_client_with_the_secret_works_and_one_without_is_refused(dashboard: Dashboard, tmp_path: Path) -> None:
     for secret, code, said in ((dashboard.secret, 0, "{'loss': 0.5} ['note.txt']"), ("wrong", 1, "401")):
         environment = {**os.environ, "MLFLOW_TRACKING_TOKEN": secret, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
-        done = subprocess.run([sys.executable, "-c", _CLIENT, dashboard.address], cwd=tmp_path, env=environment,
-                              text=True, capture_output=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", _CLIENT, dashboard.address],
+            cwd=tmp_path,
+            env=environment,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
         assert done.returncode == code and said in done.stdout + done.stderr, done.stderr
 
 
@@ -121,8 +130,13 @@ def kernel(dashboard: Dashboard, tmp_path: Path) -> Iterator[Callable[[str], tup
 
     def execute(cell: str) -> tuple[str, str]:
         said: list[str] = []
-        reply = client.execute_interactive(cell, timeout=150, output_hook=lambda message: said.append(
-            str(message["content"].get("text", "")) + str(message["content"].get("evalue", ""))))
+        reply = client.execute_interactive(
+            cell,
+            timeout=150,
+            output_hook=lambda message: said.append(
+                str(message["content"].get("text", "")) + str(message["content"].get("evalue", ""))
+            ),
+        )
         return reply["content"]["status"], "".join(said)
 
     try:
@@ -139,23 +153,23 @@ def test_the_cell_of_the_page_trains_into_the_dashboard(
     (cell,) = (fence.code for fence in fences(page) if fence.language == "python")
     assert kernel(cell.replace("http://127.0.0.1:5000", dashboard.address))[0] == "ok"
     assert kernel("print(run.status)") == ("ok", "finished\n")
-    found = kernel("from mlflow import MlflowClient\n"
-                   f"client = MlflowClient('{dashboard.address}')\n"
-                   "experiment = client.get_experiment_by_name('gnnexp').experiment_id\n"
-                   "print([one.data.tags['status'] for one in client.search_runs([experiment])\n"
-                   "       if one.data.tags.get('dataset') == 'digits'])")
+    found = kernel(
+        "from mlflow import MlflowClient\n"
+        f"client = MlflowClient('{dashboard.address}')\n"
+        "experiment = client.get_experiment_by_name('gnnexp').experiment_id\n"
+        "print([one.data.tags['status'] for one in client.search_runs([experiment])\n"
+        "       if one.data.tags.get('dataset') == 'digits'])"
+    )
     assert found[0] == "ok" and "['finished']\n" in found[1], found
 
 
-def test_a_notebook_without_the_secret_is_told(
-    dashboard: Dashboard, kernel: Callable[[str], tuple[str, str]]
-) -> None:
+def test_a_notebook_without_the_secret_is_told(dashboard: Dashboard, kernel: Callable[[str], tuple[str, str]]) -> None:
     """A run does not end because its tracker refuses; nothing else is silent."""
-    code, said = kernel(f"import gnnexp\ngnnexp.run('dataset=digits', 'train.epochs=1', "
-                        f"'tracker.uri={dashboard.address}').status")
+    code, said = kernel(
+        f"import gnnexp\ngnnexp.run('dataset=digits', 'train.epochs=1', 'tracker.uri={dashboard.address}').status"
+    )
     assert code == "ok" and "tracking is away" in said and "report --sync" in said, said
-    code, said = kernel("from mlflow import MlflowClient\n"
-                        f"MlflowClient('{dashboard.address}').search_experiments()")
+    code, said = kernel(f"from mlflow import MlflowClient\nMlflowClient('{dashboard.address}').search_experiments()")
     assert code == "error" and "401" in said, said
 
 
@@ -183,9 +197,13 @@ def test_chromium_shows_the_runs_and_keeps_no_secret_in_its_address(
     browser.open(f"{dashboard.address}/#/experiments")
     browser.wait_for("document.body.innerText.includes('Default')")
     assert [address for address in browser.requests if dashboard.secret in address] == [
-        dashboard.opened.partition("#")[0]]
-    elsewhere = [address for address in browser.requests
-                 if not address.startswith((f"{dashboard.address}/", "data:", "blob:", "about:"))]
+        dashboard.opened.partition("#")[0]
+    ]
+    elsewhere = [
+        address
+        for address in browser.requests
+        if not address.startswith((f"{dashboard.address}/", "data:", "blob:", "about:"))
+    ]
     assert len(browser.requests) > 10 and elsewhere == []
 
 
@@ -214,8 +232,11 @@ def test_a_browser_sends_the_cookie_to_other_ports(dashboard: Dashboard, browser
 
 def test_it_listens_on_the_loopback_only_and_does_not_encrypt(dashboard: Dashboard) -> None:
     port = int(dashboard.address.rpartition(":")[2])
-    assert {one.laddr.ip for one in psutil.net_connections("tcp")
-            if one.status == psutil.CONN_LISTEN and one.laddr.port == port} == {"127.0.0.1"}
+    assert {
+        one.laddr.ip
+        for one in psutil.net_connections("tcp")
+        if one.status == psutil.CONN_LISTEN and one.laddr.port == port
+    } == {"127.0.0.1"}
     with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
         plain.sendall(f"GET /version HTTP/1.0\r\nAuthorization: Bearer {dashboard.secret}\r\n\r\n".encode())
         assert plain.recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -232,14 +253,20 @@ def test_chromium_without_the_secret_shows_the_refusal(dashboard: Dashboard, bro
     assert name not in browser.run("document.documentElement.outerHTML")
     assert browser.run("document.scripts.length + document.links.length + document.images.length") == 0
     assert {address.partition("?")[0] for address in browser.requests} <= {
-        f"{dashboard.address}/", f"{dashboard.address}/favicon.ico"}
+        f"{dashboard.address}/",
+        f"{dashboard.address}/favicon.ico",
+    }
 
 
 def made_run(dashboard: Dashboard, name: str) -> str:
     """Makes a run in the experiment that the printed address opens."""
     experiment = re.findall(r"/experiments/(\d+)", dashboard.opened)[0]
-    body = {"experiment_id": experiment, "run_name": name, "start_time": 1_700_000_000_000,
-            "tags": [{"key": "kind", "value": "run"}]}
+    body = {
+        "experiment_id": experiment,
+        "run_name": name,
+        "start_time": 1_700_000_000_000,
+        "tags": [{"key": "kind", "value": "run"}],
+    }
     assert status(f"{dashboard.address}/api/2.0/mlflow/runs/create", secret=dashboard.secret, body=body) == 200
     return name
 

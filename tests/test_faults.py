@@ -29,8 +29,15 @@ from gnnexp.config.folders import product_folder
 __all__ = ["place"]
 
 pytestmark = pytest.mark.timeout(900)
-SMALL = ["tracker=none", "model.hidden=16", "model.layers=2", "sampler.fanouts=[4,4]", "hardware.threads=1",
-         "train.batch_size=256", "train.batch_of=run"]
+SMALL = [
+    "tracker=none",
+    "model.hidden=16",
+    "model.layers=2",
+    "sampler.fanouts=[4,4]",
+    "hardware.threads=1",
+    "train.batch_size=256",
+    "train.batch_of=run",
+]
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 120.0) -> str:
@@ -55,8 +62,9 @@ def until_epoch(process: subprocess.Popen[str], run_dir: str, number: int) -> No
 
 @pytest.mark.slow
 def test_a_rank_that_hangs_is_named(place, capfd, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([
-        str(Path(slow_rank.__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(Path(slow_rank.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    )
     hanging = "optimizer={_target_: slow_rank.Hanging, _partial_: true, lr: 0.1}"
     code = run_command(["run", "hydra.run.dir=run", *SMALL, "hardware.workers=3", "hardware.timeout_s=8", hanging])
     output = "".join(capfd.readouterr())
@@ -66,9 +74,14 @@ def test_a_rank_that_hangs_is_named(place, capfd, monkeypatch):
     assert (found["status"], found["kind"]) == ("failed", "hang") and not workers("run")
 
 
-@pytest.mark.parametrize("pause", [
-    pytest.param(0.02, marks=pytest.mark.nightly), pytest.param(0.3, marks=pytest.mark.slow),
-    pytest.param(1.0, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "pause",
+    [
+        pytest.param(0.02, marks=pytest.mark.nightly),
+        pytest.param(0.3, marks=pytest.mark.slow),
+        pytest.param(1.0, marks=pytest.mark.nightly),
+    ],
+)
 def test_who_presses_ctrl_c_again_and_again_has_a_run_that_goes_on(place, pause):
     process = start("run", "hydra.run.dir=run", *SMALL, "hardware.workers=2", "train.epochs=400")
     until_epoch(process, "run", 3)
@@ -85,8 +98,9 @@ def test_who_presses_ctrl_c_again_and_again_has_a_run_that_goes_on(place, pause)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["ctrl-c", "terminal closed"])
 def test_who_stops_a_run_once_has_a_checkpoint(place, number):
-    process = start("run", "hydra.run.dir=run", *SMALL, "hardware.workers=2", "train.epochs=400",
-                    "train.checkpoint_every=0")
+    process = start(
+        "run", "hydra.run.dir=run", *SMALL, "hardware.workers=2", "train.epochs=400", "train.checkpoint_every=0"
+    )
     until_epoch(process, "run", 3)
     process.send_signal(number)
     output = finish(process)
@@ -113,11 +127,20 @@ def test_a_frozen_rank_is_named(place):
 
 @pytest.mark.slow
 def test_memory_that_is_not_there_is_a_result(place):
-    far = ["preflight=off", "model.hidden=1000000", "model.layers=3", "sampler.fanouts=[4,4,4]", "hardware.workers=2",
-           "train.epochs=1"]
+    far = [
+        "preflight=off",
+        "model.hidden=1000000",
+        "model.layers=3",
+        "sampler.fanouts=[4,4,4]",
+        "hardware.workers=2",
+        "train.epochs=1",
+    ]
     file = place / "memory.yaml"
-    file.write_text(json.dumps({"fixed": SMALL, "cases": [
-        {"overrides": far}, {"overrides": ["train.epochs=1", "hardware.workers=2"]}]}))
+    file.write_text(
+        json.dumps(
+            {"fixed": SMALL, "cases": [{"overrides": far}, {"overrides": ["train.epochs=1", "hardware.workers=2"]}]}
+        )
+    )
     process = start("sweep", str(file))
     output = finish(process, 200)
     assert process.returncode == 1
@@ -173,8 +196,14 @@ def watched(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Pa
     names = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY", "MY_TOKEN")
     words = [*SMALL[1:], "train.epochs=8", "hardware.workers=3", "hydra.run.dir=runs/one"]
     with (folder / "err").open("w+") as err:
-        process = subprocess.Popen([SCRIPT, "run", *words], cwd=folder, stdout=subprocess.PIPE, stderr=err, text=True,
-                                   env=environment | dict.fromkeys(names, SECRET))
+        process = subprocess.Popen(
+            [SCRIPT, "run", *words],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            text=True,
+            env=environment | dict.fromkeys(names, SECRET),
+        )
         while process.poll() is None:  # from the first process to the last one's end
             listened |= set(listening(process.pid))
             ranks |= set(workers(str(folder / "runs" / "one")))
@@ -207,7 +236,7 @@ def heard() -> Iterator[tuple[str, str]]:
             _, local, _, state, *_, number = line.split()[:10]
             if state == "0A":
                 words = bytes.fromhex(local.partition(":")[0])
-                address = b"".join(words[at:at + 4][::-1] for at in range(0, len(words), 4))
+                address = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
                 yield f"socket:[{number}]", socket.inet_ntop(family, address)
 
 
@@ -260,15 +289,21 @@ def test_a_run_from_the_console_to_mlflow(
 
 
 # --- killed at random ------------------------------------------------------------------------------------------------
-SYSTEMS = sorted(file.stem for file in (product_folder("conf") / "system").glob("*.yaml")
-                 if not file.stem.endswith("_small"))
+SYSTEMS = sorted(
+    file.stem for file in (product_folder("conf") / "system").glob("*.yaml") if not file.stem.endswith("_small")
+)
 _CURVES: dict[str, list[list[float]]] = {}
 
 
 def configured(system: str) -> list[str]:
     ranks = 1 if "full_graph" in system else 2
-    return [f"system={system}", *fitting(system, SMALL), f"hardware.workers={ranks}", "train.epochs=30",
-            "train.eval_every=3"]
+    return [
+        f"system={system}",
+        *fitting(system, SMALL),
+        f"hardware.workers={ranks}",
+        "train.epochs=30",
+        "train.eval_every=3",
+    ]
 
 
 def undisturbed(system: str, folder: Path) -> list[list[float]]:
@@ -318,8 +353,10 @@ def test_a_rank_killed_at_random_costs_nothing_but_time(place, system):
 
 
 # Every fourth system with one seed, all with two every night; `make torture` draws more.
-DRAWN = [pytest.param(system, seed, marks=pytest.mark.nightly if number % 8 else pytest.mark.slow)
-         for number, (system, seed) in enumerate(product(SYSTEMS, (1, 2)))]
+DRAWN = [
+    pytest.param(system, seed, marks=pytest.mark.nightly if number % 8 else pytest.mark.slow)
+    for number, (system, seed) in enumerate(product(SYSTEMS, (1, 2)))
+]
 
 
 @pytest.mark.parametrize(("system", "seed"), DRAWN)

@@ -27,8 +27,12 @@ from gnnexp.config.folders import product_folder
 # What an argument's value is: a file or folder that is read, or one that is made.
 READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a folder", "makes a file", "makes a folder"
 # What is no mistake where a file or folder is made: it is made, or replaced.
-HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: {"missing", "folder"},
-            READS_FILE: set(), READS_FOLDER: set()}
+HARMLESS = {
+    MAKES_FILE: {"missing", "empty", "binary", "sparse"},
+    MAKES_FOLDER: {"missing", "folder"},
+    READS_FILE: set(),
+    READS_FOLDER: set(),
+}
 
 # What the one opener (gnnexp/files/regular.py) refuses, whatever reads. Each key of a file has one of these, in turns.
 # So has each command with a folder of configurations: `run` reads it as all do.
@@ -80,40 +84,106 @@ tune: {distributions: {optimizer.lr: {low: 0.1, high: 1}}, trials: 1}
 """
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
-    *((command, "overrides")  # see KEYS
-      for command in ("data", "run", "predict", "prepare", "sweep", "tune", "resume", "calibrate", "partition")),
-    ("data", "label"), ("data", "sample"), ("data", "whole"), ("predict", "probabilities"), ("predict", "trust"),
-    ("predict", "embeddings"), ("predict", "last"), ("export", "to"), ("export", "trust"),
-    *((command, name) for command in ("run", "sweep", "tune")
-      for name in ("jobs", "dry_run", "rerun", "accept_foreign", "changed_code", "same_code")), ("rekey", "dry_run"),
+    *(
+        (command, "overrides")  # see KEYS
+        for command in ("data", "run", "predict", "prepare", "sweep", "tune", "resume", "calibrate", "partition")
+    ),
+    ("data", "label"),
+    ("data", "sample"),
+    ("data", "whole"),
+    ("predict", "probabilities"),
+    ("predict", "trust"),
+    ("predict", "embeddings"),
+    ("predict", "last"),
+    ("export", "to"),
+    ("export", "trust"),
+    *(
+        (command, name)
+        for command in ("run", "sweep", "tune")
+        for name in ("jobs", "dry_run", "rerun", "accept_foreign", "changed_code", "same_code")
+    ),
+    ("rekey", "dry_run"),
     ("rekey", "json"),
-    ("run", "print_script"), ("sweep", "print_script"), ("tune", "trials"),
-    ("run", "multirun"), ("sweep", "full"),
+    ("run", "print_script"),
+    ("sweep", "print_script"),
+    ("tune", "trials"),
+    ("run", "multirun"),
+    ("sweep", "full"),
     *(("run", name) for name in ("cfg", "info", "package", "resolve", "shell_completion")),
     *((command, "config_name") for command in ("run", "prepare", "sweep", "tune", "calibrate", "partition")),
-    ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
+    ("resume", "changed_code"),
+    ("resume", "job_ended"),
+    ("resume", "trust"),
+    ("cancel", "trust"),
     ("finalize", "trust"),
-    ("logs", "rank"), ("logs", "follow"),
-    ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
-    ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("calibrate", "quick"),
-    ("ui", "port"), ("ui", "host"), ("ui", "no_secret"), ("ui", "experiment"), ("completion", "shell"),
-    ("list", "kind"), ("list", "all"), ("status", "all"), ("sweep", "list"), ("run", "trust"),
-    *((command, "json") for command in ("data", "predict", "run", "prepare", "finalize", "resume", "list", "status",
-                                        "sweep", "tune", "report", "plan", "claims", "partition", "calibrate",
-                                        "info")),
+    ("logs", "rank"),
+    ("logs", "follow"),
+    ("report", "sort"),
+    ("report", "rows"),
+    ("report", "markdown"),
+    ("report", "csv"),
+    ("report", "sync"),
+    ("plan", "hardware"),
+    ("plan", "scale"),
+    ("claims", "papers"),
+    ("calibrate", "quick"),
+    ("ui", "port"),
+    ("ui", "host"),
+    ("ui", "no_secret"),
+    ("ui", "experiment"),
+    ("completion", "shell"),
+    ("list", "kind"),
+    ("list", "all"),
+    ("status", "all"),
+    ("sweep", "list"),
+    ("run", "trust"),
+    *(
+        (command, "json")
+        for command in (
+            "data",
+            "predict",
+            "run",
+            "prepare",
+            "finalize",
+            "resume",
+            "list",
+            "status",
+            "sweep",
+            "tune",
+            "report",
+            "plan",
+            "claims",
+            "partition",
+            "calibrate",
+            "info",
+        )
+    ),
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {
-    "config-dir/hardware/own.yaml": [["run", "hardware=own", "--config-dir", "config-dir"],
-                                     ["plan", "good", "--hardware", "own", "--config-dir", "config-dir"]],
+    "config-dir/hardware/own.yaml": [
+        ["run", "hardware=own", "--config-dir", "config-dir"],
+        ["plan", "good", "--hardware", "own", "--config-dir", "config-dir"],
+    ],
     "config-dir/config.yaml": [["run", "--config-dir", "config-dir"], ["run", "--info", "--config-dir", "config-dir"]],
     "config-dir/mine.yaml": [["run", "--config-name", "mine", "--config-dir", "config-dir"]],
     "config-dir/experiment/mine.yaml": [["run", "+experiment=mine", "--config-dir", "config-dir"]],
     "conf/config.yaml": [["run"], ["sweep", "small.yaml", "--dry-run"]],
-    "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"],
-                     ["report", "--sync", "bad"]],
-    "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["report", "--sync", "bad"],
-                        ["plan", "bad", "--hardware", "p3_8xlarge"], ["export", "both"], ["status", "bad"]],
+    "bad/job.json": [
+        ["resume", "bad"],
+        ["status", "bad"],
+        ["cancel", "bad"],
+        ["logs", "bad"],
+        ["report", "--sync", "bad"],
+    ],
+    "bad/result.json": [
+        ["report", "bad"],
+        ["report", "compare", "bad", "good"],
+        ["report", "--sync", "bad"],
+        ["plan", "bad", "--hardware", "p3_8xlarge"],
+        ["export", "both"],
+        ["status", "bad"],
+    ],
     "bad/epochs.jsonl": [["status", "bad"], ["report", "--sync", "bad"]],
     "bad/delivery.json": [["report", "--sync", "bad"]],
     "runs/sweeps/worse.json": [["report", "worse"], ["export", "worse"], ["plan", "worse", "--hardware", "p3_8xlarge"]],
@@ -133,12 +203,18 @@ KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.edge_list.features": ([*EDGES, "dataset.features=PATH"], ".npy"),
     "dataset.edge_list.node_types": ([*EDGES, "dataset.node_types=PATH"], ".npy"),
     "dataset.edge_list.labels": ([*EDGES, "dataset.labels=PATH"], ".npy"),
-    "dataset.edge_list.train_ids": ([*SPLIT, "dataset.train_ids=PATH", "dataset.val_ids=two.txt",
-                                     "dataset.test_ids=two.txt"], ".npy"),
-    "dataset.edge_list.val_ids": ([*SPLIT, "dataset.val_ids=PATH", "dataset.train_ids=two.txt",
-                                     "dataset.test_ids=two.txt"], ".npy"),
-    "dataset.edge_list.test_ids": ([*SPLIT, "dataset.test_ids=PATH", "dataset.train_ids=two.txt",
-                                     "dataset.val_ids=two.txt"], ".npy"),
+    "dataset.edge_list.train_ids": (
+        [*SPLIT, "dataset.train_ids=PATH", "dataset.val_ids=two.txt", "dataset.test_ids=two.txt"],
+        ".npy",
+    ),
+    "dataset.edge_list.val_ids": (
+        [*SPLIT, "dataset.val_ids=PATH", "dataset.train_ids=two.txt", "dataset.test_ids=two.txt"],
+        ".npy",
+    ),
+    "dataset.edge_list.test_ids": (
+        [*SPLIT, "dataset.test_ids=PATH", "dataset.train_ids=two.txt", "dataset.val_ids=two.txt"],
+        ".npy",
+    ),
     "dataset.fb100.path": (["partition", "dataset=fb100", "dataset.path=PATH"], ".mat"),
     "dataset.gnnexp_format.path": (["partition", "dataset=gnnexp_format", "dataset.path=PATH"], ""),
     "dataset.graphdata_npz.path": (["partition", "dataset=graphdata_npz", "dataset.path=PATH"], ".npz"),
@@ -165,35 +241,64 @@ KEYS: dict[str, tuple[list[str], str]] = {
 }
 # Keys whose name or comment sounds like a file's and that are none.
 NO_FILE = {
-    "dataset.aminer.features": "a word", "dataset.aminer.verify": "a switch", "dataset.planetoid.verify": "a switch",
-    "dataset.tables.no_label": "a label", "dataset.tables.path_columns": "names of columns",
-    "dataset.edge_list.split": "a word", "dataset.edge_list.pairs": "a word", "dataset.edge_list.streamed": "a switch",
-    "dataset.edge_list.features_by_type": "a switch", "dataset.ogb.features_by_type": "a switch",
-    "dataset.ogb.scheme": "a name inside of the dataset's folder", "dataset.ogb.download": "a switch",
+    "dataset.aminer.features": "a word",
+    "dataset.aminer.verify": "a switch",
+    "dataset.planetoid.verify": "a switch",
+    "dataset.tables.no_label": "a label",
+    "dataset.tables.path_columns": "names of columns",
+    "dataset.edge_list.split": "a word",
+    "dataset.edge_list.pairs": "a word",
+    "dataset.edge_list.streamed": "a switch",
+    "dataset.edge_list.features_by_type": "a switch",
+    "dataset.ogb.features_by_type": "a switch",
+    "dataset.ogb.scheme": "a name inside of the dataset's folder",
+    "dataset.ogb.download": "a switch",
     "dataset.ogb.edge_features": "a switch",
-    "feature_store.cached.tier": "a word", "feature_store.cached_owned.tier": "a word",
+    "feature_store.cached.tier": "a word",
+    "feature_store.cached_owned.tier": "a word",
     "feature_store.sharded.tier": "a word",
-    "dataset.networkx.label": "an attribute", "dataset.networkx.features": "attributes",
-    "dataset.networkx.directed": "a switch", "dataset.matrix.source": "a word",
-    "dataset.pyg.features": "an attribute", "dataset.pyg.label": "an attribute", "dataset.pyg.ids": "an attribute",
+    "dataset.networkx.label": "an attribute",
+    "dataset.networkx.features": "attributes",
+    "dataset.networkx.directed": "a switch",
+    "dataset.matrix.source": "a word",
+    "dataset.pyg.features": "an attribute",
+    "dataset.pyg.label": "an attribute",
+    "dataset.pyg.ids": "an attribute",
     "dataset.tables.split": "a word",
-    **dict.fromkeys((f"dataset.{family}.name" for family in ("aminer", "fb100", "graphdata_npz", "heterophilous_npz",
-                                                             "ogb")), "a name of published data"),
-    "dataset.heterophilous_npz.split_index": "a number", "dataset.tables.label_kind": "a word",
-    "dataset.tables.label": "a column", "dataset.tables.source": "a column", "dataset.tables.delimiter": "a sign",
-    "dataset.dgl_graph.features": "a name", "dataset.dgl_graph.label": "a name", "dataset.dgl_graph.graph": "a number",
-    "dataset.dgl_partitions.features": "a name", "dataset.dgl_partitions.label": "a name",
-    "dataset.graphbolt.features": "a name", "dataset.graphstorm.label": "a column",
+    **dict.fromkeys(
+        (f"dataset.{family}.name" for family in ("aminer", "fb100", "graphdata_npz", "heterophilous_npz", "ogb")),
+        "a name of published data",
+    ),
+    "dataset.heterophilous_npz.split_index": "a number",
+    "dataset.tables.label_kind": "a word",
+    "dataset.tables.label": "a column",
+    "dataset.tables.source": "a column",
+    "dataset.tables.delimiter": "a sign",
+    "dataset.dgl_graph.features": "a name",
+    "dataset.dgl_graph.label": "a name",
+    "dataset.dgl_graph.graph": "a number",
+    "dataset.dgl_partitions.features": "a name",
+    "dataset.dgl_partitions.label": "a name",
+    "dataset.graphbolt.features": "a name",
+    "dataset.graphstorm.label": "a column",
     "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
-    "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",
-    "dataset.dcsbm.ids": "a word", "dataset.aminer.labelled_per_class": "a number",
-    "dataset.dcsbm.label_noise": "a number", "dataset.rmat.label_noise": "a number",
-    "dataset.graphdata_npz.normalize_features": "a switch", "dataset.planetoid.normalize_features": "a switch",
-    "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
+    "dataset.dcsbm.num_features": "a number",
+    "dataset.rmat.num_features": "a number",
+    "dataset.rmat.ids": "a word",
+    "dataset.dcsbm.ids": "a word",
+    "dataset.aminer.labelled_per_class": "a number",
+    "dataset.dcsbm.label_noise": "a number",
+    "dataset.rmat.label_noise": "a number",
+    "dataset.graphdata_npz.normalize_features": "a switch",
+    "dataset.planetoid.normalize_features": "a switch",
+    "dataset.planetoid.missing_features": "a word",
+    "paradigm.offload.host": "a word",
     "paradigm.external.files": "files of any kind: tests/paradigms/external/test_files.py",
     "paradigm.vertex_parallel.dependency": "a word",
-    "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
-    "hardware.time_min": "a duration", "hardware.mounts": "folders of a cluster's nodes",
+    "tracker.mlflow.uri": "an address: tests/trackers",
+    "hardware.source": "a sentence",
+    "hardware.time_min": "a duration",
+    "hardware.mounts": "folders of a cluster's nodes",
 }
 _SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")
 _EXPLAINED = re.compile(r"file|folder|\.np[yz]", re.IGNORECASE)
@@ -297,15 +402,20 @@ def argument_cases(
     place: Path, what: str, command: Sequence[str], suffix: str, left_out: Collection[str] = ()
 ) -> list[list[str]]:
     """The command once for every kind of place that is a mistake for it."""
-    return [typed(command, hostile(place / "hostile" / kind / f"it{suffix}", kind)) for kind in KINDS
-            if kind not in HARMLESS[what] and kind not in left_out]
+    return [
+        typed(command, hostile(place / "hostile" / kind / f"it{suffix}", kind))
+        for kind in KINDS
+        if kind not in HARMLESS[what] and kind not in left_out
+    ]
 
 
 @pytest.mark.parametrize("argument", ARGUMENTS, ids=" ".join)
 def test_a_hostile_path_as_an_argument(unprivileged: Unprivileged, place: Path, argument: tuple[str, str]) -> None:
     what, command, suffix = ARGUMENTS[argument]
-    flag = next((word for word in command if word.startswith("--") and "PATH" in command[command.index(word) + 1:][:1]),
-                command[0])
+    flag = next(
+        (word for word in command if word.startswith("--") and "PATH" in command[command.index(word) + 1 :][:1]),
+        command[0],
+    )
     alike = argument[1] == "config_dir" and argument[0] != "run"
     left_out = left_out_in([*ARGUMENTS].index(argument)) if alike else set()
     check(unprivileged.run(place, argument_cases(place, what, command, suffix, left_out)), ["hostile/", flag])
@@ -337,8 +447,10 @@ def test_a_hostile_file_in_a_folder_that_is_given(unprivileged: Unprivileged, pl
 
 
 # One loop reads the ids of all three sets.
-@pytest.mark.parametrize("key", [pytest.param(key, marks=pytest.mark.slow) if key.endswith((".val_ids", ".test_ids"))
-                                 else key for key in KEYS])
+@pytest.mark.parametrize(
+    "key",
+    [pytest.param(key, marks=pytest.mark.slow) if key.endswith((".val_ids", ".test_ids")) else key for key in KEYS],
+)
 def test_a_hostile_path_in_the_configuration(unprivileged: Unprivileged, place: Path, key: str) -> None:
     command, suffix = KEYS[key]
     what = MAKES_FOLDER if key == "hydra.run.dir" else READS_FILE
@@ -354,8 +466,13 @@ def named(key: str) -> str:
 
 # --- as real commands ------------------------------------------------------------------------------------------------
 # An interpreter for each case takes 17 CPU seconds a name: `make test-slow` has every sixth name.
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly if place % 6 else pytest.mark.slow)
-                                  for place, name in enumerate([*map(" ".join, ARGUMENTS), *KEYS])])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.nightly if place % 6 else pytest.mark.slow)
+        for place, name in enumerate([*map(" ".join, ARGUMENTS), *KEYS])
+    ],
+)
 def test_a_hostile_path_as_a_real_command(place: Path, name: str) -> None:
     if name in KEYS:
         what, (command, suffix) = MAKES_FOLDER if name == "hydra.run.dir" else READS_FILE, KEYS[name]
@@ -364,7 +481,12 @@ def test_a_hostile_path_as_a_real_command(place: Path, name: str) -> None:
     endings = []
     for case in argument_cases(place, what, command, suffix):
         # On a busy machine starting Python and importing take longer than a command may.
-        done = subprocess.run([*Unprivileged().command, "-m", "gnnexp", *case], capture_output=True, text=True,
-                              check=False, timeout=6 * LIMIT_S)
+        done = subprocess.run(
+            [*Unprivileged().command, "-m", "gnnexp", *case],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=6 * LIMIT_S,
+        )
         endings.append(Ending(case, done.returncode, done.stderr))
     check(endings, ["hostile/", named(name) if name in KEYS else "--"])

@@ -33,19 +33,37 @@ class Launcher(LocalLauncher):
 """
 SHELL = {"_target_": "torch.utils.collect_env.run", "command": "touch executed-function"}
 COMMANDS = [
-    ["report"], ["report", "gift"], ["report", "runs/gift/one"], ["report", "runs/gift"], ["report", "--sync"],
-    ["report", "compare", "runs/gift/one", "runs/gift/two"], ["report", "balance"],
+    ["report"],
+    ["report", "gift"],
+    ["report", "runs/gift/one"],
+    ["report", "runs/gift"],
+    ["report", "--sync"],
+    ["report", "compare", "runs/gift/one", "runs/gift/two"],
+    ["report", "balance"],
     ["report", "gift", "--rows", "model"],
-    ["status", "runs/gift/one"], ["logs", "runs/gift/one"], ["claims", "gsplit"],
-    ["export", "gift", "--out", "out.tar.xz"], ["plan", "gift", "--hardware", "laptop"],
-    ["resume", "runs/gift/one"], ["cancel", "runs/gift/one"], ["list", "runs"], ["status"], ["status", "gift"],
-    ["sweep", "mine.yaml", "--dry-run"], ["sweep", "mine.yaml", "--dry-run", "--accept-foreign", "--changed-code"],
-    ["rekey"], ["rekey", "--dry-run", "runs/gift"],
+    ["status", "runs/gift/one"],
+    ["logs", "runs/gift/one"],
+    ["claims", "gsplit"],
+    ["export", "gift", "--out", "out.tar.xz"],
+    ["plan", "gift", "--hardware", "laptop"],
+    ["resume", "runs/gift/one"],
+    ["cancel", "runs/gift/one"],
+    ["list", "runs"],
+    ["status"],
+    ["status", "gift"],
+    ["sweep", "mine.yaml", "--dry-run"],
+    ["sweep", "mine.yaml", "--dry-run", "--accept-foreign", "--changed-code"],
+    ["rekey"],
+    ["rekey", "--dry-run", "runs/gift"],
 ]
 # These do what the record says, if it is the user's own.
 ACTING = [
-    ["resume", "runs/gift/one"], ["cancel", "runs/gift/one"], ["run", "--from", "runs/gift/one"],
-    ["run", "--from", "runs/gift/one", "--cfg"], ["finalize", "runs/gift/one"], ["predict", "runs/gift/one"],
+    ["resume", "runs/gift/one"],
+    ["cancel", "runs/gift/one"],
+    ["run", "--from", "runs/gift/one"],
+    ["run", "--from", "runs/gift/one", "--cfg"],
+    ["finalize", "runs/gift/one"],
+    ["predict", "runs/gift/one"],
     ["export", "runs/gift/one", "--to", "pyg"],
 ]
 
@@ -80,7 +98,9 @@ def _targets(config: dict[str, Any]) -> dict[str, Any]:
     launcher = {"_target_": "hostile_package.Launcher", "parameters": SHELL}
     groups = ("partitioner", "sampler", "feature_store", "model", "task", "paradigm")
     return {
-        "dataset": data, "tracker": SHELL, "hardware": {"workers": 2, "launcher": launcher},
+        "dataset": data,
+        "tracker": SHELL,
+        "hardware": {"workers": 2, "launcher": launcher},
         **{group: {**config.get(group, {}), "_target_": f"hostile_package.{group}", "x": [SHELL]} for group in groups},
         "scheduler": {"_target_": "runs.gift.one.inside.Data"},
     }

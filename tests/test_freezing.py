@@ -19,10 +19,20 @@ from gnnexp.cli.main import run_command
 __all__ = ["place"]
 
 TIMEOUT_S, EPOCHS = 10, 120
-SMALL = ["model.hidden=16", "model.layers=2", "sampler.fanouts=[4,4]", "hardware.threads=1", "train.batch_size=256",
-         "train.batch_of=run", "hardware.workers=2", "train.eval_every=0", "train.checkpoint_every=5",
-         f"train.epochs={EPOCHS}", f"hardware.timeout_s={TIMEOUT_S}",
-         "hydra.run.dir=run"]
+SMALL = [
+    "model.hidden=16",
+    "model.layers=2",
+    "sampler.fanouts=[4,4]",
+    "hardware.threads=1",
+    "train.batch_size=256",
+    "train.batch_of=run",
+    "hardware.workers=2",
+    "train.eval_every=0",
+    "train.checkpoint_every=5",
+    f"train.epochs={EPOCHS}",
+    f"hardware.timeout_s={TIMEOUT_S}",
+    "hydra.run.dir=run",
+]
 WHO = ["launcher", "starter", "rank 0", "rank 1", "tracker"]
 HOW = [signal.SIGSTOP, signal.SIGKILL]
 ALONE = [[(who, how)] for who in WHO for how in HOW]
@@ -32,8 +42,10 @@ PAIRS = [[(one, a), (other, b)] for one, other in itertools.combinations(WHO, 2)
 def processes(launcher: subprocess.Popen[str]) -> dict[str, psutil.Process]:
     """Of a run that trains, by what they are."""
     children = psutil.Process(launcher.pid).children()
-    named = {word: next(child for child in children if module in " ".join(child.cmdline()))
-             for word, module in (("starter", "launchers.starter"), ("tracker", "trackers.follow"))}
+    named = {
+        word: next(child for child in children if module in " ".join(child.cmdline()))
+        for word, module in (("starter", "launchers.starter"), ("tracker", "trackers.follow"))
+    }
     ranks = {f"rank {rank}": process for rank, process in ranks_of(Path("run")).items()}
     return {"launcher": psutil.Process(launcher.pid), **named, **ranks}
 
@@ -57,8 +69,10 @@ def name(faults: list[tuple[str, signal.Signals]]) -> str:
 
 
 # Every process alone, and every fifth pair; all pairs every night.
-CASES = [pytest.param(faults, marks=pytest.mark.nightly if number % 5 else pytest.mark.slow)
-         for number, faults in enumerate(PAIRS)] + [pytest.param(faults, marks=pytest.mark.slow) for faults in ALONE]
+CASES = [
+    pytest.param(faults, marks=pytest.mark.nightly if number % 5 else pytest.mark.slow)
+    for number, faults in enumerate(PAIRS)
+] + [pytest.param(faults, marks=pytest.mark.slow) for faults in ALONE]
 
 
 @pytest.mark.timeout(500)

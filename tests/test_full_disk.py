@@ -28,8 +28,15 @@ from gnnexp.record.heartbeat import Heartbeat
 
 __all__ = ["place"]
 
-SMALL = ["tracker=none", "model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "hardware.threads=1",
-         "train.eval_every=0", "hardware.workers=1"]
+SMALL = [
+    "tracker=none",
+    "model.hidden=8",
+    "model.layers=1",
+    "sampler.fanouts=[4]",
+    "hardware.threads=1",
+    "train.eval_every=0",
+    "hardware.workers=1",
+]
 PRETENDED = ["tracker=none", "hardware.launcher.worker_module=pretending_worker"]
 
 
@@ -119,8 +126,9 @@ def test_a_run_directory_that_cannot_be_filled_is_removed(pretending, monkeypatc
 
 @pytest.mark.parametrize("jobs", [[], ["--jobs", "2"]])
 def test_a_file_where_a_sweep_keeps_its_states_is_named(place, capfd, jobs):
-    (place / "s.yaml").write_text(json.dumps({"description": "two", "fixed": [*SMALL, "train.epochs=1"],
-                                              "axes": {"seed": [0, 1]}}))
+    (place / "s.yaml").write_text(
+        json.dumps({"description": "two", "fixed": [*SMALL, "train.epochs=1"], "axes": {"seed": [0, 1]}})
+    )
     (place / "runs").mkdir()
     (place / "runs" / "sweeps").touch()
     assert run_command(["sweep", "s.yaml", *jobs]) == 2
@@ -137,6 +145,7 @@ def test_a_rank_names_what_it_could_not_write():
 
 def test_a_full_disk_that_was_put_into_words_is_no_mistake_of_the_run(tmp_path):
     """`gnnexp tune` counts a trial that failed by its own configuration, and never makes it again."""
+
     def prepare(number: int) -> None:
         try:
             raise full("/cache/graph", number)
@@ -213,7 +222,8 @@ def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
     assert [one["status"] for one in results].count("finished") == (2 if where == "write_job" else 3)
     assert run_command(["sweep", "mine.yaml"]) == 0
     assert [json.loads(path.read_text())["status"] for path in pretending.glob("runs/mine/*/result.json")].count(
-        "finished") == 3
+        "finished"
+    ) == 3
 
 
 @pytest.mark.timeout(200)
@@ -276,6 +286,7 @@ def test_a_report_on_a_full_disk_leaves_nothing_half_written(place, capfd):
 
 def test_a_cache_without_room_for_a_folder_is_said(pretending, monkeypatch, capfd):
     """Not even the temporary folder of an artifact can be made."""
+
     def refuse(*_: object, **__: object) -> str:
         raise full("cache/graphs/.x")
 

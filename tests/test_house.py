@@ -21,40 +21,57 @@ READERS = ("config/", "experiment/build.py")
 # Rooms and modules in which a mapping from text to anything is a record, JSON, a file's content, or state.
 RECORDS = {
     "api/": "records of runs, and state of checkpoints",
-    "record/": "records of runs", "reports/": "records of runs", "trackers/": "records of runs",
+    "record/": "records of runs",
+    "reports/": "records of runs",
+    "trackers/": "records of runs",
     "planning/": "records of runs that are scaled to other graphs and machines",
     "provenance/": "digests of configurations as JSON, and recorded provenance",
-    "cli/console.py": "lines of records", "cli/page.py": "lines of records",
+    "cli/console.py": "lines of records",
+    "cli/page.py": "lines of records",
     "cli/looking/": "the document of gnnexp data",
-    "cli/commands/report.py": "recorded trackers", "cli/commands/resume.py": "job.json of a run that goes on",
-    "cli/commands/calibrate.py": "measured figures as JSON", "calibration.py": "its request as JSON",
+    "cli/commands/report.py": "recorded trackers",
+    "cli/commands/resume.py": "job.json of a run that goes on",
+    "cli/commands/calibrate.py": "measured figures as JSON",
+    "calibration.py": "its request as JSON",
     "cli/listing/runs.py": "job.json of the runs that are listed",
     "cli/running/origin.py": "job.json of the run that is made again",
-    "cli/running/execute.py": "provenance, written down", "cli/running/prepare.py": "what was pre-sampled, recorded",
-    "cli/sweeping/definition.py": "a sweep's YAML file", "cli/sweeping/known_runs.py": "recorded provenance",
+    "cli/running/execute.py": "provenance, written down",
+    "cli/running/prepare.py": "what was pre-sampled, recorded",
+    "cli/sweeping/definition.py": "a sweep's YAML file",
+    "cli/sweeping/known_runs.py": "recorded provenance",
     "cli/tuning/definition.py": "the section `tune` of a sweep's YAML file",
     "cli/tuning/preset.py": "values of a configuration that a preset repeats",
     "experiment/resolved.py": "the closed value itself",
     "experiment/run_key.py": "a configuration as JSON, for its key",
     "experiment/signature.py": "keys of a node against a signature",
     "experiment/optimization.py": "options of torch's classes, passed on to them",
-    "experiment/plan.py": "facts read from job.json", "job.py": "what was chosen for the user, recorded",
-    "datasets/formats/dgl/": "content of files", "datasets/formats/pyg/": "attributes of a graph of PyG",
+    "experiment/plan.py": "facts read from job.json",
+    "job.py": "what was chosen for the user, recorded",
+    "datasets/formats/dgl/": "content of files",
+    "datasets/formats/pyg/": "attributes of a graph of PyG",
     "datasets/planetoid.py": "content of files",
-    "datasets/reading/pickled.py": "content of files", "graph/partition.py": "a partition's description as JSON",
+    "datasets/reading/pickled.py": "content of files",
+    "graph/partition.py": "a partition's description as JSON",
     "graph/storage/": "descriptions of arrays as JSON",
-    "launchers/queue/slurm_task.py": "a job's hardware as JSON", "launchers/starter.py": "a request as JSON",
+    "launchers/queue/slurm_task.py": "a job's hardware as JSON",
+    "launchers/starter.py": "a request as JSON",
     "launchers/slurm.py": "further parameters of sbatch, as a user names them",
     "launchers/elsewhere/equipment.py": "a job's hardware as JSON",
-    "measure/record.py": "an epoch's record", "measure/memory.py": "torch's keyword arguments",
+    "measure/record.py": "an epoch's record",
+    "measure/memory.py": "torch's keyword arguments",
     "measure/trace.py": "events in the format of Chrome",
-    "kernels/pool.py": "numpy's array interface", "feature_stores/embedding.py": "state of a checkpoint",
-    "feature_stores/trainable.py": "state of a checkpoint", "paradigms/trainer.py": "state of a checkpoint",
-    "paradigms/dgl_reference.py": "state of a checkpoint", "paradigms/model_averaging.py": "state of a checkpoint",
+    "kernels/pool.py": "numpy's array interface",
+    "feature_stores/embedding.py": "state of a checkpoint",
+    "feature_stores/trainable.py": "state of a checkpoint",
+    "paradigms/trainer.py": "state of a checkpoint",
+    "paradigms/dgl_reference.py": "state of a checkpoint",
+    "paradigms/model_averaging.py": "state of a checkpoint",
     "paradigms/parts/local_models.py": "state of a checkpoint",
     "paradigms/vertices/edge_cut.py": "state of a checkpoint",
-    "paradigms/vertices/vertex_cut.py": "state of a checkpoint", "paradigms/offloading/plan.py": "recorded facts",
-    "training/": "records, and state of checkpoints", "testing/": "composes the configurations of tests",
+    "paradigms/vertices/vertex_cut.py": "state of a checkpoint",
+    "paradigms/offloading/plan.py": "recorded facts",
+    "training/": "records, and state of checkpoints",
+    "testing/": "composes the configurations of tests",
 }
 MOST_ENTERED = 12
 
@@ -72,8 +89,12 @@ def trees(*without: str) -> Iterator[tuple[str, ast.Module]]:
 def is_loose(annotation: ast.expr) -> bool:
     """Whether it names a mapping from str to Any or object."""
     for node in ast.walk(annotation):
-        if (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
-                and node.value.id in ("Mapping", "MutableMapping", "dict") and isinstance(node.slice, ast.Tuple)):
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("Mapping", "MutableMapping", "dict")
+            and isinstance(node.slice, ast.Tuple)
+        ):
             key, value = node.slice.elts
             loose = any(isinstance(one, ast.Name) and one.id in ("Any", "object") for one in ast.walk(value))
             if isinstance(key, ast.Name) and key.id == "str" and loose:
@@ -101,15 +122,25 @@ def read_by_key(tree: ast.Module) -> Iterator[tuple[str, str, int]]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant):
             if isinstance(node.slice.value, str):
                 yield ast.unparse(node.value), node.slice.value, node.lineno
-        elif (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
-              and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "get"
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+            and isinstance(node.args[0].value, str)
+        ):
             yield ast.unparse(node.func.value), node.args[0].value, node.lineno
 
 
 def test_configurations_are_read_in_two_rooms_only() -> None:
     """Elsewhere nothing that is called a configuration is asked for a key, but in records of runs."""
-    found = [f"{module}:{line}: {what}[{key!r}]" for module, tree in trees(*READERS, *RECORDS)
-             for what, key, line in read_by_key(tree) if "config" in what.lower() or "mapping" in what]
+    found = [
+        f"{module}:{line}: {what}[{key!r}]"
+        for module, tree in trees(*READERS, *RECORDS)
+        for what, key, line in read_by_key(tree)
+        if "config" in what.lower() or "mapping" in what
+    ]
     assert found == []
 
 
@@ -142,7 +173,12 @@ def test_the_closed_value_is_opened_only_to_be_passed_on() -> None:
 def test_a_configuration_enters_few_modules_before_the_launch(tmp_path: Path) -> None:
     """One `gnnexp run`, call by call; 23 modules before there were experiments (adc2fc1)."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GNNEXP_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "rooms.py")], env=environment, check=True,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "rooms.py")],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     *entered, count = [line for line in done.stdout.splitlines() if line.startswith("gnnexp.") or "modules" in line]
     assert count == f"{len(entered)} modules" and 0 < len(entered) <= MOST_ENTERED, entered

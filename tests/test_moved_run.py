@@ -19,8 +19,14 @@ from gnnexp.record.attempts import alone, note
 from gnnexp.record.records import read_epochs
 from gnnexp.training.checkpoint import checkpoint_folders
 
-LONG = ("dataset=digits", "hardware.workers=2", "model.hidden=8", "tracker=none", "train.epochs=100000",
-        "train.checkpoint_every=1")
+LONG = (
+    "dataset=digits",
+    "hardware.workers=2",
+    "model.hidden=8",
+    "tracker=none",
+    "train.epochs=100000",
+    "train.checkpoint_every=1",
+)
 
 
 def _run_and(disturb: Callable[[Path], object], folder: Path) -> int:
@@ -62,7 +68,8 @@ def test_a_moved_run_says_where_it_is_and_goes_on_there(tmp_path: Path, capfd: p
 
 @pytest.mark.slow
 def test_a_run_whose_directory_is_replaced_ends_and_goes_on_in_the_old_one(
-        tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     def replace(run_dir: Path) -> None:
         run_dir.rename(tmp_path / "m2")
         run_dir.mkdir()

@@ -57,7 +57,9 @@ def test_every_job_is_a_run_and_a_failure_stops_none(place: Path, capsys: pytest
     assert [state["status"] for state in states] == ["failed", "finished"] and states[0]["kind"] == "diverged"
     assert not (place / "jobs" / "1" / ".hydra").exists() and (place / "jobs" / "multirun.yaml").exists()
     assert [(case["label"], case["status"]) for case in cases(place)] == [
-        ("optimizer.lr=1e+300", "failed"), ("optimizer.lr=0.01", "finished")]
+        ("optimizer.lr=1e+300", "failed"),
+        ("optimizer.lr=0.01", "finished"),
+    ]
     name = states[1]["provenance"]["sweep"]
     said = capsys.readouterr().out
     assert f"report {name}" in said and (place / "reports" / name / "table.md").exists()
@@ -66,17 +68,25 @@ def test_every_job_is_a_run_and_a_failure_stops_none(place: Path, capsys: pytest
     assert run_command(["report", name]) == 0 and "0.01" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["hydra/launcher=submitit_slurm"], "hardware=slurm_cpu"), (["hydra/launcher=joblib"], "--jobs N"),
-    (["seed==1"], "not key=value"), (["sede=1,2"], "sede"), (["hydra.job.chdir=true"], "paths are relative to it"),
-    (["hydra.sweep.dir=/dev/null/jobs"], "/dev/null is no folder"), (["--jobs", "0"], "--jobs=0"),
-    (["hydra/sweeper=optuna", "--dry-run"], "leave --dry-run out"),
-    (["hydra/sweeper=optuna", "hardware.detach=true"], "the sweeper optuna chooses jobs by the results"),
-    (["--out", "/dev/null/x"], "--out"),
-    (["seed=0,1", "hardware.workers=1000", "--jobs", "2"], "2 cases with 1000 ranks each need 2000 cores"),
-])
-def test_what_cannot_be_run_is_refused(place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str],
-                                       said: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["hydra/launcher=submitit_slurm"], "hardware=slurm_cpu"),
+        (["hydra/launcher=joblib"], "--jobs N"),
+        (["seed==1"], "not key=value"),
+        (["sede=1,2"], "sede"),
+        (["hydra.job.chdir=true"], "paths are relative to it"),
+        (["hydra.sweep.dir=/dev/null/jobs"], "/dev/null is no folder"),
+        (["--jobs", "0"], "--jobs=0"),
+        (["hydra/sweeper=optuna", "--dry-run"], "leave --dry-run out"),
+        (["hydra/sweeper=optuna", "hardware.detach=true"], "the sweeper optuna chooses jobs by the results"),
+        (["--out", "/dev/null/x"], "--out"),
+        (["seed=0,1", "hardware.workers=1000", "--jobs", "2"], "2 cases with 1000 ranks each need 2000 cores"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
     assert multirun(*arguments) == 2
     found = capsys.readouterr().err
     assert said in found, found
@@ -119,7 +129,13 @@ def test_jobs_that_are_wrong_or_whose_folder_is_taken_have_failed_and_the_others
     assert said.err.count("a run never writes into a folder that exists") == 1 and "Traceback" not in said.err
     assert (place / "jobs" / "0" / "result.json").read_bytes() == before
     assert [case["status"] for case in cases(place)] == [
-        "failed", "failed", "finished", "failed", "finished before", "failed"]
+        "failed",
+        "failed",
+        "finished",
+        "failed",
+        "finished before",
+        "failed",
+    ]
     assert "model.hidden=0" in cases(place)[1]["reason"] and "model.hidden=0" in said.err
     assert sorted(path.parent.name for path in (place / "jobs").glob("*/job.json")) == ["0", "2"]
     assert not (place / "jobs" / "1").exists(), "nothing is left of a job that is wrong"
@@ -134,8 +150,12 @@ def test_a_dry_run_of_invalid_jobs_ends_with_2(capsys: pytest.CaptureFixture[str
 
 
 def test_names_may_have_any_characters(place: Path) -> None:
-    words = [*PRETENDED, "seed=0,1", "hydra.sweep.dir='my jobs, all'",
-             "hydra.sweep.subdir=${hydra.job.override_dirname}"]
+    words = [
+        *PRETENDED,
+        "seed=0,1",
+        "hydra.sweep.dir='my jobs, all'",
+        "hydra.sweep.subdir=${hydra.job.override_dirname}",
+    ]
     assert multirun(*words, "name='a,b=c'") == 0
     assert len(list((place / "my jobs, all").glob("*/result.json"))) == 2
     assert (place / "runs" / "sweeps" / "a,b=c.json").exists() and (place / "reports" / "a,b=c").is_dir()
@@ -145,8 +165,9 @@ def test_names_may_have_any_characters(place: Path) -> None:
 
 def test_jobs_run_side_by_side(place: Path) -> None:
     assert multirun(*PRETENDED, "seed=0,1", "hydra.sweep.dir=jobs", "--jobs", "2") == 0
-    places = [json.loads(path.read_text())["provenance"]["hardware"]["side_by_side"]
-              for path in place.glob("jobs/*/job.json")]
+    places = [
+        json.loads(path.read_text())["provenance"]["hardware"]["side_by_side"] for path in place.glob("jobs/*/job.json")
+    ]
     assert len(places) == 2 and not set(places[0]["cores"]) & set(places[1]["cores"])
 
 
@@ -162,8 +183,9 @@ def test_an_interrupted_job_is_the_last_and_goes_on(place: Path, monkeypatch: py
 
 
 @pytest.mark.slow  # of a sweep, whose queue this is: test_full_disk.py
-def test_a_disk_that_refuses_is_named_and_the_next_job_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch,
-                                                               capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disk_that_refuses_is_named_and_the_next_job_goes_on(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from gnnexp.cli.running import execute
 
     calls = iter([OSError(errno.ENOSPC, "No space left on device", "somewhere")])
@@ -192,7 +214,8 @@ class Searching(Sweeper):
     def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:
         self.folder = Path(str(config.hydra.sweep.dir))
         self.launcher = Plugins.instance().instantiate_launcher(
-            config=config, hydra_context=hydra_context, task_function=task_function)
+            config=config, hydra_context=hydra_context, task_function=task_function
+        )
 
     def sweep(self, arguments: list[str]) -> None:
         fixed = [line for line in arguments if not line.startswith("seed")]
@@ -240,8 +263,16 @@ def test_ctrl_c_reaches_jobs_side_by_side(place: Path) -> None:
     import sys
     import time
 
-    words = [*SMALL[:4], "train.epochs=60", "train.eval_every=0", "hardware.threads=1", "seed=0,1",
-             "hydra.sweep.dir=jobs", "--jobs", "2"]
+    words = [
+        *SMALL[:4],
+        "train.epochs=60",
+        "train.eval_every=0",
+        "hardware.threads=1",
+        "seed=0,1",
+        "hydra.sweep.dir=jobs",
+        "--jobs",
+        "2",
+    ]
     command = [sys.executable, "-m", "gnnexp", "run", "-m", *words]
     going = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     end = time.monotonic() + 120

@@ -34,12 +34,24 @@ def write_sweep(tracker: dict[str, Any]) -> None:
         (folder / "job.json").write_text(json.dumps(job))
         write_epochs(folder, 2)
         write_result(folder, status, "" if status == "finished" else "rank 0 <died>")
-        cases.append({"label": f"system={name}", "run_dir": str(folder), "status": f"{status} before", "reason": "",
-                      "key": name})
+        cases.append(
+            {"label": f"system={name}", "run_dir": str(folder), "status": f"{status} before", "reason": "", "key": name}
+        )
     Path("runs/sweeps").mkdir()
-    Path("runs/sweeps/mine.json").write_text(json.dumps({
-        "schema": 1, "name": "mine", "description": "Two & one", "command": "gnnexp sweep mine.yaml", "rows": [],
-        "kind": None, "published": None, "cases": cases}))
+    Path("runs/sweeps/mine.json").write_text(
+        json.dumps(
+            {
+                "schema": 1,
+                "name": "mine",
+                "description": "Two & one",
+                "command": "gnnexp sweep mine.yaml",
+                "rows": [],
+                "kind": None,
+                "published": None,
+                "cases": cases,
+            }
+        )
+    )
 
 
 def found_in_store(place: Path) -> Callable[[str], list[Any]]:

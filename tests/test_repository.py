@@ -69,8 +69,11 @@ def test_a_workflow_calls_only_targets_that_exist(path: Path) -> None:
 
 
 def test_the_workflow_runs_all_that_ci_runs() -> None:
-    run = "\n".join(line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
-                    if not line.lstrip().startswith(("#", "echo")))
+    run = "\n".join(
+        line
+        for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+        if not line.lstrip().startswith(("#", "echo"))
+    )
     beside = re.findall(r"^ *start ([a-z-]+)$", run, re.MULTILINE)
     assert len(beside) == 2 and {*CALL.findall(run), *beside} == called(GITHUB / "workflows/ci.yml")
 
@@ -138,7 +141,10 @@ def test_the_citation_is_of_this_version() -> None:
     assert {"cff-version", "message", "title", "authors", "version", "license"} <= citation.keys()
     assert citation["cff-version"] == "1.2.0"
     assert [citation["title"], citation["version"], citation["license"]] == [
-        project()["name"], project()["version"], project()["license"]]
+        project()["name"],
+        project()["version"],
+        project()["license"],
+    ]
     assert citation["abstract"] == project()["description"]
     assert set(citation["keywords"]) == set(project()["keywords"])
 
@@ -173,9 +179,15 @@ def planned(target: str, *words: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize(("target", "extras"), [
-    ("run", ["all"]), ("test", ["all", "test"]), ("lint", ["all", "lint"]), ("docs", ["all", "all,docs", "test"]),
-])
+@pytest.mark.parametrize(
+    ("target", "extras"),
+    [
+        ("run", ["all"]),
+        ("test", ["all", "test"]),
+        ("lint", ["all", "lint"]),
+        ("docs", ["all", "all,docs", "test"]),
+    ],
+)
 def test_a_target_installs_what_it_needs_and_nothing_else(target: str, extras: list[str]) -> None:
     found = re.findall(r"-e '\.\[([a-z,]+)\]'", planned(target))
     assert sorted(set(found)) == sorted(extras)
@@ -191,12 +203,18 @@ def test_all_extras_together_are_for_developers() -> None:
 def test_the_python_of_set_up_is_one_that_runs(tmp_path: Path) -> None:
     """A name on PATH may be a shim of pyenv, which fails when it is called."""
     (tmp_path / "python3.11").write_text("#!/bin/sh\nexit 127\n")
-    (tmp_path / "python3.12").write_text("#!/bin/sh\ncase \"$2\" in *version_info*) exit 0;; esac\nexit 1\n")
+    (tmp_path / "python3.12").write_text('#!/bin/sh\ncase "$2" in *version_info*) exit 0;; esac\nexit 1\n')
     for name in ("python3.11", "python3.12"):
         (tmp_path / name).chmod(0o755)
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text(encoding="utf-8"))
     (tmp_path / "constraints.txt").write_text("torch==2.13.0\n")
     (tmp_path / "pyproject.toml").touch()
-    done = subprocess.run(["make", "-n", "setup"], cwd=tmp_path, capture_output=True, text=True, check=True,
-                          env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    done = subprocess.run(
+        ["make", "-n", "setup"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
     assert "python3.12 -m venv .venv" in done.stdout

@@ -55,12 +55,19 @@ def configured(changes: dict[str, Any], model: str = "sage", **training: Any) ->
 # Models whose state is another one; all of them, with another optimizer: `test_every_model_goes_on_bit_for_bit`.
 OTHER_MODELS = {"partitioned": "gcn", "split_parallel": "gin"}
 # Trained rows are in what is stopped in the second epoch; a stop in the first one, and after the last step, too.
-QUICK = {("data_parallel", 2, 2), ("partitioned", 2, 5), ("split_parallel", 2, 2), ("push_pull", 2, 11),
-         ("split_embedding", 3, 5), ("push_pull_embedding", 3, 5)}
+QUICK = {
+    ("data_parallel", 2, 2),
+    ("partitioned", 2, 5),
+    ("split_parallel", 2, 2),
+    ("push_pull", 2, 11),
+    ("split_embedding", 3, 5),
+    ("push_pull_embedding", 3, 5),
+}
 
 
-@pytest.mark.parametrize(("name", "size", "stop_at"), combinations(PARADIGMS, [1, 2, 3], [0, 2, 5, 11],
-                                                               quick=lambda *case: case in QUICK))
+@pytest.mark.parametrize(
+    ("name", "size", "stop_at"), combinations(PARADIGMS, [1, 2, 3], [0, 2, 5, 11], quick=lambda *case: case in QUICK)
+)
 def test_stopped_at_any_step_it_goes_on_bit_for_bit(ranks, name, size, stop_at):
     config = configured(PARADIGMS[name], OTHER_MODELS.get(name, "sage"))
     expected, ended = undisturbed(ranks, size, config)
@@ -74,8 +81,7 @@ def test_stopped_at_any_step_it_goes_on_bit_for_bit(ranks, name, size, stop_at):
             assert all(torch.equal(before["state"][key], after["state"][key]) for key in before["state"])
 
 
-@pytest.mark.parametrize("model", [pytest.param(one, marks=() if one == "gat" else pytest.mark.slow)
-                                   for one in MODELS])
+@pytest.mark.parametrize("model", [pytest.param(one, marks=() if one == "gat" else pytest.mark.slow) for one in MODELS])
 def test_every_model_goes_on_bit_for_bit(ranks, model):
     changes = {**PARADIGMS["data_parallel"], "optimizer": optimizer("AdamW", weight_decay=0.01)}
     config = configured(changes, model, epochs=2)
@@ -88,8 +94,14 @@ def test_every_model_goes_on_bit_for_bit(ranks, model):
 
 
 SCHEDULED = {
-    "scheduler": {"_target_": "torch.optim.lr_scheduler.OneCycleLR", "_partial_": True, "interval": "step",
-                  "max_lr": 0.1, "total_steps": 12, "cycle_momentum": False},
+    "scheduler": {
+        "_target_": "torch.optim.lr_scheduler.OneCycleLR",
+        "_partial_": True,
+        "interval": "step",
+        "max_lr": 0.1,
+        "total_steps": 12,
+        "cycle_momentum": False,
+    },
 }
 
 
@@ -99,10 +111,15 @@ def _quick_change(name: str, change: tuple[int, int], scheduled: bool) -> bool:
     return change == (3, 2) and ((scheduled and rows_too) or (not scheduled and name == "data_parallel"))
 
 
-@pytest.mark.parametrize(("name", "before", "after", "scheduled"), [
-    pytest.param(name, *change, scheduled, marks=() if _quick_change(name, change, scheduled) else pytest.mark.slow)
-    for name in PARADIGMS for change in ((1, 3), (2, 1), (3, 2)) for scheduled in (False, True)
-])
+@pytest.mark.parametrize(
+    ("name", "before", "after", "scheduled"),
+    [
+        pytest.param(name, *change, scheduled, marks=() if _quick_change(name, change, scheduled) else pytest.mark.slow)
+        for name in PARADIGMS
+        for change in ((1, 3), (2, 1), (3, 2))
+        for scheduled in (False, True)
+    ],
+)
 def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, before, after, scheduled):
     """The state of a schedule by steps moves to the other ranks, and gradients are clipped as before."""
     config = configured(PARADIGMS[name], **{"clip_norm": 0.5} if scheduled else {}) | (SCHEDULED if scheduled else {})
@@ -118,7 +135,8 @@ def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, befo
     assert resumed[0]["ranks"] == before and resumed[0]["same_ranks"] == 0
     for line in lines:
         assert line["metrics"]["loss/train"] == pytest.approx(
-            sum(loss * n for loss, n in zip(line["losses"], [8, 8, 8, 6], strict=True)) / 30)
+            sum(loss * n for loss, n in zip(line["losses"], [8, 8, 8, 6], strict=True)) / 30
+        )
 
 
 def attempt_with_a_signal_in(config: dict[str, Any], folder: str, what: str) -> dict[str, Any]:
@@ -193,17 +211,27 @@ def test_epochs_done_again_keep_their_first_record(ranks):
         assert curve(folder)[1:] == expected[1:]
 
 
-WAYS = [("data_parallel", 0), *((name, prefetch) for name in ("partitioned", "split_parallel", "push_pull")
-                                for prefetch in (1, 3))]
+WAYS = [
+    ("data_parallel", 0),
+    *((name, prefetch) for name in ("partitioned", "split_parallel", "push_pull") for prefetch in (1, 3)),
+]
 PIECES = {("partitioned", 1, "stop"), ("split_parallel", 3, "go on"), ("push_pull", 1, "stop")}
 _whole: dict[tuple[str, int], list[dict[str, Any]]] = {}  # what a run that nobody stops records, by its way
 
 
-@pytest.mark.parametrize(("name", "prefetch", "number"), [
-    pytest.param(*way, number, id=f"{way[0]}-{way[1]}-{what}",
-                 marks=() if way[1] == 0 or (way[1] == prefetch and (*way, what) in PIECES) else pytest.mark.slow)
-    for way in WAYS for number, what, prefetch in ((signal.SIGUSR2, "go on", 3), (signal.SIGTERM, "stop", 1))
-])
+@pytest.mark.parametrize(
+    ("name", "prefetch", "number"),
+    [
+        pytest.param(
+            *way,
+            number,
+            id=f"{way[0]}-{way[1]}-{what}",
+            marks=() if way[1] == 0 or (way[1] == prefetch and (*way, what) in PIECES) else pytest.mark.slow,
+        )
+        for way in WAYS
+        for number, what, prefetch in ((signal.SIGUSR2, "go on", 3), (signal.SIGTERM, "stop", 1))
+    ],
+)
 def test_pieces_of_an_epoch_add_up(ranks, name, prefetch, number):
     """Whether batches are prepared ahead (`prefetch` of them, then thrown away) or not: each is counted once."""
     changes = PARADIGMS[name]
@@ -221,12 +249,14 @@ def test_pieces_of_an_epoch_add_up(ranks, name, prefetch, number):
             counted = [name for name in one["metrics"] if name.split("/")[0] in ("work", "comm", "tier", "loss")]
             assert {"work/features_loaded_host", "tier/h2d_bytes", "comm/bytes_gradients"} <= {*counted}
             assert {name: one["metrics"][name] for name in counted} == {
-                name: other["metrics"][name] for name in counted}
+                name: other["metrics"][name] for name in counted
+            }
             assert one["batches"] == other["batches"]
             for rank, of_whole in zip(other["ranks"], one["ranks"], strict=True):
                 assert rank["work"] == of_whole["work"]
                 assert {tag: (found["sent_bytes"], found["rounds"]) for tag, found in rank["traffic"].items()} == {
-                    tag: (found["sent_bytes"], found["rounds"]) for tag, found in of_whole["traffic"].items()}
+                    tag: (found["sent_bytes"], found["rounds"]) for tag, found in of_whole["traffic"].items()
+                }
                 times = rank["times"]
                 total = sum(times["phases"].values()) + times["unaccounted_s"]
                 assert total == pytest.approx(times["epoch_s"], rel=1e-9)

@@ -31,8 +31,15 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("way", "size", "stop_at"),
     # Old rows and late sums are stopped while the first are awaited, too, and old rows when all are renewed.
-    combinations(WAYS, [1, 2, 3], [0, 2, 3], quick=lambda way, size, stop_at: (size, stop_at) == (
-        (3, 0) if way == "late_cut" else (2, 3)) or (way, size, stop_at) in (("stale", 3, 0), ("stale", 3, 2))),
+    combinations(
+        WAYS,
+        [1, 2, 3],
+        [0, 2, 3],
+        quick=lambda way, size, stop_at: (
+            (size, stop_at) == ((3, 0) if way == "late_cut" else (2, 3))
+            or (way, size, stop_at) in (("stale", 3, 0), ("stale", 3, 2))
+        ),
+    ),
 )
 def test_stopped_after_any_epoch_it_goes_on_bit_for_bit(ranks, way, size, stop_at):
     config = full_config("gat" if way in ("stale", "pipelined", "late_chunks") else "sage", WAYS[way])

@@ -30,8 +30,15 @@ def folder() -> Iterator[Path]:
 
 def started(folder: Path, name: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "gnnexp", "run", *_RUN, f"hydra.run.dir={name}"]
-    return subprocess.Popen(command, cwd=folder, env=os.environ | {"GNNEXP_CACHE": str(folder / "cache")}, umask=0o022,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=os.environ | {"GNNEXP_CACHE": str(folder / "cache")},
+        umask=0o022,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def ports_of(ranks: list[psutil.Process]) -> list[int]:
@@ -74,15 +81,27 @@ def test_a_second_user_gets_nothing_and_changes_nothing(folder: Path) -> None:
                 "private folder": lambda: list((run / "private").iterdir()),
                 "secret": (run / "private" / "secret").read_text,
                 "store": (run / "private" / "store").read_bytes,
-                "new file": lambda: (run / "new").write_text("x"), "checkpoints": (run / "checkpoints").rmdir,
-                "record": lambda: (run / "epochs.jsonl").open("a"), "lock": lambda: (run / "lock").open("r+"),
-                "run directory": lambda: run.rename(folder / "mine"), "cache": (folder / "cache" / "x").mkdir,
-                **{f"{what} of rank {place}": lambda rank=rank, what=what: Path(f"/proc/{rank.pid}/{what}").read_bytes()
-                   for place, rank in enumerate(ranks) for what in ("environ", "maps")},
-                **{f"files of rank {place}": lambda rank=rank: list(Path(f"/proc/{rank.pid}/fd").iterdir())
-                   for place, rank in enumerate(ranks)},
-                **{f"signal to rank {place}": lambda rank=rank: os.kill(rank.pid, signal.SIGTERM)
-                   for place, rank in enumerate(ranks)},
+                "new file": lambda: (run / "new").write_text("x"),
+                "checkpoints": (run / "checkpoints").rmdir,
+                "record": lambda: (run / "epochs.jsonl").open("a"),
+                "lock": lambda: (run / "lock").open("r+"),
+                "run directory": lambda: run.rename(folder / "mine"),
+                "cache": (folder / "cache" / "x").mkdir,
+                **{
+                    f"{what} of rank {place}": lambda rank=rank, what=what: Path(
+                        f"/proc/{rank.pid}/{what}"
+                    ).read_bytes()
+                    for place, rank in enumerate(ranks)
+                    for what in ("environ", "maps")
+                },
+                **{
+                    f"files of rank {place}": lambda rank=rank: list(Path(f"/proc/{rank.pid}/fd").iterdir())
+                    for place, rank in enumerate(ranks)
+                },
+                **{
+                    f"signal to rank {place}": lambda rank=rank: os.kill(rank.pid, signal.SIGTERM)
+                    for place, rank in enumerate(ranks)
+                },
             }
             assert [name for name, look in closed.items() if not refused(look)] == []
             assert [answer_of(port) for port in ports] == [b""] * len(ports)

@@ -19,8 +19,14 @@ from gnnexp.cli.main import run_command
 from gnnexp.record.records import read_epochs
 
 pytestmark = pytest.mark.timeout(900)
-SMALL = ["model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "train.epochs=3", "train.eval_every=0",
-         "hardware.threads=1"]
+SMALL = [
+    "model.hidden=8",
+    "model.layers=1",
+    "sampler.fanouts=[4]",
+    "train.epochs=3",
+    "train.eval_every=0",
+    "hardware.threads=1",
+]
 
 
 def write_sweep(place: Path, good: int, bad: int, workers: int = 2) -> str:
@@ -107,8 +113,10 @@ def test_a_sweep_that_is_killed_half_way(tmp_path, mlflow_store, monkeypatch, ca
     assert code == 1, output
     assert output.count("loss is nan") + output.count("loss is inf") >= bad
     check(tmp_path, good, bad)
-    losses = {path.parent.name: [line["losses"] for line in read_epochs(path.parent)]
-              for path in tmp_path.glob("runs/storm/*/result.json")}
+    losses = {
+        path.parent.name: [line["losses"] for line in read_epochs(path.parent)]
+        for path in tmp_path.glob("runs/storm/*/result.json")
+    }
     assert run_command(["sweep", file, "--dry-run"]) == 0
     again = capfd.readouterr().out
     assert f"{good} finished before, {bad} to be continued" in again, again
@@ -119,10 +127,21 @@ def test_a_sweep_that_is_killed_half_way(tmp_path, mlflow_store, monkeypatch, ca
 def test_cases_die_with_their_sweep(tmp_path):
     """Whoever kills it begins it again: cases that went on would hold their runs, and the cores."""
     file = tmp_path / "storm.yaml"
-    file.write_text(json.dumps({
-        "description": "endless", "axes": {"seed": [0, 1]},
-        "fixed": [*SMALL[:3], "train.epochs=100000", "train.eval_every=0", "hardware.threads=1", "hardware.workers=1"],
-    }))
+    file.write_text(
+        json.dumps(
+            {
+                "description": "endless",
+                "axes": {"seed": [0, 1]},
+                "fixed": [
+                    *SMALL[:3],
+                    "train.epochs=100000",
+                    "train.eval_every=0",
+                    "hardware.threads=1",
+                    "hardware.workers=1",
+                ],
+            }
+        )
+    )
     going = sweep(str(file), tmp_path, "--jobs", "2")
     end = time.monotonic() + 120
     while len(workers(tmp_path)) < 2:

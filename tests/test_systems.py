@@ -31,10 +31,24 @@ def test_it_trains_and_makes_the_rounds_of_its_paper(
         pytest.importorskip("dgl")
     run = tmp_path / "run"
     monkeypatch.chdir(tmp_path)
-    assert run_command([
-        "run", f"system={system}", "train=default", "dataset=digits", "sampler.fanouts=[5,4,3]", "model.hidden=16",
-        "hardware.workers=2", "train.epochs=2", "train.batch_size=256", "tracker=none", f"hydra.run.dir={run}",
-    ]) == 0
+    assert (
+        run_command(
+            [
+                "run",
+                f"system={system}",
+                "train=default",
+                "dataset=digits",
+                "sampler.fanouts=[5,4,3]",
+                "model.hidden=16",
+                "hardware.workers=2",
+                "train.epochs=2",
+                "train.batch_size=256",
+                "tracker=none",
+                f"hydra.run.dir={run}",
+            ]
+        )
+        == 0
+    )
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "finished" and result["paradigm"]["exact"]
     metrics = result["epochs"][1]["metrics"]

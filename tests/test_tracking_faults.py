@@ -22,8 +22,16 @@ from full_disk import small_disk
 __all__ = ["place"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-SMALL = ["model.hidden=16", "model.layers=1", "sampler.fanouts=[4]", "hardware.threads=1", "hardware.workers=2",
-         "train.epochs=200", "train.eval_every=0", "hydra.run.dir=run"]
+SMALL = [
+    "model.hidden=16",
+    "model.layers=1",
+    "sampler.fanouts=[4]",
+    "hardware.threads=1",
+    "hardware.workers=2",
+    "train.epochs=200",
+    "train.eval_every=0",
+    "hydra.run.dir=run",
+]
 
 
 def until_epoch(process: subprocess.Popen[str], number: int) -> None:
@@ -52,9 +60,22 @@ def free_port() -> int:
 @contextmanager
 def server(place: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     variables = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
-               "--backend-store-uri", f"sqlite:///{place / 'server.db'}",
-               "--artifacts-destination", str(place / "artifacts")]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+        "--backend-store-uri",
+        f"sqlite:///{place / 'server.db'}",
+        "--artifacts-destination",
+        str(place / "artifacts"),
+    ]
     with (place / "server.log").open("ab") as log:
         process = subprocess.Popen(command, env=variables, stdout=log, stderr=log, start_new_session=True)
     try:

@@ -85,10 +85,14 @@ def seeds(place: Path) -> Counter[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("second", "more"), [
-    pytest.param("one", [], id="one name"), pytest.param("two", [], id="two names", marks=pytest.mark.slow),
-    pytest.param("one", ["--jobs", "2"], id="side by side", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("second", "more"),
+    [
+        pytest.param("one", [], id="one name"),
+        pytest.param("two", [], id="two names", marks=pytest.mark.slow),
+        pytest.param("one", ["--jobs", "2"], id="side by side", marks=pytest.mark.slow),
+    ],
+)
 def test_cases_of_sweeps_that_run_at_once_are_run_once(sweeps: Path, second: str, more: list[str]) -> None:
     going = [start("sweep", f"{name}.yaml", *more) for name in ("one", second)]
     said = [process.communicate(timeout=250)[0] for process in going]
@@ -202,8 +206,9 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     """The second sweep looks while the first one submits, and again when the job is in the queue."""
     (place / "one.yaml").write_text("fixed: [tracker=none, hardware=slurm_cpu, hardware.detach=true, seed=3]\n")
     monkeypatch.setattr(SlurmLauncher, "check_here", lambda *_: [])
-    monkeypatch.setattr("gnnexp.cli.commands.resume.ask",
-                        lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING"))
+    monkeypatch.setattr(
+        "gnnexp.cli.commands.resume.ask", lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING")
+    )
     case = case_of("one.yaml")
     submitted: list[Path] = []
     seen: list[State] = []
@@ -228,12 +233,18 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert second.run_dir == first.run_dir
 
 
-@pytest.mark.parametrize("moment", [
-    "create_run", pytest.param("import gnnexp.cli.running.execute", marks=pytest.mark.slow),
-    pytest.param("after create_run", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "create_run",
+        pytest.param("import gnnexp.cli.running.execute", marks=pytest.mark.slow),
+        pytest.param("after create_run", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.interpreter
 def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
-        sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
     """By Ctrl-C of `--jobs`; nothing half made is left, and the next call makes the case once."""
     interrupting = sweeps / "interrupting"  # not the current folder, where a process may look without being asked
     interrupting.mkdir()

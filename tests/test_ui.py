@@ -78,8 +78,7 @@ def _free_port() -> str:
 
 
 @pytest.fixture
-def _commands(
-        tmp_path: Path, mlflow_store: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def _commands(tmp_path: Path, mlflow_store: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands of servers, which are not started. The current folder has a store."""
     commands: list[list[str]] = []
     mlflow_store(tmp_path)
@@ -91,8 +90,7 @@ def _commands(
     return commands
 
 
-def test_the_dashboard_is_for_this_machine_only(
-        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dashboard_is_for_this_machine_only(_commands: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
     assert run_command(["ui", "--port", _free_port()]) == 0
     (command,) = _commands
@@ -100,7 +98,8 @@ def test_the_dashboard_is_for_this_machine_only(
 
 
 def test_it_serves_the_store_and_no_run_directory(
-        _commands: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _commands: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "runs" / "one").mkdir(parents=True)
     os.mkfifo(tmp_path / "runs" / "one" / "job.json")  # who opens it waits for ever
     monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
@@ -111,7 +110,8 @@ def test_it_serves_the_store_and_no_run_directory(
 
 
 def test_who_can_reach_it_is_said(
-        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: f"{address}/#/experiments")
     port = _free_port()
     assert run_command(["ui", "--host", "0.0.0.0", "--port", port]) == 0
@@ -129,7 +129,8 @@ def test_who_can_reach_it_is_said(
 
 
 def test_without_a_secret_it_says_what_that_opens(
-        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("gnnexp.cli.commands.ui._pages", lambda tracker, address: address)
     assert run_command(["ui", "--no-secret", "--port", _free_port()]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -138,7 +139,8 @@ def test_without_a_secret_it_says_what_that_opens(
 
 
 def test_a_secret_that_others_can_read_is_refused(
-        _commands: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    _commands: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     SECRET_FILE.parent.mkdir()
     SECRET_FILE.write_text("x")
     SECRET_FILE.chmod(0o644)
@@ -147,22 +149,26 @@ def test_a_secret_that_others_can_read_is_refused(
 
 
 def test_an_installation_without_the_plugin_is_told(
-        _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("gnnexp.cli.commands.ui.entry_points", lambda group: [])
     assert run_command(["ui", "--port", _free_port()]) == 2
     assert not _commands and "install gnnexp again" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("host", "says"), [
-    ("no.such.host.invalid", "is no address"), ("192.0.2.1", "of this machine")])
+@pytest.mark.parametrize(
+    ("host", "says"), [("no.such.host.invalid", "is no address"), ("192.0.2.1", "of this machine")]
+)
 def test_a_host_that_is_no_address(
-        _commands: list[list[str]], capsys: pytest.CaptureFixture[str], host: str, says: str) -> None:
+    _commands: list[list[str]], capsys: pytest.CaptureFixture[str], host: str, says: str
+) -> None:
     assert run_command(["ui", "--host", host, "--port", _free_port()]) == 2
     assert "--host" in (said := capsys.readouterr().err) and says in said and not _commands
 
 
 def test_the_page_of_an_experiment(
-        _commands: list[list[str]], tmp_path: Path, mlflow_store, capsys: pytest.CaptureFixture[str]) -> None:
+    _commands: list[list[str]], tmp_path: Path, mlflow_store, capsys: pytest.CaptureFixture[str]
+) -> None:
     from mlflow import MlflowClient
 
     number = MlflowClient(tracking_uri=mlflow_store(tmp_path)).create_experiment("ogb runs")

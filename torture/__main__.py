@@ -1,7 +1,7 @@
 """`python -m torture`: kills, frost, full disks, little memory, strangers, malformed files, as long as is asked for.
 
-    python -m torture [--minutes M] [--seed S] [--only kills,fuzz] [--counts FILE]
-    python -m torture CAMPAIGN --seed S        does one storm of it again
+python -m torture [--minutes M] [--seed S] [--only kills,fuzz] [--counts FILE]
+python -m torture CAMPAIGN --seed S        does one storm of it again
 """
 
 from __future__ import annotations
@@ -34,9 +34,16 @@ SLICE_S, SLICE_FUZZ_S = 55.0, 15.0
 # Kinds of inputs that need nothing made before.
 SLICE_KINDS = ("datasets", "checkpoints", "archives", "sweeps", "overrides", "slurm_output")
 # Threads of the ranks' libraries are chosen when a process starts: forks have those of their parent.
-_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1",
-                "NUMBA_THREADING_LAYER": "omp", "OMP_WAIT_POLICY": "passive", "DGLBACKEND": "pytorch",
-                "MLFLOW_DISABLE_TELEMETRY": "true"}
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "NUMBA_THREADING_LAYER": "omp",
+    "OMP_WAIT_POLICY": "passive",
+    "DGLBACKEND": "pytorch",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
 
 
 def main() -> int:
@@ -127,8 +134,11 @@ def _work(options: argparse.Namespace, seed: int, shared: Path, began: float) ->
 
 
 def _tell_task(task: Task, counts: Counts, seconds: float) -> None:
-    print(f"{task.campaign} --seed {task.seed}: {seconds:.1f} s, {counts.numbers.get('kills', 0)} kills, "
-          f"{'right' if not counts.failures else f'{len(counts.failures)} FAILED'}", flush=True)
+    print(
+        f"{task.campaign} --seed {task.seed}: {seconds:.1f} s, {counts.numbers.get('kills', 0)} kills, "
+        f"{'right' if not counts.failures else f'{len(counts.failures)} FAILED'}",
+        flush=True,
+    )
     for failure in counts.failures:
         print(f"  {failure.what}\n  again: {failure.how}", flush=True)
 
@@ -138,22 +148,26 @@ def _tell(counts: Counts, seconds: float) -> None:
         print(f"{value:>10,}  {name}")
     compared = counts.numbers.get("kills_compared", 0)
     cpu_s = sum(os.times()[:4])
-    print(f"{seconds:.0f} s, {cpu_s:.0f} s of the cores, {3600 * compared / seconds:.0f} compared kills an hour, "
-          f"{len(counts.failures)} failures")
+    print(
+        f"{seconds:.0f} s, {cpu_s:.0f} s of the cores, {3600 * compared / seconds:.0f} compared kills an hour, "
+        f"{len(counts.failures)} failures"
+    )
 
 
 def _session(seed: int, seconds: float, counts: Counts) -> Session:
     machine = f"{platform.node()}: {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return Session(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), seconds, machine, _commit(), seed,
-                   counts)
+    return Session(
+        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), seconds, machine, _commit(), seed, counts
+    )
 
 
 def _commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False).stdout
 
-    return git("rev-parse", "HEAD").strip() + ("+" if git("status", "--porcelain", "--", "gnnexp", "conf", "torture")
-                                               else "")
+    return git("rev-parse", "HEAD").strip() + (
+        "+" if git("status", "--porcelain", "--", "gnnexp", "conf", "torture") else ""
+    )
 
 
 if __name__ == "__main__":

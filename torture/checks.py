@@ -93,8 +93,11 @@ def checkpoint_problems(run_dir: Path, undisturbed: Path, epochs: int) -> list[s
     pairs = [(last, _last(undisturbed))] + ([(best.resolve(), expected.resolve())] if best.is_symlink() else [])
     if found:  # one of them cannot be read
         return found
-    return [f"parameters of checkpoint {mine.name} differ from the undisturbed run" for mine, other in pairs
-            if other is None or not _equal(_contents(mine), _contents(other))]
+    return [
+        f"parameters of checkpoint {mine.name} differ from the undisturbed run"
+        for mine, other in pairs
+        if other is None or not _equal(_contents(mine), _contents(other))
+    ]
 
 
 def _last(run_dir: Path) -> Path | None:
@@ -130,8 +133,11 @@ def _equal(one: object, other: object) -> bool:
 def leftover_problems(folder: Path) -> list[str]:
     """Temporary files and half-made folders that nobody will ever remove."""
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if _is_temporary(path.name))
-    return [f"left over: {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            ] if names else []
+    return (
+        [f"left over: {', '.join(names[:5])}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")]
+        if names
+        else []
+    )
 
 
 def _is_temporary(name: str) -> bool:
@@ -152,16 +158,18 @@ def lock_problems(run_dir: Path) -> list[str]:
 def said_problems(text: str, command: str) -> list[str]:
     """What a command said: a traceback is never for a user."""
     place = text.find("Traceback (most recent call last)")
-    return [] if place < 0 else [f"traceback of `gnnexp {command}`: …{text[max(0, place - 200):place + 2500]}"]
+    return [] if place < 0 else [f"traceback of `gnnexp {command}`: …{text[max(0, place - 200) : place + 2500]}"]
 
 
 # --- the tracker's store ---------------------------------------------------------------------------------------------
 def store_problems(store: Path, run_dirs: Sequence[Path]) -> list[str]:
     """MLflow's SQLite file: one run for every run directory and none besides, each metric of each epoch once."""
     with sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30) as database:
-        rows = database.execute("select run_uuid, value from tags where key = 'gnnexp.uid' and run_uuid not in "
-                                "(select run_uuid from tags where key = 'gnnexp.sweep') and run_uuid in "
-                                "(select run_uuid from runs where lifecycle_stage = 'active')").fetchall()  # a report's
+        rows = database.execute(
+            "select run_uuid, value from tags where key = 'gnnexp.uid' and run_uuid not in "
+            "(select run_uuid from tags where key = 'gnnexp.sweep') and run_uuid in "
+            "(select run_uuid from runs where lifecycle_stage = 'active')"
+        ).fetchall()  # a report's
         runs: dict[str, list[str]] = {}
         for run, uid in rows:
             runs.setdefault(uid, []).append(run)
@@ -178,10 +186,11 @@ def store_problems(store: Path, run_dirs: Sequence[Path]) -> list[str]:
 
 
 def _one_run(database: sqlite3.Connection, run: str, lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    (status, uri), = database.execute("select status, artifact_uri from runs where run_uuid = ?", (run,)).fetchall()
+    ((status, uri),) = database.execute("select status, artifact_uri from runs where run_uuid = ?", (run,)).fetchall()
     found = [] if status == "FINISHED" else [f"MLflow says {status}"]
-    rows = database.execute("select key, step, value from metrics where run_uuid = ? and key not like 'summary/%'",
-                            (run,)).fetchall()
+    rows = database.execute(
+        "select key, step, value from metrics where run_uuid = ? and key not like 'summary/%'", (run,)
+    ).fetchall()
     doubled = [name for name, count in Counter((key, step) for key, step, _ in rows).items() if count > 1]
     if doubled:
         found.append(f"MLflow has {len(doubled)} metric steps more than once: {doubled[:3]}")
@@ -199,9 +208,11 @@ def _artifacts(folder: Path) -> list[str]:
 def report_problems(store: Path, sweep: str) -> list[str]:
     """The report of a sweep is one run in the store, however often it was made; deleted twins are none."""
     with sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30) as database:
-        (count,), = database.execute("select count(*) from tags where key = 'gnnexp.sweep' and value = ? and run_uuid "
-                                     "in (select run_uuid from runs where lifecycle_stage = 'active')",
-                                     (sweep,)).fetchall()
+        ((count,),) = database.execute(
+            "select count(*) from tags where key = 'gnnexp.sweep' and value = ? and run_uuid "
+            "in (select run_uuid from runs where lifecycle_stage = 'active')",
+            (sweep,),
+        ).fetchall()
     database.close()
     return [] if count == 1 else [f"MLflow has {count} reports of the sweep"]
 

@@ -56,8 +56,10 @@ class Counts:
 
 def from_json(found: Mapping[str, Any]) -> Counts:
     """The counts that `to_json` wrote."""
-    return Counts({str(name): int(value) for name, value in found["numbers"].items()},
-                  tuple(Failure(**one) for one in found["failures"]))
+    return Counts(
+        {str(name): int(value) for name, value in found["numbers"].items()},
+        tuple(Failure(**one) for one in found["failures"]),
+    )
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,14 @@ class Session:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {"date": self.date, "seconds": round(self.seconds, 1), "machine": self.machine, "commit": self.commit,
-                "seed": self.seed, **self.counts.to_json()}
+        return {
+            "date": self.date,
+            "seconds": round(self.seconds, 1),
+            "machine": self.machine,
+            "commit": self.commit,
+            "seed": self.seed,
+            **self.counts.to_json(),
+        }
 
 
 def read_sessions(file: Path) -> list[Session]:
@@ -97,8 +105,10 @@ def read_sessions(file: Path) -> list[Session]:
     found = json.loads(file.read_text(encoding="utf-8"))
     if found["schema"] != SCHEMA:
         raise ValueError(f"{file}: schema {found['schema']}, but this is version {SCHEMA}")
-    sessions = [Session(one["date"], one["seconds"], one["machine"], one["commit"], one["seed"], from_json(one))
-                for one in found["sessions"]]
+    sessions = [
+        Session(one["date"], one["seconds"], one["machine"], one["commit"], one["seed"], from_json(one))
+        for one in found["sessions"]
+    ]
     if total(sessions).to_json() != found["total"]:
         raise ValueError(f"{file}: the total is not the sum of the sessions")
     return sessions
@@ -112,5 +122,6 @@ def total(sessions: Sequence[Session]) -> Counts:
 def add_session(file: Path, session: Session) -> None:
     """Append a session to the file, atomically; the total is the sum of all."""
     sessions = [*read_sessions(file), session]
-    write_json(file, {"schema": SCHEMA, "total": total(sessions).to_json(),
-                      "sessions": [one.to_json() for one in sessions]})
+    write_json(
+        file, {"schema": SCHEMA, "total": total(sessions).to_json(), "sessions": [one.to_json() for one in sessions]}
+    )

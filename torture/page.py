@@ -35,17 +35,30 @@ def tables(sessions: Sequence[Session]) -> str:
     commits = ", ".join(sorted({f"`{one.commit[:12]}`" for one in sessions}))
     lines = [
         f"{len(sessions)} session{'s' if len(sessions) > 1 else ''}, {hours:.1f} hours, {dates[0]} to {dates[-1]}, on "
-        f"{'; '.join(sorted({one.machine for one in sessions}))}; commits {commits}.", "",
-        "| what | how many |", "|---|---|",
+        f"{'; '.join(sorted({one.machine for one in sessions}))}; commits {commits}.",
+        "",
+        "| what | how many |",
+        "|---|---|",
         *(f"| {words} | {_sum(counts.numbers, name):,} |" for name, words in _FIRST.items()),
-        f"| failures | {len(counts.failures):,} |", "",
-        *_details(counts.numbers), "", "| date | seconds | seed | kills compared | failures |", "|---|---|---|---|---|",
-        *(f"| {one.date} | {one.seconds:,.0f} | {one.seed} | {one.counts.numbers.get('kills_compared', 0):,} | "
-          f"{len(one.counts.failures):,} |" for one in sessions),
+        f"| failures | {len(counts.failures):,} |",
+        "",
+        *_details(counts.numbers),
+        "",
+        "| date | seconds | seed | kills compared | failures |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {one.date} | {one.seconds:,.0f} | {one.seed} | {one.counts.numbers.get('kills_compared', 0):,} | "
+            f"{len(one.counts.failures):,} |"
+            for one in sessions
+        ),
     ]
     if counts.failures:
-        lines += ["", "Failures:", "", *(f"- {one.campaign}: {_short(one.what)} Again: `{one.how}`"
-                                         for one in counts.failures)]
+        lines += [
+            "",
+            "Failures:",
+            "",
+            *(f"- {one.campaign}: {_short(one.what)} Again: `{one.how}`" for one in counts.failures),
+        ]
     return "\n".join(lines)
 
 

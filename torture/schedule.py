@@ -21,8 +21,19 @@ from torture.processes import family
 from torture.storm import HangError, Storm
 
 # How often a campaign is drawn. Most kills come from the first two; `fuzz` has a process of its own.
-WEIGHTS = {"kills": 14, "sweeps": 3, "frozen": 2, "together": 2, "tracking": 2, "disks": 2, "slurm": 1,
-           "peers": 2, "memory": 2, "strangers": 2, "stores": 2}
+WEIGHTS = {
+    "kills": 14,
+    "sweeps": 3,
+    "frozen": 2,
+    "together": 2,
+    "tracking": 2,
+    "disks": 2,
+    "slurm": 1,
+    "peers": 2,
+    "memory": 2,
+    "strangers": 2,
+    "stores": 2,
+}
 FUZZ = "fuzz"
 CAMPAIGNS = (*WEIGHTS, FUZZ)
 # A storm that takes longer hangs in the campaign's own code: commands have limits of their own.
@@ -78,7 +89,10 @@ def fuzzing(seed: int, end: float) -> Iterator[Task]:
 
 
 def run_all(
-    sources: Sequence[Iterator[Task]], shared: Path, seconds: float, tell: Callable[[Task, Counts, float], None],
+    sources: Sequence[Iterator[Task]],
+    shared: Path,
+    seconds: float,
+    tell: Callable[[Task, Counts, float], None],
     grace_s: float = 60.0,
 ) -> Counts:
     """Work through the sources side by side, one storm of each at a time, until the time is over or Ctrl-C is pressed.

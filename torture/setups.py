@@ -40,9 +40,18 @@ class Setup:
         """Overrides, but for the seed."""
         data = ["dataset=planetoid", "dataset.name=cora"] if self.dataset == "cora" else [f"dataset={self.dataset}"]
         sampled = ["sampler.fanouts=[4,4]", "train.batch_size=256", "train.batch_of=run"]
-        return [f"system={self.system}", *data, "model.hidden=16", "model.layers=2", "hardware.threads=1",
-                f"hardware.workers={self.workers}", f"train.epochs={self.epochs}", "train.eval_every=3",
-                "train.checkpoint_every=1", *(sampled if self.system in SAMPLED else [])]
+        return [
+            f"system={self.system}",
+            *data,
+            "model.hidden=16",
+            "model.layers=2",
+            "hardware.threads=1",
+            f"hardware.workers={self.workers}",
+            f"train.epochs={self.epochs}",
+            "train.eval_every=3",
+            "train.checkpoint_every=1",
+            *(sampled if self.system in SAMPLED else []),
+        ]
 
     @property
     def overrides(self) -> list[str]:

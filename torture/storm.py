@@ -73,8 +73,9 @@ class Command:
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
                 self.code = -signal.SIGKILL
-                raise HangError(f"`gnnexp {self.name}` lives {seconds:.0f} s on; alive: {living}; "
-                                f"it said: …{self.said()[-600:]}")
+                raise HangError(
+                    f"`gnnexp {self.name}` lives {seconds:.0f} s on; alive: {living}; it said: …{self.said()[-600:]}"
+                )
             time.sleep(POLL_S)
         assert self.code is not None
         return self.code
@@ -114,8 +115,13 @@ class Storm:
 
     # --- commands ----------------------------------------------------------------------------------------------------
     def start(
-        self, *arguments: str, spare: int = 3, cache: Path | None = None, folder: Path | None = None,
-        group: Path | None = None, user: int | None = None,
+        self,
+        *arguments: str,
+        spare: int = 3,
+        cache: Path | None = None,
+        folder: Path | None = None,
+        group: Path | None = None,
+        user: int | None = None,
     ) -> Command:
         """Start a command; its working folder is the storm's, its cache that of all storms, or others.
 
@@ -145,8 +151,11 @@ class Storm:
     def environment(self) -> dict[str, str]:
         """Of every command: prepared data is shared, the tracker's store is the storm's own."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "GNNEXP_CACHE"))}
-        return kept | {"GNNEXP_CACHE": str(self.shared / "cache"), "MLFLOW_DISABLE_TELEMETRY": "true",
-                       "MPLCONFIGDIR": str(self.shared / "matplotlib")}
+        return kept | {
+            "GNNEXP_CACHE": str(self.shared / "cache"),
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "MPLCONFIGDIR": str(self.shared / "matplotlib"),
+        }
 
     def put_store(self) -> None:
         """An MLflow store without runs: making one takes MLflow seconds."""
@@ -212,7 +221,10 @@ class Storm:
 
     # --- checking ----------------------------------------------------------------------------------------------------
     def expect_quiet(
-        self, seconds: float, roles: Sequence[family.Role] | None = None, but: Sequence[int] = (),
+        self,
+        seconds: float,
+        roles: Sequence[family.Role] | None = None,
+        but: Sequence[int] = (),
     ) -> None:
         """Nobody may be left of the commands that have ended (or nobody of these roles), `but` the storm's own."""
         pids = (*but, *(command.pid for command in self.commands if command.code is None))

@@ -30,8 +30,9 @@ def run(stage: Stage) -> bool:
     found = {row.name: row.values for row in stage.report.rows if row.ok}
     figures = figures_of([found])
     hardware = HardwareConfig(device="cuda", device_memory=int(stage.report.facts["memory_bytes"]))
-    write_profile(stage.report.folder / "profile.yaml",
-                  profile_text(hardware, figures, _source(stage), "make gpu-proof"))
+    write_profile(
+        stage.report.folder / "profile.yaml", profile_text(hardware, figures, _source(stage), "make gpu-proof")
+    )
     return True
 
 
@@ -41,8 +42,9 @@ def _rate(name: str, probe: Callable[[], list[float]]) -> Row:
 
 def _probes(stage: Stage, bench: Bench) -> Mapping[str, Callable[[], list[float]]]:
     """Those of one rank, which has nobody to exchange with."""
-    sampled = Rmat(num_nodes=bench.extent.nodes, num_edges=bench.extent.edges, num_features=1, num_classes=2,
-                   locality=0.0).load()
+    sampled = Rmat(
+        num_nodes=bench.extent.nodes, num_edges=bench.extent.edges, num_features=1, num_classes=2, locality=0.0
+    ).load()
     found = {name: probe for name, probe in probes(bench, sampled).items() if name not in ("latency", "d2d")}
     return {**found, "step_s": lambda: _step(stage, bench)}
 
@@ -59,9 +61,14 @@ def _step(stage: Stage, bench: Bench) -> list[float]:
 def _source(stage: Stage) -> str:
     facts = stage.report.facts
     machine: Mapping[str, Any] = facts["machine"]
-    words = [f"make gpu-proof on {machine['host']}: {machine['cpu']}, {machine['cores']} cores",
-             f"GPU {facts['device']}", f"driver {facts['driver'].get('driver_version')}", facts["date"][:10],
-             "1 rank alone",
-             f"commit {facts['commit']}{' with changes' if facts['dirty'] else ''}", f"torch {facts['torch']}"]
+    words = [
+        f"make gpu-proof on {machine['host']}: {machine['cpu']}, {machine['cores']} cores",
+        f"GPU {facts['device']}",
+        f"driver {facts['driver'].get('driver_version')}",
+        facts["date"][:10],
+        "1 rank alone",
+        f"commit {facts['commit']}{' with changes' if facts['dirty'] else ''}",
+        f"torch {facts['torch']}",
+    ]
     small = "; QUICK: sizes that fit into the caches, not for estimates" if stage.quick or stage.emulated else ""
     return ", ".join(words) + small

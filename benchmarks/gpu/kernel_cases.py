@@ -41,18 +41,31 @@ def operations(block: Block, widths: Sequence[int] = WIDTHS) -> Iterator[Operati
     yield from _attention(block)
     S, D, E = block.num_src, block.num_dst, block.num_edges
     for name, ids in (("", block.src_ids), (", 64-bit ids", block.src_ids.long())):
-        yield Operation(f"dropout{name}", _on(ids, lambda k, _, i, x: k.dropout(x, i, DROP, WIDTH)),
-                        (positive(S, WIDTH),), mask=True)
-        yield Operation(f"dropout of columns{name}", _on(ids, lambda k, _, i, x: k.dropout(x, i, DROP, WIDTH, 10)),
-                        (positive(S, 23),), mask=True)
-        yield Operation(f"relu and dropout{name}", _on(ids, lambda k, _, i, x: k.relu_dropout(x, i, DROP, WIDTH)),
-                        (normal(S, WIDTH),), mask=True)
+        yield Operation(
+            f"dropout{name}",
+            _on(ids, lambda k, _, i, x: k.dropout(x, i, DROP, WIDTH)),
+            (positive(S, WIDTH),),
+            mask=True,
+        )
+        yield Operation(
+            f"dropout of columns{name}",
+            _on(ids, lambda k, _, i, x: k.dropout(x, i, DROP, WIDTH, 10)),
+            (positive(S, 23),),
+            mask=True,
+        )
+        yield Operation(
+            f"relu and dropout{name}",
+            _on(ids, lambda k, _, i, x: k.relu_dropout(x, i, DROP, WIDTH)),
+            (normal(S, WIDTH),),
+            mask=True,
+        )
     for kind in (torch.int32, torch.int64):
         places = (torch.arange(2 * S) * 7 % max(1, S)).to(kind)
         yield Operation(f"gather, {kind}", _on(places, lambda k, _, i, x: k.gather(x, i)), (normal(S, WIDTH),))
     for heads in (1, 3, 6):
-        yield Operation(f"edge dropout, {heads} heads", lambda k, b, w: k.edge_dropout(b, w, DROP),
-                        (positive(E, heads),), mask=True)
+        yield Operation(
+            f"edge dropout, {heads} heads", lambda k, b, w: k.edge_dropout(b, w, DROP), (positive(E, heads),), mask=True
+        )
     yield Operation("transpose of a sum", lambda k, b, g: k.spread(b, g, None), (normal(D, WIDTH),))
     yield Operation("transpose of a weighted sum", lambda k, b, g, w: k.spread(b, g, w), (normal(D, 41), normal(E, 1)))
 
@@ -69,11 +82,17 @@ def sparse_operations() -> Iterator[Operation]:
         rows = SparseRows(indptr.to(there), columns.to(there), values, 30)
         return kernels.sparse_dropout(rows, ids.to(there), DROP)
 
-    yield Operation("dropout of sparse rows", lambda k, b, v: dropped(k, b, v.detach()).values,
-                    (dense[stored].abs() + 0.1,), mask=True)
-    yield Operation("product of sparse rows",
-                    lambda k, b, w: k.sparse_linear(dropped(k, b, dense[stored].to(w.device, w.dtype)), w),
-                    (normal(5, 30),))
+    yield Operation(
+        "dropout of sparse rows",
+        lambda k, b, v: dropped(k, b, v.detach()).values,
+        (dense[stored].abs() + 0.1,),
+        mask=True,
+    )
+    yield Operation(
+        "product of sparse rows",
+        lambda k, b, w: k.sparse_linear(dropped(k, b, dense[stored].to(w.device, w.dtype)), w),
+        (normal(5, 30),),
+    )
 
 
 def _sums(block: Block, widths: Sequence[int]) -> Iterator[Operation]:
@@ -84,10 +103,16 @@ def _sums(block: Block, widths: Sequence[int]) -> Iterator[Operation]:
     sliced = [2] * 20 + [0] * 11 + [2] * 10  # unequal, out of order, one twice: as in a slice of columns
     for name, slots in (("4 heads", [j // 16 for j in range(64)]), ("a slice of heads", sliced)):
         column = torch.tensor(slots)
-        yield Operation(f"weighted sum, {name}", lambda k, b, x, w, c=column: k.aggregate(b, x, w, c),
-                        (normal(S, len(slots)), normal(E, max(slots) + 1)))
-    yield Operation("sum scaled by source", lambda k, b, x: k.aggregate_scaled(b, x, b.src_ids.to(x.dtype) / 300),
-                    (normal(S, WIDTH),))
+        yield Operation(
+            f"weighted sum, {name}",
+            lambda k, b, x, w, c=column: k.aggregate(b, x, w, c),
+            (normal(S, len(slots)), normal(E, max(slots) + 1)),
+        )
+    yield Operation(
+        "sum scaled by source",
+        lambda k, b, x: k.aggregate_scaled(b, x, b.src_ids.to(x.dtype) / 300),
+        (normal(S, WIDTH),),
+    )
     yield from _stored(block)
     yield Operation("sum of all heads", lambda k, b, x, w: k.aggregate_outer(b, x, w), (normal(S, 7), normal(E, 6)))
 
@@ -101,12 +126,23 @@ def _stored(block: Block) -> Iterator[Operation]:
         return StoredRows(x.detach().bfloat16() if narrow else x.detach(), ids, x.dtype)
 
     for word, narrow in (("", False), (" in bfloat16", True)):
-        yield Operation(f"weighted sum of stored rows{word}", lambda k, b, x, w, n=narrow: k.aggregate_stored(
-            b, stored(x, narrow=n), w.detach(), None)[0], (normal(S, 100), normal(E, 1)))
-        yield Operation(f"dropout of stored rows{word}", lambda k, b, x, n=narrow: k.dropout_stored(
-            stored(x, narrow=n), b.src_ids, DROP), (positive(S, WIDTH),), mask=True)
-    yield Operation("relu and dropout, rounded to bfloat16", lambda k, b, x: k.relu_dropout_rounded(
-        x.detach().float(), b.src_ids, DROP).to(x.dtype), (normal(S, WIDTH),), mask=True)
+        yield Operation(
+            f"weighted sum of stored rows{word}",
+            lambda k, b, x, w, n=narrow: k.aggregate_stored(b, stored(x, narrow=n), w.detach(), None)[0],
+            (normal(S, 100), normal(E, 1)),
+        )
+        yield Operation(
+            f"dropout of stored rows{word}",
+            lambda k, b, x, n=narrow: k.dropout_stored(stored(x, narrow=n), b.src_ids, DROP),
+            (positive(S, WIDTH),),
+            mask=True,
+        )
+    yield Operation(
+        "relu and dropout, rounded to bfloat16",
+        lambda k, b, x: k.relu_dropout_rounded(x.detach().float(), b.src_ids, DROP).to(x.dtype),
+        (normal(S, WIDTH),),
+        mask=True,
+    )
 
 
 def _attention(block: Block) -> Iterator[Operation]:
@@ -118,13 +154,22 @@ def _attention(block: Block) -> Iterator[Operation]:
         keys = normal(S, heads), normal(D, heads)
         for word, drop in (("", None), (", dropout", DROP)):
             name = f", {heads} heads{word}"
-            yield Operation(f"attention weight{name}",
-                            lambda k, b, s, d, p=drop: k.attention_weight(b, s, d, SLOPE, p), keys, mask=True)
-            yield Operation(f"attention{name}", lambda k, b, x, s, d, p=drop: k.attention(b, x, s, d, SLOPE, p),
-                            (normal(S, 16 * heads), *keys))
-            yield Operation(f"attention, rows shared{name}",
-                            lambda k, b, x, s, d, p=drop: k.attention_aggregate_first(b, x, s, d, SLOPE, p),
-                            (normal(S, 7), *keys))
+            yield Operation(
+                f"attention weight{name}",
+                lambda k, b, s, d, p=drop: k.attention_weight(b, s, d, SLOPE, p),
+                keys,
+                mask=True,
+            )
+            yield Operation(
+                f"attention{name}",
+                lambda k, b, x, s, d, p=drop: k.attention(b, x, s, d, SLOPE, p),
+                (normal(S, 16 * heads), *keys),
+            )
+            yield Operation(
+                f"attention, rows shared{name}",
+                lambda k, b, x, s, d, p=drop: k.attention_aggregate_first(b, x, s, d, SLOPE, p),
+                (normal(S, 7), *keys),
+            )
 
 
 def _on(ids: Tensor, call: Call) -> Call:

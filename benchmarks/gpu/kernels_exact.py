@@ -49,8 +49,10 @@ def run(stage: Stage) -> bool:
         stage.check(f"topology, {word}", partial(_topology, word, block, block.to(stage.device)))
     if kernel_problem("triton", stage.device.type) is None:
         for cached, narrow in product((False, True), (False, True)):
-            name = (f"rows read over the link, {'with' if cached else 'without'} a cache, "
-                    f"{'bfloat16' if narrow else 'float32'}")
+            name = (
+                f"rows read over the link, {'with' if cached else 'without'} a cache, "
+                f"{'bfloat16' if narrow else 'float32'}"
+            )
             stage.check(name, partial(_over_the_link, name, stage.device, cached, narrow))
     kernels = [kernel for kernel in KERNELS if kernel_problem(kernel, stage.device.type) is None]
     return all(_operations(stage, kernel, blocks) and _models(stage, kernel, models) for kernel in kernels)
@@ -135,9 +137,14 @@ def _topology(word: str, block: Block, there: Block) -> Row:
     pairs = list(zip(block.transpose.arrays(), there.transpose.arrays(), strict=True))
     if block.edge_types is not None:
         mine, other = by_relation(block), by_relation(there)
-        pairs += [(block.relation_degree, there.relation_degree), (mine.destinations, other.destinations),
-                  (mine.degree, other.degree), (mine.incoming.indptr, other.incoming.indptr),
-                  (mine.incoming.sources, other.incoming.sources), (mine.outgoing.sources, other.outgoing.sources)]
+        pairs += [
+            (block.relation_degree, there.relation_degree),
+            (mine.destinations, other.destinations),
+            (mine.degree, other.degree),
+            (mine.incoming.indptr, other.incoming.indptr),
+            (mine.incoming.sources, other.incoming.sources),
+            (mine.outgoing.sources, other.outgoing.sources),
+        ]
     unlike = sum(not torch.equal(a.long(), b.cpu().long()) for a, b in pairs)
     return Row(f"topology, {word}", unlike == 0, unlike, words=f"{unlike} of {len(pairs)} arrays differ")
 
@@ -159,7 +166,8 @@ def _trained(name: str, model: str, precision: str, kernel: str) -> Row:
     """Losses of two steps of one rank and gradients of the first, by the layers of a model."""
     case = Case(1, model, "data")
     found, expected = (
-        _steps(case, device, precision, chosen) for device, chosen in (("cuda", kernel), ("cpu", "numba")))
+        _steps(case, device, precision, chosen) for device, chosen in (("cuda", kernel), ("cpu", "numba"))
+    )
     losses = zip(global_losses([found]), global_losses([expected]), strict=True)
     worst = max(worst_gradient_error(found, expected), *(abs(a - b) / abs(b) for a, b in losses))
     return Row(name, worst <= MODEL_BOUNDS[precision], worst, ERROR)

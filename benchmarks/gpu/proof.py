@@ -19,11 +19,24 @@ from benchmarks.gpu.needed import ROOT, digest
 from benchmarks.gpu.report import is_done, read, table
 
 # Seconds that each may take of a call's minutes.
-LIMITS = {"smoke": 240, "kernels-exact": 420, "tests": 420, "calibrate": 180, "kernel-bench": 180, "sampler": 180,
-          "epoch": 300, "offload": 300, "trace": 120, "graphs": 120}
+LIMITS = {
+    "smoke": 240,
+    "kernels-exact": 420,
+    "tests": 420,
+    "calibrate": 180,
+    "kernel-bench": 180,
+    "sampler": 180,
+    "epoch": 300,
+    "offload": 300,
+    "trace": 120,
+    "graphs": 120,
+}
 # Stages by what they show. Those of one slice fit into one call of nine minutes.
-SLICES = {"correct": ("smoke", "kernels-exact", "tests", "calibrate"),
-          "speed": ("kernel-bench", "sampler", "epoch"), "memory": ("offload", "trace", "graphs")}
+SLICES = {
+    "correct": ("smoke", "kernels-exact", "tests", "calibrate"),
+    "speed": ("kernel-bench", "sampler", "epoch"),
+    "memory": ("offload", "trace", "graphs"),
+}
 _LEAST_S = 40  # a stage is not started for less
 _GRACE_S = 15  # in which a stage ends by itself after its limit
 
@@ -51,9 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(name: str, options: argparse.Namespace, seconds: float) -> None:
     """One stage and whatever it started, which end with it."""
-    command = [sys.executable, "-m", "benchmarks.gpu.run_stage", name, "--out", str(options.out.resolve()),
-               "--seconds", str(seconds), *(["--quick"] if options.quick else []),
-               *(["--again"] if options.again else [])]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu.run_stage",
+        name,
+        "--out",
+        str(options.out.resolve()),
+        "--seconds",
+        str(seconds),
+        *(["--quick"] if options.quick else []),
+        *(["--again"] if options.again else []),
+    ]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
     try:
@@ -70,8 +92,12 @@ def _run(name: str, options: argparse.Namespace, seconds: float) -> None:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=9, help="of all stages together")
-    parser.add_argument("--stages", type=_stages, default=list(SLICES["correct"]),
-                        help=f"{','.join(LIMITS)}; {', '.join(SLICES)}: several of them; all")
+    parser.add_argument(
+        "--stages",
+        type=_stages,
+        default=list(SLICES["correct"]),
+        help=f"{','.join(LIMITS)}; {', '.join(SLICES)}: several of them; all",
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gpu"))
     parser.add_argument("--again", action="store_true", help="also what is complete")
     parser.add_argument("--quick", action="store_true", help="small sizes and few cases: a rehearsal")

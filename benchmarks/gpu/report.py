@@ -84,8 +84,16 @@ class Report:
 
     def write(self, *, complete: bool) -> None:
         """Atomically."""
-        write_json(self._path, {"schema": SCHEMA, "stage": self._path.stem, "complete": complete,
-                                "facts": self.facts, "rows": [asdict(row) for row in self.rows]})
+        write_json(
+            self._path,
+            {
+                "schema": SCHEMA,
+                "stage": self._path.stem,
+                "complete": complete,
+                "facts": self.facts,
+                "rows": [asdict(row) for row in self.rows],
+            },
+        )
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -99,8 +107,12 @@ def read(path: Path) -> dict[str, Any]:
 def is_done(found: Mapping[str, Any], source: str, *, quick: bool) -> bool:
     """Whether a stage is complete and good, by the files that there are now."""
     facts = found.get("facts", {})
-    return bool(found.get("complete")) and facts["source"] == source and facts["quick"] == quick and all(
-        row["ok"] for row in found["rows"])
+    return (
+        bool(found.get("complete"))
+        and facts["source"] == source
+        and facts["quick"] == quick
+        and all(row["ok"] for row in found["rows"])
+    )
 
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -119,8 +131,11 @@ def _lines(stage: str, one: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         yield (stage, "did not run", "", "", "", "", "MISSING")
         return
     rows = [Row(**row) for row in one["rows"]]
-    figures = [row for row in rows if not row.ok or row.target is not None or row.unit not in ("", ERROR)
-               or row.words.startswith(NOT_RUN)]
+    figures = [
+        row
+        for row in rows
+        if not row.ok or row.target is not None or row.unit not in ("", ERROR) or row.words.startswith(NOT_RUN)
+    ]
     exact = [row for row in rows if row.unit == ERROR]
     if exact:
         good, worst = sum(row.ok for row in exact), max((row.value or 0.0 for row in exact), default=0.0)

@@ -34,8 +34,14 @@ def main() -> int:
     torch.cuda.set_device(device)
     found = {**facts(device), "quick": options.quick}
     report = Report(options.out / f"{options.stage}.json", found, again=options.again)
-    stage = Stage(report, device, found["emulated"], options.quick, time.monotonic() + options.seconds - _RESERVE_S,
-                  ceiling_of(found["device"], found["driver"]))
+    stage = Stage(
+        report,
+        device,
+        found["emulated"],
+        options.quick,
+        time.monotonic() + options.seconds - _RESERVE_S,
+        ceiling_of(found["device"], found["driver"]),
+    )
     whole = importlib.import_module(module_of(options.stage)).run(stage)
     report.write(complete=whole)
     if not all(row.ok for row in report.rows):

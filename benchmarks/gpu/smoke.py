@@ -29,8 +29,10 @@ def run(stage: Stage) -> bool:
     bench = stage.bench()
     checks: list[tuple[str, Callable[[], Row | Iterator[Row]]]] = [
         ("streams and events", lambda: _streams(stage)),
-        ("exchange of 2 ranks", lambda: _exchange(stage)), ("nccl with itself", lambda: _nccl(stage)),
-        ("copies", lambda: _copies(stage, bench)), ("products", lambda: _products(stage, bench)),
+        ("exchange of 2 ranks", lambda: _exchange(stage)),
+        ("nccl with itself", lambda: _nccl(stage)),
+        ("copies", lambda: _copies(stage, bench)),
+        ("products", lambda: _products(stage, bench)),
         ("launch", lambda: rate("launch", launch_s(bench), "s")),
         ("kernels of numba", lambda: _warm_up(stage)),
     ]
@@ -47,8 +49,13 @@ def _warm_up(stage: Stage) -> Row:
     if stage.quick:
         warmup.run(("sum", 0, 16))
         return Row("kernels of numba", value=time.perf_counter() - start, unit="s", words="one of them")
-    done = subprocess.run([sys.executable, "-m", "gnnexp.kernels.warmup"], capture_output=True, text=True, check=False,
-                          timeout=max(1.0, stage.left_s))
+    done = subprocess.run(
+        [sys.executable, "-m", "gnnexp.kernels.warmup"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=max(1.0, stage.left_s),
+    )
     return Row("kernels of numba", done.returncode == 0, time.perf_counter() - start, "s", words=done.stderr[-2000:])
 
 
@@ -78,7 +85,8 @@ def _products(stage: Stage, bench: Bench) -> Iterator[Row]:
     before = torch.get_float32_matmul_precision()
     try:
         for name, precision, factor, ceiling in (
-            ("float32", "highest", x, stage.ceiling.float32), ("tf32", "high", x, stage.ceiling.tf32),
+            ("float32", "highest", x, stage.ceiling.float32),
+            ("tf32", "high", x, stage.ceiling.tf32),
             ("bf16", "highest", half, stage.ceiling.bf16),
         ):
             torch.set_float32_matmul_precision(precision)

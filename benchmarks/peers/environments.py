@@ -38,10 +38,14 @@ def peers(torch: str) -> dict[str, Peer]:
     """All peers. `torch` is the requirement of PyG's torch, with pip's options, as in `make setup`."""
     constraints = ("-c", str(ROOT / "constraints.txt"))
     return {
-        "pyg": Peer((
-            tuple(torch.split()), (*constraints, "-r", str(HERE / "pyg.txt")),
-            ("--no-build-isolation", "--no-deps", "-r", str(HERE / "pyg_source.txt")),
-        ), "torch_geometric, torch_scatter, torch_sparse"),
+        "pyg": Peer(
+            (
+                tuple(torch.split()),
+                (*constraints, "-r", str(HERE / "pyg.txt")),
+                ("--no-build-isolation", "--no-deps", "-r", str(HERE / "pyg_source.txt")),
+            ),
+            "torch_geometric, torch_scatter, torch_sparse",
+        ),
         "graphbolt": Peer((("--no-deps", "-r", str(HERE / "graphbolt.txt")),), "dgl.graphbolt, dgl.nn"),
     }
 

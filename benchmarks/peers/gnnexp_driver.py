@@ -30,8 +30,12 @@ def sampling(request: Request) -> Turn:
 
     def edges_of() -> Iterable[int]:
         batches = torch.split(current, request.batch_size)
-        for batch in prefetched(lambda step: sampler.sample(batches[step], BatchKey(0, 0, step)), len(batches),
-                                threads if threads > 1 else 0, 2 * threads):
+        for batch in prefetched(
+            lambda step: sampler.sample(batches[step], BatchKey(0, 0, step)),
+            len(batches),
+            threads if threads > 1 else 0,
+            2 * threads,
+        ):
             yield sum(block.num_edges for block in batch.blocks)
 
     return sampled(orders, current, edges_of)
@@ -44,8 +48,14 @@ def layer(request: Request) -> Turn:
     num_src = int(request.given(f"{request.block}_num_src"))
     block = Block(indptr, sources, torch.arange(num_src), len(indptr) - 1)
     net = experiment_of(request.config).model.make()
-    net.setup(graph.num_features, int(request.array("labels").max()) + 1, Degrees.of(graph), seed=0,
-              dtype=torch.float32, device=torch.device(request.device))
+    net.setup(
+        graph.num_features,
+        int(request.array("labels").max()) + 1,
+        Degrees.of(graph),
+        seed=0,
+        dtype=torch.float32,
+        device=torch.device(request.device),
+    )
 
     def forward(x: Tensor) -> Tensor:
         return net.preactivated(index, replace(block), x, None)

@@ -52,8 +52,11 @@ def epoch(request: Request) -> Turn:
     def steps() -> Iterable[Step]:
         for batch in loader:
             blocks = batch.blocks
-            yield (net(batch.node_features["feat"], blocks), labels[batch.seed_nodes.long()],
-                   sum(block.num_edges() for block in blocks))
+            yield (
+                net(batch.node_features["feat"], blocks),
+                labels[batch.seed_nodes.long()],
+                sum(block.num_edges() for block in blocks),
+            )
 
     return epoch_turn(request, net, current, steps)
 

@@ -37,8 +37,9 @@ def layer(request: Request) -> Turn:
     num_dst = len(indptr) - 1
     edges = torch.stack([sources.long(), torch.arange(num_dst).repeat_interleave(indptr.diff())])
     conv = _convolution(request, 1 if request.block == "hidden" else 0).to(request.device)
-    return layer_turn(request, conv, lambda x: conv((x, x[:num_dst]), _adjacency(request, edges, num_dst, num_src)),
-                      num_src)
+    return layer_turn(
+        request, conv, lambda x: conv((x, x[:num_dst]), _adjacency(request, edges, num_dst, num_src)), num_src
+    )
 
 
 def epoch(request: Request) -> Turn:
@@ -52,8 +53,10 @@ def epoch(request: Request) -> Turn:
         for batch in loader:
             on_device = batch.to(request.device)
             found = hops(on_device.edge_index, on_device.batch_size, len(request.fanouts))
-            layers = [(_adjacency(request, on_device.edge_index[:, :edges], num_dst, num_src), num_dst)
-                      for edges, num_dst, num_src in found]
+            layers = [
+                (_adjacency(request, on_device.edge_index[:, :edges], num_dst, num_src), num_dst)
+                for edges, num_dst, num_src in found
+            ]
             yield (net(on_device.x, layers), on_device.y[: on_device.batch_size], sum(edges for edges, _, _ in found))
 
     return epoch_turn(request, net, current, steps)
@@ -78,9 +81,16 @@ class Net(nn.Module):
 
 
 def _loader(request: Request, data: Any, targets: Tensor) -> Any:  # noqa: ANN401
-    return NeighborLoader(data, request.fanouts, input_nodes=targets, batch_size=request.batch_size, shuffle=False,
-                          is_sorted=True, num_workers=request.num_workers,
-                          persistent_workers=request.num_workers > 0)
+    return NeighborLoader(
+        data,
+        request.fanouts,
+        input_nodes=targets,
+        batch_size=request.batch_size,
+        shuffle=False,
+        is_sorted=True,
+        num_workers=request.num_workers,
+        persistent_workers=request.num_workers > 0,
+    )
 
 
 def _edges(request: Request) -> Tensor:

@@ -11,8 +11,10 @@ from typing import Any
 
 import yaml
 
-KEY = re.compile(r"^(?P<indent> *)(?P<key>[\w@/ ]+):(?P<value>(?:\"[^\"]*\"|'[^']*'|[^#\"']|(?<! )#)*)"
-                 r"(?: +# *(?P<comment>.*))?$")
+KEY = re.compile(
+    r"^(?P<indent> *)(?P<key>[\w@/ ]+):(?P<value>(?:\"[^\"]*\"|'[^']*'|[^#\"']|(?<! )#)*)"
+    r"(?: +# *(?P<comment>.*))?$"
+)
 Comments = dict[tuple[str, ...], str]
 
 
@@ -41,8 +43,11 @@ class ConfigFile:
     def defaults(self) -> list[str]:
         """What it is made of, in Hydra's words: `override /model: gcn`, `local`, without `_self_`."""
         found = yaml.safe_load(self.path.read_text(encoding="utf-8")).get("defaults", [])
-        return [entry if isinstance(entry, str) else ": ".join(map(value_text, next(iter(entry.items()))))
-                for entry in found if entry != "_self_"]
+        return [
+            entry if isinstance(entry, str) else ": ".join(map(value_text, next(iter(entry.items()))))
+            for entry in found
+            if entry != "_self_"
+        ]
 
     @property
     def of_several_groups(self) -> bool:

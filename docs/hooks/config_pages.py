@@ -162,10 +162,15 @@ def _sentence(text: str) -> str:
 
 def _index(groups: Mapping[str, list[ConfigFile]]) -> str:
     composed = ConfigFile(product_folder("conf") / "base.yaml")
-    chosen = {group: None if choice == "null" else choice
-              for group, choice in (entry.split(": ") for entry in composed.defaults)}
+    chosen = {
+        group: None if choice == "null" else choice
+        for group, choice in (entry.split(": ") for entry in composed.defaults)
+    }
     named = {group: ", ".join(f"`{choice.path.stem}`" for choice in choices) for group, choices in groups.items()}
     rows = [f"| [`{group}`]({group}.md) | {_code(chosen.get(group))} | {names} |" for group, names in named.items()]
-    keys = [f"| `{name}` | {_code(value)} | {_cell(_sentence(composed.comments.get((name,)) or MEANING[name]))} |"
-            for name, value in composed.content.items() if name != "hydra"]
+    keys = [
+        f"| `{name}` | {_code(value)} | {_cell(_sentence(composed.comments.get((name,)) or MEANING[name]))} |"
+        for name, value in composed.content.items()
+        if name != "hydra"
+    ]
     return INDEX + "\n".join(rows) + "\n" + RUN + "\n".join(keys) + "\n"

@@ -8,10 +8,17 @@ from posixpath import dirname, normpath, relpath
 
 ROOT = Path(__file__).parents[2]
 # Where a file outside docs/ is on the site.
-PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md",
-         "SECURITY.md": "security.md"}
-LINK = re.compile(r"(?P<code>```.*?^\s*```|`[^`\n]+`)|(?P<image>!?)\[(?P<label>(?:[^\[\]]|\[[^\]]*\])*)\]"
-                  r"\((?P<path>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)", re.MULTILINE | re.DOTALL)
+PAGES = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+LINK = re.compile(
+    r"(?P<code>```.*?^\s*```|`[^`\n]+`)|(?P<image>!?)\[(?P<label>(?:[^\[\]]|\[[^\]]*\])*)\]"
+    r"\((?P<path>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)",
+    re.MULTILINE | re.DOTALL,
+)
 INCLUDE = re.compile(r"^<!-- README: (\w+) -->$", re.MULTILINE)
 
 

@@ -38,18 +38,26 @@ def find_checkpoint(run_dir: Path, which: Which) -> Checkpoint:
     if which == "last":
         latest, problems = latest_checkpoint(run_dir)
         if latest is None:
-            none = Problem(str(run_dir), "last", f"has no checkpoint: {_NOT_KEPT}",
-                           "make the run again with train.checkpoint_every=1, which keeps the best model")
+            none = Problem(
+                str(run_dir),
+                "last",
+                f"has no checkpoint: {_NOT_KEPT}",
+                "make the run again with train.checkpoint_every=1, which keeps the best model",
+            )
             raise DataError(problems or none)
         return latest
     best = best_of(run_dir)
     if best is None:
-        raise DataError(Problem(str(run_dir), "best", "no epoch was evaluated, so none is the best",
-                                _LAST))
+        raise DataError(Problem(str(run_dir), "best", "no epoch was evaluated, so none is the best", _LAST))
     if best.checkpoint is None:
-        raise DataError(Problem(str(run_dir), f"epoch {best.epoch}", f"is the best epoch, and its model was not kept: "
-                                f"{_NOT_KEPT}", f"{_LAST}; or run it again with train.checkpoint_every=1, which keeps "
-                                "the best model"))
+        raise DataError(
+            Problem(
+                str(run_dir),
+                f"epoch {best.epoch}",
+                f"is the best epoch, and its model was not kept: {_NOT_KEPT}",
+                f"{_LAST}; or run it again with train.checkpoint_every=1, which keeps the best model",
+            )
+        )
     found = open_checkpoint(best.checkpoint)
     found.verify()
     return found

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def make_frame(
-    rows: Sequence[Mapping[str, object]], columns: Sequence[str] | None = None, index: Sequence[int] | None = None,
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str] | None = None,
+    index: Sequence[int] | None = None,
     named: str | None = None,
 ) -> DataFrame:
     """A table with one row for each mapping. What a mapping does not have is NaN or None.
@@ -42,5 +44,6 @@ def check_package(package: str, why: str) -> None:
         ConfigError: it is not installed.
     """
     if not is_installed(package):
-        raise ConfigError(Problem("gnnexp", why, f"needs the package {package}, which is not installed",
-                                  f"pip install {package}"))
+        raise ConfigError(
+            Problem("gnnexp", why, f"needs the package {package}, which is not installed", f"pip install {package}")
+        )

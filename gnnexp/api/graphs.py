@@ -35,8 +35,11 @@ class GivenGraph:
     @property
     def overrides(self) -> list[str]:
         """What chooses this graph in `gnnexp run` and `gnnexp.run`."""
-        return ["dataset=gnnexp_format", f"dataset.path={hydra_text(str(self.folder))}",
-                f"dataset.name={hydra_text(self.name)}"]
+        return [
+            "dataset=gnnexp_format",
+            f"dataset.path={hydra_text(str(self.folder))}",
+            f"dataset.name={hydra_text(self.name)}",
+        ]
 
     @property
     def graph(self) -> Graph:
@@ -45,8 +48,15 @@ class GivenGraph:
 
 
 def from_pyg(
-    data: Any, *, features: str | None = "x", label: str | None = "y", weight: str | None = "auto",  # noqa: ANN401
-    ids: str | None = "auto", mask: int = 0, name: str = "pyg", **options: Any,  # noqa: ANN401
+    data: Any,  # noqa: ANN401
+    *,
+    features: str | None = "x",
+    label: str | None = "y",
+    weight: str | None = "auto",
+    ids: str | None = "auto",
+    mask: int = 0,
+    name: str = "pyg",
+    **options: Any,  # noqa: ANN401
 ) -> GivenGraph:
     """A graph of PyTorch Geometric as a dataset. The object does not change.
 
@@ -71,13 +81,20 @@ def from_pyg(
     dataset = _dataset(Pyg, dict(options, features=features, label=label, weight=weight, ids=ids, mask=mask, name=name))
     content = content_of_mapping(_attributes(data), f"from_pyg: {type(data).__name__}")
     chosen = Chosen(features, label, weight, ids, mask)
-    return _given(foreign_with(content, chosen, symmetrize=dataset.symmetrize,
-                               keeps_duplicates=dataset.duplicates == "keep"), dataset)
+    return _given(
+        foreign_with(content, chosen, symmetrize=dataset.symmetrize, keeps_duplicates=dataset.duplicates == "keep"),
+        dataset,
+    )
 
 
 def from_dgl(
-    graph: Any, *, features: str = "feat", label: str = "label", weight: str | None = None,  # noqa: ANN401
-    name: str = "dgl", **options: Any,  # noqa: ANN401
+    graph: Any,  # noqa: ANN401
+    *,
+    features: str = "feat",
+    label: str = "label",
+    weight: str | None = None,
+    name: str = "dgl",
+    **options: Any,  # noqa: ANN401
 ) -> GivenGraph:
     """A graph of DGL as a dataset. The object does not change.
 
@@ -100,8 +117,13 @@ def from_dgl(
 
 
 def from_networkx(
-    graph: Any, *, label: str | None = None, features: Sequence[str] | None = None,  # noqa: ANN401
-    weight: str | None = None, name: str = "networkx", **options: Any,  # noqa: ANN401
+    graph: Any,  # noqa: ANN401
+    *,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
+    name: str = "networkx",
+    **options: Any,  # noqa: ANN401
 ) -> GivenGraph:
     """A graph of NetworkX as a dataset. Its nodes are the ids of vertices. The object does not change.
 
@@ -120,8 +142,12 @@ def from_networkx(
     from gnnexp.datasets.formats.networkx_graph import foreign_of_networkx
 
     dataset = _dataset(InMemory, dict(options, name=name))
-    return _given(foreign_of_networkx(graph, label=label, features=features, weight=weight,
-                                      both_directions=dataset.in_both_directions), dataset)
+    return _given(
+        foreign_of_networkx(
+            graph, label=label, features=features, weight=weight, both_directions=dataset.in_both_directions
+        ),
+        dataset,
+    )
 
 
 def _attributes(data: Any) -> Mapping[Any, Any]:  # noqa: ANN401
@@ -134,8 +160,14 @@ def _attributes(data: Any) -> Mapping[Any, Any]:  # noqa: ANN401
         return data
     library = sys.modules.get("torch_geometric.data")  # an object of PyG has imported it
     if library is None or not isinstance(data, library.Data | library.HeteroData):
-        raise DataError(Problem("data", type(data).__name__, "must be a Data, a HeteroData, or what to_dict() gave",
-                                "give one graph, such as dataset[0]"))
+        raise DataError(
+            Problem(
+                "data",
+                type(data).__name__,
+                "must be a Data, a HeteroData, or what to_dict() gave",
+                "give one graph, such as dataset[0]",
+            )
+        )
     found: Mapping[Any, Any] = data.to_dict()
     return found
 
@@ -146,8 +178,13 @@ def _dataset(kind: type[ForeignDataset], options: Mapping[str, Any]) -> ForeignD
     Raises:
         ConfigError: names all wrong options.
     """
-    ConfigError.raise_all([Problem(f"dataset.{one}", options[one], "a graph in memory has no such option",
-                                   "leave it out") for one in ("path", "found") if one in options])
+    ConfigError.raise_all(
+        [
+            Problem(f"dataset.{one}", options[one], "a graph in memory has no such option", "leave it out")
+            for one in ("path", "found")
+            if one in options
+        ]
+    )
     return build({"_target_": f"{kind.__module__}.{kind.__qualname__}", **options}, kind, "dataset")
 
 

@@ -153,6 +153,19 @@ def _job(parts: Parts, graph: Graph, folder: Path) -> Job:
     store = LocalStore() if parts.rows is None else parts.rows
     tier = DeviceTier(parts.device, timer, reads_transpose=backend.reads_transpose, constants=backend.constants)
     return Job(
-        parts.experiment, Plan(None, Drawn(graph.num_nodes, graph.num_edges, 0, graph.num_nodes)), shard, comm, comm,
-        comm.clone_for_thread(), timer, parts.experiment.sampler.make(), store, model, parts.task, parts.device, tier,
-        folder, {"host": environment.host})
+        parts.experiment,
+        Plan(None, Drawn(graph.num_nodes, graph.num_edges, 0, graph.num_nodes)),
+        shard,
+        comm,
+        comm,
+        comm.clone_for_thread(),
+        timer,
+        parts.experiment.sampler.make(),
+        store,
+        model,
+        parts.task,
+        parts.device,
+        tier,
+        folder,
+        {"host": environment.host},
+    )

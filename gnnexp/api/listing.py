@@ -51,8 +51,14 @@ def runs(where: str | None = None, folder: str | Path = RUNS) -> DataFrame:
         ConfigError: DuckDB refuses the condition, a package is missing, or there is no such folder.
     """
     if not Path(folder).is_dir():
-        raise ConfigError(Problem("folder", str(folder), "must be a folder of run directories",
-                                  "gnnexp.runs(folder=...), or make a run first: gnnexp.run(...)"))
+        raise ConfigError(
+            Problem(
+                "folder",
+                str(folder),
+                "must be a folder of run directories",
+                "gnnexp.runs(folder=...), or make a run first: gnnexp.run(...)",
+            )
+        )
     found = find_runs(Path(folder))
     rows = [_row(run) for run in found]
     chosen = range(len(rows)) if where is None else _selected(rows, where)
@@ -66,12 +72,20 @@ def _row(run: Run) -> Row:
     hardware, choices = run.config["hardware"], run.provenance.get("choices", {})
     return {
         **_flat(run.config),
-        "system": run.value("system"), "dataset": run.value("dataset"), "model": run.value("model"),
-        "paradigm": choices.get("paradigm"), "partitioner": run.label("partitioner"),
-        "ranks": int(hardware.get("nodes", 1)) * int(hardware.get("workers", 1)), "seed": run.config.get("seed"),
-        "metric": run.best("test")[0].partition("/")[0] or None, **figures_of(run),
-        "status": run.status, "reason": run.reason or None, MACHINE: run.machine,
-        "date": run.provenance.get("date"), "run_dir": str(run.path),
+        "system": run.value("system"),
+        "dataset": run.value("dataset"),
+        "model": run.value("model"),
+        "paradigm": choices.get("paradigm"),
+        "partitioner": run.label("partitioner"),
+        "ranks": int(hardware.get("nodes", 1)) * int(hardware.get("workers", 1)),
+        "seed": run.config.get("seed"),
+        "metric": run.best("test")[0].partition("/")[0] or None,
+        **figures_of(run),
+        "status": run.status,
+        "reason": run.reason or None,
+        MACHINE: run.machine,
+        "date": run.provenance.get("date"),
+        "run_dir": str(run.path),
     }
 
 
@@ -94,10 +108,17 @@ def _differing(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         seen[tuple(row[name] for name in _CHOICES if name != "seed")].append(row)
     known = {*_CHOICES, *_FIGURES, *_ENDS}
-    return sorted({
-        key for group in seen.values() if len(group) > 1 for key in set(chain(*group))
-        if key not in known and key.partition(".")[0] not in _UNIMPORTANT
-        and len({repr(row.get(key)) for row in group}) > 1})
+    return sorted(
+        {
+            key
+            for group in seen.values()
+            if len(group) > 1
+            for key in set(chain(*group))
+            if key not in known
+            and key.partition(".")[0] not in _UNIMPORTANT
+            and len({repr(row.get(key)) for row in group}) > 1
+        }
+    )
 
 
 def _selected(rows: Sequence[Row], where: str) -> list[int]:
@@ -131,10 +152,13 @@ def _fill(connection: DuckDBPyConnection, rows: Sequence[Row], names: Sequence[s
     """Make the view `runs`. A column without any value has the type NULL, which can be compared with everything."""
     kinds = {name: kind for name in names if (kind := _kind(row.get(name) for row in rows))}
     columns = ", ".join([f"{_NUMBER} INT", *(f"{_quoted(name)} {kind}" for name, kind in kinds.items())])
-    data = [{_NUMBER.strip('"'): number, **{name: _stored(row.get(name), kind) for name, kind in kinds.items()}}
-            for number, row in enumerate(rows)]
-    connection.execute(f"CREATE TABLE stored AS SELECT unnest($1::JSON::STRUCT({columns})[], max_depth := 2)",
-                       [json.dumps(data)])
+    data = [
+        {_NUMBER.strip('"'): number, **{name: _stored(row.get(name), kind) for name, kind in kinds.items()}}
+        for number, row in enumerate(rows)
+    ]
+    connection.execute(
+        f"CREATE TABLE stored AS SELECT unnest($1::JSON::STRUCT({columns})[], max_depth := 2)", [json.dumps(data)]
+    )
     nothing = "".join(f", NULL AS {_quoted(name)}" for name in names if name not in kinds)
     connection.execute(f"CREATE VIEW runs AS SELECT *{nothing} FROM stored")
 
@@ -171,5 +195,11 @@ def _quoted(name: str) -> str:
 def _refusal(where: str, why: str, names: Sequence[str]) -> ConfigError:
     unknown = re.search(r'column "([^"]+)"', why)
     close = nearest(unknown[1], names) if unknown else None
-    return ConfigError(Problem("where", where, why, f"did you mean {close}?" if close else
-                               "a condition in SQL, such as: system = 'gsplit' and epoch_s < 0.1"))
+    return ConfigError(
+        Problem(
+            "where",
+            where,
+            why,
+            f"did you mean {close}?" if close else "a condition in SQL, such as: system = 'gsplit' and epoch_s < 0.1",
+        )
+    )

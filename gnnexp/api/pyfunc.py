@@ -39,8 +39,14 @@ class VertexPredictor:
         outputs = self._outputs
         wrong = ids[(ids < 0) | (ids >= outputs.shape[0])]
         if wrong.numel():
-            raise DataError(Problem("vertex", int(wrong[0]), f"must be a vertex of {self.model.graph.name}, "
-                                    f"0 to {outputs.shape[0] - 1}", "give ids of vertices"))
+            raise DataError(
+                Problem(
+                    "vertex",
+                    int(wrong[0]),
+                    f"must be a vertex of {self.model.graph.name}, 0 to {outputs.shape[0] - 1}",
+                    "give ids of vertices",
+                )
+            )
         return outputs[ids].numpy()
 
     @cached_property

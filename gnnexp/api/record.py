@@ -105,8 +105,9 @@ def figures_of(run: records.Run) -> dict[str, float]:
     `val` and `test` are the task's metric (0 to 1; `mse`, `mae` and `r2` as they are) at the epoch `best_epoch`.
     `epoch_s`, `sent_MB`, `host_MB` and `device_MB` are those of the dashboard (`trackers.description.main_figures`).
     """
-    record = RunRecord({"config": run.config}, [{"metrics": metrics} for metrics in run.epochs],
-                       {"summary": run.summary})
+    record = RunRecord(
+        {"config": run.config}, [{"metrics": metrics} for metrics in run.epochs], {"summary": run.summary}
+    )
     shown = {name.partition("/")[2]: value for name, value in main_figures(record).items()}
     value = run.best("val")[1]
     best = {"best_epoch": int(run.summary["best_epoch"])} if "best_epoch" in run.summary else {}

@@ -25,8 +25,9 @@ from gnnexp.launchers.parent import import_from_here
 _DATASET = ("dataset", "dataset.path", "dataset.name")
 
 
-def run(*overrides: str, dataset: GivenGraph | None = None, config_dir: str | Path | None = None,
-        progress: bool = False) -> Run:
+def run(
+    *overrides: str, dataset: GivenGraph | None = None, config_dir: str | Path | None = None, progress: bool = False
+) -> Run:
     """Run one configuration to its end, as `gnnexp run` does.
 
     The ranks are processes of their own. They do not import the calling script or notebook, so no
@@ -49,8 +50,11 @@ def run(*overrides: str, dataset: GivenGraph | None = None, config_dir: str | Pa
         RunError: the run failed; the message has the reason, the logs and the command that continues the run.
     """
     if wrong := [one for one in overrides if not isinstance(one, str)]:
-        raise ConfigError(Problem("overrides", wrong[0], "each must be a text key=value",
-                                  'gnnexp.run("system=gsplit", "train.epochs=5")'))
+        raise ConfigError(
+            Problem(
+                "overrides", wrong[0], "each must be a text key=value", 'gnnexp.run("system=gsplit", "train.epochs=5")'
+            )
+        )
     if dataset is not None:
         overrides = (*_with(overrides, dataset), *overrides)
     check_commands()
@@ -71,11 +75,26 @@ def _with(overrides: Sequence[str], dataset: object) -> list[str]:
         ConfigError: it is no such graph, or the other overrides choose a dataset, too.
     """
     if not isinstance(dataset, GivenGraph):
-        raise ConfigError(Problem("dataset", type(dataset).__name__, "must be what gnnexp.from_pyg, from_dgl or "
-                                  "from_networkx gave", 'for a choice, write gnnexp.run("dataset=cora")'))
-    ConfigError.raise_all([
-        Problem(one.partition("=")[0], one.partition("=")[2], "the argument dataset chooses the dataset",
-                "give one of both") for one in overrides if one.partition("=")[0] in _DATASET])
+        raise ConfigError(
+            Problem(
+                "dataset",
+                type(dataset).__name__,
+                "must be what gnnexp.from_pyg, from_dgl or from_networkx gave",
+                'for a choice, write gnnexp.run("dataset=cora")',
+            )
+        )
+    ConfigError.raise_all(
+        [
+            Problem(
+                one.partition("=")[0],
+                one.partition("=")[2],
+                "the argument dataset chooses the dataset",
+                "give one of both",
+            )
+            for one in overrides
+            if one.partition("=")[0] in _DATASET
+        ]
+    )
     return dataset.overrides
 
 

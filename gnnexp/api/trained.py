@@ -106,8 +106,14 @@ class TrainedModel(nn.Module):
             yield from self.outputs(graph)
             return
         if self._parts.base.num_layers == 1:
-            raise DataError(Problem("model.layers", 1, "the model has no hidden layer, whose outputs are embeddings",
-                                    "train a model with model.layers=2 or more"))
+            raise DataError(
+                Problem(
+                    "model.layers",
+                    1,
+                    "the model has no hidden layer, whose outputs are embeddings",
+                    "train a model with model.layers=2 or more",
+                )
+            )
         yield from hidden_of_all(self._parts, self._attached(graph))
 
     def link_scores(self, links: Tensor, graph: Graph | None = None) -> Iterator[np.ndarray]:
@@ -155,11 +161,20 @@ class TrainedModel(nn.Module):
         base, name = self._parts.base, graph.name
         fix = "give a graph of the same kind as the run's (its attribute `graph`)"
         if self.has_own_rows:
-            return [Problem("graph", name, "trained rows replace features: the model has rows of its own vertices only",
-                            "call the model without a graph")]
+            return [
+                Problem(
+                    "graph",
+                    name,
+                    "trained rows replace features: the model has rows of its own vertices only",
+                    "call the model without a graph",
+                )
+            ]
         sizes = (("features", graph.num_features, base.in_dim), ("relations", graph.num_relations, base.num_relations))
-        problems = [Problem("graph", name, f"has {found} {what}, and the model takes {wanted}", fix)
-                    for what, found, wanted in sizes if found != wanted]
+        problems = [
+            Problem("graph", name, f"has {found} {what}, and the model takes {wanted}", fix)
+            for what, found, wanted in sizes
+            if found != wanted
+        ]
         layers = [layer for layer in base.layers if isinstance(layer, Layer | BlockLayer)]
         if graph.edge_weights is not None and not all(layer.takes_weights for layer in layers):
             problems.append(Problem("graph", name, "has edge weights, and the layers have no formula for them", fix))
@@ -198,8 +213,11 @@ def load_for_other_data(
     run_dir = run.run_dir if isinstance(run, Run) else Path(run).absolute()
     job = read_job(run_dir)
     if not trust:
-        check_own(run_dir, "would execute the code that its configuration names",
-                  "read its config.yaml; then gnnexp.load(run, trust=True)")
+        check_own(
+            run_dir,
+            "would execute the code that its configuration names",
+            "read its config.yaml; then gnnexp.load(run, trust=True)",
+        )
     refuse_imported(run_dir, job)
     found = find_checkpoint(run_dir, which)
     import_from_here()
@@ -240,8 +258,14 @@ def _graph(experiment: Experiment, folder: str | None, key: str | None) -> tuple
         DataError.raise_all(validate_ids(graph, name=folder))
         return graph, Path(folder)
     if key is not None and experiment.dataset.key() != key:
-        raise DataError(Problem("dataset", experiment.dataset.name, "has changed since the run, and the prepared graph "
-                                f"{folder} is gone", "restore the files of the dataset"))
+        raise DataError(
+            Problem(
+                "dataset",
+                experiment.dataset.name,
+                f"has changed since the run, and the prepared graph {folder} is gone",
+                "restore the files of the dataset",
+            )
+        )
     return prepare_graph(experiment.dataset, cache_root())
 
 
@@ -251,8 +275,16 @@ def _parts(experiment: Experiment, graph: Graph, found: Checkpoint, device: torc
     kernel = elsewhere(str(getattr(experiment.model.options, "kernel", "auto")), device.type)
     task, model = experiment.task.make(), experiment.model.make(kernel=kernel)
     task.setup(graph, device)
-    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device,
-                matmul=matmul_elsewhere(experiment.train.matmul, device), activations=experiment.train.activations)
+    model.setup(
+        graph.num_features,
+        graph.num_classes,
+        Degrees.of(graph),
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        matmul=matmul_elsewhere(experiment.train.matmul, device),
+        activations=experiment.train.activations,
+    )
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     restore_values(found, model, experiment)
     rows = experiment.feature_store.make()
@@ -288,7 +320,12 @@ def _check_metrics(trained: TrainedModel, recorded: dict[str, float]) -> None:
     found: dict[str, Any] = trained.evaluate() if recorded else {}
     for name, value in recorded.items():
         if not math.isclose(found.get(name, math.nan), value, rel_tol=_ALIKE, abs_tol=_ALIKE):
-            raise DataError(Problem(
-                str(trained.run_dir), f"{name}={found.get(name)}", f"the run recorded {value}: the code has changed "
-                "since the run, or its paradigm evaluates another model than the one that it trains",
-                "restore the code of the run (`code` in result.json), or make the run again"))
+            raise DataError(
+                Problem(
+                    str(trained.run_dir),
+                    f"{name}={found.get(name)}",
+                    f"the run recorded {value}: the code has changed "
+                    "since the run, or its paradigm evaluates another model than the one that it trains",
+                    "restore the code of the run (`code` in result.json), or make the run again",
+                )
+            )

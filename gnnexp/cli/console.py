@@ -37,8 +37,14 @@ def make_console(*, quiet: bool = False) -> Console:
         quiet: whether to print nothing.
     """
     has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, markup=False, emoji=False, width=None if has_width else _PIPE_WIDTH, quiet=quiet,
-                   force_jupyter=False)  # in a notebook, rich would make a box of HTML for every line
+    return Console(
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=None if has_width else _PIPE_WIDTH,
+        quiet=quiet,
+        force_jupyter=False,
+    )  # in a notebook, rich would make a box of HTML for every line
 
 
 def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:
@@ -49,8 +55,11 @@ def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:
 def describe_presample(counted: Mapping[str, Any]) -> str:
     """One line about pre-sampled epochs (`gnnexp.cli.running.prepare.describe_counts`)."""
     moved = counted["convergence"][-1:]
-    last = "".join(f"; the last one changed the mean visit counts of vertices by {100 * line['vertices']:.2f} %, "
-                   f"of edges by {100 * line['edges']:.2f} %" for line in moved)
+    last = "".join(
+        f"; the last one changed the mean visit counts of vertices by {100 * line['vertices']:.2f} %, "
+        f"of edges by {100 * line['edges']:.2f} %"
+        for line in moved
+    )
     return f"pre-sampled {counted['epochs']} epochs in {counted['seconds']:.2f} s{last}"
 
 
@@ -60,9 +69,11 @@ def describe_graph(graph: Graph) -> str:
     relations = "" if graph.edge_types is None else f" of {graph.num_relations} relations"
     links = ", ".join(f"{name} {found.shape[0]:,}" for name, found in graph.links.items())
     classes = "real numbers as labels" if graph.real_labels else f"{graph.num_classes} classes"
-    return (f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges{relations}, {graph.num_features} "
-            f"features, {classes}; train {splits.train.numel():,}, val {splits.val.numel():,}, "
-            f"test {splits.test.numel():,}" + (f"; links: {links}" if links else ""))
+    return (
+        f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges{relations}, {graph.num_features} "
+        f"features, {classes}; train {splits.train.numel():,}, val {splits.val.numel():,}, "
+        f"test {splits.test.numel():,}" + (f"; links: {links}" if links else "")
+    )
 
 
 def epoch_line(line: Mapping[str, Any]) -> str:
@@ -75,8 +86,15 @@ def epoch_line(line: Mapping[str, Any]) -> str:
         if split in ("val", "test") and kind != "loss":
             shown = f"{value:.5g}" if not is_share(kind) else f"{100 * value:.2f}" if value <= 1 else f"{value:.4f}"
             parts.append(f"{kind} {split} {shown}")
-    phases = (("S", "sample"), ("N", "negatives"), ("L", "load"), ("FB", "fb"), ("D", "decode"), ("sync", "sync"),
-              ("wait", "wait"))
+    phases = (
+        ("S", "sample"),
+        ("N", "negatives"),
+        ("L", "load"),
+        ("FB", "fb"),
+        ("D", "decode"),
+        ("sync", "sync"),
+        ("wait", "wait"),
+    )
     for label, phase in phases:
         spent = metrics.get(f"time/{phase}_s", math.nan)
         if label not in ("N", "D") or spent >= 0.0005:  # only for links, and only in records that have these times

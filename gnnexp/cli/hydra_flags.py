@@ -73,9 +73,14 @@ def _complete(options: argparse.Namespace) -> None:
     """Print a shell's script, or the words that complete `$COMP_LINE`."""
     task, _, shell = (options.overrides or [""])[0].partition("=")
     if len(options.overrides) != 1 or task not in ("install", "uninstall", "query") or shell not in SHELLS:
-        raise ConfigError(Problem("--shell-completion", " ".join(options.overrides), "takes install=SHELL, "
-                                  f"uninstall=SHELL or query=bash, with {' or '.join(SHELLS)}",
-                                  'eval "$(gnnexp completion bash)"'))
+        raise ConfigError(
+            Problem(
+                "--shell-completion",
+                " ".join(options.overrides),
+                f"takes install=SHELL, uninstall=SHELL or query=bash, with {' or '.join(SHELLS)}",
+                'eval "$(gnnexp completion bash)"',
+            )
+        )
     if task == "install":
         print(script(shell))
     elif task == "uninstall":
@@ -85,5 +90,11 @@ def _complete(options: argparse.Namespace) -> None:
         with hydra_of(folders) as hydra:
             hydra.shell_completion(folders.primary, ["query=bash"])
     else:
-        raise ConfigError(Problem("--shell-completion", options.overrides[0], "needs COMP_LINE, which a shell sets",
-                                  "gnnexp completion bash"))
+        raise ConfigError(
+            Problem(
+                "--shell-completion",
+                options.overrides[0],
+                "needs COMP_LINE, which a shell sets",
+                "gnnexp completion bash",
+            )
+        )

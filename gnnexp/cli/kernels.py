@@ -37,8 +37,11 @@ def place_kernels(*, tell: bool) -> None:
     if folder != package:
         os.environ.setdefault(VARIABLE, str(folder))
     if tell and next(folder.rglob("*.nbi"), None) is None:
-        print(f"compiling kernels into {folder}: the first runs take longer. To compile what they use at once: "
-              f"{VARIABLE}={shlex.quote(str(folder))} python -m gnnexp.kernels.warmup", file=sys.stderr)
+        print(
+            f"compiling kernels into {folder}: the first runs take longer. To compile what they use at once: "
+            f"{VARIABLE}={shlex.quote(str(folder))} python -m gnnexp.kernels.warmup",
+            file=sys.stderr,
+        )
 
 
 def _folder(package: Path) -> Path:

@@ -80,7 +80,11 @@ class Choice:
 
 
 def publish(
-    choice: Choice, out: Path | None, tables: Mapping[str, Table], data: Mapping[str, Table], files: Sequence[Path],
+    choice: Choice,
+    out: Path | None,
+    tables: Mapping[str, Table],
+    data: Mapping[str, Table],
+    files: Sequence[Path],
     console: Console,
 ) -> Path:
     """Write the page of a report whose other `files` exist, deliver a sweep's report, and return the page's file.
@@ -110,16 +114,25 @@ def make_page(choice: Choice, tables: Mapping[str, Table], figures: Sequence[Pag
     heading = f"{choice.name}: {choice.query}" if choice.query and not choice.sweep else choice.name
     named = [NamedTable(_TITLES.get(name, name).capitalize(), table) for name, table in tables.items()]
     return Page(
-        title=heading, description=str(state.get("description", "")), command=str(state.get("command", "")),
-        date=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC", version=code_version(),
-        provenance=provenance(runs), tables=named, figures=figures, runs=lines, notes=notes(lines, runs))
+        title=heading,
+        description=str(state.get("description", "")),
+        command=str(state.get("command", "")),
+        date=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
+        version=code_version(),
+        provenance=provenance(runs),
+        tables=named,
+        figures=figures,
+        runs=lines,
+        notes=notes(lines, runs),
+    )
 
 
 def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
     """A line per case, including cases without a run; if there are no cases, a line per run."""
     by_path = {str(run.path): run for run in runs}
     return [
-        run_line(by_path[case["run_dir"]], case["label"]) if case["run_dir"] in by_path
+        run_line(by_path[case["run_dir"]], case["label"])
+        if case["run_dir"] in by_path
         else RunLine(case["label"], case["status"], case["reason"])
         for case in state.get("cases", ())
     ] or [run_line(run) for run in runs]
@@ -133,8 +146,14 @@ def deliver(choice: Choice, page: Page, files: Sequence[Path], console: Console)
     node, tracker = chosen
     done = all(line.status == "finished" for line in page.runs)
     ReportRecord(
-        uid=sweep_uid(choice.sweep), sweep=choice.sweep, digest=page.digest(), status="finished" if done else "failed",
-        note=_note(page), files=[file.name for file in files], tracker=node, code_version=page.version,
+        uid=sweep_uid(choice.sweep),
+        sweep=choice.sweep,
+        digest=page.digest(),
+        status="finished" if done else "failed",
+        note=_note(page),
+        files=[file.name for file in files],
+        tracker=node,
+        code_version=page.version,
     ).save(folder)
     if not undelivered_reports(folder, tracker.where()):
         return
@@ -145,8 +164,12 @@ def deliver(choice: Choice, page: Page, files: Sequence[Path], console: Console)
 
 def _note(page: Page) -> str:
     """A note in Markdown: what the report is, how to make it again, and tables if they fit. Files have everything."""
-    parts = [page.description, f"```\n{page.command}\n```" if page.command else "",
-             "".join(f"- {note}\n" for note in page.notes), "Files: `report.html` has everything (Artifacts)."]
+    parts = [
+        page.description,
+        f"```\n{page.command}\n```" if page.command else "",
+        "".join(f"- {note}\n" for note in page.notes),
+        "Files: `report.html` has everything (Artifacts).",
+    ]
     for named in page.tables:
         if len("\n\n".join([*parts, named.table.markdown()])) < _MOST_CHARACTERS:
             parts.append(named.table.markdown())

@@ -39,15 +39,23 @@ def _problem(word: str, typed: Sequence[str], options: argparse.Namespace) -> Pr
     keys = _keys(name.lstrip("-").replace("-", "_"), options) if hasattr(options, "overrides") else []
     close = nearest(name, known, _SLIP)
     if keys and (not close or keys[0].rpartition(".")[2] == name.lstrip("-")):
-        return Problem(name, value or None, f"{command} has no such option; keys of the configuration are written "
-                       "key=value", f"write {' or '.join(lines_of(keys, value or '…'))}")
-    return Problem(name, value or None, f"{command} has no such option; it has {', '.join(known) or 'none'}",
-                   f"did you mean {close}?" if close else f"{command} --help")
+        return Problem(
+            name,
+            value or None,
+            f"{command} has no such option; keys of the configuration are written key=value",
+            f"write {' or '.join(lines_of(keys, value or '…'))}",
+        )
+    return Problem(
+        name,
+        value or None,
+        f"{command} has no such option; it has {', '.join(known) or 'none'}",
+        f"did you mean {close}?" if close else f"{command} --help",
+    )
 
 
 def _next(word: str, typed: Sequence[str]) -> str:
     """The value after an option, if there is one."""
-    after = typed[typed.index(word) + 1:][:1] if word in typed else []
+    after = typed[typed.index(word) + 1 :][:1] if word in typed else []
     return next((one for one in after if not one.startswith("-") and "=" not in one), "")
 
 

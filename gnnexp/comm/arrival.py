@@ -262,8 +262,9 @@ class _Gather(FirstOrderFunction):
     """Local rows, then foreign rows as `forwards` gives them; `backwards` gives the gradients that come home."""
 
     @staticmethod
-    def forward(ctx: Any, local: Tensor, forwards: When, backwards: When, halo: Halo, comm: Communicator,
-                tag: Tag) -> Tensor:
+    def forward(
+        ctx: Any, local: Tensor, forwards: When, backwards: When, halo: Halo, comm: Communicator, tag: Tag
+    ) -> Tensor:
         ctx.rest = backwards, halo, comm, tag
         return torch.cat((local, forwards(lambda: _fetched(local, halo, comm, tag))))
 
@@ -279,8 +280,9 @@ class _Reduce(FirstOrderFunction):
     """The transpose of `_Gather`."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, forwards: When, backwards: When, halo: Halo, comm: Communicator,
-                tag: Tag) -> Tensor:
+    def forward(
+        ctx: Any, rows: Tensor, forwards: When, backwards: When, halo: Halo, comm: Communicator, tag: Tag
+    ) -> Tensor:
         ctx.rest = backwards, halo, comm, tag
         count = halo.num_local
         return rows[:count] + forwards(lambda: _brought_home(rows[count:], halo, comm, tag))
@@ -288,8 +290,14 @@ class _Reduce(FirstOrderFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         backwards, halo, comm, tag = ctx.rest
-        return (torch.cat((gradient, backwards(lambda: _fetched(gradient, halo, comm, tag)))),
-                None, None, None, None, None)
+        return (
+            torch.cat((gradient, backwards(lambda: _fetched(gradient, halo, comm, tag)))),
+            None,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 def _fetched(local: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:

@@ -116,9 +116,17 @@ class Communicator:
     """
 
     def __init__(
-        self, environment: Environment, timer: PhaseTimer, device: torch.device, ledger: Ledger | None = None,
-        groups: Sequence[Sequence[int]] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
-        throttle: float | None = None, halved: frozenset[Tag] = frozenset(), meeting: Meeting | None = None,
+        self,
+        environment: Environment,
+        timer: PhaseTimer,
+        device: torch.device,
+        ledger: Ledger | None = None,
+        groups: Sequence[Sequence[int]] | None = None,
+        group: dist.ProcessGroup | None = None,
+        timeout_s: float = 300.0,
+        throttle: float | None = None,
+        halved: frozenset[Tag] = frozenset(),
+        meeting: Meeting | None = None,
     ) -> None:
         """Collectives over all ranks. `along` and `clone_for_thread` pass `ledger`, `groups` and `group`.
 
@@ -172,8 +180,16 @@ class Communicator:
         with self._timer.activity.exchange(), answered(self._timeout_s):  # waits for the addresses of the others
             group = self._new_group(groups, "gloo" if device.type == "cpu" else None)
         made_for = Communicator(
-            self._environment, self._timer, device, self.ledger, groups, group, self._timeout_s, self._throttle,
-            self._halved, self._meeting,
+            self._environment,
+            self._timer,
+            device,
+            self.ledger,
+            groups,
+            group,
+            self._timeout_s,
+            self._throttle,
+            self._halved,
+            self._meeting,
         )
         if group is not None and self._meeting.secret is not None:
             with self._timer.activity.exchange():
@@ -326,8 +342,11 @@ class Communicator:
             # All peers get the same tensor. An all-to-all of uneven parts would need one copy of it for each peer.
             peers = [rank for rank in range(self.size) if rank != self.rank]
             steps = [dist.P2POp(dist.isend, payload, self._ranks[rank], self._group) for rank in peers if part.numel()]
-            steps += [dist.P2POp(dist.irecv, parts[rank], self._ranks[rank], self._group) for rank in peers
-                      if parts[rank].numel()]
+            steps += [
+                dist.P2POp(dist.irecv, parts[rank], self._ranks[rank], self._group)
+                for rank in peers
+                if parts[rank].numel()
+            ]
             for work in dist.batch_isend_irecv(steps) if steps else ():
                 work.wait()
             parts = [received.to(part.device) for received in parts]

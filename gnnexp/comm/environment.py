@@ -50,14 +50,30 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
     missing = [name for name in _NAMES if found and not found.get(name)]
     if missing:
         given = ", ".join(f"{name}={value}" for name, value in found.items() if value)
-        raise ConfigError([Problem(name, None, f"is not set, although {given}: a rank needs {', '.join(_NAMES)}",
-                                   f"set {name} for every rank, or start the ranks with torchrun") for name in missing])
-    rank, num_ranks, local_rank, local_ranks = (_number(name, found.get(name, default))
-                                                for name, default in zip(_NAMES, ("0", "1", "0", "1"), strict=True))
+        raise ConfigError(
+            [
+                Problem(
+                    name,
+                    None,
+                    f"is not set, although {given}: a rank needs {', '.join(_NAMES)}",
+                    f"set {name} for every rank, or start the ranks with torchrun",
+                )
+                for name in missing
+            ]
+        )
+    rank, num_ranks, local_rank, local_ranks = (
+        _number(name, found.get(name, default)) for name, default in zip(_NAMES, ("0", "1", "0", "1"), strict=True)
+    )
     if not (rank < num_ranks and local_rank < local_ranks <= num_ranks):
         given = ", ".join(f"{name}={found[name]}" for name in _NAMES)
-        raise ConfigError(Problem("RANK", rank, f"{given}: needs RANK < WORLD_SIZE and LOCAL_RANK < LOCAL_WORLD_SIZE "
-                                  "<= WORLD_SIZE", "start the ranks with torchrun, or correct these variables"))
+        raise ConfigError(
+            Problem(
+                "RANK",
+                rank,
+                f"{given}: needs RANK < WORLD_SIZE and LOCAL_RANK < LOCAL_WORLD_SIZE <= WORLD_SIZE",
+                "start the ranks with torchrun, or correct these variables",
+            )
+        )
     return Environment(rank, num_ranks, local_rank, local_ranks, variables.get("GNNEXP_NODE") or socket.gethostname())
 
 
@@ -68,9 +84,17 @@ def rendezvous_address(variables: Mapping[str, str] = os.environ) -> tuple[str, 
         ConfigError: MASTER_ADDR or MASTER_PORT is missing or is no port.
     """
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not variables.get(name)]
-    ConfigError.raise_all([Problem(name, None, "is not set: the ranks cannot meet",
-                                   f"set {name} to the host of rank 0 and a free port of it, the same for every rank")
-                           for name in missing])
+    ConfigError.raise_all(
+        [
+            Problem(
+                name,
+                None,
+                "is not set: the ranks cannot meet",
+                f"set {name} to the host of rank 0 and a free port of it, the same for every rank",
+            )
+            for name in missing
+        ]
+    )
     return variables["MASTER_ADDR"], _number("MASTER_PORT", variables["MASTER_PORT"])
 
 
@@ -81,8 +105,10 @@ def _found(variables: Mapping[str, str]) -> dict[str, str]:
     if _OPEN_MPI[0] in variables:
         return {name: variables.get(theirs, "") for name, theirs in zip(_NAMES, _OPEN_MPI, strict=True)}
     if _SRUN[1] in variables:
-        return {**{name: variables.get(theirs, "") for name, theirs in zip(_NAMES, _SRUN, strict=False)},
-                _NAMES[3]: _tasks_here(variables)}
+        return {
+            **{name: variables.get(theirs, "") for name, theirs in zip(_NAMES, _SRUN, strict=False)},
+            _NAMES[3]: _tasks_here(variables),
+        }
     return {}
 
 

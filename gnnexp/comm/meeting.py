@@ -53,12 +53,15 @@ def answered(timeout_s: float) -> Iterator[None]:
     except RuntimeError as error:
         said = (str(error).splitlines() or [""])[0]
         if any(words in said.lower() for words in ("timed out", "timeout")):
-            raise NoAnswerError(f"no answer of another rank within {timeout_s:g} s (hardware.timeout_s): {said}"
-                                ) from error
+            raise NoAnswerError(
+                f"no answer of another rank within {timeout_s:g} s (hardware.timeout_s): {said}"
+            ) from error
         if not isinstance(error, dist.DistStoreError):
             raise
-        raise LostStoreError(f"the store through which ranks meet ({PRIVATE}/{_STORE} of the run directory, on one "
-                             f"machine) went away: {said}; to start the ranks again: gnnexp resume") from error
+        raise LostStoreError(
+            f"the store through which ranks meet ({PRIVATE}/{_STORE} of the run directory, on one "
+            f"machine) went away: {said}; to start the ranks again: gnnexp resume"
+        ) from error
 
 
 def _proof(secret: bytes, *parts: bytes) -> bytes:
@@ -93,8 +96,10 @@ class ProvenStore(Store):
         """
         found = bytes(self._store.get(key))
         if not hmac.compare_digest(_proof(self._secret, key.encode(), found[_BYTES:]), found[:_BYTES]):
-            raise ForeignPeerError(f"the entry {key!r} of the rendezvous is not from a rank of this run: it has no "
-                                   "proof of the run's secret")
+            raise ForeignPeerError(
+                f"the entry {key!r} of the rendezvous is not from a rank of this run: it has no "
+                "proof of the run's secret"
+            )
         return found[_BYTES:]
 
     def add(self, key: str, amount: int) -> int:
@@ -144,8 +149,10 @@ def store_of(environment: Environment, timeout: timedelta, run_dir: Path | None)
         return _server(environment, timeout)
     folder, secret = private_of(run_dir), secret_of(run_dir)
     if folder is None or secret is None:
-        raise RunError(f"{run_dir / PRIVATE} is missing, or others can enter it, so the ranks cannot prove that they "
-                       f"are this run's; to start them again: gnnexp resume {run_dir}")
+        raise RunError(
+            f"{run_dir / PRIVATE} is missing, or others can enter it, so the ranks cannot prove that they "
+            f"are this run's; to start them again: gnnexp resume {run_dir}"
+        )
     if environment.local_ranks == environment.num_ranks and rendezvous_address()[0] == "127.0.0.1":
         store: Store = FileStore(str(folder / _STORE), environment.num_ranks)
         store.set_timeout(timeout)
@@ -192,8 +199,10 @@ def prove(group: dist.ProcessGroup | None, rank: int, size: int, secret: bytes) 
     wanted = [_proof(secret, bytes([0]), _pair(peer, rank), one) for peer, one in enumerate(own)]
     foreign = [peer for peer in range(size) if not hmac.compare_digest(wanted[peer], answers[peer])]
     if foreign:
-        raise ForeignPeerError(f"the connections to the ranks {foreign} are not to ranks of this run: their other ends "
-                               "do not know the run's secret")
+        raise ForeignPeerError(
+            f"the connections to the ranks {foreign} are not to ranks of this run: their other ends "
+            "do not know the run's secret"
+        )
 
 
 def _pair(sender: int, receiver: int) -> bytes:

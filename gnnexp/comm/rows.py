@@ -31,8 +31,10 @@ def exchange_rows(
         pool: memory for received dense rows, None for new memory.
     """
     if isinstance(rows, Tensor):
-        out = None if pool is None or rows.is_cuda else torch.from_numpy(
-            pool.empty((sum(received), rows.shape[1]), rows.numpy().dtype)
+        out = (
+            None
+            if pool is None or rows.is_cuda
+            else torch.from_numpy(pool.empty((sum(received), rows.shape[1]), rows.numpy().dtype))
         )
         if rows.dtype != torch.int16:
             return comm.all_to_all(rows, sent, received, tag, out)
@@ -55,8 +57,12 @@ def _pack(rows: SparseRows, first: int, last: int) -> Tensor:
     """Rows `first:last` as bytes: lengths, columns, values."""
     start, stop = int(rows.indptr[first]), int(rows.indptr[last])
     lengths = (rows.indptr[first + 1 : last + 1] - rows.indptr[first:last]).int()
-    return torch.cat([part.contiguous().view(torch.uint8) for part in
-                      (lengths, rows.columns[start:stop].int(), rows.values[start:stop])])
+    return torch.cat(
+        [
+            part.contiguous().view(torch.uint8)
+            for part in (lengths, rows.columns[start:stop].int(), rows.values[start:stop])
+        ]
+    )
 
 
 def _unpack(packet: Tensor, count: int, like: SparseRows) -> SparseRows:

@@ -129,8 +129,9 @@ def reduce_max_home(rows: Tensor, index: ShuffleIndex, comm: Communicator, tag: 
         return rows
     own = rows[: index.num_local].clone()
     returned = comm.all_to_all(rows[index.num_local :], index.received, index.sent, tag)
-    for places, part in zip(torch.split_with_sizes(index.send_rows, index.sent),
-                            torch.split_with_sizes(returned, index.sent), strict=True):
+    for places, part in zip(
+        torch.split_with_sizes(index.send_rows, index.sent), torch.split_with_sizes(returned, index.sent), strict=True
+    ):
         own[places] = torch.maximum(own[places], part)
     foreign = index.fetch(own, comm, tag)
     assert isinstance(foreign, Tensor)

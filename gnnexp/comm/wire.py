@@ -47,7 +47,7 @@ def unpack(content: bytes | memoryview) -> Any:  # noqa: ANN401  any value of th
     view = memoryview(content)
     size = int.from_bytes(view[:_START], "little")
     try:
-        blocks = _Blocks(view[_START + size:])
+        blocks = _Blocks(view[_START + size :])
         value = _value(json.loads(bytes(view[_START : _START + size])), blocks)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError, AttributeError, OverflowError) as error:
         raise WireError(f"a peer sent a message of another form: {type(error).__name__}: {error}"[:300]) from None

@@ -47,8 +47,15 @@ class Composed:
 def composed_from_json(found: Mapping[str, Any]) -> Composed:
     """The configuration that was written as `asdict` gives it, in JSON."""
     folders = ConfigFolders(tuple(map(Path, found["folders"]["folders"])), found["folders"]["primary"])
-    return Composed(**{**found, "run_dir": Path(found["run_dir"]), "folders": folders,
-                       "overrides": tuple(found["overrides"]), "lines": tuple(found["lines"])})
+    return Composed(
+        **{
+            **found,
+            "run_dir": Path(found["run_dir"]),
+            "folders": folders,
+            "overrides": tuple(found["overrides"]),
+            "lines": tuple(found["lines"]),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -100,8 +107,9 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     choices = {line_of(override): override for override in parsed if is_group(override, listing.groups)}
     try:
         listed = _chosen(folders, (), listing).contents.choices
-        wrong = {line: problem for line, override in choices.items()
-                 if (problem := check_choice(override, folders, listed))}
+        wrong = {
+            line: problem for line, override in choices.items() if (problem := check_choice(override, folders, listed))
+        }
         problems += [*syntax, *(() if lost else wrong.values())]
         base = _chosen(folders, tuple(line for line in choices if line not in wrong), listing)
     except ConfigError as error:
@@ -110,11 +118,15 @@ def draft(overrides: Sequence[str], config_dir: str | None = None, config_name: 
     meant = {line: str(override.key_or_group) for line, override in choices.items()}
     good = [line for line in choices if line not in wrong and line not in base.culprits]
     unread = [problem.key.partition("=")[0].lstrip("+~") for problem in syntax]
-    unsure = _unsure(listing.groups, [*unread, *(meant[line] for line in choices if line not in good)],
-                     [meant[line] for line in good])
+    unsure = _unsure(
+        listing.groups,
+        [*unread, *(meant[line] for line in choices if line not in good)],
+        [meant[line] for line in good],
+    )
     values = [override for override in parsed if line_of(override) not in choices]
-    lines, unknown = _admitted(values, base.contents.config, folders, unsure,
-                               lambda line: _composes(folders, good, line, base.contents.config))
+    lines, unknown = _admitted(
+        values, base.contents.config, folders, unsure, lambda line: _composes(folders, good, line, base.contents.config)
+    )
     return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir), listing)
 
 
@@ -132,7 +144,10 @@ def _unsure(groups: frozenset[str], wrong: Sequence[str], chosen: Sequence[str])
 
 
 def _admitted(
-    values: Sequence[Override], base: Mapping[str, Any], folders: ConfigFolders, unsure: frozenset[str],
+    values: Sequence[Override],
+    base: Mapping[str, Any],
+    folders: ConfigFolders,
+    unsure: frozenset[str],
     composes: Callable[[str], bool],
 ) -> tuple[list[str], list[Problem]]:
     """Overrides that Hydra will accept, and problems of the others; overrides of unsure groups are left out."""
@@ -171,8 +186,13 @@ def _composes(folders: ConfigFolders, groups: Sequence[str], line: str, base: Ma
 
 
 def _finish(
-    folders: ConfigFolders, groups: list[str], lines: list[str], problems: list[Problem], unsure: frozenset[str],
-    source: tuple[tuple[str, ...], str | None], listing: Listing,
+    folders: ConfigFolders,
+    groups: list[str],
+    lines: list[str],
+    problems: list[Problem],
+    unsure: frozenset[str],
+    source: tuple[tuple[str, ...], str | None],
+    listing: Listing,
 ) -> Draft:
     """The final, resolved composition of everything that is correct."""
     try:
@@ -183,11 +203,16 @@ def _finish(
     config, run_dir, chosen = made.contents
     problems += [
         Problem(key, "???", "has no default", f"set {key}=…")
-        for key in missing(config) if key.partition(".")[0] not in unsure]
+        for key in missing(config)
+        if key.partition(".")[0] not in unsure
+    ]
     listed = _chosen(folders, (), listing).contents.choices
     found = {**dict.fromkeys(listed), **chosen}
-    choices = {group: None if choice is None else str(choice) for group, choice in sorted(found.items())
-               if not group.startswith("hydra/")}
+    choices = {
+        group: None if choice is None else str(choice)
+        for group, choice in sorted(found.items())
+        if not group.startswith("hydra/")
+    }
     composed = Composed(config, Path(run_dir), choices, *source, folders, (*groups, *lines))
     return Draft(composed, tuple(problems), unsure)
 

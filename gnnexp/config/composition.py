@@ -122,7 +122,8 @@ def _apply(overrides: Sequence[Override], values: Sequence[Override], composed: 
     hydra.runtime.cwd = os.getcwd()  # noqa: PTH109
     naming = hydra.job.config.override_dirname
     hydra.job.override_dirname = get_overrides_dirname(
-        overrides=task, kv_sep=naming.kv_sep, item_sep=naming.item_sep, exclude_keys=naming.exclude_keys)
+        overrides=task, kv_sep=naming.kv_sep, item_sep=naming.item_sep, exclude_keys=naming.exclude_keys
+    )
 
 
 def composed_by_hydra(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:

@@ -40,8 +40,11 @@ def product_sweeps() -> dict[str, Path]:
     """Files of sweeps by name. A sweep in a paper's folder has both names: `gsplit/table3.yaml` is `gsplit_table3`."""
     folder = product_folder("sweeps")
     files = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("*/*.yaml"))]
-    return {file.stem if file.parent == folder else f"{file.parent.name}_{file.stem}": file
-            for file in files if file.name != CLAIMS_FILE}
+    return {
+        file.stem if file.parent == folder else f"{file.parent.name}_{file.stem}": file
+        for file in files
+        if file.name != CLAIMS_FILE
+    }
 
 
 def papers_with(file: str) -> dict[str, Path]:
@@ -102,8 +105,11 @@ class ConfigFolders:
 
     def choices(self, group: str) -> set[str]:
         """Names of all choices of `group`; a choice in a folder of the group is `folder/choice`."""
-        return {str(file.relative_to(folder / group).with_suffix(""))
-                for folder in self.folders for file in files_of(folder / group)}
+        return {
+            str(file.relative_to(folder / group).with_suffix(""))
+            for folder in self.folders
+            for file in files_of(folder / group)
+        }
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -152,9 +158,14 @@ def _named(key: str, text: str, own: ConfigFolders) -> Path:
     if not _held(folder, own):
         known = own.groups()
         close = nearest(next(iter(sorted(entry.name for entry in folder.iterdir() if entry.is_dir())), ""), known)
-        raise ConfigError(Problem(
-            key, text, "must hold folders named as groups: " + ", ".join(sorted(known)),
-            f"put files into {folder}/{close or 'model'}/<name>.yaml"))
+        raise ConfigError(
+            Problem(
+                key,
+                text,
+                "must hold folders named as groups: " + ", ".join(sorted(known)),
+                f"put files into {folder}/{close or 'model'}/<name>.yaml",
+            )
+        )
     return folder
 
 

@@ -178,8 +178,12 @@ def no_override(problem: Problem, folders: ConfigFolders) -> Problem:
     path = Path(word)
     if path.suffix in _YAML:
         what = "is a file, not key=value" if path.is_file() else "is not key=value, and no such file exists"
-        return replace(problem, allowed=what, fix=f"gnnexp run --from RUN/config.yaml makes a run again; here: gnnexp "
-                       f"run --from {word}. A sweep: gnnexp sweep {word}")
+        return replace(
+            problem,
+            allowed=what,
+            fix=f"gnnexp run --from RUN/config.yaml makes a run again; here: gnnexp "
+            f"run --from {word}. A sweep: gnnexp sweep {word}",
+        )
     if is_folder(path):
         fix = f"the same run again: gnnexp run --from {word}"
         return replace(problem, allowed="is a folder, not key=value", fix=fix)

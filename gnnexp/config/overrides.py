@@ -85,12 +85,19 @@ def check_choice(override: Override, folders: ConfigFolders, listed: Mapping[str
 
 def _sweep_problem(override: Override) -> Problem:
     line = str(override.input_line)
-    return Problem(line, line, "one value per run",
-                   f"several runs: add -m (without --cfg), or gnnexp sweep NAME {line}; one text: quote it")
+    return Problem(
+        line,
+        line,
+        "one value per run",
+        f"several runs: add -m (without --cfg), or gnnexp sweep NAME {line}; one text: quote it",
+    )
 
 
 def admit(
-    override: Override, base: Mapping[str, Any], folders: ConfigFolders, composes: Callable[[str], bool],
+    override: Override,
+    base: Mapping[str, Any],
+    folders: ConfigFolders,
+    composes: Callable[[str], bool],
 ) -> tuple[str, Problem | None]:
     """The line in Hydra's form (with `+` for a key that only the constructor has), and its problem or None.
 
@@ -123,8 +130,10 @@ _REFUSED = {
     "hydra.job.chdir": ("every run stays in the folder of the command: paths are relative to it", "leave it out"),
     "hydra.verbose": ("gnnexp's ranks write no log records of Python's logging", "read gnnexp logs RUN_DIR"),
     "hydra.mode": ("gnnexp asks the command line whether to run several jobs", "gnnexp run -m …"),
-    "hydra/launcher": ("gnnexp starts the ranks of every job itself (the submitit plugin calls failed jobs COMPLETED)",
-                       "leave it out, and use --jobs N or hardware=slurm_cpu"),
+    "hydra/launcher": (
+        "gnnexp starts the ranks of every job itself (the submitit plugin calls failed jobs COMPLETED)",
+        "leave it out, and use --jobs N or hardware=slurm_cpu",
+    ),
 }
 
 
@@ -159,7 +168,11 @@ def further_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
 
 
 def _unknown_key(
-    override: Override, base: Mapping[str, Any], node: object, path: Sequence[str], folders: ConfigFolders,
+    override: Override,
+    base: Mapping[str, Any],
+    node: object,
+    path: Sequence[str],
+    folders: ConfigFolders,
     composes: Callable[[str], bool],
 ) -> Problem:
     """The problem of a `path` whose last part is not in `node`."""
@@ -190,7 +203,11 @@ def _unknown_key(
 
 
 def _nearest_key(
-    base: Mapping[str, Any], word: str, allowed: Collection[str], value: str, composes: Callable[[str], bool],
+    base: Mapping[str, Any],
+    word: str,
+    allowed: Collection[str],
+    value: str,
+    composes: Callable[[str], bool],
 ) -> str:
     """The fix that names keys of other groups; empty if there are none, or `word` is a slip for a key in its place."""
     keys = elsewhere(word, base, further_keys)
@@ -205,8 +222,14 @@ def _proposal(lines: Sequence[str]) -> str:
 
 
 # Keys that may change: where the run is executed and how records are kept. They do not change the experiment.
-CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
-              "train.eval_memory")
+CHANGEABLE = (
+    "hardware.",
+    "tracker.",
+    "train.checkpoint_every",
+    "train.checkpoints_kept",
+    "train.overlap",
+    "train.eval_memory",
+)
 
 
 def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -220,8 +243,14 @@ def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, An
     for override in parsed:
         key, value = str(override.key_or_group), override.value()
         if not key.startswith(CHANGEABLE):
-            problems.append(Problem(key, value, f"a resumed run may only change {', '.join(CHANGEABLE)}",
-                                    "leave it out, or start a new run"))
+            problems.append(
+                Problem(
+                    key,
+                    value,
+                    f"a resumed run may only change {', '.join(CHANGEABLE)}",
+                    "leave it out, or start a new run",
+                )
+            )
             continue
         *parents, last = key.split(".")
         node = result

@@ -43,10 +43,23 @@ _RELATION = re.compile(r"([a-z])([a-z])\.txt")
 # Pairs of labelled vertices over a path of types, from their type back to it: `apcpa.npz`.
 _META_PATH = re.compile(r"([a-z])[a-z]+\1\.npz")
 # HeCo's data sets: their relations, and the type with labels.
-_KNOWN = {"aminer": (["pa", "pr"], "p"), "acm": (["pa", "ps"], "p"), "dblp": (["pa", "pc", "pt"], "a"),
-          "freebase": (["ma", "md", "mw"], "m")}
-_TYPES = {"p": "papers", "a": "authors", "r": "references", "s": "subjects", "c": "conferences", "t": "terms",
-          "m": "movies", "d": "directors", "w": "writers"}
+_KNOWN = {
+    "aminer": (["pa", "pr"], "p"),
+    "acm": (["pa", "ps"], "p"),
+    "dblp": (["pa", "pc", "pt"], "a"),
+    "freebase": (["ma", "md", "mw"], "m"),
+}
+_TYPES = {
+    "p": "papers",
+    "a": "authors",
+    "r": "references",
+    "s": "subjects",
+    "c": "conferences",
+    "t": "terms",
+    "m": "movies",
+    "d": "directors",
+    "w": "writers",
+}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -79,8 +92,14 @@ class Aminer(VerifiedDataset):
 
     def __post_init__(self) -> None:
         if self.labelled_per_class not in _LABELLED:
-            raise ConfigError(Problem("dataset.labelled_per_class", self.labelled_per_class, "must be 20, 40 or 60",
-                                      "set dataset.labelled_per_class=20"))
+            raise ConfigError(
+                Problem(
+                    "dataset.labelled_per_class",
+                    self.labelled_per_class,
+                    "must be 20, 40 or 60",
+                    "set dataset.labelled_per_class=20",
+                )
+            )
         place = None if self.path is None else Path(self.path).expanduser()
         if place is not None and self.name == _DEFAULT and _relations(place):
             self.name = _name_of(place)
@@ -112,15 +131,27 @@ class Aminer(VerifiedDataset):
     def _files(self) -> dict[str, Path]:
         folder, relations = self._relations()
         if not relations and folder.is_dir():
-            raise DataError(Problem(str(folder), f"has {listed(folder)}",
-                                    "must have files of relations, such as pa.txt", where_to_put(self.name)))
+            raise DataError(
+                Problem(
+                    str(folder),
+                    f"has {listed(folder)}",
+                    "must have files of relations, such as pa.txt",
+                    where_to_put(self.name),
+                )
+            )
         splits = [f"{split}_{self.labelled_per_class}.npy" for split in ("train", "val", "test")]
         features = _feature_files(folder) if self.features == "given" else []
         names = [*(f"{relation}.txt" for relation in relations), _LABELS, *splits, *features]
         files = existing_files(folder, names, self.name)
         if self.features == "given" and not features:
-            raise DataError(Problem("dataset.features", "given", f"{folder} has no file <letter>_feat.npz",
-                                    "set dataset.features=one_hot or none"))
+            raise DataError(
+                Problem(
+                    "dataset.features",
+                    "given",
+                    f"{folder} has no file <letter>_feat.npz",
+                    "set dataset.features=one_hot or none",
+                )
+            )
         return files
 
     def load(self) -> Graph:
@@ -135,10 +166,17 @@ class Aminer(VerifiedDataset):
         assert labels is not None and target is not None
         order = list(dict.fromkeys([target, *"".join(names)]))
         pairs = [findings.attempt(_read_pairs, files[f"{name}.txt"], name, order[0], labels.size) for name in names]
-        splits = [findings.attempt(_ids, files[f"{split}_{self.labelled_per_class}.npy"], "ids of labelled vertices",
-                                   labels.size) for split in ("train", "val", "test")]
-        given = {letter: findings.attempt(_read_features, files[f"{letter}_feat.npz"]) for letter in order
-                 if f"{letter}_feat.npz" in files}
+        splits = [
+            findings.attempt(
+                _ids, files[f"{split}_{self.labelled_per_class}.npy"], "ids of labelled vertices", labels.size
+            )
+            for split in ("train", "val", "test")
+        ]
+        given = {
+            letter: findings.attempt(_read_features, files[f"{letter}_feat.npz"])
+            for letter in order
+            if f"{letter}_feat.npz" in files
+        }
         findings.raise_all()
         edges = {name: found for name, found in zip(names, pairs, strict=True) if found is not None}
         features = {letter: rows for letter, rows in given.items() if rows is not None}
@@ -146,13 +184,19 @@ class Aminer(VerifiedDataset):
         return checked(self._graph(labels, edges, sizes, features, folder, [ids for ids in splits if ids is not None]))
 
     def _graph(
-        self, labels: np.ndarray, edges: Mapping[str, np.ndarray], sizes: Mapping[str, int],
-        features: Mapping[str, scipy.sparse.csr_array], folder: Path, splits: Sequence[np.ndarray],
+        self,
+        labels: np.ndarray,
+        edges: Mapping[str, np.ndarray],
+        sizes: Mapping[str, int],
+        features: Mapping[str, scipy.sparse.csr_array],
+        folder: Path,
+        splits: Sequence[np.ndarray],
     ) -> Graph:
         starts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         num_nodes = sum(sizes.values())
-        src, dst = np.concatenate([found + np.array([starts[name[0]], starts[name[1]]])
-                                   for name, found in edges.items()]).T
+        src, dst = np.concatenate(
+            [found + np.array([starts[name[0]], starts[name[1]]]) for name, found in edges.items()]
+        ).T
         arrays = build_graph(
             src,
             dst,
@@ -172,9 +216,11 @@ class Aminer(VerifiedDataset):
             edge_types=arrays.types,
             node_types=torch.from_numpy(np.repeat(np.arange(len(sizes), dtype=np.int32), list(sizes.values()))),
             name=self.name,
-            notes=(f"vertices: {', then '.join(f'{count} {_word(one)}' for one, count in sizes.items())}",
-                   *([f"features in {', '.join(unused)} are not used: dataset.features=given"] if unused else []),
-                   *self.origin_notes()),
+            notes=(
+                f"vertices: {', then '.join(f'{count} {_word(one)}' for one, count in sizes.items())}",
+                *([f"features in {', '.join(unused)} are not used: dataset.features=given"] if unused else []),
+                *self.origin_notes(),
+            ),
         )
 
     def _features(
@@ -185,8 +231,9 @@ class Aminer(VerifiedDataset):
         if self.features == "one_hot":
             return _one_hot(sum(sizes.values()))
         codes = one_hot_columns(np.repeat(np.arange(len(sizes)), list(sizes.values()))[:, None])
-        blocks = [given.get(letter, scipy.sparse.csr_array((count, 0), dtype=np.float32))
-                  for letter, count in sizes.items()]
+        blocks = [
+            given.get(letter, scipy.sparse.csr_array((count, 0), dtype=np.float32)) for letter, count in sizes.items()
+        ]
         rows = scipy.sparse.csr_array(scipy.sparse.hstack([codes, scipy.sparse.block_diag(blocks)], format="csr"))
         rows.sum_duplicates()
         return feature_rows(rows, "auto", normalize=False)
@@ -228,10 +275,18 @@ def _target(name: str, relations: Sequence[str], folder: Path) -> str:
     ends = {found[1] for one in folder.glob("*.npz") if (found := _META_PATH.fullmatch(one.name))} & {*letters}
     ends = ends or {relation[0] for relation in relations}
     if len(ends) != 1:
-        allowed = (f"labels are of one of the types {', '.join(letters)}, and it is not clear of which; meta-paths "
-                   "such as apa.npz say it")
-        raise DataError(Problem(str(folder), f"has {listed(folder)}", allowed,
-                                "put the meta-paths of the labelled type next to the relations"))
+        allowed = (
+            f"labels are of one of the types {', '.join(letters)}, and it is not clear of which; meta-paths "
+            "such as apa.npz say it"
+        )
+        raise DataError(
+            Problem(
+                str(folder),
+                f"has {listed(folder)}",
+                allowed,
+                "put the meta-paths of the labelled type next to the relations",
+            )
+        )
     return ends.pop()
 
 
@@ -256,8 +311,9 @@ def _read_pairs(path: Path, relation: str, target: str, num_labelled: int) -> np
             allowed = f"{_word(letter)} must be below {num_labelled}, the number of labels"
             raise DataError(Problem(str(path), f"ids up to {largest}", allowed, _FIX))
         if letter != target and not believable(largest, len(pairs)):
-            raise DataError(Problem(str(path), f"ids up to {largest}", f"{_word(letter)} must be numbered from 0 on",
-                                    _FIX))
+            raise DataError(
+                Problem(str(path), f"ids up to {largest}", f"{_word(letter)} must be numbered from 0 on", _FIX)
+            )
     return pairs
 
 
@@ -277,18 +333,27 @@ def _read_features(path: Path) -> scipy.sparse.csr_array:
         return csr_matrix(data, file.array("indices"), file.array("indptr"), (rows, columns), str(path))
     file.require("row", "col")
     row, col = file.array("row"), file.array("col")
-    inside = data.ndim == 1 and row.shape == col.shape == data.shape and row.dtype.kind in "iu" and (
-        col.dtype.kind in "iu")
-    if not inside or (data.size and not (0 <= int(row.min()) <= int(row.max()) < rows
-                                         and 0 <= int(col.min()) <= int(col.max()) < columns)):
-        raise DataError(Problem(str(path), f"{data.shape}, {row.shape}, {col.shape}", "must be a matrix of "
-                                f"{rows} x {columns}", _FIX))
+    inside = (
+        data.ndim == 1 and row.shape == col.shape == data.shape and row.dtype.kind in "iu" and (col.dtype.kind in "iu")
+    )
+    if not inside or (
+        data.size
+        and not (0 <= int(row.min()) <= int(row.max()) < rows and 0 <= int(col.min()) <= int(col.max()) < columns)
+    ):
+        raise DataError(
+            Problem(
+                str(path), f"{data.shape}, {row.shape}, {col.shape}", f"must be a matrix of {rows} x {columns}", _FIX
+            )
+        )
     return scipy.sparse.csr_array(scipy.sparse.coo_array((data, (row, col)), shape=(rows, columns)))
 
 
 def _sizes(
-    order: Sequence[str], edges: Mapping[str, np.ndarray], num_labelled: int,
-    features: Mapping[str, scipy.sparse.csr_array], folder: Path,
+    order: Sequence[str],
+    edges: Mapping[str, np.ndarray],
+    num_labelled: int,
+    features: Mapping[str, scipy.sparse.csr_array],
+    folder: Path,
 ) -> dict[str, int]:
     """Number of vertices of each type: of labels, of rows of features, or up to the largest id.
 
@@ -298,12 +363,19 @@ def _sizes(
     sizes = {order[0]: num_labelled}
     problems = []
     for letter in order[1:]:
-        sizes[letter] = 1 + max(int(found[:, place].max()) for name, found in edges.items()
-                                for place in (0, 1) if name[place] == letter)
+        sizes[letter] = 1 + max(
+            int(found[:, place].max()) for name, found in edges.items() for place in (0, 1) if name[place] == letter
+        )
     for letter, rows in features.items():
         if rows.shape[0] < sizes[letter] or (letter == order[0] and rows.shape[0] != num_labelled):
-            problems.append(Problem(str(folder / f"{letter}_feat.npz"), f"{rows.shape[0]} rows",
-                                    f"{sizes[letter]} {_word(letter)} need features", _FIX))
+            problems.append(
+                Problem(
+                    str(folder / f"{letter}_feat.npz"),
+                    f"{rows.shape[0]} rows",
+                    f"{sizes[letter]} {_word(letter)} need features",
+                    _FIX,
+                )
+            )
         sizes[letter] = max(sizes[letter], rows.shape[0])
     DataError.raise_all(problems)
     return sizes

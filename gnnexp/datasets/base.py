@@ -175,13 +175,30 @@ class VertexDataset(Dataset):
     self_loops: Literal["keep", "add", "remove"]
 
     def graph_of(
-        self, src: np.ndarray, dst: np.ndarray, labels: np.ndarray, num_classes: int, splits: Splits,
-        features: Tensor | SparseRows | None, notes: tuple[str, ...], key: str = "edges",
+        self,
+        src: np.ndarray,
+        dst: np.ndarray,
+        labels: np.ndarray,
+        num_classes: int,
+        splits: Splits,
+        features: Tensor | SparseRows | None,
+        notes: tuple[str, ...],
+        key: str = "edges",
     ) -> Graph:
         """The checked graph of edges `[E]`, labels `[V]` and features `[V, D]`. `key` names the edges in messages."""
         arrays = build_graph(src, dst, labels.size, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
-        return checked(Graph(arrays.indptr, arrays.indices, features, torch.from_numpy(labels), num_classes, splits,
-                             name=self.name, notes=(*notes, *self.origin_notes())))
+        return checked(
+            Graph(
+                arrays.indptr,
+                arrays.indices,
+                features,
+                torch.from_numpy(labels),
+                num_classes,
+                splits,
+                name=self.name,
+                notes=(*notes, *self.origin_notes()),
+            )
+        )
 
 
 class VerifiedDataset(Dataset):
@@ -320,8 +337,13 @@ def require(paths: Iterable[Path], fix: str, found: str = "") -> None:
     Raises:
         DataError: names all missing files.
     """
-    DataError.raise_all([Problem(str(path), "missing", f"this file of the dataset is needed{found}", fix)
-                         for path in paths if not is_file(path)])
+    DataError.raise_all(
+        [
+            Problem(str(path), "missing", f"this file of the dataset is needed{found}", fix)
+            for path in paths
+            if not is_file(path)
+        ]
+    )
 
 
 def listed(folder: Path) -> str:

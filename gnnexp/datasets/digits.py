@@ -70,8 +70,9 @@ class Digits(VertexDataset):
         dst = np.repeat(np.arange(_NUM_IMAGES), self.neighbors)
         features = torch.from_numpy((pixels / 16).astype(np.float32))
         splits = random_split(_NUM_IMAGES, self.train, self.val, seed=self.seed)
-        return self.graph_of(src, dst, labels, _NUM_CLASSES, splits, features,
-                             (f"split drawn by gnnexp, seed {self.seed}",))
+        return self.graph_of(
+            src, dst, labels, _NUM_CLASSES, splits, features, (f"split drawn by gnnexp, seed {self.seed}",)
+        )
 
     @staticmethod
     def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:

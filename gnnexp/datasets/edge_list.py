@@ -109,21 +109,50 @@ class EdgeList(Dataset):
         files, streamed = self.split == "files", self.streamed
         whole = self.node_types is None and self.link_split is None and not self.inverse_relations
         rules = (
-            ("num_nodes", self.num_nodes is None or self.num_nodes >= 1, "1 or more, or null",
-             "set dataset.num_nodes=null"),
-            ("train_ids", files == (self.train_ids is not None), f"does not fit dataset.split={self.split}",
-             "set dataset.split=files and dataset.train_ids=FILE, or neither"),
-            ("delimiter", _fits_text(self.delimiter, self.comments), "one character, no line break and not "
-             "dataset.comments; or null for any white space", "set dataset.delimiter=null"),
-            ("self_loops", not streamed or self.self_loops != "add", "must be keep or remove if edges are streamed",
-             "set dataset.self_loops=remove; models add their own self term"),
-            ("streamed", not streamed or whole, "cannot be combined with node_types, link_split or inverse_relations",
-             "set dataset.streamed=false, or remove these options"),
-            ("features_by_type", not self.features_by_type or self.node_types is not None, "needs the types of the "
-             "vertices", "set dataset.node_types=FILE, or dataset.features_by_type=false"),
+            (
+                "num_nodes",
+                self.num_nodes is None or self.num_nodes >= 1,
+                "1 or more, or null",
+                "set dataset.num_nodes=null",
+            ),
+            (
+                "train_ids",
+                files == (self.train_ids is not None),
+                f"does not fit dataset.split={self.split}",
+                "set dataset.split=files and dataset.train_ids=FILE, or neither",
+            ),
+            (
+                "delimiter",
+                _fits_text(self.delimiter, self.comments),
+                "one character, no line break and not dataset.comments; or null for any white space",
+                "set dataset.delimiter=null",
+            ),
+            (
+                "self_loops",
+                not streamed or self.self_loops != "add",
+                "must be keep or remove if edges are streamed",
+                "set dataset.self_loops=remove; models add their own self term",
+            ),
+            (
+                "streamed",
+                not streamed or whole,
+                "cannot be combined with node_types, link_split or inverse_relations",
+                "set dataset.streamed=false, or remove these options",
+            ),
+            (
+                "features_by_type",
+                not self.features_by_type or self.node_types is not None,
+                "needs the types of the vertices",
+                "set dataset.node_types=FILE, or dataset.features_by_type=false",
+            ),
         )
-        ConfigError.raise_all([Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
-                        for name, holds, allowed, fix in rules if not holds])
+        ConfigError.raise_all(
+            [
+                Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
+                for name, holds, allowed, fix in rules
+                if not holds
+            ]
+        )
 
     def sources(self) -> list[Path]:
         """The files of edges first, then the other files that the options name."""
@@ -189,8 +218,14 @@ class EdgeList(Dataset):
         num_nodes = self._count_nodes((edges.num_nodes - 1, edges.num_edges), path, features=features, labels=labels)
         assert num_nodes is not None
         if edges.num_nodes > num_nodes:
-            raise DataError(Problem(str(path), f"largest id {edges.num_nodes - 1}", f"must be below {num_nodes}, the "
-                                    "number of vertices", "give features and labels of all vertices"))
+            raise DataError(
+                Problem(
+                    str(path),
+                    f"largest id {edges.num_nodes - 1}",
+                    f"must be below {num_nodes}, the number of vertices",
+                    "give features and labels of all vertices",
+                )
+            )
         splits = self._splits(self._folder(path), num_nodes, labels)
         rules = EdgeRules(self.symmetrize, self.self_loops == "remove", self.duplicates == "merge")
 
@@ -249,15 +284,23 @@ class EdgeList(Dataset):
     def _notes(self, labels: np.ndarray | None) -> tuple[str, ...]:
         drawn = self.split == "random" and labels is not None
         empty = empty_classes(labels)
-        return (*((f"split drawn by gnnexp, seed {self.seed}",) if drawn else ()),
-                *((f"no vertex has the classes {empty}",) if empty else ()))
+        return (
+            *((f"split drawn by gnnexp, seed {self.seed}",) if drawn else ()),
+            *((f"no vertex has the classes {empty}",) if empty else ()),
+        )
 
     def _read_edges(self, path: Path) -> np.ndarray:
         edges = self._rows(path, "int64", low=0, high=self.num_nodes)
         _check_edges(edges, path)
         if self.inverse_relations and edges.shape[1] == 2:
-            raise DataError(Problem("dataset.inverse_relations", True, f"the edges of {path} have no types",
-                                    "set dataset.inverse_relations=false, or give types in a third column"))
+            raise DataError(
+                Problem(
+                    "dataset.inverse_relations",
+                    True,
+                    f"the edges of {path} have no types",
+                    "set dataset.inverse_relations=false, or give types in a third column",
+                )
+            )
         return edges
 
     def _optional(self, folder: Path, name: str | None) -> np.ndarray | None:
@@ -273,8 +316,11 @@ class EdgeList(Dataset):
             return None
         rows = self._rows(path.parent / self.node_types, "int64", low=0, high=1 << 31)
         if rows.shape[1] != 1:
-            raise DataError(Problem(str(path.parent / self.node_types), rows.shape, "must have one column",
-                                    "give one type per vertex"))
+            raise DataError(
+                Problem(
+                    str(path.parent / self.node_types), rows.shape, "must have one column", "give one type per vertex"
+                )
+            )
         return rows[:, 0].astype(np.int32)
 
     def _as_features(self, features: np.ndarray | None, types: np.ndarray | None) -> torch.Tensor | SparseRows | None:
@@ -334,8 +380,10 @@ class EdgeList(Dataset):
         known = {} if self.num_nodes is None else {"dataset.num_nodes": self.num_nodes}
         known |= {f"dataset.{name}": array.shape[0] for name, array in rows.items() if array is not None}
         if len(set(known.values())) > 1:
-            fix = ("give one row of features, one label and one type per vertex; empty lines do not "
-                    "count (a vertex without label: nan)")
+            fix = (
+                "give one row of features, one label and one type per vertex; empty lines do not "
+                "count (a vertex without label: nan)"
+            )
             raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", fix))
         if known:
             num_nodes = next(iter(known.values()))

@@ -22,8 +22,9 @@ from gnnexp.graph.graph import Graph
 
 _NUM_COLUMNS, _GENDER = 7, 1
 _VARIABLES = ("A", "local_info")
-_ARCHIVES = Archives(".mat", lambda path: {*_VARIABLES} <= {*names_in_matlab(path)}, "Cornell5", prefix="fb100-",
-                     dashes=False)
+_ARCHIVES = Archives(
+    ".mat", lambda path: {*_VARIABLES} <= {*names_in_matlab(path)}, "Cornell5", prefix="fb100-", dashes=False
+)
 
 
 @dataclass(kw_only=True, eq=False)

@@ -58,11 +58,15 @@ class GnnexpFormat(Dataset):
             for path in files:
                 with open_regular(path) as source, writer.extra(path.name).open("wb") as target:
                     shutil.copyfileobj(source, target)
-            writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
-                                num_features=graph.num_features)
+            writer.finish_graph(
+                name=graph.name, num_classes=graph.num_classes, notes=graph.notes, num_features=graph.num_features
+            )
         return open_graph(folder)
 
     def _names(self) -> list[Path]:
         folder = Path(self.path)
-        return sorted(path for path in folder.iterdir() if is_of_names(path) and is_file(path)) if is_folder(
-            folder) else []
+        return (
+            sorted(path for path in folder.iterdir() if is_of_names(path) and is_file(path))
+            if is_folder(folder)
+            else []
+        )

@@ -98,8 +98,9 @@ class GraphDataNpz(VertexDataset):
         if features is None:
             notes.append("the archive has no features of vertices")
         splits = self._splits(adjacency, labels)
-        return self.graph_of(coo.row, coo.col, labels, num_classes, splits, self._rows(features), tuple(notes),
-                             str(path))
+        return self.graph_of(
+            coo.row, coo.col, labels, num_classes, splits, self._rows(features), tuple(notes), str(path)
+        )
 
     def _rows(self, features: scipy.sparse.csr_array | None) -> torch.Tensor | SparseRows | None:
         return None if features is None else feature_rows(features, self.sparse, normalize=self.normalize_features)

@@ -45,8 +45,9 @@ class HeterophilousNpz(VertexDataset):
 
     def __post_init__(self) -> None:
         if self.split_index < 0:
-            raise ConfigError(Problem("dataset.split_index", self.split_index, "must be 0 or more",
-                                      "set dataset.split_index=0"))
+            raise ConfigError(
+                Problem("dataset.split_index", self.split_index, "must be 0 or more", "set dataset.split_index=0")
+            )
         self.name = _ARCHIVES.name(self.path, self.name)
 
     @classmethod
@@ -69,14 +70,25 @@ class HeterophilousNpz(VertexDataset):
         _check(features, labels, edges, masks, str(path))
         count = masks[0].shape[0]
         if self.split_index >= count:
-            raise DataError(Problem("dataset.split_index", self.split_index, f"{path} has the splits 0 to {count - 1}",
-                                    "set dataset.split_index=0"))
+            raise DataError(
+                Problem(
+                    "dataset.split_index",
+                    self.split_index,
+                    f"{path} has the splits 0 to {count - 1}",
+                    "set dataset.split_index=0",
+                )
+            )
         num_classes = class_count(labels, f"{path}: node_labels")
         return self.graph_of(
-            edges[:, 0], edges[:, 1], labels.astype(np.int64), num_classes,
+            edges[:, 0],
+            edges[:, 1],
+            labels.astype(np.int64),
+            num_classes,
             given_split(*(mask[self.split_index] for mask in masks)),
             torch.from_numpy(features.astype(np.float32, copy=False)),
-            (f"published split {self.split_index} of {count}",), f"{path}: edges")
+            (f"published split {self.split_index} of {count}",),
+            f"{path}: edges",
+        )
 
 
 def _check(features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: list[np.ndarray], key: str) -> None:
@@ -90,8 +102,12 @@ def _check(features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: l
     problems = []
     for name, array, kinds, shape in rules:
         expected = tuple(size if want is None else want for want, size in zip(shape, array.shape, strict=False))
-        if array.shape != expected or array.ndim != len(shape) or array.dtype.kind not in kinds or 0 in (
-                num_nodes, count):
+        if (
+            array.shape != expected
+            or array.ndim != len(shape)
+            or array.dtype.kind not in kinds
+            or 0 in (num_nodes, count)
+        ):
             allowed = f"shape {shape} of kind {kinds!r}"
             fix = "check that it is a file of the heterophilous-graphs repository"
             problems.append(Problem(f"{key}: {name}", f"{array.dtype} {array.shape}", allowed, fix))

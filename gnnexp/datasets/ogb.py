@@ -90,8 +90,14 @@ class Ogb(Dataset):
             DataError: it is an archive of such a folder.
         """
         if is_file(place) and place.suffix == ".zip" and _is_packed(place):
-            raise DataError(Problem("PATH", str(place), "is a packed folder of OGB, and gnnexp reads the folder",
-                                    f"unzip {place}, then gnnexp data FOLDER"))
+            raise DataError(
+                Problem(
+                    "PATH",
+                    str(place),
+                    "is a packed folder of OGB, and gnnexp reads the folder",
+                    f"unzip {place}, then gnnexp data FOLDER",
+                )
+            )
         if not is_folder(place) or not (is_lsc(place) or _is_of_ogb(place)):
             return None
         return named(_name_of(place))
@@ -144,8 +150,12 @@ class Ogb(Dataset):
             edge_features=arrays.edge_features,
             links=pairs,
             name=self.name,
-            notes=(f"published split {split.name!r}", *(() if types is None else types.notes), *of_links,
-                   *self.origin_notes()),
+            notes=(
+                f"published split {split.name!r}",
+                *(() if types is None else types.notes),
+                *of_links,
+                *self.origin_notes(),
+            ),
         )
         return self._with_known(checked(graph, findings=findings), raw)
 
@@ -154,12 +164,24 @@ class Ogb(Dataset):
         raw, types = found.raw, found.raw.types
         arrays = self._build(raw)
         labels, num_classes = _as_labels(raw.labels, raw.key)
-        return self._with_known(checked(Graph(
-            arrays.indptr, arrays.indices, features=self._features(raw), labels=labels, num_classes=num_classes,
-            splits=given_split(*found.splits), edge_types=arrays.types,
-            node_types=None if types is None else torch.from_numpy(types.nodes),
-            links={name: torch.from_numpy(links) for name, links in found.links.items()}, name=self.name,
-            notes=(*found.notes, *(() if types is None else types.notes), *self.origin_notes()))), raw)
+        return self._with_known(
+            checked(
+                Graph(
+                    arrays.indptr,
+                    arrays.indices,
+                    features=self._features(raw),
+                    labels=labels,
+                    num_classes=num_classes,
+                    splits=given_split(*found.splits),
+                    edge_types=arrays.types,
+                    node_types=None if types is None else torch.from_numpy(types.nodes),
+                    links={name: torch.from_numpy(links) for name, links in found.links.items()},
+                    name=self.name,
+                    notes=(*found.notes, *(() if types is None else types.notes), *self.origin_notes()),
+                )
+            ),
+            raw,
+        )
 
     def _with_known(self, graph: Graph, raw: OgbRaw) -> Graph:
         """The same graph, with a note on edges that give held-out links away: OGB's graph is the benchmark's."""
@@ -173,9 +195,14 @@ class Ogb(Dataset):
             binary = (folder / "raw" / "data.npz").is_file()
             return read_binary(folder, labelled=labelled) if binary else read_text(folder, findings)
         if self.edge_features:
-            raise DataError(Problem(str(folder), f"{self.name}, edge_features={self.edge_features}",
-                                    "of datasets with several kinds of vertices, edge features are not read",
-                                    "set dataset.edge_features=false"))
+            raise DataError(
+                Problem(
+                    str(folder),
+                    f"{self.name}, edge_features={self.edge_features}",
+                    "of datasets with several kinds of vertices, edge features are not read",
+                    "set dataset.edge_features=false",
+                )
+            )
         return read_typed(folder, labelled=labelled)
 
     def _build(self, raw: OgbRaw) -> CscArrays:

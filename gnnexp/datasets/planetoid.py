@@ -78,8 +78,14 @@ class Planetoid(VerifiedDataset, VertexDataset):
         """
         found = _meant(place)
         if len(found) > 1:
-            raise DataError(Problem("PATH", str(place), f"has {len(found)} data sets: {', '.join(found)}",
-                                    f"gnnexp run dataset=planetoid dataset.name={found[0]} dataset.path={place}"))
+            raise DataError(
+                Problem(
+                    "PATH",
+                    str(place),
+                    f"has {len(found)} data sets: {', '.join(found)}",
+                    f"gnnexp run dataset=planetoid dataset.name={found[0]} dataset.path={place}",
+                )
+            )
         return named(found[0]) if found else None
 
     def sources(self) -> list[Path]:
@@ -121,8 +127,16 @@ class Planetoid(VerifiedDataset, VertexDataset):
         _check_parts(parts, key)
         src, dst, num_nodes = _edges(parts["graph"], parts["test.index"], key)
         features = feature_rows(self._features(parts, num_nodes), self.sparse, normalize=self.normalize_features)
-        return self.graph_of(src, dst, _labels(parts, num_nodes), parts["y"].shape[1], self._splits(parts, num_nodes),
-                             features, self._notes(parts, num_nodes), key)
+        return self.graph_of(
+            src,
+            dst,
+            _labels(parts, num_nodes),
+            parts["y"].shape[1],
+            self._splits(parts, num_nodes),
+            features,
+            self._notes(parts, num_nodes),
+            key,
+        )
 
     def _features(self, parts: Mapping[str, Any], num_nodes: int) -> scipy.sparse.csr_array:
         known = parts["allx"] if "allx" in parts else parts["x"]

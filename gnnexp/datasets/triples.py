@@ -74,11 +74,13 @@ class Triples(Dataset):
         archives = sorted(place.glob("*.tar.gz"))
         if len(archives) == 1 and not any(is_file(path) for path in files):
             return archives
-        DataError.raise_all([
-            Problem(str(path), "missing", "this file (or one archive .tar.gz) is needed", where_to_put(self.name))
-            for path in files
-            if not is_file(path)
-        ])
+        DataError.raise_all(
+            [
+                Problem(str(path), "missing", "this file (or one archive .tar.gz) is needed", where_to_put(self.name))
+                for path in files
+                if not is_file(path)
+            ]
+        )
         return files
 
     def key(self) -> str:
@@ -120,9 +122,14 @@ class Triples(Dataset):
             )
         )
         reverses = NO_REVERSES if not self.symmetrize else len(relations) if self.inverse_relations else SAME_TYPE
-        return without_known(graph, reverses=reverses, remove=self.held_out_edges == "remove", names=[*relations],
-                             why="They stay, because files of triples are the training graph of published benchmarks: "
-                                 "dataset.held_out_edges=remove leaves them out")
+        return without_known(
+            graph,
+            reverses=reverses,
+            remove=self.held_out_edges == "remove",
+            names=[*relations],
+            why="They stay, because files of triples are the training graph of published benchmarks: "
+            "dataset.held_out_edges=remove leaves them out",
+        )
 
     def _contents(self) -> dict[str, tuple[str, bytes]]:
         """For each split: the file's name in messages, and its bytes."""
@@ -147,13 +154,15 @@ def _rows(key: str, content: bytes) -> list[list[str]]:
     except UnicodeDecodeError as error:
         raise DataError(Problem(key, str(error)[:200], "must be UTF-8 text", MEMBERS_FIX)) from None
     rows = [line.rstrip("\r").split("\t") for line in lines]
-    wrong = [
-        number for number, row in enumerate(rows) if (len(row) != 3 or not all(row)) and row != [""]
-    ]
+    wrong = [number for number, row in enumerate(rows) if (len(row) != 3 or not all(row)) and row != [""]]
     if wrong:
         allowed = "must be head, relation and tail, with a tab between them"
-        raise DataError([Problem(f"{key}, line {number + 1}", lines[number][:80], allowed,
-                                 "correct or remove this line") for number in wrong[:_MAX_SHOWN]])
+        raise DataError(
+            [
+                Problem(f"{key}, line {number + 1}", lines[number][:80], allowed, "correct or remove this line")
+                for number in wrong[:_MAX_SHOWN]
+            ]
+        )
     rows = [row for row in rows if row != [""]]
     if not rows:
         raise DataError(Problem(key, "no triples", "must have one triple or more", MEMBERS_FIX))
@@ -168,10 +177,19 @@ def _refuse_names(rows: Mapping[str, list[list[str]]], files: Mapping[str, tuple
     """
     names = rows["train"][0]
     if all(found[0] == names for found in rows.values()) and not any(
-            row[1] == names[1] for found in rows.values() for row in found[1:]):
-        raise DataError([Problem(f"{key}, line 1", "\t".join(names)[:80], "begins all files, and its "
-                                 "relation is in no other line: it has names of columns", "remove this line")
-                         for key, _ in files.values()])
+        row[1] == names[1] for found in rows.values() for row in found[1:]
+    ):
+        raise DataError(
+            [
+                Problem(
+                    f"{key}, line 1",
+                    "\t".join(names)[:80],
+                    "begins all files, and its relation is in no other line: it has names of columns",
+                    "remove this line",
+                )
+                for key, _ in files.values()
+            ]
+        )
 
 
 def _numbered(names: np.ndarray) -> dict[str, int]:
@@ -223,8 +241,11 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, bytes]:
         found = str(error)[:200] or type(error).__name__
         allowed = "must be a whole .tar.gz of regular files"
         raise DataError(Problem(str(path), found, allowed, MEMBERS_FIX)) from None
-    missing = [Problem(f"{path}: {name}", f"has {', '.join(sorted(files))[:200]}", "this file is needed", MEMBERS_FIX)
-               for name in names if name not in files]
+    missing = [
+        Problem(f"{path}: {name}", f"has {', '.join(sorted(files))[:200]}", "this file is needed", MEMBERS_FIX)
+        for name in names
+        if name not in files
+    ]
     DataError.raise_all(missing)
     return {name: files[name] for name in names}
 

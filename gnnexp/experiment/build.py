@@ -111,20 +111,36 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
     train, hardware = train_of(config, wrong=keys), hardware_of(config, wrong=keys)
     problems += _without(check_ranges(train, hardware), keys)
     named = [problem.key.lstrip("+~") for problem in [*known, *problems]]
-    made, refused = _made(config, {node for node in _nodes_of(config) if _group_of(node) in unsure or any(
-        node == key or node.startswith(f"{key}.") or key.startswith(f"{node}.") for key in named)})
+    made, refused = _made(
+        config,
+        {
+            node
+            for node in _nodes_of(config)
+            if _group_of(node) in unsure
+            or any(node == key or node.startswith(f"{key}.") or key.startswith(f"{node}.") for key in named)
+        },
+    )
     problems += refused
     experiment = None
     not_meant = keys | {problem.key for problem in refused}
-    filled = {group: made[group] if group in made else _leniently(group, node, not_meant)
-              for group, node in _nodes_of(config).items()}
+    filled = {
+        group: made[group] if group in made else _leniently(group, node, not_meant)
+        for group, node in _nodes_of(config).items()
+    }
     if all(one is not None for one in filled.values()):
         experiment = _composed(config, filled, keys)
         in_doubt = {_group_of(key) for key in keys} | set(unsure)
         problems += _conflicts(experiment, made, bad, judged=in_doubt <= _ALONE)
     wrong = bad | {_group_of(problem.key) for problem in problems}
-    return Reading(tuple(unique(problems)), frozenset(wrong), experiment, made.get("dataset"), made.get(LAUNCHER),
-                   made.get("tracker"), hardware)
+    return Reading(
+        tuple(unique(problems)),
+        frozenset(wrong),
+        experiment,
+        made.get("dataset"),
+        made.get(LAUNCHER),
+        made.get("tracker"),
+        hardware,
+    )
 
 
 def _remember(config: Mapping[str, Any]) -> None:
@@ -167,8 +183,7 @@ def _fields(path: str, cls: type, node: object, wrong: Collection[str]) -> dict[
     """The values in a mapping that are fields of the dataclass `cls`, without `wrong` keys."""
     if not isinstance(node, Mapping) or path in wrong:
         return {}
-    return {name: node[name] for name in parameters_of_dataclass(cls)
-            if name in node and f"{path}.{name}" not in wrong}
+    return {name: node[name] for name in parameters_of_dataclass(cls) if name in node and f"{path}.{name}" not in wrong}
 
 
 def _scale(config: Mapping[str, Any], wrong: Collection[str]) -> float:
@@ -213,8 +228,11 @@ def _made(config: Mapping[str, Any], bad: Collection[str]) -> tuple[dict[str, An
 def _leniently(group: str, node: object, wrong: Collection[str]) -> object:
     """A component with only its right options, so that other components can be checked. None if it cannot be made."""
     keys = node if isinstance(node, Mapping) else {}
-    right = {key: value for key, value in keys.items() if f"{group}.{key}" not in wrong
-             and not any(one.startswith(f"{group}.{key}.") for one in wrong)}
+    right = {
+        key: value
+        for key, value in keys.items()
+        if f"{group}.{key}" not in wrong and not any(one.startswith(f"{group}.{key}.") for one in wrong)
+    }
     if name_today(str(keys.get(TARGET))).startswith("gnnexp."):  # user code may do anything if options are missing
         with suppress(ProblemsError):
             return build(right, kind_of(group), group)
@@ -238,12 +256,25 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
     optimizer = optimizer_of(DEFAULT if OPTIMIZER in bad else config[OPTIMIZER])
     schedule = None if {OPTIMIZER, SCHEDULER} & bad else schedule_of(config.get(SCHEDULER))
     return Experiment(
-        dataset=made["dataset"], partitioner=made["partitioner"], sampler=choice("sampler"),
-        feature_store=choice("feature_store"), model=choice("model"), task=choice("task"), paradigm=made["paradigm"],
-        optimizer=optimizer, schedule=schedule,
-        train=train, hardware=hardware, launcher=made[LAUNCHER], tracker=made["tracker"], config=Resolved(config),
-        seed=config.get("seed", 0), system=config.get("system"), name=config.get("name"),
-        preflight=config.get("preflight", "refuse"), measure=config.get("measure", "exact"),
+        dataset=made["dataset"],
+        partitioner=made["partitioner"],
+        sampler=choice("sampler"),
+        feature_store=choice("feature_store"),
+        model=choice("model"),
+        task=choice("task"),
+        paradigm=made["paradigm"],
+        optimizer=optimizer,
+        schedule=schedule,
+        train=train,
+        hardware=hardware,
+        launcher=made[LAUNCHER],
+        tracker=made["tracker"],
+        config=Resolved(config),
+        seed=config.get("seed", 0),
+        system=config.get("system"),
+        name=config.get("name"),
+        preflight=config.get("preflight", "refuse"),
+        measure=config.get("measure", "exact"),
         trace=None if "trace" in bad else config.get("trace"),
     )
 
@@ -282,20 +313,30 @@ def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[
     problems += check_fields("hardware", HardwareConfig, hardware)
     problems += [
         Problem(f"{group}.{name}", None, "this key is required", f"add {group}.{name}=…")
-        for group, names in _READ.items() if isinstance(config.get(group), Mapping)
-        for name in names if name not in config[group]
+        for group, names in _READ.items()
+        if isinstance(config.get(group), Mapping)
+        for name in names
+        if name not in config[group]
     ]
     return [*problems, *(problem for problem in _check_scalars(config) if problem.key not in unsure)]
 
 
 def _check_extra_keys(config: Mapping[str, Any]) -> list[Problem]:
     """Problems of keys that gnnexp does not read. Interpolations may use such a key, if it cannot be a mistake."""
-    names = {name: f"{group}.{name}" for group in _TOP if isinstance(config.get(group), Mapping)
-             for name in config[group]} | {key: key for key in _TOP}
+    names = {
+        name: f"{group}.{name}" for group in _TOP if isinstance(config.get(group), Mapping) for name in config[group]
+    } | {key: key for key in _TOP}
     close = {key: nearest(str(key), names, _MISTAKEN) for key in config if key not in _TOP}
-    return [Problem(str(key), config[key], "gnnexp has no such key",
-                    f"did you mean {names[one]}? A key of your own needs a name that differs more")
-            for key, one in close.items() if one is not None]
+    return [
+        Problem(
+            str(key),
+            config[key],
+            "gnnexp has no such key",
+            f"did you mean {names[one]}? A key of your own needs a name that differs more",
+        )
+        for key, one in close.items()
+        if one is not None
+    ]
 
 
 def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
@@ -308,8 +349,9 @@ def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
             problems.append(unknown(key, word, str(word), allowed, f"{key}="))
     trace = config.get("trace")
     if trace is not None and (type(trace) is not int or trace < 1):
-        problems.append(Problem("trace", trace, "must be the number of an epoch after epoch 0, which warms up, or null",
-                                "trace=1"))
+        problems.append(
+            Problem("trace", trace, "must be the number of an epoch after epoch 0, which warms up, or null", "trace=1")
+        )
     for key in ("name", "system"):
         value = config.get(key)
         if value is not None and (not isinstance(value, str) or "/" in value or not value.isprintable()):

@@ -27,36 +27,89 @@ Rule = tuple[str, Callable[[Any], bool], str, str]
 
 _RULES: tuple[Rule, ...] = (
     ("train.epochs", lambda v: v >= 1, "must be at least 1", "train.epochs=10"),
-    ("train.batch_size", lambda v: v is None or v >= 1, "must be at least 1, or null for all training vertices",
-     "train.batch_size=1024"),
-    *((f"train.{name}", lambda v: v is None or v >= 1, "must be at least 1, or null", f"train.{name}=null")
-      for name in ("steps_per_epoch", "patience")),
-    ("train.stop_below", lambda v: v is None or all(one is None or abs(one) < math.inf for one in v),
-     "must be a list of finite numbers and nulls, one for each epoch, or null", "train.stop_below=[null,0.5]"),
-    ("train.clip_norm", lambda v: v is None or 0 < v < math.inf, "must be positive and finite, or null",
-     "train.clip_norm=null"),
-    ("train.eval_every", lambda v: v is None or v >= 0, "must be 0 (only after the last epoch), more, or null (never)",
-     "train.eval_every=1"),
+    (
+        "train.batch_size",
+        lambda v: v is None or v >= 1,
+        "must be at least 1, or null for all training vertices",
+        "train.batch_size=1024",
+    ),
+    *(
+        (f"train.{name}", lambda v: v is None or v >= 1, "must be at least 1, or null", f"train.{name}=null")
+        for name in ("steps_per_epoch", "patience")
+    ),
+    (
+        "train.stop_below",
+        lambda v: v is None or all(one is None or abs(one) < math.inf for one in v),
+        "must be a list of finite numbers and nulls, one for each epoch, or null",
+        "train.stop_below=[null,0.5]",
+    ),
+    (
+        "train.clip_norm",
+        lambda v: v is None or 0 < v < math.inf,
+        "must be positive and finite, or null",
+        "train.clip_norm=null",
+    ),
+    (
+        "train.eval_every",
+        lambda v: v is None or v >= 0,
+        "must be 0 (only after the last epoch), more, or null (never)",
+        "train.eval_every=1",
+    ),
     ("train.eval_memory", lambda v: v >= 1, "must be a positive number of bytes", "train.eval_memory=4294967296"),
-    ("train.checkpoint_every", lambda v: v >= 0, "must be 0 (only after a signal) or more",
-     "train.checkpoint_every=1"),
+    ("train.checkpoint_every", lambda v: v >= 0, "must be 0 (only after a signal) or more", "train.checkpoint_every=1"),
     ("train.checkpoints_kept", lambda v: v >= 1, "must be at least 1", "train.checkpoints_kept=2"),
-    *((f"hardware.{name}", lambda v: 1 <= v <= MOST_COUNTED, f"must be at least 1, and at most {MOST_COUNTED:,}",
-       f"hardware.{name}={usual}") for name, usual in (("nodes", 1), ("workers", 2))),
-    ("hardware.threads", lambda v: 0 <= v <= MOST_THREADS, f"must be 0 (cores / workers) or more, up to {MOST_THREADS}",
-     "hardware.threads=0"),
-    ("hardware.device_memory", lambda v: v is None or v >= 1, "must be a positive number of bytes, or null",
-     "hardware.device_memory=null"),
-    ("hardware.timeout_s", lambda v: 0 < v <= LONGEST_S, f"must be positive, and at most {LONGEST_S:,} s",
-     "hardware.timeout_s=300"),
-    ("hardware.throttle", lambda v: v is None or 0 < v < math.inf, "must be positive bytes per second, or null",
-     "hardware.throttle=null"),
+    *(
+        (
+            f"hardware.{name}",
+            lambda v: 1 <= v <= MOST_COUNTED,
+            f"must be at least 1, and at most {MOST_COUNTED:,}",
+            f"hardware.{name}={usual}",
+        )
+        for name, usual in (("nodes", 1), ("workers", 2))
+    ),
+    (
+        "hardware.threads",
+        lambda v: 0 <= v <= MOST_THREADS,
+        f"must be 0 (cores / workers) or more, up to {MOST_THREADS}",
+        "hardware.threads=0",
+    ),
+    (
+        "hardware.device_memory",
+        lambda v: v is None or v >= 1,
+        "must be a positive number of bytes, or null",
+        "hardware.device_memory=null",
+    ),
+    (
+        "hardware.timeout_s",
+        lambda v: 0 < v <= LONGEST_S,
+        f"must be positive, and at most {LONGEST_S:,} s",
+        "hardware.timeout_s=300",
+    ),
+    (
+        "hardware.throttle",
+        lambda v: v is None or 0 < v < math.inf,
+        "must be positive bytes per second, or null",
+        "hardware.throttle=null",
+    ),
     ("hardware.max_restarts", lambda v: v >= 0, "must be 0 or more", "hardware.max_restarts=0"),
-    *((f"hardware.{name}", lambda v: v is None or 0 < v < math.inf, "must be positive and finite, or null",
-       f"hardware.{name}=null") for name in (
-           "flops", "flops_tf32", "gather", "l2", "stream", "sampling", "host_memory")),
-    *((f"hardware.{name}", lambda v: v is None or 0 <= v < math.inf, "must be 0 or positive and finite, or null",
-       f"hardware.{name}=null") for name in ("latency", "step_s", "launch_s")),
+    *(
+        (
+            f"hardware.{name}",
+            lambda v: v is None or 0 < v < math.inf,
+            "must be positive and finite, or null",
+            f"hardware.{name}=null",
+        )
+        for name in ("flops", "flops_tf32", "gather", "l2", "stream", "sampling", "host_memory")
+    ),
+    *(
+        (
+            f"hardware.{name}",
+            lambda v: v is None or 0 <= v < math.inf,
+            "must be 0 or positive and finite, or null",
+            f"hardware.{name}=null",
+        )
+        for name in ("latency", "step_s", "launch_s")
+    ),
 )
 
 
@@ -67,26 +120,43 @@ def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
         group, _, name = key.partition(".")
         value = getattr(train if group == "train" else hardware, name)
         if type(value) is int and value > _MOST_WHOLE:
-            problems.append(Problem(key, f"{value.bit_length()} bits", f"must be a whole number of at most "
-                                    f"{_MOST_WHOLE:,}", fix))
+            problems.append(
+                Problem(key, f"{value.bit_length()} bits", f"must be a whole number of at most {_MOST_WHOLE:,}", fix)
+            )
         elif not holds(value):
             problems.append(Problem(key, value, allowed, fix))
     never = "null" if train.eval_every is None else "0"
     problems += [
-        Problem(f"train.{name}", value, "needs a validation metric after each epoch, but "
-                f"train.eval_every={never} gives none", "set train.eval_every=1")
+        Problem(
+            f"train.{name}",
+            value,
+            f"needs a validation metric after each epoch, but train.eval_every={never} gives none",
+            "set train.eval_every=1",
+        )
         for name, value in (("patience", train.patience), ("stop_below", train.stop_below))
-        if value is not None and not train.eval_every]
+        if value is not None and not train.eval_every
+    ]
     problems += [
-        Problem(f"train.{name}", value, "rounds float32 numbers, and train.dtype is float64",
-                f"set train.{name}=float32, or train.dtype=float32")
+        Problem(
+            f"train.{name}",
+            value,
+            "rounds float32 numbers, and train.dtype is float64",
+            f"set train.{name}=float32, or train.dtype=float32",
+        )
         for name, value in (("matmul", train.matmul), ("activations", train.activations))
-        if value != "float32" and train.dtype == "float64"]
+        if value != "float32" and train.dtype == "float64"
+    ]
     links = {} if hardware.links is None else vars(hardware.links)
     return problems + [
-        Problem(f"hardware.links.{name}", value, "must be positive bytes per second and finite, or null",
-                f"hardware.links.{name}=null")
-        for name, value in links.items() if value is not None and not 0 < value < math.inf]
+        Problem(
+            f"hardware.links.{name}",
+            value,
+            "must be positive bytes per second and finite, or null",
+            f"hardware.links.{name}=null",
+        )
+        for name, value in links.items()
+        if value is not None and not 0 < value < math.inf
+    ]
 
 
 def check_fanouts(experiment: Experiment) -> list[Problem]:
@@ -104,13 +174,20 @@ def check_fanouts(experiment: Experiment) -> list[Problem]:
 def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:
     """Conflicts with other choices that the components of `groups` report."""
     judges = {
-        "model": experiment.model.options.check, "sampler": experiment.sampler.options.check,
-        "feature_store": experiment.feature_store.options.check, "paradigm": experiment.paradigm.check,
-        "partitioner": experiment.partitioner.check, LAUNCHER: experiment.launcher.check,
+        "model": experiment.model.options.check,
+        "sampler": experiment.sampler.options.check,
+        "feature_store": experiment.feature_store.options.check,
+        "paradigm": experiment.paradigm.check,
+        "partitioner": experiment.partitioner.check,
+        LAUNCHER: experiment.launcher.check,
     }
     found = [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
-    return [*found, *_check_trace(experiment), *_check_limits(experiment),
-            *(_check_capture(experiment) if experiment.train.cuda_graph else ())]
+    return [
+        *found,
+        *_check_trace(experiment),
+        *_check_limits(experiment),
+        *(_check_capture(experiment) if experiment.train.cuda_graph else ()),
+    ]
 
 
 def _check_limits(experiment: Experiment) -> list[Problem]:
@@ -126,27 +203,61 @@ def _check_capture(experiment: Experiment) -> list[Problem]:
     train, task, store = experiment.train, experiment.task, experiment.feature_store
     plain = "set train.cuda_graph=false"
     no_device = "needs a GPU, and hardware.device=cpu has none" if experiment.hardware.device == "cpu" else ""
-    found = [Problem("train.cuda_graph", True, why, plain)
-             for why in (no_device, experiment.paradigm.uncaptured(experiment)) if why]
+    found = [
+        Problem("train.cuda_graph", True, why, plain)
+        for why in (no_device, experiment.paradigm.uncaptured(experiment))
+        if why
+    ]
     if experiment.measure != "free":
-        found.append(Problem("measure", experiment.measure, "the host waits at boundaries of phases, and "
-                             "train.cuda_graph captures no wait", f"set measure=free, or {plain}"))
+        found.append(
+            Problem(
+                "measure",
+                experiment.measure,
+                "the host waits at boundaries of phases, and train.cuda_graph captures no wait",
+                f"set measure=free, or {plain}",
+            )
+        )
     if experiment.hardware.throttle is not None:
-        found.append(Problem("hardware.throttle", experiment.hardware.throttle, "the host waits in exchanges, and "
-                             "train.cuda_graph captures no wait", f"set hardware.throttle=null, or {plain}"))
+        found.append(
+            Problem(
+                "hardware.throttle",
+                experiment.hardware.throttle,
+                "the host waits in exchanges, and train.cuda_graph captures no wait",
+                f"set hardware.throttle=null, or {plain}",
+            )
+        )
     if task.options.pairs:
-        found.append(Problem("task", task.target, "every step has other links, and train.cuda_graph repeats one step",
-                             plain))
+        found.append(
+            Problem("task", task.target, "every step has other links, and train.cuda_graph repeats one step", plain)
+        )
     if store.options.trainable:
-        found.append(Problem("feature_store", store.target, "trained rows are read again in every step, and "
-                             "train.cuda_graph repeats one step", plain))
+        found.append(
+            Problem(
+                "feature_store",
+                store.target,
+                "trained rows are read again in every step, and train.cuda_graph repeats one step",
+                plain,
+            )
+        )
     if train.epochs <= WARM_UP_STEPS:
-        found.append(Problem("train.epochs", train.epochs, f"train.cuda_graph captures epoch {WARM_UP_STEPS}, and the "
-                             f"last epoch has the number {train.epochs - 1}",
-                             f"set train.epochs={WARM_UP_STEPS + 1}, or {plain}"))
+        found.append(
+            Problem(
+                "train.epochs",
+                train.epochs,
+                f"train.cuda_graph captures epoch {WARM_UP_STEPS}, and the "
+                f"last epoch has the number {train.epochs - 1}",
+                f"set train.epochs={WARM_UP_STEPS + 1}, or {plain}",
+            )
+        )
     if experiment.trace is not None and experiment.trace <= WARM_UP_STEPS:
-        found.append(Problem("trace", experiment.trace, f"train.cuda_graph replays epochs after epoch {WARM_UP_STEPS}",
-                             f"set trace={WARM_UP_STEPS + 1}, or {plain}"))
+        found.append(
+            Problem(
+                "trace",
+                experiment.trace,
+                f"train.cuda_graph replays epochs after epoch {WARM_UP_STEPS}",
+                f"set trace={WARM_UP_STEPS + 1}, or {plain}",
+            )
+        )
     return found
 
 
@@ -154,27 +265,51 @@ def _check_trace(experiment: Experiment) -> list[Problem]:
     trace, epochs = experiment.trace, experiment.train.epochs
     if trace is None or trace < epochs:
         return []
-    return [Problem("trace", trace, f"must be below train.epochs={epochs}: the last epoch has the number {epochs - 1}",
-                    f"set trace={epochs - 1}" if epochs > 1 else "set train.epochs=2 and trace=1")]
+    return [
+        Problem(
+            "trace",
+            trace,
+            f"must be below train.epochs={epochs}: the last epoch has the number {epochs - 1}",
+            f"set trace={epochs - 1}" if epochs > 1 else "set train.epochs=2 and trace=1",
+        )
+    ]
 
 
 def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[Problem]:
     """Conflicts with the prepared data: too many workers, nothing to train on, a metric that does not fit labels."""
     hardware, ranks, problems, num_train = experiment.hardware, experiment.num_ranks, [], facts.num_train
     if 0 < num_train < ranks and not facts.links:
-        problems.append(Problem("hardware.workers", hardware.workers,
-                                f"more ranks ({ranks}) than training vertices ({num_train})",
-                                f"hardware.workers={max(1, num_train // hardware.nodes)}"))
+        problems.append(
+            Problem(
+                "hardware.workers",
+                hardware.workers,
+                f"more ranks ({ranks}) than training vertices ({num_train})",
+                f"hardware.workers={max(1, num_train // hardware.nodes)}",
+            )
+        )
     if not facts.has_features:
-        problems.append(Problem("dataset", graph.name, "has no vertex features",
-                                "choose feature_store=embedding, or another dataset"))
+        problems.append(
+            Problem(
+                "dataset", graph.name, "has no vertex features", "choose feature_store=embedding, or another dataset"
+            )
+        )
     if experiment.train.cuda_graph and facts.sparse:
-        problems.append(Problem("train.cuda_graph", True, "the host reads sizes of sparse rows in every step",
-                                "set dataset.sparse=false, or train.cuda_graph=false"))
-    return [*problems, *check_schedule(experiment, facts), *experiment.task.options.check(graph),
-            *experiment.feature_store.options.check_data(experiment, facts),
-            *experiment.model.options.check_data(experiment, facts),
-            *experiment.paradigm.plan(experiment, facts).problems]
+        problems.append(
+            Problem(
+                "train.cuda_graph",
+                True,
+                "the host reads sizes of sparse rows in every step",
+                "set dataset.sparse=false, or train.cuda_graph=false",
+            )
+        )
+    return [
+        *problems,
+        *check_schedule(experiment, facts),
+        *experiment.task.options.check(graph),
+        *experiment.feature_store.options.check_data(experiment, facts),
+        *experiment.model.options.check_data(experiment, facts),
+        *experiment.paradigm.plan(experiment, facts).problems,
+    ]
 
 
 def split_notes(experiment: Experiment, graph: Graph) -> list[str]:
@@ -193,8 +328,10 @@ def unseen_note(experiment: Experiment, graph: Graph) -> str:
     unseen = [int((~seen[of[of >= 0]]).sum()) for of in (labels[ids].long() for ids in (splits.val, splits.test))]
     if not any(unseen):
         return ""
-    return (f"{int((~seen).sum())} of {graph.num_classes} classes have no training vertex: no prediction of their "
-            f"{unseen[0]:,} validation and {unseen[1]:,} test vertices can be right")
+    return (
+        f"{int((~seen).sum())} of {graph.num_classes} classes have no training vertex: no prediction of their "
+        f"{unseen[0]:,} validation and {unseen[1]:,} test vertices can be right"
+    )
 
 
 def validation_note(experiment: Experiment, graph: Graph) -> str:
@@ -206,8 +343,11 @@ def validation_note(experiment: Experiment, graph: Graph) -> str:
     if has_valid or experiment.train.eval_every is None:
         return ""
     what = "links" if pairs else "vertices"
-    return (f"there are no validation {what}: the last evaluated epoch counts as the best one" if has_test else
-            f"there are no validation and no test {what}: no epoch is evaluated")
+    return (
+        f"there are no validation {what}: the last evaluated epoch counts as the best one"
+        if has_test
+        else f"there are no validation and no test {what}: no epoch is evaluated"
+    )
 
 
 def check_schedule(experiment: Experiment, facts: GraphFacts) -> list[Problem]:
@@ -221,5 +361,11 @@ def check_schedule(experiment: Experiment, facts: GraphFacts) -> list[Problem]:
     steps = train.epochs * (1 if schedule.interval == "epoch" else min(batches, train.steps_per_epoch or batches))
     if steps <= length:
         return []
-    return [Problem("scheduler.total_steps", length, f"the run has {steps} steps of the schedule, after each "
-                    f"{schedule.interval}", f"set scheduler.total_steps={steps}")]
+    return [
+        Problem(
+            "scheduler.total_steps",
+            length,
+            f"the run has {steps} steps of the schedule, after each {schedule.interval}",
+            f"set scheduler.total_steps={steps}",
+        )
+    ]

@@ -55,8 +55,12 @@ def component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Probl
 def not_of_kind(key: str, name: str, kinds: tuple[type, ...]) -> Problem:
     """The problem of a component that inherits from none of `kinds`."""
     wanted = " or ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
-    return Problem(key, name, f"must be a {wanted}",
-                   "name a class that inherits from it, or a function whose return annotation says so")
+    return Problem(
+        key,
+        name,
+        f"must be a {wanted}",
+        "name a class that inherits from it, or a function whose return annotation says so",
+    )
 
 
 def located(key: str, name: str) -> Component | Problem:

@@ -33,8 +33,10 @@ OPTIMIZER, SCHEDULER = "optimizer", "scheduler"
 LATER = ("params", "optimizer")
 DEFAULT = {TARGET: "torch.optim.Adam", PARTIAL: True, "lr": 0.003, "weight_decay": 0.0, "fused": True}
 # Keys of `scheduler` that gnnexp reads; its class does not get them.
-_OWN = {"interval": Parameter("interval", Literal["epoch", "step"], required=False),
-        "monitor": Parameter("monitor", str, required=False)}
+_OWN = {
+    "interval": Parameter("interval", Literal["epoch", "step"], required=False),
+    "monitor": Parameter("monitor", str, required=False),
+}
 
 
 def optimizer_of(node: Mapping[str, Any]) -> Choice[Optimizer]:
@@ -61,8 +63,14 @@ def check_optimization(optimizer: object, scheduler: object) -> list[Problem]:
         problems = _tried(OPTIMIZER, optimizer, lambda node: optimizer_of(node).make([_parameter()]))
     if not problems and _needs_closure(optimizer):
         target = cast("Any", optimizer)[TARGET]
-        problems = [Problem(f"{OPTIMIZER}.{TARGET}", target, "its step computes the loss several times (a closure), "
-                            "which a distributed step cannot do", "choose optimizer=adam or sgd")]
+        problems = [
+            Problem(
+                f"{OPTIMIZER}.{TARGET}",
+                target,
+                "its step computes the loss several times (a closure), which a distributed step cannot do",
+                "choose optimizer=adam or sgd",
+            )
+        ]
     if scheduler is None:
         return problems
     wrong = _check_schedule(SCHEDULER, scheduler)
@@ -94,8 +102,19 @@ def is_elementwise(choice: Choice[Optimizer]) -> bool:
     """Whether an optimizer treats each element separately, so that a slice of a parameter can be stepped alone."""
     from torch import optim
 
-    return class_of(choice.options) in (optim.Adam, optim.AdamW, optim.NAdam, optim.RAdam, optim.Adamax, optim.Adadelta,
-                                    optim.Adagrad, optim.ASGD, optim.RMSprop, optim.Rprop, optim.SGD)
+    return class_of(choice.options) in (
+        optim.Adam,
+        optim.AdamW,
+        optim.NAdam,
+        optim.RAdam,
+        optim.Adamax,
+        optim.Adadelta,
+        optim.Adagrad,
+        optim.ASGD,
+        optim.RMSprop,
+        optim.Rprop,
+        optim.SGD,
+    )
 
 
 def _parameter() -> torch.nn.Parameter:
@@ -120,16 +139,24 @@ def _made_eager(node: Mapping[str, Any]) -> Callable[..., Optimizer]:
 
 
 def _options(node: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value
-            for key, value in node.items() if key not in (TARGET, PARTIAL)}
+    return {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in node.items()
+        if key not in (TARGET, PARTIAL)
+    }
 
 
 def _scheduled(node: Mapping[str, Any], optimizer: Optimizer) -> LRScheduler:
     """A scheduler of `optimizer`. Its inner schedulers are made first (`SequentialLR`, `ChainedScheduler`)."""
     from torch.optim.lr_scheduler import LRScheduler
 
-    options = {key: [_scheduled(inner, optimizer) if is_node(inner) else inner for inner in value]
-               if isinstance(value, list) else value for key, value in node.items() if key not in (TARGET, PARTIAL)}
+    options = {
+        key: [_scheduled(inner, optimizer) if is_node(inner) else inner for inner in value]
+        if isinstance(value, list)
+        else value
+        for key, value in node.items()
+        if key not in (TARGET, PARTIAL)
+    }
     made: LRScheduler = _class(SCHEDULER, node, LRScheduler)(optimizer=optimizer, **options)
     return made
 
@@ -140,8 +167,13 @@ def _check_schedule(path: str, node: object) -> list[Problem]:
     problems = _check(path, node, LRScheduler, "optimizer", _OWN if path == SCHEDULER else {})
     if problems or not isinstance(node, Mapping):
         return problems
-    return [problem for key, value in node.items() if _are_nodes(value) for number, inner in enumerate(value)
-            for problem in _check_schedule(f"{path}.{key}.{number}", inner)]
+    return [
+        problem
+        for key, value in node.items()
+        if _are_nodes(value)
+        for number, inner in enumerate(value)
+        for problem in _check_schedule(f"{path}.{key}.{number}", inner)
+    ]
 
 
 def _check(
@@ -163,18 +195,35 @@ def _check(
         return [found]
     problems = []
     if node.get(PARTIAL) is not True:
-        problems.append(Problem(f"{path}.{PARTIAL}", node.get(PARTIAL), f"must be true: ranks pass {later} later",
-                                f"set {path}.{PARTIAL}=true"))
+        problems.append(
+            Problem(
+                f"{path}.{PARTIAL}",
+                node.get(PARTIAL),
+                f"must be true: ranks pass {later} later",
+                f"set {path}.{PARTIAL}=true",
+            )
+        )
     allowed = parameters_of(found)
     if allowed is None:
         return problems
     keys = {key: value for key, value in node.items() if key not in (TARGET, PARTIAL)}
     taken = {name: one for name, one in allowed.items() if name != later} | dict(own or {})
-    strays = [problem for key, value in keys.items() if not _are_nodes(value)
-              for problem in check_value(f"{path}.{key}", value, ())]
-    return [*problems, *check_keys(path, keys, taken), *strays, *(
-        Problem(f"{path}.{key}", value, "must be finite", f"set {path}.{key}=0.003") for key, value in keys.items()
-        if isinstance(value, float) and not math.isfinite(value))]
+    strays = [
+        problem
+        for key, value in keys.items()
+        if not _are_nodes(value)
+        for problem in check_value(f"{path}.{key}", value, ())
+    ]
+    return [
+        *problems,
+        *check_keys(path, keys, taken),
+        *strays,
+        *(
+            Problem(f"{path}.{key}", value, "must be finite", f"set {path}.{key}=0.003")
+            for key, value in keys.items()
+            if isinstance(value, float) and not math.isfinite(value)
+        ),
+    ]
 
 
 def _tried(path: str, node: object, make: Callable[[Mapping[str, Any]], object]) -> list[Problem]:
@@ -187,8 +236,14 @@ def _tried(path: str, node: object, make: Callable[[Mapping[str, Any]], object])
     except Exception as error:  # a user's class may raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         named = next((key for key, value in node.items() if str(value) in reason and key != TARGET), "")
-        return [Problem(f"{path}.{named}" if named else path, node.get(named, node[TARGET]), reason,
-                        f"see the documentation of {node[TARGET]}")]
+        return [
+            Problem(
+                f"{path}.{named}" if named else path,
+                node.get(named, node[TARGET]),
+                reason,
+                f"see the documentation of {node[TARGET]}",
+            )
+        ]
     return []
 
 

@@ -8,12 +8,25 @@ from importlib.util import find_spec
 from gnnexp.errors import ConfigError, Problem
 
 # The extra of pyproject.toml that installs each package.
-EXTRAS = {"dgl": "dgl", "pandas": "dgl", "pydantic": "dgl", "submitit": "slurm", "pymetis": "metis",
-          "torch_geometric": "pyg", "optuna": "tune", "triton": "triton"}
+EXTRAS = {
+    "dgl": "dgl",
+    "pandas": "dgl",
+    "pydantic": "dgl",
+    "submitit": "slurm",
+    "pymetis": "metis",
+    "torch_geometric": "pyg",
+    "optuna": "tune",
+    "triton": "triton",
+}
 # Requirements of gnnexp that ranks do not need; `pip install --no-deps` does not install them.
 REQUIREMENTS = {
-    "hydra": "hydra-core>=1.3.8,<1.4", "omegaconf": "omegaconf>=2.3,<2.4", "yaml": "pyyaml", "rich": "rich>=13",
-    "matplotlib": "matplotlib>=3.8", "sklearn": "scikit-learn", "mlflow": "mlflow>=3,<4",
+    "hydra": "hydra-core>=1.3.8,<1.4",
+    "omegaconf": "omegaconf>=2.3,<2.4",
+    "yaml": "pyyaml",
+    "rich": "rich>=13",
+    "matplotlib": "matplotlib>=3.8",
+    "sklearn": "scikit-learn",
+    "mlflow": "mlflow>=3,<4",
 }
 # Packages that a command imports before it starts anything, or after its runs.
 OF_COMMANDS = ("hydra", "omegaconf", "yaml", "rich", "matplotlib")
@@ -56,8 +69,12 @@ def missing_package(key: str, value: object, package: str, instead: str = "") ->
         package: import name of the package.
         instead: a choice that does not need the package (`tracker=none`), if there is one.
     """
-    return Problem(key, value, f"needs the package {package}, which is not installed",
-                   install_command(package) + (f", or {instead}" if instead else ""))
+    return Problem(
+        key,
+        value,
+        f"needs the package {package}, which is not installed",
+        install_command(package) + (f", or {instead}" if instead else ""),
+    )
 
 
 def check_commands() -> None:
@@ -66,5 +83,6 @@ def check_commands() -> None:
     Raises:
         ConfigError: names all missing packages.
     """
-    ConfigError.raise_all([missing_package("gnnexp", "command line", one)
-                           for one in OF_COMMANDS if not is_installed(one)])
+    ConfigError.raise_all(
+        [missing_package("gnnexp", "command line", one) for one in OF_COMMANDS if not is_installed(one)]
+    )

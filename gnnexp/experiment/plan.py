@@ -151,23 +151,32 @@ class GraphFacts:
         top = torch.topk(graph.in_degree, min(ranks, graph.num_nodes)).values
         arrays = graph.indptr.numpy(), graph.indices.numpy(), None if types is None else types.numpy()
         return GraphFacts(
-            name=graph.name, num_nodes=graph.num_nodes, num_edges=graph.num_edges, num_features=graph.num_features,
-            num_classes=graph.num_classes, num_relations=graph.num_relations, num_train=graph.splits.train.numel(),
+            name=graph.name,
+            num_nodes=graph.num_nodes,
+            num_edges=graph.num_edges,
+            num_features=graph.num_features,
+            num_classes=graph.num_classes,
+            num_relations=graph.num_relations,
+            num_train=graph.splits.train.numel(),
             links=tuple((name, int(found.shape[0])) for name, found in graph.links.items()),
-            has_features=features is not None, trains_features=graph.trains_features,
+            has_features=features is not None,
+            trains_features=graph.trains_features,
             sparse_values=features.values.numel() if isinstance(features, SparseRows) else None,
             typed=types is not None,
             label_bytes=0 if labels is None else labels[:1].numel() * labels.element_size(),
-            id_bytes=graph.indices.element_size(), topology_bytes=graph.topology_bytes,
-            top_degrees=tuple(top.tolist()), parallel_edges=parallel and has_parallel(*arrays),
+            id_bytes=graph.indices.element_size(),
+            topology_bytes=graph.topology_bytes,
+            top_degrees=tuple(top.tolist()),
+            parallel_edges=parallel and has_parallel(*arrays),
             least_weight=None if graph.in_weight is None else float(graph.in_weight.min()),
         )
 
 
 def facts_of(experiment: Experiment, graph: Graph) -> GraphFacts:
     """Facts of a graph with the widths that the experiment's model sees."""
-    return GraphFacts.of(as_seen(experiment, graph), experiment.num_ranks,
-                         parallel=experiment.model.options.needs.edge_identity)
+    return GraphFacts.of(
+        as_seen(experiment, graph), experiment.num_ranks, parallel=experiment.model.options.needs.edge_identity
+    )
 
 
 def as_seen(experiment: Experiment, graph: Graph) -> Graph:

@@ -21,8 +21,17 @@ from gnnexp.provenance.recorded import RESULT_VERSION
 
 # Groups and keys that change neither a result nor its time.
 _WITHOUT_RESULTS = ("tracker", "name", "preflight")
-_OF_HARDWARE = ("launcher", "timeout_s", "max_restarts", "detach", "sampling", "latency", "flops_tf32", "l2",
-                "launch_s")
+_OF_HARDWARE = (
+    "launcher",
+    "timeout_s",
+    "max_restarts",
+    "detach",
+    "sampling",
+    "latency",
+    "flops_tf32",
+    "l2",
+    "launch_s",
+)
 _OF_LINKS = ("d2h", "duplex", "h2d_gather")
 _OF_TRAIN = ("checkpoint_every", "checkpoints_kept")
 _SCALARS = {"measure": "exact", "trace": None, "system": None, "scheduler": None}
@@ -43,8 +52,13 @@ def run_key(config: Mapping[str, Any], dataset_key: str, code: Code, inputs: Map
     Raises:
         ImportError: the class of a component cannot be imported.
     """
-    content = {"result": RESULT_VERSION, "config": keyed(config), "data": dataset_key, "code": dict(code.own),
-               "inputs": dict(inputs or {})}
+    content = {
+        "result": RESULT_VERSION,
+        "config": keyed(config),
+        "data": dataset_key,
+        "code": dict(code.own),
+        "inputs": dict(inputs or {}),
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -54,8 +54,12 @@ def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
     keys = {key: value for key, value in node.items() if key != TARGET}
     problems = [] if allowed is None else check_keys(path, keys, allowed)
     wrong = {problem.key for problem in problems}
-    nested = [problem for key, value in keys.items() if f"{path}.{key}" not in wrong
-              for problem in check_value(f"{path}.{key}", value, kinds_of(allowed, key))]
+    nested = [
+        problem
+        for key, value in keys.items()
+        if f"{path}.{key}" not in wrong
+        for problem in check_value(f"{path}.{key}", value, kinds_of(allowed, key))
+    ]
     return [*problems, *nested]
 
 
@@ -66,8 +70,12 @@ def check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Probl
     if (options := options_in(value, kinds)) is not None:
         return check_fields(path, options, value)
     return [
-        Problem(f"{place}.{TARGET}", target, "no component is allowed here: no annotation names its class",
-                "remove it, or annotate the parameter with the class of the component")
+        Problem(
+            f"{place}.{TARGET}",
+            target,
+            "no component is allowed here: no annotation names its class",
+            "remove it, or annotate the parameter with the class of the component",
+        )
         for place, target in _targets_in(path, value)
     ]
 

@@ -217,8 +217,9 @@ def _fits_container(value: object, kind: object, args: tuple[object, ...]) -> bo
             return len(value) == len(args) and all(map(fits, value, args))
         return not args or all(fits(item, args[0]) for item in value)
     if kind in (dict, Mapping):
-        return isinstance(value, Mapping) and (not args or all(
-            fits(key, args[0]) and fits(item, args[1]) for key, item in value.items()))
+        return isinstance(value, Mapping) and (
+            not args or all(fits(key, args[0]) and fits(item, args[1]) for key, item in value.items())
+        )
     if isinstance(value, Mapping):
         return TARGET in value or is_dataclass(kind)
     return isinstance(value, kind) if isinstance(kind, type) else True
@@ -233,7 +234,12 @@ def _literals(hint: object) -> list[object]:
 
 
 _NAMES: dict[object, str] = {
-    int: "an integer", float: "a number", str: "a text", bool: "true or false", type(None): "null", Any: "anything",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+    Any: "anything",
 }
 
 

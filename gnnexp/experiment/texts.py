@@ -27,8 +27,14 @@ def hydra_text(text: str) -> str:
         ConfigError: it is `???`, which no configuration can have as a text.
     """
     if text == _MISSING:
-        raise ConfigError(Problem("???", text, "means a missing value in configurations, so it can be no name",
-                                  "rename the file or the column"))
+        raise ConfigError(
+            Problem(
+                "???",
+                text,
+                "means a missing value in configurations, so it can be no name",
+                "rename the file or the column",
+            )
+        )
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
     escaped = re.sub(r"(\\*)'", r"\1\1\\'", yaml_text(text))  # Hydra: a backslash is special only before a quote

@@ -89,16 +89,28 @@ class FeatureStore(ABC):
         """Conflicts with other choices of the experiment."""
         problems = [] if self.cache is None else self.cache.check(experiment)
         if self.dtype is not None and not experiment.paradigm.reads_narrow_rows:
-            problems.append(Problem("feature_store.dtype", self.dtype, "this paradigm does not read all rows through "
-                                    "the feature store onto the device", "set feature_store.dtype=null"))
+            problems.append(
+                Problem(
+                    "feature_store.dtype",
+                    self.dtype,
+                    "this paradigm does not read all rows through the feature store onto the device",
+                    "set feature_store.dtype=null",
+                )
+            )
         return problems
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Conflicts between the experiment and the features of the graph."""
         problems = [] if self.cache is None else self.cache.check_data(experiment, facts)
         if self.dtype is not None and facts.sparse:
-            problems.append(Problem("feature_store.dtype", self.dtype, "sparse features have no other form",
-                                    "set feature_store.dtype=null"))
+            problems.append(
+                Problem(
+                    "feature_store.dtype",
+                    self.dtype,
+                    "sparse features have no other form",
+                    "set feature_store.dtype=null",
+                )
+            )
         return problems
 
     def row_bytes(self, facts: GraphFacts, itemsize: int) -> int:
@@ -227,4 +239,3 @@ class FeatureStore(ABC):
         """
         rows = rows if rows.dtype == torch.int16 and self.form.narrow else self.form.held(rows)
         return rows if isinstance(rows, SparseRows) else across(rows, self._device)
-

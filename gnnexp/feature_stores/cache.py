@@ -54,14 +54,27 @@ class FeatureCache(ABC):
     def __init__(self, capacity: Capacity, policy: Policy, epochs: int, more: Sequence[Problem] = ()) -> None:
         problems = list(more)
         if epochs < 1:
-            problems.append(Problem("feature_store.cache.epochs", epochs, "must be at least 1",
-                                    "feature_store.cache.epochs=10"))
+            problems.append(
+                Problem("feature_store.cache.epochs", epochs, "must be at least 1", "feature_store.cache.epochs=10")
+            )
         if not _valid(capacity):
-            problems.append(Problem("feature_store.cache.capacity", capacity, "rows (10000), a fraction in (0, 1] "
-                                    "(0.25) or bytes (512MiB)", "feature_store.cache.capacity=0.25"))
+            problems.append(
+                Problem(
+                    "feature_store.cache.capacity",
+                    capacity,
+                    "rows (10000), a fraction in (0, 1] (0.25) or bytes (512MiB)",
+                    "feature_store.cache.capacity=0.25",
+                )
+            )
         if policy not in get_args(Policy):
-            problems.append(Problem("feature_store.cache.policy", policy, f"must be one of: "
-                                    f"{', '.join(get_args(Policy))}", "feature_store.cache.policy=degree"))
+            problems.append(
+                Problem(
+                    "feature_store.cache.policy",
+                    policy,
+                    f"must be one of: {', '.join(get_args(Policy))}",
+                    "feature_store.cache.policy=degree",
+                )
+            )
         ConfigError.raise_all(problems)
         self.capacity, self.policy, self.epochs = capacity, policy, epochs
         self.pool = Pool()
@@ -86,13 +99,18 @@ class FeatureCache(ABC):
         budget = experiment.hardware.device_memory
         if budget is None or not facts.has_features:
             return []
-        row_bytes = experiment.feature_store.options.row_bytes(
-            facts, getattr(torch, experiment.train.dtype).itemsize)
+        row_bytes = experiment.feature_store.options.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
         needed = row_bytes * min(self.rows(facts.num_nodes, row_bytes), self.most_rows(experiment, facts))
         if needed <= budget:
             return []
-        return [Problem("feature_store.cache.capacity", self.capacity, f"takes {needed} bytes, "
-                        f"hardware.device_memory is {budget} bytes", "make the cache smaller, or state more memory")]
+        return [
+            Problem(
+                "feature_store.cache.capacity",
+                self.capacity,
+                f"takes {needed} bytes, hardware.device_memory is {budget} bytes",
+                "make the cache smaller, or state more memory",
+            )
+        ]
 
     def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
         """Upper bound of the rows that a rank holds, for any capacity."""
@@ -121,8 +139,10 @@ class FeatureCache(ABC):
         needed = chosen.numel() * row_bytes
         available = available_bytes(device)
         if needed > available:
-            raise RunError(f"the feature cache cannot be allocated: it needs {needed} bytes, {available} bytes are "
-                           f"available on {device}; make feature_store.cache.capacity={self.capacity} smaller")
+            raise RunError(
+                f"the feature cache cannot be allocated: it needs {needed} bytes, {available} bytes are "
+                f"available on {device}; make feature_store.cache.capacity={self.capacity} smaller"
+            )
         self._row_of = torch.full((shard.graph.num_nodes,), -1, dtype=torch.int32)
         self._row_of[chosen] = torch.arange(chosen.numel(), dtype=torch.int32)
         held = form.held(take_rows(shard.graph.features, chosen))

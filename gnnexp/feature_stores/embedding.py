@@ -60,12 +60,19 @@ class EmbeddingStore(TrainableStore):
         super().__init__(None)
         wrong = []
         if not 1 <= dim <= MOST_COUNTED:
-            wrong.append(Problem("feature_store.dim", dim, f"must be at least 1, and at most {MOST_COUNTED:,}",
-                                 "feature_store.dim=128"))
+            wrong.append(
+                Problem(
+                    "feature_store.dim",
+                    dim,
+                    f"must be at least 1, and at most {MOST_COUNTED:,}",
+                    "feature_store.dim=128",
+                )
+            )
         for name, value in (("scale", scale), ("lr", lr)):
             if value is not None and not 0 < value < math.inf:
-                wrong.append(Problem(f"feature_store.{name}", value, "must be positive",
-                                     f"set feature_store.{name}=null"))
+                wrong.append(
+                    Problem(f"feature_store.{name}", value, "must be positive", f"set feature_store.{name}=null")
+                )
         ConfigError.raise_all(wrong)
         self.dim, self.scale, self.lr = dim, scale, lr
 
@@ -73,13 +80,25 @@ class EmbeddingStore(TrainableStore):
         """There must be one copy of every row, and the optimizer must be able to step single rows."""
         problems = []
         if (together := experiment.paradigm.ranks_together(experiment)) != experiment.num_ranks:
-            problems.append(Problem("paradigm.group_size", together, "one rank holds each trained "
-                                    "row, but each group needs its own copy", "set paradigm.group_size=null"))
+            problems.append(
+                Problem(
+                    "paradigm.group_size",
+                    together,
+                    "one rank holds each trained row, but each group needs its own copy",
+                    "set paradigm.group_size=null",
+                )
+            )
         optimizer = experiment.optimizer
         if row_optimizer(optimizer, nn.Parameter(torch.zeros(0, 1)), 1.0) is None:
-            problems.append(Problem("optimizer", optimizer.target, "trained rows are stepped only if they have "
-                                    "a gradient; only plain Adam and SGD without momentum can do this",
-                                    "choose optimizer=adam"))
+            problems.append(
+                Problem(
+                    "optimizer",
+                    optimizer.target,
+                    "trained rows are stepped only if they have "
+                    "a gradient; only plain Adam and SGD without momentum can do this",
+                    "choose optimizer=adam",
+                )
+            )
         return problems
 
     # --- placement -------------------------------------------------------------------------------------------------
@@ -148,14 +167,15 @@ class EmbeddingStore(TrainableStore):
         if not places:
             return
         shape = self._table.shape
-        summed = torch.sparse_coo_tensor(torch.cat(places).unsqueeze(0), torch.cat(values), shape,
-                                         check_invariants=False).coalesce()
+        summed = torch.sparse_coo_tensor(
+            torch.cat(places).unsqueeze(0), torch.cat(values), shape, check_invariants=False
+        ).coalesce()
         touched = self._anywhere(summed.values().ne(0).any(1))
         if not self._table.numel():
             return  # nothing to step: torch's SGD writes out of bounds if rows have no columns
         self._table.grad = torch.sparse_coo_tensor(
-            summed.indices()[:, touched], summed.values()[touched], shape, is_coalesced=True,
-            check_invariants=False)
+            summed.indices()[:, touched], summed.values()[touched], shape, is_coalesced=True, check_invariants=False
+        )
 
     def _anywhere(self, touched: Tensor) -> Tensor:
         """`[n]`: whether each row has a nonzero gradient in any column, also in columns that other ranks hold."""
@@ -212,8 +232,12 @@ class EmbeddingStore(TrainableStore):
 
     def state_dict(self) -> dict[str, Any]:
         """Ids, first column, values and optimizer state of the rows that this rank holds."""
-        return {"ids": self._ids, "first": self.dims.start, "value": self._table.detach(),
-                "state": dict(self.optimizer.state.get(self._table, {}))}
+        return {
+            "ids": self._ids,
+            "first": self.dims.start,
+            "value": self._table.detach(),
+            "state": dict(self.optimizer.state.get(self._table, {})),
+        }
 
     def load_pieces(self, pieces: Iterable[Mapping[str, Any]]) -> None:
         """Load this rank's rows from the `state_dict` of all ranks. The number of ranks may have changed."""

@@ -48,8 +48,13 @@ class LocalStore(FeatureStore):
             None: the run's dtype.
     """
 
-    def __init__(self, memory: Literal["mapped", "ram"] = "mapped", tier: Tier = "host",
-                 cache: FeatureCache | None = None, dtype: RowDtype = None) -> None:
+    def __init__(
+        self,
+        memory: Literal["mapped", "ram"] = "mapped",
+        tier: Tier = "host",
+        cache: FeatureCache | None = None,
+        dtype: RowDtype = None,
+    ) -> None:
         super().__init__(cache, dtype)
         self.memory = memory
         self._take(tier)
@@ -71,11 +76,20 @@ class LocalStore(FeatureStore):
     def _differs_from_file(self, experiment: Experiment) -> list[Problem]:
         """Options that ask for other rows than those of the file, which kernels read as they are."""
         asked: list[tuple[str, object, object]] = [
-            ("feature_store.memory", self.memory, "mapped"), ("feature_store.dtype", self.dtype, None),
-            ("train.dtype", experiment.train.dtype, "float32")]
-        return [Problem(key, value, "with feature_store.tier=mapped, kernels read the file of the features as it is: "
-                        "mapped, in float32", f"{_UVA}, or {key}={'null' if good is None else good}")
-                for key, value, good in asked if value != good]
+            ("feature_store.memory", self.memory, "mapped"),
+            ("feature_store.dtype", self.dtype, None),
+            ("train.dtype", experiment.train.dtype, "float32"),
+        ]
+        return [
+            Problem(
+                key,
+                value,
+                "with feature_store.tier=mapped, kernels read the file of the features as it is: mapped, in float32",
+                f"{_UVA}, or {key}={'null' if good is None else good}",
+            )
+            for key, value, good in asked
+            if value != good
+        ]
 
     def _stays_on_host(self, experiment: Experiment) -> str:
         """Why features are read on the host; empty if they may be on the GPU."""
@@ -107,8 +121,10 @@ class LocalStore(FeatureStore):
             needed = facts.num_nodes * self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
             others, available = free
             fits = needed + others <= available
-            reason = (f"{needed} bytes of features and {others} other bytes {'fit' if fits else 'do not fit'} into "
-                      f"{available} bytes")
+            reason = (
+                f"{needed} bytes of features and {others} other bytes {'fit' if fits else 'do not fit'} into "
+                f"{available} bytes"
+            )
         self._take("device" if fits else "host")
         return f"{self.tier}: {reason or _ON_CPU}"
 
@@ -124,8 +140,9 @@ class LocalStore(FeatureStore):
         if self.memory == "ram" and not self.direct:
             self._features = self.form.held(features) if self.form.narrow else features.clone()
         if self.tier not in ("host", "auto") and self._device.type == "cpu":
-            raise ConfigError(Problem("feature_store.tier", self.tier, "no CUDA device is visible",
-                                      "set feature_store.tier=host"))
+            raise ConfigError(
+                Problem("feature_store.tier", self.tier, "no CUDA device is visible", "set feature_store.tier=host")
+            )
         if self.tier == "mapped":
             assert isinstance(features, Tensor) and features.dtype == self._dtype, "other features were refused"
             self._features = registered_file(features, self._comm, self._device, _UVA)

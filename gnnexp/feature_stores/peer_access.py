@@ -77,8 +77,13 @@ class PeerAccess:
         """Rows since the last call by origin, and their bytes. The host waits for the GPU once."""
         counted = self.counted.take()
         own, peer, host = counted["rows"].sum(0).tolist()[:3] if counted else (0, 0, 0)
-        return {"features_loaded_local": own, "features_loaded_peer": peer, "features_loaded_host": host,
-                "tier/h2d_bytes": host * row_bytes, "tier/peer_bytes": peer * row_bytes}
+        return {
+            "features_loaded_local": own,
+            "features_loaded_peer": peer,
+            "features_loaded_host": host,
+            "tier/h2d_bytes": host * row_bytes,
+            "tier/peer_bytes": peer * row_bytes,
+        }
 
     def finish(self) -> None:
         """Wait for this rank's kernels, and let go of the rows of other ranks."""

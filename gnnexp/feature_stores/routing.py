@@ -44,8 +44,11 @@ def route(ids: Tensor, home: np.ndarray, rank: int, size: int) -> Routes:
     back[places] = np.arange(asked.size)
     own = slice(int(counts[:rank].sum()), int(counts[: rank + 1].sum()))
     return Routes(
-        torch.from_numpy(grouped[own]), torch.from_numpy(back[own]), torch.from_numpy(np.delete(grouped, own)),
-        torch.from_numpy(np.delete(back, own)), [0 if part == rank else int(n) for part, n in enumerate(counts)],
+        torch.from_numpy(grouped[own]),
+        torch.from_numpy(back[own]),
+        torch.from_numpy(np.delete(grouped, own)),
+        torch.from_numpy(np.delete(back, own)),
+        [0 if part == rank else int(n) for part, n in enumerate(counts)],
     )
 
 

@@ -49,16 +49,32 @@ class ShardedCache(FeatureCache):
     origins = ("local", "peer")
 
     def __init__(
-        self, capacity: Capacity, policy: Policy = "degree", clique: int | None = None, epochs: int = 10,
+        self,
+        capacity: Capacity,
+        policy: Policy = "degree",
+        clique: int | None = None,
+        epochs: int = 10,
         access: Access = "auto",
     ) -> None:
         problems = []
         if clique is not None and clique < 1:
-            problems.append(Problem("feature_store.cache.clique", clique, "must be at least 1, or null",
-                                    "feature_store.cache.clique=null"))
+            problems.append(
+                Problem(
+                    "feature_store.cache.clique",
+                    clique,
+                    "must be at least 1, or null",
+                    "feature_store.cache.clique=null",
+                )
+            )
         if access not in get_args(Access):
-            problems.append(Problem("feature_store.cache.access", access, f"must be one of: "
-                                    f"{', '.join(get_args(Access))}", "feature_store.cache.access=auto"))
+            problems.append(
+                Problem(
+                    "feature_store.cache.access",
+                    access,
+                    f"must be one of: {', '.join(get_args(Access))}",
+                    "feature_store.cache.access=auto",
+                )
+            )
         super().__init__(capacity, policy, epochs, problems)
         self.clique, self.access = clique, access
         self.communicates = access != "peer"
@@ -69,15 +85,28 @@ class ShardedCache(FeatureCache):
         found = peer_problems(experiment, self.clique or together) if self.access == "peer" else []
         if self.clique is None or together % self.clique == 0:
             return found
-        return [*found, Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that "
-                                "share a batch", "feature_store.cache.clique=null")]
+        return [
+            *found,
+            Problem(
+                "feature_store.cache.clique",
+                self.clique,
+                f"must divide the {together} ranks that share a batch",
+                "feature_store.cache.clique=null",
+            ),
+        ]
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Kernels read dense rows only."""
         found = super().check_data(experiment, facts)
         if self.access == "peer" and facts.sparse:
-            found.append(Problem("feature_store.cache.access", self.access, "sparse features are assembled on the host",
-                                 "set feature_store.cache.access=auto"))
+            found.append(
+                Problem(
+                    "feature_store.cache.access",
+                    self.access,
+                    "sparse features are assembled on the host",
+                    "set feature_store.cache.access=auto",
+                )
+            )
         return found
 
     def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
@@ -101,10 +130,14 @@ class ShardedCache(FeatureCache):
         if isinstance(found, PeerAccess):
             self.peer_access, self.communicates = found, False
         elif self.access == "peer":
-            raise RunError(f"feature_store.cache.access=peer is not possible: {found}; "
-                           "set feature_store.cache.access=collective")
-        self._why = f"collective: {found}" if isinstance(found, str) else \
-            f"peer: the GPUs of all {self._peers.size} ranks of the clique read each other's rows"
+            raise RunError(
+                f"feature_store.cache.access=peer is not possible: {found}; set feature_store.cache.access=collective"
+            )
+        self._why = (
+            f"collective: {found}"
+            if isinstance(found, str)
+            else f"peer: the GPUs of all {self._peers.size} ranks of the clique read each other's rows"
+        )
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -150,9 +183,14 @@ class ShardedCache(FeatureCache):
         hits = torch.nonzero(cached).flatten()
         routes, peer = self._ask(ids[hits])
         own = self.held_rows(self._row_of[routes.own.long()])
-        return in_places([
-            (own, hits[routes.own_places]), (peer, hits[routes.foreign_places]), (fetch(ids[misses]), misses),
-        ], self.pool)
+        return in_places(
+            [
+                (own, hits[routes.own_places]),
+                (peer, hits[routes.foreign_places]),
+                (fetch(ids[misses]), misses),
+            ],
+            self.pool,
+        )
 
     def _ask(self, hits: Tensor) -> tuple[Routes, Rows]:
         """Which hits are here, and the rows of the others, from the peers that hold them."""

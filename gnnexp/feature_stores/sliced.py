@@ -35,8 +35,11 @@ class SlicedStore(FeatureStore):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """The tier must be `host` or `device`."""
-        return super().check(experiment) if self.tier in ("host", "device") else [
-            Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
+        return (
+            super().check(experiment)
+            if self.tier in ("host", "device")
+            else [Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
+        )
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """A slice in the device tier must fit into `hardware.device_memory`, if that is set."""
@@ -45,9 +48,19 @@ class SlicedStore(FeatureStore):
             return problems
         row_bytes = self.row_bytes(facts, getattr(torch, experiment.train.dtype).itemsize)
         needed = facts.num_nodes * row_bytes // experiment.num_ranks
-        return problems if needed <= budget else [
-            *problems, Problem("feature_store.tier", self.tier, f"takes {needed} bytes, hardware.device_memory is "
-                               f"{budget} bytes", "feature_store.tier=host, or more ranks")]
+        return (
+            problems
+            if needed <= budget
+            else [
+                *problems,
+                Problem(
+                    "feature_store.tier",
+                    self.tier,
+                    f"takes {needed} bytes, hardware.device_memory is {budget} bytes",
+                    "feature_store.tier=host, or more ranks",
+                ),
+            ]
+        )
 
     def prepare(self, shard: Shard) -> None:
         """Copy this rank's dimensions."""

@@ -27,8 +27,10 @@ EXIT_CODE = os.EX_IOERR
 # Errors after which nothing more can be written to the disk.
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _RIGHTS = ("you have no right to use this place", "change its rights, or name another path")
-_LOCKS = ("this file system has no file locks",
-          "have it mounted with locks (Lustre: -o flock), or name a folder elsewhere")
+_LOCKS = (
+    "this file system has no file locks",
+    "have it mounted with locks (Lustre: -o flock), or name a folder elsewhere",
+)
 _WORDS = {
     errno.ENOSPC: ("the disk is full", "make room there (df -h {place})"),
     errno.EDQUOT: ("your quota on this disk is exceeded", "remove files there, or have the quota raised (quota -s)"),
@@ -186,7 +188,7 @@ def shortened(name: str) -> str:
     content = name.encode(errors="surrogateescape")
     if len(content) <= _LONGEST:
         return name
-    return f"{content[:_LONGEST - 16].decode(errors='ignore')}{hashlib.sha256(content).hexdigest()[:16]}"
+    return f"{content[: _LONGEST - 16].decode(errors='ignore')}{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def subfolder(folder: Path, *names: str) -> Path:
@@ -331,8 +333,10 @@ def locked(file: Path, timeout_s: float) -> Iterator[None]:
     end = time.monotonic() + timeout_s
     while (handle := try_lock(file)) is None:
         if time.monotonic() > end:
-            raise TimeoutError(f"process {file.read_text(errors='replace')[:20].strip()} has held {file} for more than "
-                               f"{timeout_s:.0f} s")
+            raise TimeoutError(
+                f"process {file.read_text(errors='replace')[:20].strip()} has held {file} for more than "
+                f"{timeout_s:.0f} s"
+            )
         time.sleep(0.05)
     try:
         sign(handle, str(os.getpid()))

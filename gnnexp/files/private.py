@@ -38,13 +38,20 @@ def make_private(run_dir: Path, *, here: bool = False) -> Path:
     folder = run_dir / PRIVATE
     if not _made(folder, run_dir):
         if not here or not _made(_elsewhere(run_dir), run_dir):
-            raise ConfigError(Problem(
-                str(folder), "open to others", "the file system keeps no rights, so other users could take part in the "
-                "run", "a run directory on another file system, or mount this one for you alone (FAT, WSL: umask=077; "
-                "CIFS: dir_mode=0700)"))
+            raise ConfigError(
+                Problem(
+                    str(folder),
+                    "open to others",
+                    "the file system keeps no rights, so other users could take part in the run",
+                    "a run directory on another file system, or mount this one for you alone (FAT, WSL: umask=077; "
+                    "CIFS: dir_mode=0700)",
+                )
+            )
         folder = _elsewhere(run_dir)
-        print(f"gnnexp: the file system of {run_dir} keeps no rights; the run's secret is in {folder} until it ends",
-              file=sys.stderr)
+        print(
+            f"gnnexp: the file system of {run_dir} keeps no rights; the run's secret is in {folder} until it ends",
+            file=sys.stderr,
+        )
     handle = os.open(folder / _SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(handle, "w", encoding="ascii") as file:  # noqa: PTH123
         file.write(secrets.token_hex(_BYTES))

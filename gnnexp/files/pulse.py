@@ -78,6 +78,8 @@ def process_table() -> str:
     """
     found = [platform.node()]
     with suppress(OSError):  # no Linux
-        found += [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
-                  str(Path("/proc/self/ns/pid").readlink())]
+        found += [
+            Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+            str(Path("/proc/self/ns/pid").readlink()),
+        ]
     return "/".join(found)

@@ -77,8 +77,9 @@ def read_limited(path: Path, limit: int) -> bytes:
         size = os.fstat(file.fileno()).st_size
         content = file.read(limit + 1) if size <= limit else b""
     if size > limit or len(content) > limit:
-        raise OSError(errno.EFBIG, f"Has {max(size, len(content)):,} bytes, more than the {limit:,} that are read",
-                      str(path))
+        raise OSError(
+            errno.EFBIG, f"Has {max(size, len(content)):,} bytes, more than the {limit:,} that are read", str(path)
+        )
     return content
 
 

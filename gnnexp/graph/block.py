@@ -149,8 +149,13 @@ class Block:
 
 def _moved(blocks: Sequence[Block], device: torch.device) -> list[Block]:
     """Blocks on another device; those that are on it stay as they are. To a GPU, one copy carries all of them."""
-    named = {(place, name): array for place, block in enumerate(blocks) if not _is_on(block, device)
-             for name in _ARRAYS if (array := getattr(block, name)) is not None}
+    named = {
+        (place, name): array
+        for place, block in enumerate(blocks)
+        if not _is_on(block, device)
+        for name in _ARRAYS
+        if (array := getattr(block, name)) is not None
+    }
     arrays = list(named.values())
     there = crossed(arrays, device) if device.type == "cuda" else [array.to(device) for array in arrays]
     found: list[dict[str, Any]] = [{} for _ in blocks]
@@ -234,11 +239,18 @@ def by_relation(block: Block) -> Relations:
     dst = by_type.destinations[starts]
     back = _plain(bounds, dst, block.num_dst).transpose
     return Relations(
-        tuple((bounds[1:] - bounds[:-1]).tolist()), dst,
-        (indptr[1:] - indptr[:-1]).int() if block.in_relation_degree is None
+        tuple((bounds[1:] - bounds[:-1]).tolist()),
+        dst,
+        (indptr[1:] - indptr[:-1]).int()
+        if block.in_relation_degree is None
         else block.in_relation_degree[by_type.edges[starts]],
-        Block(indptr, block.sources[by_type.edges], block.src_ids, dst.numel(),
-              scale=None if block.scale is None else block.scale[by_type.edges]),
+        Block(
+            indptr,
+            block.sources[by_type.edges],
+            block.src_ids,
+            dst.numel(),
+            scale=None if block.scale is None else block.scale[by_type.edges],
+        ),
         _plain(back.indptr, back.edges.int(), dst.numel()),
     )
 

@@ -88,13 +88,23 @@ def build_graph(
     if inverse is not None:
         assert types is not None, "inverse relations are of typed edges"
         src, dst, types = np.append(src, dst), np.append(dst, src), _with_inverses(types, inverse)
-        edge_features, weights = (None if rows is None else np.concatenate([rows, rows])
-                                  for rows in (edge_features, weights))
+        edge_features, weights = (
+            None if rows is None else np.concatenate([rows, rows]) for rows in (edge_features, weights)
+        )
     options = (symmetrize and inverse is None, self_loops != "keep")
     if plain:
         return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
-    found = _with_edge_data((src, dst), num_nodes, options, merge_weights if duplicates == "merge" else None, types,
-                            edge_features, weights, given=np.empty(0, np.bool_), by_weight=by_weight)
+    found = _with_edge_data(
+        (src, dst),
+        num_nodes,
+        options,
+        merge_weights if duplicates == "merge" else None,
+        types,
+        edge_features,
+        weights,
+        given=np.empty(0, np.bool_),
+        by_weight=by_weight,
+    )
     found.merged.check(merge_weights)
     return found
 
@@ -135,8 +145,14 @@ def _plain(
 
 
 def rows_with_data(
-    src: np.ndarray, dst: np.ndarray, num_rows: int, *, rule: MergeWeights | None, types: np.ndarray | None,
-    weights: np.ndarray | None, given: np.ndarray,
+    src: np.ndarray,
+    dst: np.ndarray,
+    num_rows: int,
+    *,
+    rule: MergeWeights | None,
+    types: np.ndarray | None,
+    weights: np.ndarray | None,
+    given: np.ndarray,
 ) -> CscArrays:
     """CSC arrays of `num_rows` destinations of a graph. Sources `src` `[n]` are vertices of the whole graph.
 
@@ -149,8 +165,9 @@ def rows_with_data(
         weights: `[n]` weights, or None.
         given: `[n]` bool, False for edges that were added as reverses.
     """
-    return _with_edge_data((src, dst), num_rows, (False, False), rule, types, None, weights, given=given,
-                           by_weight=True)
+    return _with_edge_data(
+        (src, dst), num_rows, (False, False), rule, types, None, weights, given=given, by_weight=True
+    )
 
 
 def _with_edge_data(
@@ -187,10 +204,17 @@ def _with_edge_data(
         edges, indices = edges[first], indices[first]
     elif by_weight and weights is not None and edge_features is None:
         data[1] = in_order(starts, weights[edges])
-    features, values = (None if rows is None else torch.from_numpy(rows.astype(np.float32, copy=False))
-                        for rows in data)
-    return CscArrays(torch.from_numpy(indptr), torch.from_numpy(indices),
-                     None if types is None else torch.from_numpy(kinds[edges]), features, values, merged)
+    features, values = (
+        None if rows is None else torch.from_numpy(rows.astype(np.float32, copy=False)) for rows in data
+    )
+    return CscArrays(
+        torch.from_numpy(indptr),
+        torch.from_numpy(indices),
+        None if types is None else torch.from_numpy(kinds[edges]),
+        features,
+        values,
+        merged,
+    )
 
 
 def _first(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) -> np.ndarray:
@@ -204,7 +228,10 @@ def _first(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) ->
 
 
 def _merge(
-    starts: np.ndarray, given: np.ndarray, data: list[np.ndarray | None], rule: MergeWeights,
+    starts: np.ndarray,
+    given: np.ndarray,
+    data: list[np.ndarray | None],
+    rule: MergeWeights,
     merged_ends: tuple[np.ndarray, np.ndarray],
 ) -> tuple[list[np.ndarray | None], Merged]:
     """Features and weights of merged edges; `merged_ends` are `indptr` and the sources of these."""
@@ -215,20 +242,28 @@ def _merge(
             columns = [merged_weights(starts, given, column, rule) for column in np.atleast_2d(rows.T)]
             found[place] = np.stack([column for column, _ in columns], 1).reshape(-1, *rows.shape[1:])
             different = np.unique(np.concatenate([different, *(groups for _, groups in columns)]))
-    return found, Merged(different.size, tuple(
-        _parallel(group, starts, given, data, merged_ends) for group in different[:MOST_SHOWN].tolist()))
+    return found, Merged(
+        different.size,
+        tuple(_parallel(group, starts, given, data, merged_ends) for group in different[:MOST_SHOWN].tolist()),
+    )
 
 
 def _parallel(
-    group: int, starts: np.ndarray, given: np.ndarray, data: list[np.ndarray | None],
+    group: int,
+    starts: np.ndarray,
+    given: np.ndarray,
+    data: list[np.ndarray | None],
     merged_ends: tuple[np.ndarray, np.ndarray],
 ) -> Parallel:
     """One merged edge whose edges have different weights (or features)."""
     indptr, sources = merged_ends
     rows = slice(starts[group], starts[group + 1])
     own = given[rows] if given.size and given[rows].any() else slice(None)
-    column = next(values[rows][own][:, None] if values.ndim == 1 else values[rows][own]
-                  for values in data[::-1] if values is not None)
+    column = next(
+        values[rows][own][:, None] if values.ndim == 1 else values[rows][own]
+        for values in data[::-1]
+        if values is not None
+    )
     widest = column[:, int(np.argmax(np.ptp(column, 0)))]
     destination = int(np.searchsorted(indptr, group, side="right")) - 1
     return Parallel(int(sources[group]), destination, float(widest.min()), float(widest.max()))
@@ -272,6 +307,12 @@ def _check(
         found, last = f"types {types.min()}..{types.max()}", "2^31-1" if inverse is None else inverse - 1
         problems.append(Problem(key, found, f"edge types in 0..{last}", "renumber the types"))
     if inverse is not None and 2 * inverse > 2**31:
-        problems.append(Problem(key, f"{inverse} types", "at most 2^30 types where reverses have types of their own",
-                                "renumber the types"))
+        problems.append(
+            Problem(
+                key,
+                f"{inverse} types",
+                "at most 2^30 types where reverses have types of their own",
+                "renumber the types",
+            )
+        )
     DataError.raise_all(problems)

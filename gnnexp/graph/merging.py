@@ -14,8 +14,13 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.kernels.graph import merging as kernels
 
 MergeWeights = Literal["error", "sum", "mean", "max", "min"]
-_NUMBERS: dict[MergeWeights, int] = {"error": kernels.ERROR, "sum": kernels.SUM, "mean": kernels.MEAN,
-                                     "max": kernels.MAX, "min": kernels.MIN}
+_NUMBERS: dict[MergeWeights, int] = {
+    "error": kernels.ERROR,
+    "sum": kernels.SUM,
+    "mean": kernels.MEAN,
+    "max": kernels.MAX,
+    "min": kernels.MIN,
+}
 assert tuple(_NUMBERS) == get_args(MergeWeights), "each rule has a number"
 MOST_SHOWN = 3
 
@@ -69,8 +74,7 @@ class Merged:
         """What a run says: how many weights are no longer those of a row."""
         if not self.different:
             return []
-        return [f"{self.different} edges are there more than once with different weights: "
-                f"dataset.merge_weights={rule}"]
+        return [f"{self.different} edges are there more than once with different weights: dataset.merge_weights={rule}"]
 
 
 class DifferentWeightsError(DataError):
@@ -98,11 +102,18 @@ class DifferentWeightsError(DataError):
 
 
 def _problem(merged: Merged, names: dict[int, str]) -> Problem:
-    shown = ", ".join(f"{names.get(one.source, one.source)} -> {names.get(one.destination, one.destination)}: "
-                      f"{one.low:.9g} to {one.high:.9g}" for one in merged.first)
+    shown = ", ".join(
+        f"{names.get(one.source, one.source)} -> {names.get(one.destination, one.destination)}: "
+        f"{one.low:.9g} to {one.high:.9g}"
+        for one in merged.first
+    )
     edges = "1 edge is" if merged.different == 1 else f"{merged.different} edges are"
-    return Problem("dataset.merge_weights", "error", f"{edges} there more than once with different weights ({shown})",
-                   "set dataset.merge_weights=sum, mean, max or min, or dataset.duplicates=keep")
+    return Problem(
+        "dataset.merge_weights",
+        "error",
+        f"{edges} there more than once with different weights ({shown})",
+        "set dataset.merge_weights=sum, mean, max or min, or dataset.duplicates=keep",
+    )
 
 
 def merged_weights(
@@ -126,8 +137,14 @@ def merged_weights(
     kernels.merge_values(starts, given, weights.astype(np.float64), _NUMBERS[rule], merged, different)
     large = int((~np.isfinite(merged)).sum())
     if large and np.isfinite(weights).all():
-        raise DataError(Problem("dataset.merge_weights", rule, f"the weights of {large} merged edges are too large for "
-                                "float32", "set dataset.merge_weights=mean or max, or give weights in a larger unit"))
+        raise DataError(
+            Problem(
+                "dataset.merge_weights",
+                rule,
+                f"the weights of {large} merged edges are too large for float32",
+                "set dataset.merge_weights=mean or max, or give weights in a larger unit",
+            )
+        )
     return merged, np.flatnonzero(different)
 
 

@@ -40,7 +40,8 @@ def unpack_block(packet: Tensor, sizes: Tensor, like: Block) -> Block:
     """
     degrees, sources, src_ids, *bits = torch.split_with_sizes(packet, sizes.tolist())
     of_edges: dict[str, Any] = {
-        name: values.int().view(held.dtype) for name, values in zip(_carried(like), bits, strict=True)
+        name: values.int().view(held.dtype)
+        for name, values in zip(_carried(like), bits, strict=True)
         if (held := getattr(like, name)) is not None
     }
     block = Block(ends(degrees), sources.int(), src_ids.clone(), degrees.numel(), self_loops=like.self_loops)

@@ -78,12 +78,21 @@ class Partition:
             writer.put("node_owner", self.node_owner)
             if self.edge_owner is not None:
                 writer.put("edge_owner", self.edge_owner)
-            writer.finish({
-                "kind": KIND, "schema": SCHEMA, "num_parts": self.num_parts, "num_nodes": self.node_owner.numel(),
-                "method": self.method, "options": dict(self.options), "graph_key": self.graph_key,
-                "seconds": self.seconds, "peak_rss_bytes": self.peak_rss_bytes,
-                "rss_before_bytes": self.rss_before_bytes, "facts": dict(self.facts),
-            })
+            writer.finish(
+                {
+                    "kind": KIND,
+                    "schema": SCHEMA,
+                    "num_parts": self.num_parts,
+                    "num_nodes": self.node_owner.numel(),
+                    "method": self.method,
+                    "options": dict(self.options),
+                    "graph_key": self.graph_key,
+                    "seconds": self.seconds,
+                    "peak_rss_bytes": self.peak_rss_bytes,
+                    "rss_before_bytes": self.rss_before_bytes,
+                    "facts": dict(self.facts),
+                }
+            )
 
 
 def check_partition(partition: Partition, graph: Graph | EdgeStream, *, name: str) -> list[Problem]:
@@ -111,8 +120,14 @@ def _check_owner(key: str, owner: Tensor, length: int, num_parts: int, problems:
         return
     count, first = count_outside(owner.numpy(), 0, num_parts)
     if count:
-        problems.append(Problem(key, f"{count} of {length}, first at position {first}: {int(owner[first])}",
-                                f"parts are 0 to {num_parts - 1}", again))
+        problems.append(
+            Problem(
+                key,
+                f"{count} of {length}, first at position {first}: {int(owner[first])}",
+                f"parts are 0 to {num_parts - 1}",
+                again,
+            )
+        )
 
 
 def open_partition(
@@ -132,16 +147,27 @@ def open_partition(
     stored = read_folder(folder, KIND, SCHEMA)
     problems = _check_meta(stored)
     if not problems and graph_key is not None and stored.meta["graph_key"] != graph_key:
-        problems.append(Problem(f"{folder / META}: graph_key", stored.meta["graph_key"][:80],
-                                f"must be {graph_key}, the key of this graph",
-                                "partition this graph, or choose the dataset that this partition was made for"))
+        problems.append(
+            Problem(
+                f"{folder / META}: graph_key",
+                stored.meta["graph_key"][:80],
+                f"must be {graph_key}, the key of this graph",
+                "partition this graph, or choose the dataset that this partition was made for",
+            )
+        )
     DataError.raise_all(problems)
     arrays = stored.tensors(verify=verify)
     meta = stored.meta
     partition = Partition(
-        node_owner=arrays["node_owner"], num_parts=meta["num_parts"], edge_owner=arrays.get("edge_owner"),
-        method=meta["method"], options=meta["options"], graph_key=meta["graph_key"], seconds=meta["seconds"],
-        peak_rss_bytes=meta["peak_rss_bytes"], rss_before_bytes=meta.get("rss_before_bytes", 0),
+        node_owner=arrays["node_owner"],
+        num_parts=meta["num_parts"],
+        edge_owner=arrays.get("edge_owner"),
+        method=meta["method"],
+        options=meta["options"],
+        graph_key=meta["graph_key"],
+        seconds=meta["seconds"],
+        peak_rss_bytes=meta["peak_rss_bytes"],
+        rss_before_bytes=meta.get("rss_before_bytes", 0),
         facts=meta.get("facts", {}),
     )
     DataError.raise_all(check_partition(partition, graph, name=str(folder)))
@@ -151,8 +177,13 @@ def open_partition(
 def _check_meta(stored: ArrayFolder) -> list[Problem]:
     path, meta, help_ = str(stored.folder / META), stored.meta, fix(stored.folder)
     kinds: dict[str, type | tuple[type, ...]] = {
-        "num_parts": int, "method": str, "options": dict, "graph_key": str, "seconds": (int, float),
-        "peak_rss_bytes": int, "rss_before_bytes": int,
+        "num_parts": int,
+        "method": str,
+        "options": dict,
+        "graph_key": str,
+        "seconds": (int, float),
+        "peak_rss_bytes": int,
+        "rss_before_bytes": int,
     }
     found = {"rss_before_bytes": 0, **meta}  # older partitions lack it
     problems = [

@@ -90,12 +90,19 @@ def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: 
     sizes = []
     for part in range(partition.num_parts):
         pairs = _read_spool(_spool_file(folder, "edges", part), 2 * counts[part], dtype).reshape(-1, 2)
-        data = {kind: _read_spool(_spool_file(folder, kind, part), counts[part], values.dtype)
-                for kind, values in _edge_data(graph).items()}
-        sizes.append(_write_part(graph, owners == part, pairs, data.get("types"), data.get("weights"), places,
-                                 _part_folder(folder, part)))
-    write_json(folder / META, {"kind": "parts", "schema": SCHEMA, "arrays": {}, "parts": sizes,
-                               "full_neighbors": full_neighbors})
+        data = {
+            kind: _read_spool(_spool_file(folder, kind, part), counts[part], values.dtype)
+            for kind, values in _edge_data(graph).items()
+        }
+        sizes.append(
+            _write_part(
+                graph, owners == part, pairs, data.get("types"), data.get("weights"), places, _part_folder(folder, part)
+            )
+        )
+    write_json(
+        folder / META,
+        {"kind": "parts", "schema": SCHEMA, "arrays": {}, "parts": sizes, "full_neighbors": full_neighbors},
+    )
 
 
 def _of(edge_parts: np.ndarray, chunk: EdgeChunk) -> np.ndarray:
@@ -123,14 +130,25 @@ def _check_room(graph: Graph, counts: np.ndarray, dtype: np.dtype[Any], folder: 
     least = int(counts.sum()) * edge + graph.num_nodes * (row + 2 * dtype.itemsize)
     free = shutil.disk_usage(folder).free
     if least > free:
-        raise DataError(Problem(str(folder), f"{free / 2**30:.2f} GiB are free",
-                                f"the parts take {least / 2**30:.2f} GiB or more",
-                                "make room there, or set GNNEXP_CACHE to another disk"))
+        raise DataError(
+            Problem(
+                str(folder),
+                f"{free / 2**30:.2f} GiB are free",
+                f"the parts take {least / 2**30:.2f} GiB or more",
+                "make room there, or set GNNEXP_CACHE to another disk",
+            )
+        )
 
 
 def _spool(
-    chunk: EdgeChunk, owners: np.ndarray, edge_parts: np.ndarray, mode: int, num_parts: int, graph: Graph,
-    folder: Path, dtype: np.dtype[Any],
+    chunk: EdgeChunk,
+    owners: np.ndarray,
+    edge_parts: np.ndarray,
+    mode: int,
+    num_parts: int,
+    graph: Graph,
+    folder: Path,
+    dtype: np.dtype[Any],
 ) -> None:
     """Append the edges of a chunk, with types and weights, to the files of the parts that hold them."""
     counts = np.zeros(num_parts, np.int64)
@@ -155,8 +173,13 @@ def _read_spool(path: Path, count: int, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _write_part(
-    graph: Graph, mine: np.ndarray, pairs: np.ndarray, types: np.ndarray | None, weights: np.ndarray | None,
-    places: np.ndarray, folder: Path,
+    graph: Graph,
+    mine: np.ndarray,
+    pairs: np.ndarray,
+    types: np.ndarray | None,
+    weights: np.ndarray | None,
+    places: np.ndarray,
+    folder: Path,
 ) -> dict[str, int]:
     """Write one part from its edges `pairs` `[n, 2]` by original ids; returns its sizes.
 
@@ -182,15 +205,23 @@ def _write_part(
         for split in SPLITS:
             members = getattr(graph.splits, split).numpy()
             writer.put(split, np.sort(places[members[mine[members]]]).astype(np.int64))
-        writer.finish_graph(name=f"{graph.name}, {folder.name}", num_classes=graph.num_classes, notes=graph.notes,
-                            num_features=graph.num_features)
+        writer.finish_graph(
+            name=f"{graph.name}, {folder.name}",
+            num_classes=graph.num_classes,
+            notes=graph.notes,
+            num_features=graph.num_features,
+        )
     with ArrayWriter(folder / "ids") as ids:
         ids.put("names", names)
         ids.put("owned", owned)
         ids.finish({"kind": KIND, "schema": SCHEMA})
     train = graph.splits.train.numpy()
-    return {"vertices": int(names.size), "owned": int(owned.size), "edges": int(pairs.shape[0]),
-            "train": int(mine[train].sum())}
+    return {
+        "vertices": int(names.size),
+        "owned": int(owned.size),
+        "edges": int(pairs.shape[0]),
+        "train": int(mine[train].sum()),
+    }
 
 
 def _cut_features(graph: Graph, names: np.ndarray, writer: GraphWriter) -> None:
@@ -269,8 +300,11 @@ def open_parts(folder: Path) -> Parts:
         sizes = tuple(PartSizes(**{name: int(size) for name, size in entry.items()}) for entry in meta["parts"])
         return Parts(folder, sizes, bool(meta["full_neighbors"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(Problem(str(folder / META), f"{type(error).__name__}: {error}", "must say the size of every "
-                                "part", fix(folder))) from None
+        raise DataError(
+            Problem(
+                str(folder / META), f"{type(error).__name__}: {error}", "must say the size of every part", fix(folder)
+            )
+        ) from None
 
 
 def in_memory(part: Part) -> Part:

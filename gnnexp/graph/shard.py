@@ -89,7 +89,10 @@ class Shard:
             return torch.from_numpy(bits).view(values.dtype)
 
         return replace(
-            graph, indptr=torch.from_numpy(own_indptr),
+            graph,
+            indptr=torch.from_numpy(own_indptr),
             indices=torch.from_numpy(copy_owned(indptr, indices, owner, self.part, own_indptr)),
-            edge_types=owned(graph.edge_types), edge_weights=owned(graph.edge_weights), edge_features=None,
+            edge_types=owned(graph.edge_types),
+            edge_weights=owned(graph.edge_weights),
+            edge_features=None,
         )

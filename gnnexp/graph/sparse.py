@@ -94,8 +94,11 @@ class SparseRows:
         """The rows as a dense matrix `[N, D]`."""
         num_rows = self.shape[0]
         dense = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
-        row_of = torch.repeat_interleave(torch.arange(num_rows, device=self.device),
-                                         self.indptr[1:] - self.indptr[:-1], output_size=self.columns.numel())
+        row_of = torch.repeat_interleave(
+            torch.arange(num_rows, device=self.device),
+            self.indptr[1:] - self.indptr[:-1],
+            output_size=self.columns.numel(),
+        )
         dense[row_of, self.columns.to(torch.int64)] = self.values
         return dense
 

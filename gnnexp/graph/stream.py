@@ -160,8 +160,11 @@ class Symmetrized(EdgeStream):
         position = 0
         for chunk in self._edges.chunks():
             proper = chunk.sources != chunk.destinations
-            back = (chunk.destinations, chunk.sources) if proper.all() else (
-                chunk.destinations[proper], chunk.sources[proper])
+            back = (
+                (chunk.destinations, chunk.sources)
+                if proper.all()
+                else (chunk.destinations[proper], chunk.sources[proper])
+            )
             for sources, destinations in ((chunk.sources, chunk.destinations), back):
                 yield EdgeChunk(sources, destinations, slice(position, position + sources.size))
                 position += sources.size
@@ -256,8 +259,14 @@ def check_ids(chunk: EdgeChunk, num_nodes: int, name: str) -> None:
     first = int(np.flatnonzero(wrong)[0])
     places = chunk.positions
     position = places.start + first if isinstance(places, slice) else int(places[first])
-    raise DataError(Problem(f"{name}, edge {position}", f"{ends[0][first]} -> {ends[1][first]}",
-                            f"ids must be 0 to {num_nodes - 1}", "renumber the ids, or set dataset.num_nodes"))
+    raise DataError(
+        Problem(
+            f"{name}, edge {position}",
+            f"{ends[0][first]} -> {ends[1][first]}",
+            f"ids must be 0 to {num_nodes - 1}",
+            "renumber the ids, or set dataset.num_nodes",
+        )
+    )
 
 
 def check_degrees(degrees: np.ndarray, name: str) -> None:
@@ -267,8 +276,14 @@ def check_degrees(degrees: np.ndarray, name: str) -> None:
         DataError: a degree has overflowed.
     """
     if degrees.size and degrees.min() < 0:
-        raise DataError(Problem(name, f"vertex {int(degrees.argmin())}", "must have fewer than 2^31 edges",
-                                "merge parallel edges before streaming them"))
+        raise DataError(
+            Problem(
+                name,
+                f"vertex {int(degrees.argmin())}",
+                "must have fewer than 2^31 edges",
+                "merge parallel edges before streaming them",
+            )
+        )
 
 
 def check_record_ids(num_nodes: int, name: str) -> None:
@@ -278,8 +293,14 @@ def check_record_ids(num_nodes: int, name: str) -> None:
         DataError: there are more than 2^31 vertices.
     """
     if num_nodes > 1 << 31:
-        raise DataError(Problem(name, f"{num_nodes} vertices", "must be 2^31 at most for clusters", "renumber the ids "
-                                "without gaps, or choose partitioner=hdrf or dbh"))
+        raise DataError(
+            Problem(
+                name,
+                f"{num_nodes} vertices",
+                "must be 2^31 at most for clusters",
+                "renumber the ids without gaps, or choose partitioner=hdrf or dbh",
+            )
+        )
 
 
 def empty_stream(name: str) -> Problem:

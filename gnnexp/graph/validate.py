@@ -45,8 +45,13 @@ def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
         problems.append(Problem(f"{name}: {array}", found, allowed, fix))
 
     arrays = arrays_of(graph)
-    problems += check_layout(arrays, graph.num_nodes, graph.num_edges, lambda array: f"{name}: {array}",
-                             "convert the array, or correct what wrote it")
+    problems += check_layout(
+        arrays,
+        graph.num_nodes,
+        graph.num_edges,
+        lambda array: f"{name}: {array}",
+        "convert the array, or correct what wrote it",
+    )
     if not problems and graph.num_nodes < 1:
         report("indptr", f"{graph.num_nodes + 1} entries", "at least one vertex", "check the dataset's files")
     if problems:
@@ -78,11 +83,19 @@ def _check_rows(indptr: Tensor, length: int, array: str, report: Report) -> bool
     values = indptr.numpy()
     count, first = count_descents(values, False)
     if count:
-        report(array, f"{count} descents, first at position {first}: {values[first - 1]}, {values[first]}",
-               "must never fall", "rebuild the CSC arrays: sort edges by destination, then count")
+        report(
+            array,
+            f"{count} descents, first at position {first}: {values[first - 1]}, {values[first]}",
+            "must never fall",
+            "rebuild the CSC arrays: sort edges by destination, then count",
+        )
     if values[0] != 0 or values[-1] != length:
-        report(array, f"runs from {values[0]} to {values[-1]}", f"must run from 0 to {length}",
-               "rebuild the CSC arrays: sort edges by destination, then count")
+        report(
+            array,
+            f"runs from {values[0]} to {values[-1]}",
+            f"must run from 0 to {length}",
+            "rebuild the CSC arrays: sort edges by destination, then count",
+        )
         return False
     return bool(count == 0)
 
@@ -91,16 +104,24 @@ def _check_range(array: str, tensor: Tensor, bounds: tuple[int, int], what: str,
     low, high = bounds
     count, first = count_outside(tensor.numpy(), low, high)
     if count:
-        report(array, f"{count} of {tensor.numel()}, first at position {first}: {int(tensor[first])}",
-               f"{what} must be {low} to {high - 1}", "correct the ids, or the number of vertices or classes")
+        report(
+            array,
+            f"{count} of {tensor.numel()}, first at position {first}: {int(tensor[first])}",
+            f"{what} must be {low} to {high - 1}",
+            "correct the ids, or the number of vertices or classes",
+        )
     return bool(count == 0)
 
 
 def _check_topology(graph: Graph, report: Report) -> None:
     expected = torch.int32 if graph.num_nodes < 1 << 31 else torch.int64
     if graph.indices.dtype != expected:
-        report("indices", str(graph.indices.dtype), f"must be {expected} for {graph.num_nodes} vertices",
-               "convert the array")
+        report(
+            "indices",
+            str(graph.indices.dtype),
+            f"must be {expected} for {graph.num_nodes} vertices",
+            "convert the array",
+        )
     walkable = _check_rows(graph.indptr, graph.num_edges, "indptr", report)
     _check_range("indices", graph.indices, (0, graph.num_nodes), "sources", report)
     if graph.edge_types is not None:
@@ -113,8 +134,12 @@ def _check_topology(graph: Graph, report: Report) -> None:
         if count:
             dst = int(torch.searchsorted(graph.indptr, first, right=True)) - 1
             source = int(graph.indices[first])
-            report("indices", f"{count} out of order, first at position {first}: {source} -> {dst}",
-                   "edges must be sorted by (destination, source, type)", "sort the edges")
+            report(
+                "indices",
+                f"{count} out of order, first at position {first}: {source} -> {dst}",
+                "edges must be sorted by (destination, source, type)",
+                "sort the edges",
+            )
 
 
 def _check_numbers(graph: Graph, report: Report) -> None:
@@ -133,8 +158,12 @@ def _check_finite(array: str, rows: Tensor, report: Report) -> None:
     count, first = count_nonfinite(rows.numpy())
     if count:
         column = int((~torch.isfinite(rows[first])).nonzero()[0])
-        report(array, f"{count} values, first at [{first}, {column}]: {float(rows[first, column])}", "must be finite",
-               "replace NaN and infinities in the dataset")
+        report(
+            array,
+            f"{count} values, first at [{first}, {column}]: {float(rows[first, column])}",
+            "must be finite",
+            "replace NaN and infinities in the dataset",
+        )
 
 
 def _check_sparse(features: SparseRows, report: Report) -> None:
@@ -145,8 +174,12 @@ def _check_sparse(features: SparseRows, report: Report) -> None:
         count, first = count_disorder(features.indptr.numpy(), features.columns.numpy(), _NO_TYPES, True)
         if count:
             column = int(features.columns[first])
-            report("features_columns", f"{count} entries, first at position {first}: {column}",
-                   "columns must be ascending and unique inside a row", "sort the rows and sum up duplicates")
+            report(
+                "features_columns",
+                f"{count} entries, first at position {first}: {column}",
+                "columns must be ascending and unique inside a row",
+                "sort the rows and sum up duplicates",
+            )
 
 
 def _check_labels(graph: Graph, report: Report) -> bool:
@@ -156,15 +189,24 @@ def _check_labels(graph: Graph, report: Report) -> bool:
         return labels is not None and _check_real_labels(graph, labels, report)
     if graph.num_classes < 1:
         if labels.dtype == torch.int64 and bool((labels < 0).all()):
-            report("labels", f"{labels.shape[0]} vertices", "no vertex has a label",
-                   "name where the labels are, or give the graph without labels (dataset.label=null)")
+            report(
+                "labels",
+                f"{labels.shape[0]} vertices",
+                "no vertex has a label",
+                "name where the labels are, or give the graph without labels (dataset.label=null)",
+            )
         else:
-            report("num_classes", str(graph.num_classes), "must be at least 1 where there are labels",
-                   "count the classes")
+            report(
+                "num_classes", str(graph.num_classes), "must be at least 1 where there are labels", "count the classes"
+            )
         return False
     if (labels.dim() == 2) != (labels.dtype == torch.float32):
-        report("labels", f"{labels.dtype} {list(labels.shape)}", "must be int64 [V], or float32: [V, C] for several, "
-               "[V] for real numbers", "convert the labels")
+        report(
+            "labels",
+            f"{labels.dtype} {list(labels.shape)}",
+            "must be int64 [V], or float32: [V, C] for several, [V] for real numbers",
+            "convert the labels",
+        )
         return False
     if labels.dim() == 1:
         return _check_range("labels", labels, (-1, graph.num_classes), "classes (-1 for none)", report)
@@ -173,21 +215,33 @@ def _check_labels(graph: Graph, report: Report) -> bool:
         return False
     count, first = count_bad_multilabel(labels.numpy())
     if count:
-        report("labels", f"{count} rows, first is row {first}: {labels[first][:8].tolist()}",
-               "rows must be all 0 or 1, or all NaN for no label", "correct the labels")
+        report(
+            "labels",
+            f"{count} rows, first is row {first}: {labels[first][:8].tolist()}",
+            "rows must be all 0 or 1, or all NaN for no label",
+            "correct the labels",
+        )
     return bool(count == 0)
 
 
 def _check_real_labels(graph: Graph, labels: Tensor, report: Report) -> bool:
     if graph.num_classes:
-        report("num_classes", str(graph.num_classes), "must be 0 where labels are real numbers",
-               "set num_classes=0, or convert the labels to int64")
+        report(
+            "num_classes",
+            str(graph.num_classes),
+            "must be 0 where labels are real numbers",
+            "set num_classes=0, or convert the labels to int64",
+        )
     infinite = torch.isinf(labels)
     count = int(infinite.sum())
     if count:
         first = int(infinite.nonzero()[0])
-        report("labels", f"{count} values, first is that of vertex {first}: {float(labels[first])}",
-               "must be finite, or NaN for no label", "correct the labels")
+        report(
+            "labels",
+            f"{count} values, first is that of vertex {first}: {float(labels[first])}",
+            "must be finite, or NaN for no label",
+            "correct the labels",
+        )
     return count == 0
 
 
@@ -198,15 +252,23 @@ def _check_splits(graph: Graph, labels_fit: bool, report: Report) -> None:
         within = _check_range(split, ids, (0, graph.num_nodes), "vertices", report)
         count, first = count_descents(ids.numpy(), True)
         if count:
-            report(split, f"{count} places, first at position {first}: {int(ids[first - 1])}, {int(ids[first])}",
-                   "must be ascending without repetition", "sort the ids and drop duplicates")
+            report(
+                split,
+                f"{count} places, first at position {first}: {int(ids[first - 1])}, {int(ids[first])}",
+                "must be ascending without repetition",
+                "sort the ids and drop duplicates",
+            )
         elif within:
             sound[split] = ids
     for left, right in combinations(sound, 2):
         both = sound[left][contains(sound[right], sound[left])]
         if both.numel():
-            report(f"{left}, {right}", f"{both.numel()} vertices in both, first is {int(both[0])}",
-                   "splits must be disjoint", "correct the splits")
+            report(
+                f"{left}, {right}",
+                f"{both.numel()} vertices in both, first is {int(both[0])}",
+                "splits must be disjoint",
+                "correct the splits",
+            )
     if graph.labels is None and any(getattr(graph.splits, split).numel() for split in SPLITS):
         report("labels", "none", "vertices of the splits need labels", "give the dataset labels, or empty splits")
     for split, ids in sound.items() if labels_fit else ():
@@ -219,15 +281,23 @@ def _check_labelled(graph: Graph, split: str, ids: Tensor, report: Report) -> No
     missing = torch.isnan(found) if found.is_floating_point() else found < 0
     count = int(missing.sum())
     if count:
-        report(split, f"{count} vertices, first is {int(ids[missing.nonzero()[0]])}", "must all have a label",
-               "leave vertices without a label out of the splits")
+        report(
+            split,
+            f"{count} vertices, first is {int(ids[missing.nonzero()[0]])}",
+            "must all have a label",
+            "leave vertices without a label out of the splits",
+        )
 
 
 def _check_links(graph: Graph, report: Report) -> None:
     if len({pairs.shape[1] for pairs in graph.links.values()}) > 1:
         widths = ", ".join(f"{pairs.shape[1]} ({name})" for name, pairs in graph.links.items())
-        report("links", f"columns: {widths}", "all splits and negatives must have 2 columns, or all 3 with a relation",
-               "give all links relations, or none")
+        report(
+            "links",
+            f"columns: {widths}",
+            "all splits and negatives must have 2 columns, or all 3 with a relation",
+            "give all links relations, or none",
+        )
     for name, pairs in graph.links.items():
         for column, what in ((0, "heads"), (pairs.shape[1] - 1, "tails")):
             _check_range(f"links_{name}[:, {column}]", pairs[:, column], (0, graph.num_nodes), what, report)

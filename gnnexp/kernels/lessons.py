@@ -20,9 +20,12 @@ from gnnexp.kernels.rows.rowkernel import RowKernel
 
 def loaded_kernels() -> dict[str, list[str]]:
     """The signatures, as text, of all kernels without parallel loops in this process, by `module:name`."""
-    found = {f"{module}:{name}": [str(signature) for signature in kernel.overloads]
-             for module in list(sys.modules) if module.startswith("gnnexp.")
-             for name, kernel in _kernels_of(module)}
+    found = {
+        f"{module}:{name}": [str(signature) for signature in kernel.overloads]
+        for module in list(sys.modules)
+        if module.startswith("gnnexp.")
+        for name, kernel in _kernels_of(module)
+    }
     return {name: signatures for name, signatures in found.items() if signatures}
 
 

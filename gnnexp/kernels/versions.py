@@ -114,8 +114,11 @@ def text(kind: Any) -> str:
 
 def cached(folder: Path, package: Path) -> list[Version]:
     """The versions in numba's cache below `folder`, for the sources of `package`; the folder may be the package."""
-    modules = {(file.parent.name, file.stem): ".".join(file.relative_to(package.parent).with_suffix("").parts)
-               for file in package.rglob("*.py") if b"@compiled(" in file.read_bytes()}
+    modules = {
+        (file.parent.name, file.stem): ".".join(file.relative_to(package.parent).with_suffix("").parts)
+        for file in package.rglob("*.py")
+        if b"@compiled(" in file.read_bytes()
+    }
     found = []
     for index in folder.rglob("*.nbi"):
         stem, name = index.name.split("-")[0].split(".")

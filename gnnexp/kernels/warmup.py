@@ -121,8 +121,17 @@ def run(task: Task | list[Version]) -> None:
             version.compile()
         return
     kind, heads, width = task
-    {"sum": _sum, "scaled": _scaled, "dot": _dot, "both": _both, "outer": _outer, "attention": _attention,
-     "dropout": _dropout, "graph": _graph, "others": _others}[kind](heads, width)
+    {
+        "sum": _sum,
+        "scaled": _scaled,
+        "dot": _dot,
+        "both": _both,
+        "outer": _outer,
+        "attention": _attention,
+        "dropout": _dropout,
+        "graph": _graph,
+        "others": _others,
+    }[kind](heads, width)
 
 
 def _rows(width: int, num_rows: int = 2) -> np.ndarray:

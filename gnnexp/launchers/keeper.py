@@ -36,7 +36,10 @@ def main() -> int:
     try:
         # If this process is killed, the command is killed with it.
         command = subprocess.Popen(  # this process has one thread
-            sys.argv[2:], process_group=0, preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL))  # noqa: PLW1509
+            sys.argv[2:],
+            process_group=0,
+            preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509
+        )
     except OSError as error:
         print(f"gnnexp: {sys.argv[2]} cannot be started: {error.strerror}", file=sys.stderr, flush=True)
         return _NOT_STARTED

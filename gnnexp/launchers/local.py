@@ -51,11 +51,27 @@ class LocalLauncher(Launcher):
     def check(self, experiment: Experiment) -> list[Problem]:
         """A local run has one machine, and the launching process waits for it."""
         nodes = experiment.hardware.nodes
-        problems = [] if nodes == 1 else [Problem("hardware.nodes", nodes, "this launcher starts ranks on one machine",
-                                                  "hardware.nodes=1, and more hardware.workers")]
+        problems = (
+            []
+            if nodes == 1
+            else [
+                Problem(
+                    "hardware.nodes",
+                    nodes,
+                    "this launcher starts ranks on one machine",
+                    "hardware.nodes=1, and more hardware.workers",
+                )
+            ]
+        )
         if experiment.hardware.detach:
-            problems.append(Problem("hardware.detach", True, "a local run ends with the process that started it",
-                                    "hardware.detach=false, or run it under nohup"))
+            problems.append(
+                Problem(
+                    "hardware.detach",
+                    True,
+                    "a local run ends with the process that started it",
+                    "hardware.detach=false, or run it under nohup",
+                )
+            )
         return problems
 
     def check_here(self, hardware: HardwareConfig) -> list[Problem]:
@@ -182,8 +198,12 @@ def _stop(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts) -> bool:
         if waited > _QUIET_S and not said:
             said = True
             left_s = hardware.timeout_s - waited
-            print(f"gnnexp: the ranks finish their step and write a checkpoint; they have {left_s:.0f} s more; Ctrl-C "
-                  "again ends them now", file=sys.stderr, flush=True)
+            print(
+                f"gnnexp: the ranks finish their step and write a checkpoint; they have {left_s:.0f} s more; Ctrl-C "
+                "again ends them now",
+                file=sys.stderr,
+                flush=True,
+            )
         ranks.listen(_LISTEN_S)
     return not ranks.pids or len(ranks.exit_codes) == hardware.workers
 

@@ -47,7 +47,11 @@ class Ranks:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "gnnexp.launchers.starter", module],
                 env={**self.environment, LAUNCHER_VARIABLE: str(os.getpid())},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=written, start_new_session=True, bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=written,
+                start_new_session=True,
+                bufsize=0,
             )
         self._pulse = Pulse(self._process.pid)
 
@@ -56,8 +60,14 @@ class Ranks:
         self.pids, self.exit_codes = {}, {}
         port = rendezvous_port(os.getpid(), "127.0.0.1")
         places = [
-            {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank),
-             "LOCAL_WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(num_ranks),
+                "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": str(num_ranks),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
             for rank in range(num_ranks)
         ]
         request = {"run_dir": str(run_dir), "folder": str(Path.cwd()), "ranks": places}

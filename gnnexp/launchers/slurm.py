@@ -97,13 +97,28 @@ class SlurmLauncher(Launcher):
     """
 
     def __init__(
-        self, time_min: int | str = 60, partition: str | None = None, account: str | None = None,
-        qos: str | None = None, constraint: str | None = None, cpus_per_task: int = 1, gpus_per_task: int = 0,
-        gpus: Literal["task", "node", "gres"] = "task", gpu_type: str | None = None, mem_gb: float | str | None = None,
-        setup: Sequence[str] = (), parameters: Mapping[str, Any] | None = None, srun_args: Sequence[str] = (),
-        signal_delay_s: int = 60, max_requeues: int = 10, python: str | None = None,
-        container: Literal["apptainer", "pyxis"] | None = None, image: str | None = None, mounts: Sequence[str] = (),
-        prepare: Literal["here", "job"] = "here", prepare_partition: str | None = None,
+        self,
+        time_min: int | str = 60,
+        partition: str | None = None,
+        account: str | None = None,
+        qos: str | None = None,
+        constraint: str | None = None,
+        cpus_per_task: int = 1,
+        gpus_per_task: int = 0,
+        gpus: Literal["task", "node", "gres"] = "task",
+        gpu_type: str | None = None,
+        mem_gb: float | str | None = None,
+        setup: Sequence[str] = (),
+        parameters: Mapping[str, Any] | None = None,
+        srun_args: Sequence[str] = (),
+        signal_delay_s: int = 60,
+        max_requeues: int = 10,
+        python: str | None = None,
+        container: Literal["apptainer", "pyxis"] | None = None,
+        image: str | None = None,
+        mounts: Sequence[str] = (),
+        prepare: Literal["here", "job"] = "here",
+        prepare_partition: str | None = None,
     ) -> None:
         self.time_min, self.partition, self.account, self.qos = time_min, partition, account, qos
         self.constraint, self.cpus_per_task, self.gpus_per_task = constraint, cpus_per_task, gpus_per_task
@@ -117,8 +132,14 @@ class SlurmLauncher(Launcher):
     def check_here(self, hardware: HardwareConfig) -> list[Problem]:
         """Whether this machine has SLURM, and whether the cluster has what the job needs."""
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
-            return [Problem("hardware", "slurm", "sbatch and srun are not on PATH: this machine submits to no cluster",
-                            "hardware=local, or log in to a node that submits")]
+            return [
+                Problem(
+                    "hardware",
+                    "slurm",
+                    "sbatch and srun are not on PATH: this machine submits to no cluster",
+                    "hardware=local, or log in to a node that submits",
+                )
+            ]
         if not is_installed("submitit"):
             return [missing_package("hardware", "slurm", "submitit", "hardware=local")]
         return check_against_cluster(self, hardware)
@@ -133,22 +154,45 @@ class SlurmLauncher(Launcher):
         key, minutes = "hardware.launcher.", minutes_of(self.time_min) or 0.0
         memory = None if self.mem_gb is None else megabytes_of(self.mem_gb)
         rules = [
-            ("time_min", minutes >= 1, "must be at least 1 minute: minutes, or hours:minutes:seconds, or "
-             "days-hours:minutes:seconds", "60"),
+            (
+                "time_min",
+                minutes >= 1,
+                "must be at least 1 minute: minutes, or hours:minutes:seconds, or days-hours:minutes:seconds",
+                "60",
+            ),
             ("cpus_per_task", self.cpus_per_task >= 1, "must be at least 1", "1"),
             ("gpus_per_task", self.gpus_per_task >= 0, "must be 0 or more", "1"),
-            ("mem_gb", self.mem_gb is None or (memory is not None and (memory > 0 or self.mem_gb == "0")),
-             "must be positive GB, or a text such as 100G, or null", "null"),
-            ("image", self.container is None or bool(self.image), f"container={self.container} needs an image",
-             "<the image's file or address>"),
-            ("container", self.container is not None or not (self.image or self.mounts),
-             "image and mounts are of a container", "apptainer"),
+            (
+                "mem_gb",
+                self.mem_gb is None or (memory is not None and (memory > 0 or self.mem_gb == "0")),
+                "must be positive GB, or a text such as 100G, or null",
+                "null",
+            ),
+            (
+                "image",
+                self.container is None or bool(self.image),
+                f"container={self.container} needs an image",
+                "<the image's file or address>",
+            ),
+            (
+                "container",
+                self.container is not None or not (self.image or self.mounts),
+                "image and mounts are of a container",
+                "apptainer",
+            ),
             ("max_requeues", self.max_requeues >= 0, "must be 0 or more", "10"),
-            ("signal_delay_s", minutes < 1 or 0 < self.signal_delay_s < 60 * minutes, "must be shorter than the limit",
-             str(int(min(60.0, 30 * max(1.0, minutes))))),
+            (
+                "signal_delay_s",
+                minutes < 1 or 0 < self.signal_delay_s < 60 * minutes,
+                "must be shorter than the limit",
+                str(int(min(60.0, 30 * max(1.0, minutes)))),
+            ),
         ]
-        return [Problem(key + name, getattr(self, name), allowed, f"{key}{name}={fix}")
-                for name, holds, allowed, fix in rules if not holds]
+        return [
+            Problem(key + name, getattr(self, name), allowed, f"{key}{name}={fix}")
+            for name, holds, allowed, fix in rules
+            if not holds
+        ]
 
     def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
         """See `Launcher.launch`; with `hardware.detach` it returns as soon as the job is in the queue."""
@@ -204,9 +248,7 @@ class SlurmLauncher(Launcher):
             write_submission(run_dir, Submission(job_id, token, preparation))
         return ids
 
-    def _sbatch(
-        self, run_dirs: Sequence[Path], hardware: HardwareConfig, token: str
-    ) -> tuple[list[str], str | None]:
+    def _sbatch(self, run_dirs: Sequence[Path], hardware: HardwareConfig, token: str) -> tuple[list[str], str | None]:
         """Submit the jobs. Returns their numbers, and that of the job that prepares their data."""
         import submitit
 
@@ -214,8 +256,7 @@ class SlurmLauncher(Launcher):
         write_text(subfolder(folders[0], "slurm") / LISTED, "".join(f"{folder}\n" for folder in folders))
         before = self._sbatch_preparation(folders[0], hardware, token) if self.prepares else None
         executor = self._executor(folders[0], hardware, token, before)
-        tasks = [Task(str(folder), vars(hardware), self.cpus_per_task, token)
-                 for folder in folders]
+        tasks = [Task(str(folder), vars(hardware), self.cpus_per_task, token) for folder in folders]
         try:
             if len(tasks) > 1:
                 with executor.batch():
@@ -266,8 +307,10 @@ class SlurmLauncher(Launcher):
         executor = self._executor(folder, hardware, uuid.uuid4().hex, "JOB_OF_PREPARATION" if self.prepares else None)
         if len(run_dirs) > 1:
             executor.parameters["map_count"] = len(run_dirs)
-        texts = [one._make_submission_file_text(one._submitit_command_str, "")
-                 for one in ([self._preparing(folder, hardware)] if self.prepares else []) + [executor]]
+        texts = [
+            one._make_submission_file_text(one._submitit_command_str, "")
+            for one in ([self._preparing(folder, hardware)] if self.prepares else []) + [executor]
+        ]
         return "\n".join(texts)
 
 
@@ -313,8 +356,11 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
         cancel(job_id)
         cancel_preparation(run_dir)
     except RunError as error:
-        return Outcome(code, "submitted", message=f"interrupted, but {error}: job {job_id} may go on; "
-                                                  f"try again with: gnnexp cancel {run_dir}")
+        return Outcome(
+            code,
+            "submitted",
+            message=f"interrupted, but {error}: job {job_id} may go on; try again with: gnnexp cancel {run_dir}",
+        )
     end = time.monotonic() + _CANCELLED_S
     while time.monotonic() < end and not isinstance(answer_of(job_id, controller.find(job_id), run_dir), Ended):
         time.sleep(_POLL_S)
@@ -344,16 +390,27 @@ def outcome_of(run_dir: Path, state: Ended, num_ranks: int) -> Outcome:
     if state.name == "OUT_OF_MEMORY":
         return Outcome(1, "failed", f"SLURM ended the job: {state.describe()}", state.describe(), "out of memory")
     silent = [status for status in statuses if status.state == "running"]
-    wordless = {rank: code for rank, code in exited(run_dir, state.job_id).items()
-                if rank not in {status.rank for status in statuses}}
+    wordless = {
+        rank: code
+        for rank, code in exited(run_dir, state.job_id).items()
+        if rank not in {status.rank for status in statuses}
+    }
     if silent or wordless or "failed" in states:
         consequences = ended_with_step(run_dir, state.job_id)
         # A rank that SLURM ended is no cause: it ended after every other. A rank without a status file ended first.
-        deaths = [Death(status.rank, None, math.inf if status.rank in consequences else missed_at(status))
-                  for status in silent]
+        deaths = [
+            Death(status.rank, None, math.inf if status.rank in consequences else missed_at(status))
+            for status in silent
+        ]
         deaths += [Death(rank, code, -math.inf) for rank, code in wordless.items()]
         outcome = judge(run_dir, deaths)
-        return Outcome(outcome.exit_code, outcome.status, f"{outcome.reason} (SLURM: {state.describe()})",
-                       outcome.message, outcome.kind, outcome.memory)
+        return Outcome(
+            outcome.exit_code,
+            outcome.status,
+            f"{outcome.reason} (SLURM: {state.describe()})",
+            outcome.message,
+            outcome.kind,
+            outcome.memory,
+        )
     reason = f"SLURM ended the job: {state.describe()}"
     return Outcome(1, "failed", reason, f"{reason}\nsee {run_dir / 'slurm'}", "killed")

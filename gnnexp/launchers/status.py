@@ -18,8 +18,10 @@ from gnnexp.record.records import RESULT_FILE, read_fields
 USER_ERROR = 2
 # Seconds after a sign of life until the next one is missing: its period, and a little more.
 _NEXT_SIGN_S = 3.0
-SHORT_OF_MEMORY = ("fix: give the run more memory and go on with it, or start one that needs less: a smaller "
-                   "train.batch_size or model.hidden, or fewer hardware.workers")
+SHORT_OF_MEMORY = (
+    "fix: give the run more memory and go on with it, or start one that needs less: a smaller "
+    "train.batch_size or model.hidden, or fewer hardware.workers"
+)
 _TAIL_LINES, _TAIL_BYTES = 15, 1 << 16
 
 
@@ -136,8 +138,17 @@ class Death:
 # Errors of a surviving rank when another rank has vanished or does not answer: they are never the cause. Torch has
 # classes for errors of its store and its groups; errors of gloo are known by words.
 _OF_TORCH = ("DistNetworkError", "DistStoreError", "DistBackendError", "LostStoreError")
-_LOST_PEER = ("closed by peer", "reset by peer", "broken pipe", "pair closure", "connection refused",
-              "socket closed", "clients joined", "recvvalue failed", "sendbytes failed")
+_LOST_PEER = (
+    "closed by peer",
+    "reset by peer",
+    "broken pipe",
+    "pair closure",
+    "connection refused",
+    "socket closed",
+    "clients joined",
+    "recvvalue failed",
+    "sendbytes failed",
+)
 _NO_ANSWER = ("timed out", "timeout", "clients joined")
 
 
@@ -162,8 +173,10 @@ class Hang:
         """The hang in words."""
         last, phase = self.status, self.status.phase or "start"
         if self.silent_s:
-            return (f"{_where(last.rank, last.host)} has given no sign of life for {self.silent_s:.0f} s; "
-                    f"last seen in phase {phase}")
+            return (
+                f"{_where(last.rank, last.host)} has given no sign of life for {self.silent_s:.0f} s; "
+                f"last seen in phase {phase}"
+            )
         heard = "" if not last.since else f" (nothing began or ended there for {last.time - last.since:.0f} s)"
         return f"{_where(last.rank, last.host)} hangs in phase {phase}{heard}"
 
@@ -176,13 +189,16 @@ def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Hang | 
     with a heartbeat also hangs if it was in no exchange and nothing began or ended in it for half of the time.
     """
     running = [status for status in statuses if status.state == "running" and status.time > 0]
-    waited = any(status.state == "failed" and any(words in status.reason.lower() for words in _NO_ANSWER)
-                 for status in statuses)
+    waited = any(
+        status.state == "failed" and any(words in status.reason.lower() for words in _NO_ANSWER) for status in statuses
+    )
     half = 0.5 * timeout_s
     silent_after = max(half, _NEXT_SIGN_S) if waited else timeout_s
-    stuck = [status for status in running
-             if now - status.time > silent_after
-             or (waited and not status.exchanging and status.time - status.since > half)]
+    stuck = [
+        status
+        for status in running
+        if now - status.time > silent_after or (waited and not status.exchanging and status.time - status.since > half)
+    ]
     first = min(stuck, key=lambda status: min(status.since or status.time, status.time), default=None)
     if first is None:
         return None
@@ -203,8 +219,11 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> O
         return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.status.rank)}".rstrip(), "hang")
     spoken = first_failure(statuses)
     said = {status.rank for status in statuses if status.state == "failed"}
-    silent = min((death for death in deaths if death.rank not in said),
-                 key=lambda death: (not death.is_of_disk, death.time), default=None)
+    silent = min(
+        (death for death in deaths if death.rank not in said),
+        key=lambda death: (not death.is_of_disk, death.time),
+        default=None,
+    )
     if silent and (spoken is None or _is_consequence(spoken) or silent.time < spoken.time):
         return _silent_outcome(run_dir, silent, statuses)
     if spoken is None:

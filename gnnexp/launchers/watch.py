@@ -137,8 +137,10 @@ class Watchdog(threading.Thread):
 
         A status with a time in the future was written before the clock was set back.
         """
-        heard, since = (self._back if moment > now else max(moment, self._back) if moment else moment
-                        for moment in (status.time, status.since))
+        heard, since = (
+            self._back if moment > now else max(moment, self._back) if moment else moment
+            for moment in (status.time, status.since)
+        )
         return replace(status, time=heard, since=since) if self._back else status
 
     def _end(self) -> None:

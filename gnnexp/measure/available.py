@@ -25,8 +25,10 @@ class _Files(NamedTuple):
     prefix: str
 
 
-_BY_KIND = {"cgroup2": _Files(("memory.max", "memory.high"), "memory.current", ""),
-            "cgroup": _Files(("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_")}
+_BY_KIND = {
+    "cgroup2": _Files(("memory.max", "memory.high"), "memory.current", ""),
+    "cgroup": _Files(("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_"),
+}
 # Files of a control group that count the processes that the kernel has killed in it, of both versions.
 _KILLS = ("memory.oom_control", "memory.events")
 _KILLS_OF_MACHINE = Path("/proc/vmstat")

@@ -68,7 +68,15 @@ class Counts(Tally[str, int]):
 
 
 Tag = Literal[
-    "frontier", "features", "activations", "endpoints", "gradients", "embeddings", "parameters", "topology", "sizes",
+    "frontier",
+    "features",
+    "activations",
+    "endpoints",
+    "gradients",
+    "embeddings",
+    "parameters",
+    "topology",
+    "sizes",
     "evaluation",
 ]
 TAGS: tuple[Tag, ...] = get_args(Tag)
@@ -91,9 +99,7 @@ class Traffic:
 
     def __add__(self, other: Traffic) -> Traffic:
         """The sum of both."""
-        return Traffic(
-            self.sent_bytes + other.sent_bytes, self.rounds + other.rounds, self.seconds + other.seconds
-        )
+        return Traffic(self.sent_bytes + other.sent_bytes, self.rounds + other.rounds, self.seconds + other.seconds)
 
 
 class Ledger(Tally[Tag, Traffic]):

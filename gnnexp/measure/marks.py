@@ -33,7 +33,8 @@ class Marks:
         import torch
 
         event = torch.cuda.Event(  # type: ignore[no-untyped-call]
-            enable_timing=True, **({"external": True} if self._captured else {}))
+            enable_timing=True, **({"external": True} if self._captured else {})
+        )
         event.record(torch.cuda.current_stream(self._device))
         return event
 

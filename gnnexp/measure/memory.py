@@ -91,8 +91,7 @@ class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: otherwise torch imports its compiler at the first operation. gnnexp compiles nothing inside of this mode.
-        """
+        """No: otherwise torch imports its compiler at the first operation. gnnexp compiles nothing in it."""
         return False
 
     def __init__(self, existing: Iterable[Tensor] = ()) -> None:
@@ -104,7 +103,11 @@ class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._seen.update(storage._cdata for storage in self._existing)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None  # noqa: ANN401
+        self,
+        func: Any,  # noqa: ANN401
+        types: Any,  # noqa: ANN401
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
         """Run the operation, and count storages of its arguments and results that are new."""
         result = func(*args, **(kwargs or {}))

@@ -111,8 +111,11 @@ class PhaseTimes:
     def joined(self, later: PhaseTimes) -> PhaseTimes:
         """The sum of the times of two pieces of an epoch."""
         return PhaseTimes(
-            self.epoch_s + later.epoch_s, added(self.phases, later.phases), added(self.hidden, later.hidden),
-            added(self.crossings, later.crossings))
+            self.epoch_s + later.epoch_s,
+            added(self.phases, later.phases),
+            added(self.hidden, later.hidden),
+            added(self.crossings, later.crossings),
+        )
 
 
 @dataclass(slots=True)
@@ -254,7 +257,8 @@ class PhaseTimer:
         record: _Record | None = getattr(self._others, "record", None)
         assert record is not None, (
             f"thread {threading.current_thread().name} enters a phase outside of `aside`: exchanges, and backward "
-            "passes with exchanges, belong to the training loop's thread")
+            "passes with exchanges, belong to the training loop's thread"
+        )
         return record
 
     @contextmanager
@@ -263,7 +267,11 @@ class PhaseTimer:
         assert self._marks is not None and not self._stack, "a capture is outside of phases, and needs marks"
         tape, before = Tape(), (self._pieces, self._exchanges, self._marks, self._runs)
         self._pieces, self._exchanges, self._marks, self._runs = (
-            tape.pieces, tape.exchanges, self._marks.in_graph(), True)
+            tape.pieces,
+            tape.exchanges,
+            self._marks.in_graph(),
+            True,
+        )
         try:
             yield tape
         finally:
@@ -307,8 +315,9 @@ class PhaseTimer:
         last = self._pieces[-1]
         assert last.phase == waiting and not last.behind, "the wait was the last phase"
         last.waited = got - asked
-        last.behind = [(what, end - start, max(0.0, min(end, got) - max(start, asked)))
-                       for what, start, end in stretches]
+        last.behind = [
+            (what, end - start, max(0.0, min(end, got) - max(start, asked))) for what, start, end in stretches
+        ]
 
     @property
     def failed_in(self) -> Phase | None:

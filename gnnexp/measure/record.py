@@ -13,8 +13,9 @@ from gnnexp.measure.phases import FORWARD_BACKWARD, PHASES, Crossing, PhaseTimes
 _DERIVED = ("fb", "compute", "comm", "comm_exposed", "unaccounted", "epoch")
 _HIDDEN = tuple(f"hidden_{what}" for what in (*PHASES, "comm"))
 # All names that `time/*` and `comm/*` may have. Counters of components and metrics of tasks have other names.
-TIME_NAMES = frozenset(f"time/{name}_s{of}" for name in (*PHASES, *_DERIVED, *_HIDDEN, *get_args(Crossing))
-                       for of in ("", "_min", "_mean"))
+TIME_NAMES = frozenset(
+    f"time/{name}_s{of}" for name in (*PHASES, *_DERIVED, *_HIDDEN, *get_args(Crossing)) for of in ("", "_min", "_mean")
+)
 TRAFFIC_NAMES = frozenset(f"comm/{figure}_{tag}" for figure in ("bytes", "rounds") for tag in TAGS)
 
 
@@ -54,16 +55,21 @@ class RankRecord:
     def joined(self, later: RankRecord) -> RankRecord:
         """One record of this piece of an epoch and of the next piece, which may come from another process."""
         return RankRecord(
-            self.rank, self.times.joined(later.times), added(self.traffic, later.traffic),
+            self.rank,
+            self.times.joined(later.times),
+            added(self.traffic, later.traffic),
             added(self.work, later.work),
-            {name: max(self.memory.get(name, 0), later.memory.get(name, 0))
-             for name in self.memory.keys() | later.memory.keys()},
+            {
+                name: max(self.memory.get(name, 0), later.memory.get(name, 0))
+                for name in self.memory.keys() | later.memory.keys()
+            },
             [*self.losses, *later.losses],
-            {name: [*self.batches.get(name, ()), *later.batches.get(name, ())]
-             for name in self.batches.keys() | later.batches.keys()},
+            {
+                name: [*self.batches.get(name, ()), *later.batches.get(name, ())]
+                for name in self.batches.keys() | later.batches.keys()
+            },
             # Figures of a piece are none of the epoch, but its seconds are those of a traced epoch.
-            {"events": self.trace.get("events", 0) + later.trace.get("events", 0)}
-            if self.trace or later.trace else {},
+            {"events": self.trace.get("events", 0) + later.trace.get("events", 0)} if self.trace or later.trace else {},
         )
 
 
@@ -81,8 +87,10 @@ def losses_of_others(pieces: Sequence[RankRecord], rank: int) -> RankRecord | No
     """
     if not pieces[0].losses:
         return None
-    steps = [(sum(loss for loss, _ in step), sum(count for _, count in step))
-             for step in zip(*(piece.losses for piece in pieces), strict=True)]
+    steps = [
+        (sum(loss for loss, _ in step), sum(count for _, count in step))
+        for step in zip(*(piece.losses for piece in pieces), strict=True)
+    ]
     nothing = PhaseTimes(0.0, dict.fromkeys(PHASES, 0.0))
     return RankRecord(rank, nothing, {}, {}, {}, steps if rank == 0 else [(0.0, 0)] * len(steps))
 

@@ -83,8 +83,13 @@ def gpu_figures(events: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         elif kind in _CALLS:
             launches += any(word in name for word in _LAUNCHES)
             waits += name in _BLOCKING_COPIES or any(name.endswith(word) for word in _WAITS)
-    return {"gpu_busy_s": covered(kernels) / 1e6, "launches": launches, "waits": waits,
-            "h2d_bytes": copied["HtoD"], "d2h_bytes": copied["DtoH"]}
+    return {
+        "gpu_busy_s": covered(kernels) / 1e6,
+        "launches": launches,
+        "waits": waits,
+        "h2d_bytes": copied["HtoD"],
+        "d2h_bytes": copied["DtoH"],
+    }
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:

@@ -126,8 +126,16 @@ class Decoupled(Model):
     """
 
     def __init__(self, base: Model) -> None:
-        super().__init__(base.hidden, 2 * base.num_layers, base.dropout, base.input_dropout, base.residual, base.norm,
-                         base.kernel, base.bias)
+        super().__init__(
+            base.hidden,
+            2 * base.num_layers,
+            base.dropout,
+            base.input_dropout,
+            base.residual,
+            base.norm,
+            base.kernel,
+            base.bias,
+        )
         self.base, self.backend, self.in_dim = base, base.backend, base.in_dim
         last = contract_layer(base, base.num_layers - 1)
         self.classes, self.num_keys = last.out_dim, last.num_weights if last.kind == "projected" else 0
@@ -149,7 +157,12 @@ class Decoupled(Model):
         return index < self.base.num_layers
 
     def run_layer(
-        self, index: int, block: Block, h: InputRows, key: BatchKey | None, exchange: Exchange | None = None,
+        self,
+        index: int,
+        block: Block,
+        h: InputRows,
+        key: BatchKey | None,
+        exchange: Exchange | None = None,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """A dense update of the destinations, or a propagation."""

@@ -28,7 +28,14 @@ class GATLayer(Layer):
     attends = True
 
     def __init__(
-        self, in_dim: int, head_dim: int, heads: int, *, concat: bool, slope: float, weight_dropout: float,
+        self,
+        in_dim: int,
+        head_dim: int,
+        heads: int,
+        *,
+        concat: bool,
+        slope: float,
+        weight_dropout: float,
         **end: Unpack[EndOfLayer],
     ) -> None:
         width = head_dim * heads
@@ -61,8 +68,10 @@ class GATLayer(Layer):
 
     def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`a·x` per head, as one product with the block-diagonal matrix `[C, 2K]` of both vectors: x is read once."""
-        both = [torch.diag_embed(attention.T).transpose(0, 1).flatten(0, 1)
-                for attention in (self.src_attention, self.dst_attention)]
+        both = [
+            torch.diag_embed(attention.T).transpose(0, 1).flatten(0, 1)
+            for attention in (self.src_attention, self.dst_attention)
+        ]
         keys = product(x, torch.cat(both, 1), self.matmul)
         return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
@@ -126,9 +135,20 @@ class GAT(Model):
     """
 
     def __init__(
-        self, hidden: int = 256, layers: int = 3, heads: int = 4, out_heads: int = 1, dropout: float = 0.5,
-        input_dropout: float = 0.0, attention_dropout: float = 0.0, slope: float = 0.2, self_loops: bool = True,
-        activation: Activation = "elu", residual: bool = False, norm: bool = False, bias: bool = True,
+        self,
+        hidden: int = 256,
+        layers: int = 3,
+        heads: int = 4,
+        out_heads: int = 1,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        slope: float = 0.2,
+        self_loops: bool = True,
+        activation: Activation = "elu",
+        residual: bool = False,
+        norm: bool = False,
+        bias: bool = True,
         kernel: str = "auto",
     ) -> None:
         super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
@@ -144,11 +164,23 @@ class GAT(Model):
                 wrong.append(Problem(f"model.{name}", value, "must be at least 1", f"model.{name}=1"))
         if self.heads >= 1 and self.hidden >= 1 and self.hidden % self.heads:
             fitting = self.heads * -(-self.hidden // self.heads)
-            wrong.append(Problem("model.heads", self.heads, f"must divide model.hidden={self.hidden}",
-                                 f"model.hidden={fitting}, or model.heads=1"))
+            wrong.append(
+                Problem(
+                    "model.heads",
+                    self.heads,
+                    f"must divide model.hidden={self.hidden}",
+                    f"model.hidden={fitting}, or model.heads=1",
+                )
+            )
         if not 0 <= self.attention_dropout < 1:
-            wrong.append(Problem("model.attention_dropout", self.attention_dropout, "must be in [0, 1)",
-                                 "model.attention_dropout=0.6"))
+            wrong.append(
+                Problem(
+                    "model.attention_dropout",
+                    self.attention_dropout,
+                    "must be in [0, 1)",
+                    "model.attention_dropout=0.6",
+                )
+            )
         return wrong
 
     @property
@@ -166,6 +198,11 @@ class GAT(Model):
         last = index == self.num_layers - 1
         heads = self.out_heads if last else self.heads
         return GATLayer(
-            in_dim, out_dim if last else out_dim // heads, heads, concat=not last, slope=self.slope,
-            weight_dropout=self.attention_dropout, **self.end_of_layer(index),
+            in_dim,
+            out_dim if last else out_dim // heads,
+            heads,
+            concat=not last,
+            slope=self.slope,
+            weight_dropout=self.attention_dropout,
+            **self.end_of_layer(index),
         )

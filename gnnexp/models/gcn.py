@@ -32,7 +32,12 @@ class GCNLayer(Layer):
     mixes_rows = True
 
     def __init__(
-        self, in_dim: int, out_dim: int, *, self_loops: bool, degrees: Literal["graph", "block"],
+        self,
+        in_dim: int,
+        out_dim: int,
+        *,
+        self_loops: bool,
+        degrees: Literal["graph", "block"],
         **end: Unpack[EndOfLayer],
     ) -> None:
         super().__init__(in_dim, out_dim, out_dim, **end)
@@ -95,7 +100,6 @@ class GCNLayer(Layer):
             return mixed
         return mixed + self_ * (root * outgoing.clamp(min=1).to(aggregated.dtype).rsqrt().unsqueeze(1))
 
-
     def _mix_weighted(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         ids = dst.ids.long()
         root, drawn = self._root(ids), dst.degree.clamp(min=1).to(aggregated.dtype)
@@ -120,9 +124,17 @@ class GCN(Model):
     """
 
     def __init__(
-        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
-        self_loops: bool = True, degrees: Literal["graph", "block"] = "graph", residual: bool = False,
-        norm: bool = False, bias: bool = True, kernel: str = "auto",
+        self,
+        hidden: int = 256,
+        layers: int = 3,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        self_loops: bool = True,
+        degrees: Literal["graph", "block"] = "graph",
+        residual: bool = False,
+        norm: bool = False,
+        bias: bool = True,
+        kernel: str = "auto",
     ) -> None:
         super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
         self.self_loops, self.degrees_of = self_loops, degrees
@@ -131,13 +143,24 @@ class GCN(Model):
         """Problems of weighted graphs: sums of weights without a square root, and degrees of blocks."""
         problems = super().check_data(experiment, facts)
         if facts.least_weight is not None and facts.least_weight < 0:
-            problems.append(Problem("dataset", facts.name, "the in-edge weights of some vertex have a sum below 0 "
-                                    f"({facts.least_weight:g}), of which gcn takes the square root",
-                                    "set dataset.weights=false (tables: dataset.weight=null), or choose model=sage or "
-                                    "gin"))
+            problems.append(
+                Problem(
+                    "dataset",
+                    facts.name,
+                    "the in-edge weights of some vertex have a sum below 0 "
+                    f"({facts.least_weight:g}), of which gcn takes the square root",
+                    "set dataset.weights=false (tables: dataset.weight=null), or choose model=sage or gin",
+                )
+            )
         if facts.weighted and self.degrees_of == "block":
-            problems.append(Problem("model.degrees", "block", "weighted degrees are those of the graph",
-                                    "set model.degrees=graph, or dataset.weights=false (tables: dataset.weight=null)"))
+            problems.append(
+                Problem(
+                    "model.degrees",
+                    "block",
+                    "weighted degrees are those of the graph",
+                    "set model.degrees=graph, or dataset.weights=false (tables: dataset.weight=null)",
+                )
+            )
         return problems
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:

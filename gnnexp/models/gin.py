@@ -65,8 +65,15 @@ class GIN(Model):
     """
 
     def __init__(
-        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
-        train_eps: bool = True, residual: bool = False, norm: bool = False, bias: bool = True,
+        self,
+        hidden: int = 256,
+        layers: int = 3,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        train_eps: bool = True,
+        residual: bool = False,
+        norm: bool = False,
+        bias: bool = True,
         kernel: str = "auto",
     ) -> None:
         super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)

@@ -156,8 +156,16 @@ class Layer(nn.Module, ABC):
     facts: Degrees
 
     def __init__(
-        self, in_dim: int, width: int, out_dim: int, *, num_weights: int = 1, activation: Activation, residual: bool,
-        norm: bool, bias: bool = True,
+        self,
+        in_dim: int,
+        width: int,
+        out_dim: int,
+        *,
+        num_weights: int = 1,
+        activation: Activation,
+        residual: bool,
+        norm: bool,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.in_dim, self.width, self.out_dim, self.num_weights = in_dim, width, out_dim, num_weights
@@ -168,8 +176,11 @@ class Layer(nn.Module, ABC):
         self.residual_weight = nn.Parameter(torch.empty(out_dim, in_dim)) if residual and in_dim != out_dim else None
         self.held: slice | None = None
         # On torch's `meta` device there are no values, and a division would import the compiler.
-        column = (torch.empty(width, dtype=torch.int64) if torch.get_default_device().type == "meta"
-                  else torch.arange(width) // max(1, width // num_weights))
+        column = (
+            torch.empty(width, dtype=torch.int64)
+            if torch.get_default_device().type == "meta"
+            else torch.arange(width) // max(1, width // num_weights)
+        )
         self.register_buffer("column", column, persistent=False)
         self.column: Tensor
         self._host_column = self.column  # stays there: kernels read it on the host, and must not wait for a GPU

@@ -50,8 +50,14 @@ def destination_rows(block: Block, h: InputRows) -> Rows:
 
 def sums_stored_rows(layer: Layer | BlockLayer) -> bool:
     """Whether the layer can sum raw rows where they are stored: by weights that need no rows, one for each edge."""
-    return (isinstance(layer, Layer) and layer.kind == "static" and layer.num_weights == 1 and not layer.projects_edges
-            and not layer.weight_dropout and type(layer).aggregate is Layer.aggregate)
+    return (
+        isinstance(layer, Layer)
+        and layer.kind == "static"
+        and layer.num_weights == 1
+        and not layer.projects_edges
+        and not layer.weight_dropout
+        and type(layer).aggregate is Layer.aggregate
+    )
 
 
 def preactivated_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | None) -> Tensor:
@@ -87,9 +93,7 @@ def constant_sums(layer: Layer, block: Block, h: Tensor) -> Tensor:
     return layer.aggregate(block, h, weight)
 
 
-def _sums_and_own(
-    layer: Layer, block: Block, h: Tensor | StoredRows, weight: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def _sums_and_own(layer: Layer, block: Block, h: Tensor | StoredRows, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """`[D, Din]` weighted sums of raw source rows, and the raw rows of the destinations."""
     if isinstance(h, Tensor):
         whole, own = whole_and_own(block, h)
@@ -157,7 +161,11 @@ def mixed_rows(layer: Layer, block: Block, h: InputRows, drop: Drop | None) -> T
 
 
 def mixed_from_projected(
-    layer: Layer, block: Block, projected: Tensor, own: Tensor | None, drop: Drop | None,
+    layer: Layer,
+    block: Block,
+    projected: Tensor,
+    own: Tensor | None,
+    drop: Drop | None,
     keys: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """`mixed_rows` from projected rows.
@@ -184,7 +192,11 @@ def whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _aggregated(
-    layer: Layer, block: Block, h: Rows, projected: Tensor | None, keys: tuple[Tensor, Tensor] | None,
+    layer: Layer,
+    block: Block,
+    h: Rows,
+    projected: Tensor | None,
+    keys: tuple[Tensor, Tensor] | None,
     drop: Drop | None,
 ) -> tuple[Tensor, Tensor | None]:
     """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass, so the mass is None."""

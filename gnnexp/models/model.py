@@ -56,8 +56,15 @@ class Model(nn.Module, ABC):
     backend: Backend
 
     def __init__(
-        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
-        residual: bool = False, norm: bool = False, kernel: str = "auto", bias: bool = True,
+        self,
+        hidden: int = 256,
+        layers: int = 3,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        residual: bool = False,
+        norm: bool = False,
+        kernel: str = "auto",
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.hidden, self.num_layers = hidden, layers
@@ -73,11 +80,16 @@ class Model(nn.Module, ABC):
     def problems(self) -> list[Problem]:
         """Invalid arguments."""
         wrong = []
-        for name, value, most, usual in (("hidden", self.hidden, MOST_COUNTED, 64),
-                                         ("layers", self.num_layers, MOST_LAYERS, 2)):
+        for name, value, most, usual in (
+            ("hidden", self.hidden, MOST_COUNTED, 64),
+            ("layers", self.num_layers, MOST_LAYERS, 2),
+        ):
             if not 1 <= value <= most:
-                wrong.append(Problem(f"model.{name}", value, f"must be at least 1, and at most {most:,}",
-                                     f"model.{name}={usual}"))
+                wrong.append(
+                    Problem(
+                        f"model.{name}", value, f"must be at least 1, and at most {most:,}", f"model.{name}={usual}"
+                    )
+                )
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 wrong.append(Problem(f"model.{name}", getattr(self, name), "must be in [0, 1)", f"model.{name}=0.5"))
@@ -96,23 +108,47 @@ class Model(nn.Module, ABC):
             return wrong
         layer, matmul = self.make_layer(0, 8, 8), experiment.train.matmul
         if experiment.train.activations != "float32" and (why := experiment.paradigm.passes_float32(experiment)):
-            wrong.append(Problem("train.activations", experiment.train.activations, why,
-                                 "set train.activations=float32, or choose paradigm=data_parallel or split_parallel"))
+            wrong.append(
+                Problem(
+                    "train.activations",
+                    experiment.train.activations,
+                    why,
+                    "set train.activations=float32, or choose paradigm=data_parallel or split_parallel",
+                )
+            )
         if isinstance(layer, BlockLayer):
             if matmul != "float32" and not layer.takes_matmul:
-                wrong.append(Problem("train.matmul", matmul, f"layers of {experiment.model.target} multiply with "
-                                     "torch's own functions, which do not round", "set train.matmul=float32"))
+                wrong.append(
+                    Problem(
+                        "train.matmul",
+                        matmul,
+                        f"layers of {experiment.model.target} multiply with torch's own functions, which do not round",
+                        "set train.matmul=float32",
+                    )
+                )
             if experiment.sampler.options.scales and not layer.takes_scale:
-                wrong.append(Problem("sampler", experiment.sampler.target, "rescales messages, and layers of "
-                                     f"{experiment.model.target} do not", "choose model=gcn, sage, gin or gat"))
+                wrong.append(
+                    Problem(
+                        "sampler",
+                        experiment.sampler.target,
+                        f"rescales messages, and layers of {experiment.model.target} do not",
+                        "choose model=gcn, sage, gin or gat",
+                    )
+                )
         return wrong
 
     def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Conflicts with the prepared data."""
         layer, target, problems = self.make_layer(0, 8, 8), experiment.model.target, []
         if facts.sparse and isinstance(layer, BlockLayer):
-            problems.append(Problem("model", target, "its layers take dense rows, and the features are sparse",
-                                    "set dataset.sparse=false, or choose model=sage, gcn, gat or gin"))
+            problems.append(
+                Problem(
+                    "model",
+                    target,
+                    "its layers take dense rows, and the features are sparse",
+                    "set dataset.sparse=false, or choose model=sage, gcn, gat or gin",
+                )
+            )
         if facts.weighted and not layer.takes_weights:
             problems.append(_unweighable(target))
         return problems
@@ -146,8 +182,16 @@ class Model(nn.Module, ABC):
         )
 
     def setup(
-        self, in_dim: int, num_classes: int, facts: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device,
-        matmul: Matmul = "float32", activations: Activations = "float32",
+        self,
+        in_dim: int,
+        num_classes: int,
+        facts: Degrees,
+        *,
+        seed: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        matmul: Matmul = "float32",
+        activations: Activations = "float32",
     ) -> None:
         """Build the layers and draw their parameters: a pure function of the seed, so the same on every rank.
 
@@ -178,7 +222,11 @@ class Model(nn.Module, ABC):
             self.layers.append(layer.to(device=device, dtype=dtype))
 
     def forward(
-        self, batch: Batch, features: InputRows, exchange: Exchange | None = None, first: int = 0,
+        self,
+        batch: Batch,
+        features: InputRows,
+        exchange: Exchange | None = None,
+        first: int = 0,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """`[T, classes]` logits of the batch's targets.
@@ -198,7 +246,12 @@ class Model(nn.Module, ABC):
         return h
 
     def run_layer(
-        self, index: int, block: Block, h: InputRows, key: BatchKey | None, exchange: Exchange | None = None,
+        self,
+        index: int,
+        block: Block,
+        h: InputRows,
+        key: BatchKey | None,
+        exchange: Exchange | None = None,
         preactivate: Preactivate | None = None,
     ) -> Tensor:
         """Run one layer, including its input dropout: `[D, out]` from `[S, in]`.
@@ -290,8 +343,9 @@ class Model(nn.Module, ABC):
             assert isinstance(own, Tensor)
             return layer(block, dropped, own)  # type: ignore[no-any-return]
         assert isinstance(layer, Layer)
-        return preactivated_rows(layer, block, dropped, self.drop(
-            Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key))
+        return preactivated_rows(
+            layer, block, dropped, self.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+        )
 
     @property
     def widths(self) -> list[int]:
@@ -362,5 +416,9 @@ class Model(nn.Module, ABC):
 
 
 def _unweighable(model: str) -> Problem:
-    return Problem("model", model, "its layers have no formula for edge weights, and the graph has some",
-                   "set dataset.weights=false (tables: dataset.weight=null), or choose model=gcn, sage or gin")
+    return Problem(
+        "model",
+        model,
+        "its layers have no formula for edge weights, and the graph has some",
+        "set dataset.weights=false (tables: dataset.weight=null), or choose model=gcn, sage or gin",
+    )

@@ -83,9 +83,15 @@ class PyG(Model):
     """
 
     def __init__(
-        self, module: str = "torch_geometric.nn.SAGEConv", options: Mapping[str, Option] | None = None,
-        hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
-        activation: Activation = "relu", kernel: str = "auto",
+        self,
+        module: str = "torch_geometric.nn.SAGEConv",
+        options: Mapping[str, Option] | None = None,
+        hidden: int = 256,
+        layers: int = 3,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        activation: Activation = "relu",
+        kernel: str = "auto",
     ) -> None:
         super().__init__(hidden, layers, dropout, input_dropout, kernel=kernel)
         self.module, self.options, self.hidden_activation = module, dict(options or {}), activation
@@ -100,8 +106,14 @@ class PyG(Model):
         except ConfigError as error:
             return list(error.problems)
         except Exception as error:  # a user's module may fail in any way
-            return [Problem("model.module", self.module, f"module(in, out, **options)(x, edge_index) raised {error!r}",
-                            "correct model.options, or the module")]
+            return [
+                Problem(
+                    "model.module",
+                    self.module,
+                    f"module(in, out, **options)(x, edge_index) raised {error!r}",
+                    "correct model.options, or the module",
+                )
+            ]
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> PyGLayer:
         """The `index`-th module."""
@@ -109,8 +121,12 @@ class PyG(Model):
         if isinstance(found, Problem):
             raise ConfigError(found)
         kind: Any = found
-        return PyGLayer(in_dim, out_dim, self.end_of_layer(index)["activation"],
-                        lambda rows, columns: kind(rows, columns, **self.options))
+        return PyGLayer(
+            in_dim,
+            out_dim,
+            self.end_of_layer(index)["activation"],
+            lambda rows, columns: kind(rows, columns, **self.options),
+        )
 
 
 def _tried(module: nn.Module, in_dim: int, *more: tuple[int, int], pairs: bool) -> Any:  # noqa: ANN401  any output
@@ -138,14 +154,32 @@ def _judged(layer: PyGLayer, name: str) -> list[Problem]:
     out = _tried(module, _PROBE, pairs=pairs)
     if not isinstance(out, Tensor) or out.shape[1:] != (_PROBE,):
         found = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
-        problems.append(Problem("model.module", name, f"must give [n, {_PROBE}] for module(in, {_PROBE}), not {found}",
-                                "set model.options.concat=false, or heads to 1"))
+        problems.append(
+            Problem(
+                "model.module",
+                name,
+                f"must give [n, {_PROBE}] for module(in, {_PROBE}), not {found}",
+                "set model.options.concat=false, or heads to 1",
+            )
+        )
     elif not torch.allclose(out[0], _tried(module, _PROBE, (0, 1), (2, 1), pairs=pairs)[0], atol=1e-4):
-        problems.append(Problem("model.module", name, "reads more than rows of in-neighbours (their "
-                                "degrees?), of which a block does not know all", "choose model=gcn, sage, gin or gat"))
+        problems.append(
+            Problem(
+                "model.module",
+                name,
+                "reads more than rows of in-neighbours (their degrees?), of which a block does not know all",
+                "choose model=gcn, sage, gin or gat",
+            )
+        )
     if any(_drops(part) for part in module.modules()):
-        problems.append(Problem("model.module", name, "has dropout of its own, whose masks depend on the rank",
-                                "set model.options.dropout=0.0; model.dropout drops inputs"))
+        problems.append(
+            Problem(
+                "model.module",
+                name,
+                "has dropout of its own, whose masks depend on the rank",
+                "set model.options.dropout=0.0; model.dropout drops inputs",
+            )
+        )
     return problems
 
 

@@ -42,7 +42,13 @@ class RelationalLayer(Layer):
     input_weights: tuple[str, ...] = ("self_weight", "residual_weight")
 
     def __init__(
-        self, in_dim: int, width: int, out_dim: int, *, num_weights: int = 1, norm_by: NormBy,
+        self,
+        in_dim: int,
+        width: int,
+        out_dim: int,
+        *,
+        num_weights: int = 1,
+        norm_by: NormBy,
         **end: Unpack[EndOfLayer],
     ) -> None:
         super().__init__(in_dim, width, out_dim, num_weights=num_weights, **end)
@@ -68,7 +74,13 @@ class BasisLayer(RelationalLayer):
     input_weights = ("weight", *RelationalLayer.input_weights)
 
     def __init__(
-        self, in_dim: int, out_dim: int, *, num_relations: int, bases: int, norm_by: NormBy,
+        self,
+        in_dim: int,
+        out_dim: int,
+        *,
+        num_relations: int,
+        bases: int,
+        norm_by: NormBy,
         **end: Unpack[EndOfLayer],
     ) -> None:
         super().__init__(in_dim, bases * out_dim, out_dim, num_weights=bases, norm_by=norm_by, **end)
@@ -130,7 +142,13 @@ class BlockDiagonalLayer(RelationalLayer):
     projects_edges = True
 
     def __init__(
-        self, in_dim: int, out_dim: int, *, num_relations: int, blocks: int, norm_by: NormBy,
+        self,
+        in_dim: int,
+        out_dim: int,
+        *,
+        num_relations: int,
+        blocks: int,
+        norm_by: NormBy,
         **end: Unpack[EndOfLayer],
     ) -> None:
         super().__init__(in_dim, in_dim, out_dim, norm_by=norm_by, **end)
@@ -139,8 +157,10 @@ class BlockDiagonalLayer(RelationalLayer):
         # There are at most as many pairs as edges. Sums, projections and gradients of both; whole and by relation.
         self.edge_columns = 4 * blocks * (self.rows_per_block + self.sums_per_block)
         self.weight = nn.Parameter(torch.empty(num_relations, blocks, self.rows_per_block, self.sums_per_block))
-        for name, bounds, size in (("row_place", self.cuts.rows, self.rows_per_block),
-                                   ("sum_place", self.cuts.sums, self.sums_per_block)):
+        for name, bounds, size in (
+            ("row_place", self.cuts.rows, self.rows_per_block),
+            ("sum_place", self.cuts.sums, self.sums_per_block),
+        ):
             self.register_buffer(name, _places(bounds, size), persistent=False)
         self.row_place: Tensor
         self.sum_place: Tensor
@@ -203,10 +223,14 @@ class BlockDiagonalLayer(RelationalLayer):
         # Without any pairs, the result still depends on rows and parameters: all ranks must join exchanges in backward.
         of_relations = torch.split_with_sizes(by_block, pairs.counts or (0,), 1)
         matrices = self.weight[: len(of_relations), first:last]
-        projected = torch.cat([
-            product(rows, own, self.matmul) for rows, own in zip(of_relations, matrices, strict=True)
-            if rows.shape[1] or not pairs.counts
-        ], 1)
+        projected = torch.cat(
+            [
+                product(rows, own, self.matmul)
+                for rows, own in zip(of_relations, matrices, strict=True)
+                if rows.shape[1] or not pairs.counts
+            ],
+            1,
+        )
         kept = self.sum_place[self.cuts.sums[first] : self.cuts.sums[last]] - first * self.sums_per_block
         return projected.transpose(0, 1).flatten(1).index_select(1, kept)
 
@@ -247,9 +271,19 @@ class RGCN(Model):
     """
 
     def __init__(
-        self, hidden: int = 256, layers: int = 3, decomposition: Decomposition = "basis", bases: int = 2,
-        blocks: int = 4, norm_by: NormBy = "relation", dropout: float = 0.5, input_dropout: float = 0.0,
-        residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
+        self,
+        hidden: int = 256,
+        layers: int = 3,
+        decomposition: Decomposition = "basis",
+        bases: int = 2,
+        blocks: int = 4,
+        norm_by: NormBy = "relation",
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        residual: bool = False,
+        norm: bool = False,
+        bias: bool = True,
+        kernel: str = "auto",
     ) -> None:
         super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
         self.decomposition, self.bases, self.blocks, self.norm_by = decomposition, bases, blocks, norm_by
@@ -259,8 +293,14 @@ class RGCN(Model):
         wrong = super().problems()
         for name, allowed in _WORDS.items():
             if getattr(self, name) not in allowed:
-                wrong.append(Problem(f"model.{name}", getattr(self, name), f"must be {' or '.join(allowed)}",
-                                     f"set model.{name}={allowed[0]}"))
+                wrong.append(
+                    Problem(
+                        f"model.{name}",
+                        getattr(self, name),
+                        f"must be {' or '.join(allowed)}",
+                        f"set model.{name}={allowed[0]}",
+                    )
+                )
         for name in ("bases", "blocks"):
             if getattr(self, name) < 1:
                 wrong.append(Problem(f"model.{name}", getattr(self, name), "must be at least 1", f"model.{name}=2"))
@@ -273,19 +313,35 @@ class RGCN(Model):
         problems = super().check_data(experiment, facts)
         if not facts.typed or not facts.num_edges:
             lacks = "no edge types" if not facts.typed else "no edges, so no relations"
-            problems.append(Problem("model", experiment.model.target, f"dataset {facts.name} has {lacks}",
-                                    "choose a dataset with relations, or model=sage"))
+            problems.append(
+                Problem(
+                    "model",
+                    experiment.model.target,
+                    f"dataset {facts.name} has {lacks}",
+                    "choose a dataset with relations, or model=sage",
+                )
+            )
         if self.decomposition == "basis":
             return problems
         if facts.sparse:
-            problems.append(Problem("model.decomposition", "block", "blocks take dense rows, and the features are "
-                                    "sparse", "set dataset.sparse=false, or model.decomposition=basis"))
+            problems.append(
+                Problem(
+                    "model.decomposition",
+                    "block",
+                    "blocks take dense rows, and the features are sparse",
+                    "set dataset.sparse=false, or model.decomposition=basis",
+                )
+            )
         sizes = {"dataset features": facts.num_features, "dataset classes": facts.num_classes}
         return [*problems, *(self._too_many(what, size) for what, size in sizes.items() if 0 < size < self.blocks)]
 
     def _too_many(self, what: str, columns: int) -> Problem:
-        return Problem("model.blocks", self.blocks, f"more blocks than columns: {what} has {columns}",
-                       f"set model.blocks={columns} or fewer, or model.decomposition=basis")
+        return Problem(
+            "model.blocks",
+            self.blocks,
+            f"more blocks than columns: {what} has {columns}",
+            f"set model.blocks={columns} or fewer, or model.decomposition=basis",
+        )
 
     @property
     def needs(self) -> BlockNeeds:
@@ -304,7 +360,19 @@ class RGCN(Model):
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
         """The `index`-th layer."""
         if self.decomposition == "basis":
-            return BasisLayer(in_dim, out_dim, num_relations=self.num_relations, bases=self.bases,
-                              norm_by=self.norm_by, **self.end_of_layer(index))
-        return BlockDiagonalLayer(in_dim, out_dim, num_relations=self.num_relations, blocks=self.blocks,
-                                  norm_by=self.norm_by, **self.end_of_layer(index))
+            return BasisLayer(
+                in_dim,
+                out_dim,
+                num_relations=self.num_relations,
+                bases=self.bases,
+                norm_by=self.norm_by,
+                **self.end_of_layer(index),
+            )
+        return BlockDiagonalLayer(
+            in_dim,
+            out_dim,
+            num_relations=self.num_relations,
+            blocks=self.blocks,
+            norm_by=self.norm_by,
+            **self.end_of_layer(index),
+        )

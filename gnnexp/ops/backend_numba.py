@@ -135,7 +135,12 @@ class NumbaBackend(Backend):
     def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
         """One pass over the nonzeros."""
         values = drop_sparse(
-            rows.indptr.numpy(), rows.columns.numpy(), np.ascontiguousarray(rows.values.numpy()), ids.numpy(), drop.key,
-            drop.threshold, rows.num_columns,
+            rows.indptr.numpy(),
+            rows.columns.numpy(),
+            np.ascontiguousarray(rows.values.numpy()),
+            ids.numpy(),
+            drop.key,
+            drop.threshold,
+            rows.num_columns,
         )
         return SparseRows(rows.indptr, rows.columns, torch.from_numpy(values), rows.num_columns)

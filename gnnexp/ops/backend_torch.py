@@ -105,6 +105,10 @@ def _bag(block: Block, rows: Tensor, weight: Tensor | None, index: Tensor | None
         nothing = rows.sum() * 0 if weight is None else rows.sum() * 0 + weight.sum() * 0
         return nothing + rows.new_zeros(block.num_dst, rows.shape[1])
     return F.embedding_bag(
-        block.sources.long() if index is None else index, rows, block.indptr, mode="sum", per_sample_weights=weight,
+        block.sources.long() if index is None else index,
+        rows,
+        block.indptr,
+        mode="sum",
+        per_sample_weights=weight,
         include_last_offset=True,
     )

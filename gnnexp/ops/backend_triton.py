@@ -121,8 +121,9 @@ class TritonBackend(Backend):
         """One pass, which looks each row up."""
         if drop.threshold == 0:
             return x.to_dense()
-        return drop_rows(x.values, ids, key_of(drop, x.values), drop.threshold, x.shape[1], 0, places=x.ids,
-                         dtype=x.dtype)
+        return drop_rows(
+            x.values, ids, key_of(drop, x.values), drop.threshold, x.shape[1], 0, places=x.ids, dtype=x.dtype
+        )
 
     def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
         """One pass; the backward pass reads the mask from the output."""
@@ -143,5 +144,6 @@ class TritonBackend(Backend):
     def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
         """One pass over the nonzeros."""
         values = drop_sparse(
-            rows.indptr, rows.columns, rows.values, ids, key_of(drop, ids), drop.threshold, rows.num_columns)
+            rows.indptr, rows.columns, rows.values, ids, key_of(drop, ids), drop.threshold, rows.num_columns
+        )
         return SparseRows(rows.indptr, rows.columns, values, rows.num_columns)

@@ -46,8 +46,13 @@ def kernel_problem(kernel: str, device_type: str) -> Problem | None:
     if (kernel == "dgl" and not is_installed("dgl")) or (kernel == "triton" and not has_triton()):
         return missing_package("model.kernel", kernel, kernel, "model.kernel=auto")
     if kernel == "triton" and not is_interpreted() and (device_type == "cpu" or not has_nvidia_gpu_build()):
-        return Problem("model.kernel", kernel, "needs an NVIDIA GPU and hardware.device=cuda, or TRITON_INTERPRET=1 to "
-                       "interpret the kernels on the CPU, which is slow", fix)
+        return Problem(
+            "model.kernel",
+            kernel,
+            "needs an NVIDIA GPU and hardware.device=cuda, or TRITON_INTERPRET=1 to "
+            "interpret the kernels on the CPU, which is slow",
+            fix,
+        )
     return None
 
 

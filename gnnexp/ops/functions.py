@@ -207,7 +207,15 @@ def _dropped(
     out = pooled(pool, tuple(x.shape), x)
     rows, stop = matrix(x), first_column + x.shape[1]
     drop_rows(
-        rows.values, rows.stride, flat(out), ids.numpy(), drop.key, drop.threshold, num_columns, first_column, stop,
+        rows.values,
+        rows.stride,
+        flat(out),
+        ids.numpy(),
+        drop.key,
+        drop.threshold,
+        num_columns,
+        first_column,
+        stop,
         relu=relu,
     )
     return out

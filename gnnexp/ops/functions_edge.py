@@ -34,8 +34,9 @@ def _sum_by_source(rows: Tensor, block: Block, pool: Pool) -> Tensor:
     out = pooled(pool, (block.num_src, rows.shape[1]), rows)
     none = np.empty(0, flat(rows[:0]).dtype)
     by_edge = Edges(turned.indptr, turned.edges)
-    sum_rows(by_edge, matrix(rows), Matrix(flat(out), rows.shape[1]), none, 1,
-             groups(rows.shape[1], 0, rows.element_size()))
+    sum_rows(
+        by_edge, matrix(rows), Matrix(flat(out), rows.shape[1]), none, 1, groups(rows.shape[1], 0, rows.element_size())
+    )
     return out
 
 
@@ -43,8 +44,18 @@ def _drop_into(weight: Tensor, out: Tensor, block: Block, drop: Drop) -> None:
     types = _ABSENT if block.edge_types is None else block.edge_types.numpy()
     occurrence = _ABSENT if block.occurrence is None else block.occurrence.numpy()
     drop_edges(
-        block.indptr.numpy(), block.sources.numpy(), block.src_ids.numpy(), block.dst_ids.numpy(), types, occurrence,
-        block.self_loops, flat(weight), flat(out), weight.shape[1], drop.key, drop.threshold,
+        block.indptr.numpy(),
+        block.sources.numpy(),
+        block.src_ids.numpy(),
+        block.dst_ids.numpy(),
+        types,
+        occurrence,
+        block.self_loops,
+        flat(weight),
+        flat(out),
+        weight.shape[1],
+        drop.key,
+        drop.threshold,
     )
 
 
@@ -148,8 +159,15 @@ class AttentionWeight(FirstOrderFunction):
         score_gradient = pooled(ctx.pool, tuple(weight.shape), weight)
         dst = pooled(ctx.pool, (block.num_dst, heads), weight)
         unweigh(
-            forward_edges(block), flat(signed), flat(weight), flat(gradient), ctx.scale, ctx.slope, heads,
-            flat(score_gradient), flat(dst),
+            forward_edges(block),
+            flat(signed),
+            flat(weight),
+            flat(gradient),
+            ctx.scale,
+            ctx.slope,
+            heads,
+            flat(score_gradient),
+            flat(dst),
         )
         src = _sum_by_source(score_gradient, block, ctx.pool) if ctx.needs_input_grad[0] else None
         return src, dst, None, None, None, None

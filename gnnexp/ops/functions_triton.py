@@ -113,9 +113,7 @@ class AggregateStored(FirstOrderFunction):
         return sums, x.rows(block.dst_places).to_dense()
 
     @staticmethod
-    def backward(
-        ctx: Any, gradient: Tensor | None, own: Tensor | None
-    ) -> tuple[Tensor | None, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor | None, own: Tensor | None) -> tuple[Tensor | None, None, None, None, None]:
         """The sum of both gradients, rounded once. Autograd would round each of them."""
         weight, scale = ctx.saved_tensors
         block, like = ctx.block, own if gradient is None else gradient
@@ -207,7 +205,8 @@ class EdgeScore(FirstOrderFunction):
         """Sums over the edges of either end."""
         src, dst = (
             _sum_of_edges(ctx.block, gradient, by_source=by_source) if ctx.needs_input_grad[i] else None
-            for i, by_source in enumerate((True, False)))
+            for i, by_source in enumerate((True, False))
+        )
         return src, dst, None
 
 

@@ -18,8 +18,14 @@ def one_part_per_rank(experiment: Experiment, wanted: int | None = None) -> list
     asked = experiment.partitioner.num_parts
     if asked in ("auto", wanted):
         return []
-    return [Problem("partitioner.num_parts", asked, f"must be {wanted}: one part per rank",
-                    f"set partitioner.num_parts=auto, or hardware.workers={asked}")]
+    return [
+        Problem(
+            "partitioner.num_parts",
+            asked,
+            f"must be {wanted}: one part per rank",
+            f"set partitioner.num_parts=auto, or hardware.workers={asked}",
+        )
+    ]
 
 
 def one_thread_where_batches_communicate(experiment: Experiment, always: bool = False) -> list[Problem]:
@@ -29,16 +35,23 @@ def one_thread_where_batches_communicate(experiment: Experiment, always: bool = 
     communicates = always or experiment.feature_store.options.collective or sampler.topology == "partitioned"
     if threads <= 1 or not communicates or experiment.num_ranks == 1:
         return []
-    return [Problem("sampler.threads", threads, "at most 1: batches are prepared by exchanges between ranks, which "
-                    "need one order", "set sampler.threads=1")]
+    return [
+        Problem(
+            "sampler.threads",
+            threads,
+            "at most 1: batches are prepared by exchanges between ranks, which need one order",
+            "set sampler.threads=1",
+        )
+    ]
 
 
 def hop_by_hop(experiment: Experiment, why: str) -> list[Problem]:
     """The sampler must sample hop by hop (`LayerSampler`)."""
     if isinstance(experiment.sampler.options, LayerSampler):
         return []
-    return [Problem("sampler", experiment.sampler.target, f"{why} samples hop by hop",
-                    "choose sampler=fused, full or dgl")]
+    return [
+        Problem("sampler", experiment.sampler.target, f"{why} samples hop by hop", "choose sampler=fused, full or dgl")
+    ]
 
 
 def plain_features(experiment: Experiment, paradigm: str) -> list[Problem]:
@@ -46,8 +59,11 @@ def plain_features(experiment: Experiment, paradigm: str) -> list[Problem]:
     target, cache = experiment.feature_store.target, experiment.feature_store.options.cache
     if target == "gnnexp.feature_stores.local.LocalStore" and cache is None:
         return []
-    return [Problem("feature_store", target, f"{paradigm} reads one feature matrix on every rank",
-                    "choose feature_store=local")]
+    return [
+        Problem(
+            "feature_store", target, f"{paradigm} reads one feature matrix on every rank", "choose feature_store=local"
+        )
+    ]
 
 
 def cpu_only(experiment: Experiment, paradigm: str) -> list[Problem]:
@@ -55,16 +71,25 @@ def cpu_only(experiment: Experiment, paradigm: str) -> list[Problem]:
     device = experiment.hardware.device
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return []
-    return [Problem("hardware.device", device, f"{paradigm} trains on the CPU, as PyPI's DGL does",
-                    "set hardware.device=cpu")]
+    return [
+        Problem(
+            "hardware.device", device, f"{paradigm} trains on the CPU, as PyPI's DGL does", "set hardware.device=cpu"
+        )
+    ]
 
 
 def whole_topology(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Every rank must sample from the whole graph."""
     if experiment.sampler.options.topology != "partitioned":
         return []
-    return [Problem("sampler.topology", "partitioned", f"{paradigm} samples from the whole graph on every rank",
-                    "set sampler.topology=replicated")]
+    return [
+        Problem(
+            "sampler.topology",
+            "partitioned",
+            f"{paradigm} samples from the whole graph on every rank",
+            "set sampler.topology=replicated",
+        )
+    ]
 
 
 def removes_links(experiment: Experiment) -> str:
@@ -81,16 +106,28 @@ def hidden_links(experiment: Experiment) -> list[Problem]:
     """If a batch's own links pass no messages, a batch must not contain all links."""
     if not experiment.task.options.exclude_targets or experiment.train.batch_size is not None:
         return []
-    return [Problem("task.exclude_targets", True, "with train.batch_size=null every training link is in the batch: no "
-                    "message would pass", "set train.batch_size=16384, or task.exclude_targets=false")]
+    return [
+        Problem(
+            "task.exclude_targets",
+            True,
+            "with train.batch_size=null every training link is in the batch: no message would pass",
+            "set train.batch_size=16384, or task.exclude_targets=false",
+        )
+    ]
 
 
 def vertices_only(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
     """Training examples must be vertices."""
     if not pairs(experiment):
         return []
-    return [Problem("task", experiment.task.target, f"{paradigm} trains on vertices, not on links: {why}",
-                    "choose task=node_classification, or another system")]
+    return [
+        Problem(
+            "task",
+            experiment.task.target,
+            f"{paradigm} trains on vertices, not on links: {why}",
+            "choose task=node_classification, or another system",
+        )
+    ]
 
 
 def no_decoder(experiment: Experiment, paradigm: str, why: str) -> list[Problem]:
@@ -98,16 +135,28 @@ def no_decoder(experiment: Experiment, paradigm: str, why: str) -> list[Problem]
     task = type(experiment.task.options)
     if task.pairs or (task.decoder is Task.decoder and task.decode is Task.decode):  # `vertices_only` refuses links
         return []
-    return [Problem("task", experiment.task.target, f"{paradigm} takes the model's outputs as scores, and this "
-                    f"task decodes them: {why}", "choose task=node_classification, or another system")]
+    return [
+        Problem(
+            "task",
+            experiment.task.target,
+            f"{paradigm} takes the model's outputs as scores, and this task decodes them: {why}",
+            "choose task=node_classification, or another system",
+        )
+    ]
 
 
 def whole_rows(experiment: Experiment, paradigm: str) -> list[Problem]:
     """The feature store must give whole rows. Only push-pull reads slices of rows."""
     if not experiment.feature_store.options.slices:
         return []
-    return [Problem("feature_store", experiment.feature_store.target, f"{paradigm} reads whole rows",
-                    "choose feature_store=local, or paradigm=push_pull")]
+    return [
+        Problem(
+            "feature_store",
+            experiment.feature_store.target,
+            f"{paradigm} reads whole rows",
+            "choose feature_store=local, or paradigm=push_pull",
+        )
+    ]
 
 
 def block_layers(experiment: Experiment) -> bool:
@@ -145,29 +194,53 @@ def after_layer(experiment: Experiment, paradigm: str, why: str) -> list[Problem
     """A model with `after_layer` needs each row of a layer finished once, in one piece."""
     if not experiment.model.options.sees_rows:
         return []
-    return [Problem("model", experiment.model.target, f"its after_layer sees the rows of a layer, and {paradigm} {why}",
-                    "choose paradigm=data_parallel, or vertex_parallel")]
+    return [
+        Problem(
+            "model",
+            experiment.model.target,
+            f"its after_layer sees the rows of a layer, and {paradigm} {why}",
+            "choose paradigm=data_parallel, or vertex_parallel",
+        )
+    ]
 
 
 def unrounded(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Dense products must be torch's own: DGL's layers do not round their factors."""
     if experiment.train.matmul == "float32":
         return []
-    return [Problem("train.matmul", experiment.train.matmul, f"{paradigm} multiplies with DGL's layers, which do not "
-                    "round", "set train.matmul=float32, or choose another paradigm")]
+    return [
+        Problem(
+            "train.matmul",
+            experiment.train.matmul,
+            f"{paradigm} multiplies with DGL's layers, which do not round",
+            "set train.matmul=float32, or choose another paradigm",
+        )
+    ]
 
 
 def unweighted(facts: GraphFacts, paradigm: str) -> list[Problem]:
     """The graph must have no edge weights: DGL's layers do not get them."""
     if not facts.weighted:
         return []
-    return [Problem("dataset", facts.name, f"has edge weights, which {paradigm} does not pass to DGL",
-                    "set dataset.weights=false (tables: dataset.weight=null), or choose another paradigm")]
+    return [
+        Problem(
+            "dataset",
+            facts.name,
+            f"has edge weights, which {paradigm} does not pass to DGL",
+            "set dataset.weights=false (tables: dataset.weight=null), or choose another paradigm",
+        )
+    ]
 
 
 def block_degrees(experiment: Experiment, paradigm: str) -> list[Problem]:
     """Degrees must be those of the graph: ranks share a block's edges, so degrees in the block are not known."""
     if experiment.model.options.degrees_of != "block":
         return []
-    return [Problem("model.degrees", "block", f"{paradigm} splits blocks over ranks, where a source's degree in the "
-                    "block is not known", "set model.degrees=graph")]
+    return [
+        Problem(
+            "model.degrees",
+            "block",
+            f"{paradigm} splits blocks over ranks, where a source's degree in the block is not known",
+            "set model.degrees=graph",
+        )
+    ]

@@ -64,8 +64,11 @@ class DataParallel(Paradigm):
 
     def wants_partition(self, experiment: Experiment) -> bool:
         """Whether targets, topology or features are placed by owner."""
-        return (self.assign != "even" or experiment.sampler.options.topology == "partitioned"
-                or super().wants_partition(experiment))
+        return (
+            self.assign != "even"
+            or experiment.sampler.options.topology == "partitioned"
+            or super().wants_partition(experiment)
+        )
 
     def passes_float32(self, experiment: Experiment) -> str:
         """Empty: ranks exchange whole rows of layers, or none."""
@@ -73,19 +76,33 @@ class DataParallel(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. A partitioned topology samples hop by hop, and owners train their targets."""
-        problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment),
-                    *whole_rows(experiment, "data_parallel")]
+        problems = [
+            *hidden_links(experiment),
+            *one_thread_where_batches_communicate(experiment),
+            *whole_rows(experiment, "data_parallel"),
+        ]
         if self.wants_partition(experiment):
             problems += one_part_per_rank(experiment)
         if experiment.sampler.options.topology == "partitioned":
             problems += hop_by_hop(experiment, "a partitioned topology")
         if pairs(experiment) and self.assign == "stratified":
-            problems.append(Problem("paradigm.assign", self.assign, "ends of a link have several owners",
-                                    "set paradigm.assign=owner (of the head), or even"))
-        elif (experiment.sampler.options.topology == "partitioned" and self.assign == "even"
-                and not pairs(experiment)):
-            problems.append(Problem("paradigm.assign", self.assign, "with sampler.topology=partitioned the first hop "
-                                    "is sampled where the target's edges are", "set paradigm.assign=owner"))
+            problems.append(
+                Problem(
+                    "paradigm.assign",
+                    self.assign,
+                    "ends of a link have several owners",
+                    "set paradigm.assign=owner (of the head), or even",
+                )
+            )
+        elif experiment.sampler.options.topology == "partitioned" and self.assign == "even" and not pairs(experiment):
+            problems.append(
+                Problem(
+                    "paradigm.assign",
+                    self.assign,
+                    "with sampler.topology=partitioned the first hop is sampled where the target's edges are",
+                    "set paradigm.assign=owner",
+                )
+            )
         return problems
 
     def samples_on_host(self, experiment: Experiment) -> str:
@@ -112,8 +129,9 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample
         if job.sampler.topology == "partitioned":
             assert isinstance(job.sampler, LayerSampler)
-            self._sample = remote_expansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers,
-                                            foreign_seeds=job.task.pairs).sample
+            self._sample = remote_expansion(
+                job.sampler, job.shard, job.batch_comm, job.model.num_layers, foreign_seeds=job.task.pairs
+            ).sample
 
     def sample(self, own: RankBatch, key: BatchKey) -> Batch:
         """Sample the micro-batch of this rank."""

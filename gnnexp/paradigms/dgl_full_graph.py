@@ -32,15 +32,25 @@ class DGLFullGraph(Paradigm):
                 Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")
             )
         if (size := experiment.train.batch_size) is not None:
-            problems.append(Problem("train.batch_size", size, "dgl_full_graph trains on all training vertices at once",
-                                    "set train.batch_size=null"))
+            problems.append(
+                Problem(
+                    "train.batch_size",
+                    size,
+                    "dgl_full_graph trains on all training vertices at once",
+                    "set train.batch_size=null",
+                )
+            )
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features."""
-        return Plan(None, drawn_from_graph(experiment, facts), needs=dgl_needs(facts),
-                    problems=tuple(unweighted(facts, "dgl_full_graph")),
-                    approximates="dropout masks are torch's; otherwise serial full-graph training")
+        return Plan(
+            None,
+            drawn_from_graph(experiment, facts),
+            needs=dgl_needs(facts),
+            problems=tuple(unweighted(facts, "dgl_full_graph")),
+            approximates="dropout masks are torch's; otherwise serial full-graph training",
+        )
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """The trainer of DGL's script."""
@@ -75,5 +85,6 @@ class DGLFullGraphTrainer(DGLTrainer[Tensor]):
         """The counts of the epoch: every layer computes every vertex and edge."""
         layers = len(self.stack.convs) * self.steps
         self.steps = 0
-        return EpochCounts({
-            "edges_computed": layers * self.graph.num_edges(), "vertices_computed": layers * self.graph.num_nodes()})
+        return EpochCounts(
+            {"edges_computed": layers * self.graph.num_edges(), "vertices_computed": layers * self.graph.num_nodes()}
+        )

@@ -58,9 +58,16 @@ def check_dgl(experiment: Experiment, name: str) -> list[Problem]:
     """Conflicts with DGL's scripts: links, decoders, models without a DGL convolution, partitioned data, GPUs."""
     why, reason = "DGL's scripts for vertices are its peer", supported(experiment.model.options)
     unsupported = [Problem("model", experiment.model.target, reason, SUPPORTED)] if reason else []
-    return [*vertices_only(experiment, name, why), *no_decoder(experiment, name, why), *unsupported,
-            *after_layer(experiment, name, "trains layers of DGL"), *plain_features(experiment, name),
-            *whole_topology(experiment, name), *cpu_only(experiment, name), *unrounded(experiment, name)]
+    return [
+        *vertices_only(experiment, name, why),
+        *no_decoder(experiment, name, why),
+        *unsupported,
+        *after_layer(experiment, name, "trains layers of DGL"),
+        *plain_features(experiment, name),
+        *whole_topology(experiment, name),
+        *cpu_only(experiment, name),
+        *unrounded(experiment, name),
+    ]
 
 
 @dataclass(frozen=True)
@@ -80,12 +87,22 @@ class DGLReference(Paradigm):
         problems = []
         if experiment.sampler.options.fanouts is None:
             problems.append(
-                Problem("sampler", experiment.sampler.target, "needs fanouts for DGL's NeighborSampler",
-                        "set sampler=fused, or system=dgl_full_graph for training without sampling")
+                Problem(
+                    "sampler",
+                    experiment.sampler.target,
+                    "needs fanouts for DGL's NeighborSampler",
+                    "set sampler=fused, or system=dgl_full_graph for training without sampling",
+                )
             )
         if experiment.sampler.options.scales:
-            problems.append(Problem("sampler", experiment.sampler.target, "rescales messages, and DGL's loader, which "
-                                    "draws the neighbours, does not", "set sampler=fused"))
+            problems.append(
+                Problem(
+                    "sampler",
+                    experiment.sampler.target,
+                    "rescales messages, and DGL's loader, which draws the neighbours, does not",
+                    "set sampler=fused",
+                )
+            )
         if self.num_workers < 0:
             problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
         return [*problems, *check_dgl(experiment, "dgl_reference")]
@@ -93,8 +110,14 @@ class DGLReference(Paradigm):
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with memory for DGL's copies of graph and features. Checkpoints have the order of targets."""
         approximates = "each rank draws its own batches (DGL's sampler), and means of ranks are averaged (DDP)"
-        return Plan(None, drawn_from_graph(experiment, facts), approximates=approximates, needs=dgl_needs(facts),
-                    checkpoint_bytes=8 * facts.num_train, problems=tuple(unweighted(facts, "dgl_reference")))
+        return Plan(
+            None,
+            drawn_from_graph(experiment, facts),
+            approximates=approximates,
+            needs=dgl_needs(facts),
+            checkpoint_bytes=8 * facts.num_train,
+            problems=tuple(unweighted(facts, "dgl_reference")),
+        )
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """The trainer of DGL's script."""
@@ -155,8 +178,14 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
         train = job.experiment.train
         workers = options.num_workers if train.overlap else 0
         return dgl.dataloading.DataLoader(
-            self.graph, targets, sampler, batch_size=max(1, size // job.comm.size), shuffle=train.shuffle,
-            drop_last=False, use_ddp=job.comm.size > 1, num_workers=workers,
+            self.graph,
+            targets,
+            sampler,
+            batch_size=max(1, size // job.comm.size),
+            shuffle=train.shuffle,
+            drop_last=False,
+            use_ddp=job.comm.size > 1,
+            num_workers=workers,
             persistent_workers=workers > 0,
         )
 
@@ -256,5 +285,3 @@ def dense_features(job: Job) -> Tensor:
         raise ConfigError(Problem("dataset", job.graph.name, "has no vertex features", "choose another dataset"))
     dense = features.to_dense() if isinstance(features, SparseRows) else features
     return dense.to(job.dtype)
-
-

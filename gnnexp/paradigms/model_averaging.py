@@ -86,8 +86,12 @@ class ModelAveraging(Paradigm):
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with the number of parts of section III-C, or more if halos need it. Uncut parts are even."""
         memory = memory_of(experiment, self)
-        count = min(facts.num_nodes, num_parts(facts.topology_bytes + facts.num_nodes * facts.row_bytes(4),
-                                               experiment.num_ranks, memory, self.reserve))
+        count = min(
+            facts.num_nodes,
+            num_parts(
+                facts.topology_bytes + facts.num_nodes * facts.row_bytes(4), experiment.num_ranks, memory, self.reserve
+            ),
+        )
         chosen = experiment.partitioner.num_parts
         parts = least_sizes(facts, count if chosen == "auto" else chosen) if sizes is None else sizes
         batch_size = batch_size_of(self, experiment.train.batch_size, len(parts))
@@ -95,17 +99,22 @@ class ModelAveraging(Paradigm):
         wanted = count if sizes is None else fitting_parts(experiment, facts, self, sizes, count)
         return Plan(
             len(parts) if isinstance(wanted, Problem) else wanted,
-            drawn_from_parts(parts, experiment.num_ranks, batch_size), works_on_parts=True,
-            full_neighbors=self.full_neighbors, approximates="" if alone else self._approximates,
-            needs=tuple(part_needs(facts, parts, experiment.num_ranks)), evaluation_memory=memory,
+            drawn_from_parts(parts, experiment.num_ranks, batch_size),
+            works_on_parts=True,
+            full_neighbors=self.full_neighbors,
+            approximates="" if alone else self._approximates,
+            needs=tuple(part_needs(facts, parts, experiment.num_ranks)),
+            evaluation_memory=memory,
             problems=(wanted,) if isinstance(wanted, Problem) else (),
         )
 
     @property
     def _approximates(self) -> str:
         halo = "" if self.full_neighbors else "; neighbours in other parts are missing"
-        return (f"every part trains a model of its own, averaged every {self.sync_every} epochs; beyond the first hop "
-                f"a halo vertex aggregates what its part holds{halo}")
+        return (
+            f"every part trains a model of its own, averaged every {self.sync_every} epochs; beyond the first hop "
+            f"a halo vertex aggregates what its part holds{halo}"
+        )
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """A trainer that trains part by part."""
@@ -278,10 +287,14 @@ class AveragingTrainer(AutogradTrainer[Local]):
         """Sizes of the parts, and how many each rank trains."""
         sizes = self._sizes
         return {
-            "parts": len(sizes), "parts_per_rank": [len(parts_of(rank, self.job.comm.size, len(sizes)))
-                                                    for rank in range(self.job.comm.size)],
-            "vertices": [size.vertices for size in sizes], "owned": [size.owned for size in sizes],
-            "edges": [size.edges for size in sizes], "train": [size.train for size in sizes],
+            "parts": len(sizes),
+            "parts_per_rank": [
+                len(parts_of(rank, self.job.comm.size, len(sizes))) for rank in range(self.job.comm.size)
+            ],
+            "vertices": [size.vertices for size in sizes],
+            "owned": [size.owned for size in sizes],
+            "edges": [size.edges for size in sizes],
+            "train": [size.train for size in sizes],
             "replication": sum(size.vertices for size in sizes) / max(1, sum(size.owned for size in sizes)),
             "local_batch_size": self._batch_size(),
         }

@@ -81,16 +81,23 @@ class Offload(Paradigm):
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: one part for each rank, and options that fit the model."""
-        return [*check_full_graph(experiment, "offload"), *one_part_per_rank(experiment),
-                *block_degrees(experiment, "offload"), *check_layers(experiment, self),
-                *after_layer(experiment, "offload", "computes them twice")]
+        return [
+            *check_full_graph(experiment, "offload"),
+            *one_part_per_rank(experiment),
+            *block_degrees(experiment, "offload"),
+            *check_layers(experiment, self),
+            *after_layer(experiment, "offload", "computes them twice"),
+        ]
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank. Features stay on the host and cross with chunks that read them."""
         problems = check_offload(experiment, facts, self)
         return Plan(
-            experiment.num_ranks, drawn_from_graph(experiment, facts), resident=self._resident(experiment, facts),
-            needs=() if problems else tuple(self._needs(experiment, facts)), features_on_host=True,
+            experiment.num_ranks,
+            drawn_from_graph(experiment, facts),
+            resident=self._resident(experiment, facts),
+            needs=() if problems else tuple(self._needs(experiment, facts)),
+            features_on_host=True,
             problems=tuple(problems),
         )
 
@@ -101,10 +108,14 @@ class Offload(Paradigm):
         return [
             Need("vertex data of all layers", "host" if in_ram else "disk", rows),
             *([] if in_ram else [Need("gradients of a layer, while they are added up", "host", sums)]),
-            Need("outputs of links' ends, and their gradients", "host",
-                 4 * -(-facts.num_nodes // experiment.num_ranks) * facts.num_classes * 4 if pairs(experiment) else 0),
-            Need("topology of all chunks, with its transpose", "host",
-                 16 * -(-facts.num_edges // experiment.num_ranks)),
+            Need(
+                "outputs of links' ends, and their gradients",
+                "host",
+                4 * -(-facts.num_nodes // experiment.num_ranks) * facts.num_classes * 4 if pairs(experiment) else 0,
+            ),
+            Need(
+                "topology of all chunks, with its transpose", "host", 16 * -(-facts.num_edges // experiment.num_ranks)
+            ),
             Need("chunks (paradigm.device_memory)", "device", self.device_memory or 0),
             Need("pinned memory through which rows cross", "host", self._staged_bytes(experiment, facts)),
         ]

@@ -77,18 +77,41 @@ class PushPull(Paradigm):
         """Conflicts: needs sliced features, whole topology, and a first layer on the contract."""
         problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment, always=True)]
         if not experiment.feature_store.options.slices:
-            problems.append(Problem("feature_store", experiment.feature_store.target, "push_pull reads slices of rows",
-                                    "choose feature_store=sliced, or embedding_sliced"))
+            problems.append(
+                Problem(
+                    "feature_store",
+                    experiment.feature_store.target,
+                    "push_pull reads slices of rows",
+                    "choose feature_store=sliced, or embedding_sliced",
+                )
+            )
         if experiment.sampler.options.topology == "partitioned":
-            problems.append(Problem("sampler.topology", "partitioned", "push_pull samples micro-batches on every rank",
-                                    "set sampler.topology=replicated"))
+            problems.append(
+                Problem(
+                    "sampler.topology",
+                    "partitioned",
+                    "push_pull samples micro-batches on every rank",
+                    "set sampler.topology=replicated",
+                )
+            )
         if not is_elementwise(experiment.optimizer):
-            problems.append(Problem("optimizer", experiment.optimizer.target, "is not known to step every element by "
-                                    "itself, and each rank steps a slice of the first layer",
-                                    "choose optimizer=adam, adamw, sgd or rmsprop"))
+            problems.append(
+                Problem(
+                    "optimizer",
+                    experiment.optimizer.target,
+                    "is not known to step every element by itself, and each rank steps a slice of the first layer",
+                    "choose optimizer=adam, adamw, sgd or rmsprop",
+                )
+            )
         if block_layers(experiment):
-            problems.append(Problem("model", experiment.model.target, "its layers need whole rows, which no rank "
-                                    "has: push_pull runs layers on the contract", "choose model=sage, gcn, gat or gin"))
+            problems.append(
+                Problem(
+                    "model",
+                    experiment.model.target,
+                    "its layers need whole rows, which no rank has: push_pull runs layers on the contract",
+                    "choose model=sage, gcn, gat or gin",
+                )
+            )
         return problems
 
     def samples_on_host(self, experiment: Experiment) -> str:
@@ -138,19 +161,31 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         (packet,) = back(packet)
         everyone = comm.swap(sizes.repeat(comm.size, 1))
         packets = comm.all_gather(packet, [int(n) for n in everyone.sum(1)], "topology")
-        return Sampled(batch, tuple(first if rank == comm.rank else unpack_block(packets[rank], row, first)
-                                    for rank, row in enumerate(everyone)))
+        return Sampled(
+            batch,
+            tuple(
+                first if rank == comm.rank else unpack_block(packets[rank], row, first)
+                for rank, row in enumerate(everyone)
+            ),
+        )
 
     def load(self, sampled: Sampled) -> Pushed:
         """Load this rank's dimensions of the rows of all blocks."""
         job = self.job
         own = sampled.batch
-        features = tuple(job.store.read(own.input_ids if block is own.blocks[0] else block.src_ids)
-                         for block in sampled.blocks)
+        features = tuple(
+            job.store.read(own.input_ids if block is own.blocks[0] else block.src_ids) for block in sampled.blocks
+        )
         others = [block for rank, block in enumerate(sampled.blocks) if rank != job.comm.rank]
         batch = self.to_device(sampled.batch, features[job.comm.rank], sum(block.nbytes() for block in others))
-        return Pushed(batch, tuple(batch.blocks[0] if block is sampled.batch.blocks[0] else block.to(job.device)
-                                   for block in sampled.blocks), features)
+        return Pushed(
+            batch,
+            tuple(
+                batch.blocks[0] if block is sampled.batch.blocks[0] else block.to(job.device)
+                for block in sampled.blocks
+            ),
+            features,
+        )
 
     def forward(self, ready: Pushed) -> Tensor:
         """Pull sums of the first layer, then run data parallel. Ranks without targets take part."""
@@ -161,8 +196,15 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         """A model with whole weights, gathered from all ranks."""
         job, model, first = self.job, self.job.model, self.first.layer
         whole = job.experiment.model.make()
-        whole.setup(model.in_dim, model.num_classes, first.facts, seed=job.experiment.seed, dtype=job.dtype,
-                    device=job.device, matmul=job.matmul)
+        whole.setup(
+            model.in_dim,
+            model.num_classes,
+            first.facts,
+            seed=job.experiment.seed,
+            dtype=job.dtype,
+            device=job.device,
+            matmul=job.matmul,
+        )
         bounds = slice_bounds(model.in_dim, job.comm.size)
         widths = [stop - start for start, stop in pairwise(bounds)]
         with torch.no_grad():

@@ -79,11 +79,23 @@ class SplitParallel(Paradigm):
 
     def __post_init__(self) -> None:
         if self.group_size is not None and self.group_size < 1:
-            raise ConfigError(Problem("paradigm.group_size", self.group_size, "must be at least 1, or null for all "
-                                      "ranks", "set paradigm.group_size=null"))
+            raise ConfigError(
+                Problem(
+                    "paradigm.group_size",
+                    self.group_size,
+                    "must be at least 1, or null for all ranks",
+                    "set paradigm.group_size=null",
+                )
+            )
         if self.assign == "even":
-            raise ConfigError(Problem("paradigm.assign", self.assign, "a split has the targets that its rank owns",
-                                      "set paradigm.assign=owner"))
+            raise ConfigError(
+                Problem(
+                    "paradigm.assign",
+                    self.assign,
+                    "a split has the targets that its rank owns",
+                    "set paradigm.assign=owner",
+                )
+            )
 
     def ranks_together(self, experiment: Experiment) -> int:
         """Number of ranks in a group."""
@@ -98,19 +110,37 @@ class SplitParallel(Paradigm):
         ranks = experiment.num_ranks
         size = self.ranks_together(experiment)
         problems = [
-            *hidden_links(experiment), *one_thread_where_batches_communicate(experiment, always=True),
-            *hop_by_hop(experiment, "split_parallel"), *whole_rows(experiment, "split_parallel"),
+            *hidden_links(experiment),
+            *one_thread_where_batches_communicate(experiment, always=True),
+            *hop_by_hop(experiment, "split_parallel"),
+            *whole_rows(experiment, "split_parallel"),
             *block_degrees(experiment, "split_parallel"),
         ]
         if not ranks or ranks % size:
-            return [*problems, Problem("paradigm.group_size", self.group_size, f"must divide the {ranks} ranks",
-                                       "set paradigm.group_size=null")]
+            return [
+                *problems,
+                Problem(
+                    "paradigm.group_size",
+                    self.group_size,
+                    f"must divide the {ranks} ranks",
+                    "set paradigm.group_size=null",
+                ),
+            ]
         if self.assign == "stratified" and pairs(experiment):
-            problems.append(Problem("paradigm.assign", self.assign, "ends of a link have several owners",
-                                    "set paradigm.assign=owner"))
+            problems.append(
+                Problem(
+                    "paradigm.assign", self.assign, "ends of a link have several owners", "set paradigm.assign=owner"
+                )
+            )
         elif self.assign == "stratified" and size != ranks:
-            problems.append(Problem("paradigm.assign", self.assign, "strata are parts of all ranks: needs one group",
-                                    "set paradigm.group_size=null, or paradigm.assign=owner"))
+            problems.append(
+                Problem(
+                    "paradigm.assign",
+                    self.assign,
+                    "strata are parts of all ranks: needs one group",
+                    "set paradigm.group_size=null, or paradigm.assign=owner",
+                )
+            )
         return [*problems, *one_part_per_rank(experiment, size)]
 
     def samples_on_host(self, experiment: Experiment) -> str:
@@ -119,8 +149,11 @@ class SplitParallel(Paradigm):
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan, with one part for each rank of a group."""
-        return Plan(self.ranks_together(experiment), drawn_from_graph(experiment, facts),
-                    approximates=approximated(experiment, self.assign))
+        return Plan(
+            self.ranks_together(experiment),
+            drawn_from_graph(experiment, facts),
+            approximates=approximated(experiment, self.assign),
+        )
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """A trainer of splits."""
@@ -169,8 +202,10 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
         if own.hidden is None:
             return sampled
         batch = own.seen(sampled.batch)
-        crossing = tuple(int((block.sources >= index.num_local).sum())
-                         for block, index in zip(batch.blocks, sampled.shuffles, strict=True))
+        crossing = tuple(
+            int((block.sources >= index.num_local).sum())
+            for block, index in zip(batch.blocks, sampled.shuffles, strict=True)
+        )
         return replace(sampled, batch=batch, cross_edges=crossing)
 
     def load(self, sampled: SplitBatch) -> LoadedSplit:

@@ -58,14 +58,34 @@ class TensorParallel(Paradigm):
         problems = self.chunking.problems()
         coupled = "set paradigm.mode=decoupled"
         if self.mode == "coupled" and self.pipeline:
-            problems.append(Problem("pipeline", self.pipeline, "coupled layers have nothing to overlap with: each "
-                                    "gather is followed by dense updates that need all of it", coupled))
+            problems.append(
+                Problem(
+                    "pipeline",
+                    self.pipeline,
+                    "coupled layers have nothing to overlap with: each "
+                    "gather is followed by dense updates that need all of it",
+                    coupled,
+                )
+            )
         if self.mode == "coupled" and self.nn_device == "host":
-            problems.append(Problem("nn_device", self.nn_device, "coupled layers alternate dense updates and "
-                                    "aggregations: every layer would cross to the host and back", coupled))
+            problems.append(
+                Problem(
+                    "nn_device",
+                    self.nn_device,
+                    "coupled layers alternate dense updates and "
+                    "aggregations: every layer would cross to the host and back",
+                    coupled,
+                )
+            )
         if self.mode == "coupled" and self.attention == "frozen":
-            problems.append(Problem("attention", self.attention, "only the decoupled artifact's is frozen",
-                                    "set paradigm.attention=trained"))
+            problems.append(
+                Problem(
+                    "attention",
+                    self.attention,
+                    "only the decoupled artifact's is frozen",
+                    "set paradigm.attention=trained",
+                )
+            )
         if problems:
             raise ConfigError(problems)
 
@@ -97,7 +117,8 @@ class TensorParallel(Paradigm):
         own, decoupled = -(-facts.num_nodes // experiment.num_ranks), self.mode == "decoupled"
         changed = ["the model is decoupled (exact with respect to its serial twin)"] * decoupled
         return Plan(
-            experiment.num_ranks if self.wants_partition(experiment) else None, drawn_from_graph(experiment, facts),
+            experiment.num_ranks if self.wants_partition(experiment) else None,
+            drawn_from_graph(experiment, facts),
             approximates="; ".join([*changed, *["attention is not trained"] * (self.attention == "frozen")]),
             resident=Resident(facts.num_edges, own if decoupled else 2 * own, 2 * own),
             features_on_host=self.nn_device == "host",
@@ -109,5 +130,12 @@ class TensorParallel(Paradigm):
         cost = chunk_cost(list(job.model.layers), job.comm.size, job.dtype, decoupled=self.mode == "decoupled")
         if self.mode == "coupled":
             return CoupledTrainer(job, self.chunking, cost)
-        return DecoupledTrainer(job, self.chunking, cost, pipeline=self.pipeline, frozen=self.attention == "frozen",
-                                attention_work=self.attention_work, on_host=self.nn_device == "host")
+        return DecoupledTrainer(
+            job,
+            self.chunking,
+            cost,
+            pipeline=self.pipeline,
+            frozen=self.attention == "frozen",
+            attention_work=self.attention_work,
+            on_host=self.nn_device == "host",
+        )

@@ -69,19 +69,40 @@ class VertexParallel(Paradigm):
     def __post_init__(self) -> None:
         problems = self.chunking.problems()
         if self.staleness < 0:
-            problems.append(Problem("staleness", self.staleness, "must be 0 (always fresh) or more epochs",
-                                    "set paradigm.staleness=0"))
+            problems.append(
+                Problem(
+                    "staleness", self.staleness, "must be 0 (always fresh) or more epochs", "set paradigm.staleness=0"
+                )
+            )
         if self.staleness > 0 and self.dependency != "stale":
-            problems.append(Problem("staleness", self.staleness, f"dependency={self.dependency} has no old rows",
-                                    "set paradigm.dependency=stale, or paradigm.staleness=0"))
+            problems.append(
+                Problem(
+                    "staleness",
+                    self.staleness,
+                    f"dependency={self.dependency} has no old rows",
+                    "set paradigm.dependency=stale, or paradigm.staleness=0",
+                )
+            )
         if self.exchange == "broadcast" and self.dependency in ("cache", "hybrid"):
-            problems.append(Problem("exchange", self.exchange, f"dependency={self.dependency} fetches single rows",
-                                    "set paradigm.exchange=halo"))
+            problems.append(
+                Problem(
+                    "exchange",
+                    self.exchange,
+                    f"dependency={self.dependency} fetches single rows",
+                    "set paradigm.exchange=halo",
+                )
+            )
         if self.delay < 0:
             problems.append(Problem("delay", self.delay, "must be 0 (at once) or more epochs", "set paradigm.delay=0"))
         if self.delay > 0 and self.dependency != "communicate":
-            problems.append(Problem("delay", self.delay, f"rows of dependency={self.dependency} are not late",
-                                    "set paradigm.dependency=communicate, or paradigm.delay=0"))
+            problems.append(
+                Problem(
+                    "delay",
+                    self.delay,
+                    f"rows of dependency={self.dependency} are not late",
+                    "set paradigm.dependency=communicate, or paradigm.delay=0",
+                )
+            )
         if problems:
             raise ConfigError(problems)
 
@@ -114,8 +135,10 @@ class VertexParallel(Paradigm):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts. Hybrid needs costs of the machine, a budget known layers, and a vertex-cut needs communication."""
         key = "paradigm.delay" if self.delay else "paradigm.staleness"
-        problems = [*check_vertices(experiment, "vertex_parallel", self.arrival, key),
-                    *check_budget(experiment, self.chunking)]
+        problems = [
+            *check_vertices(experiment, "vertex_parallel", self.arrival, key),
+            *check_budget(experiment, self.chunking),
+        ]
         if self.dependency == "hybrid":
             problems += check_profile(experiment.hardware)
         if not experiment.partitioner.vertex_cut:
@@ -124,10 +147,15 @@ class VertexParallel(Paradigm):
         if self.dependency in ("cache", "hybrid") or self.exchange != "halo":
             held = self.dependency in ("cache", "hybrid")
             key, value = ("dependency", self.dependency) if held else ("exchange", self.exchange)
-            problems.append(Problem(f"paradigm.{key}", value, f"over the vertex-cut of "
-                                    f"{target_of(experiment.partitioner)} rows and sums are communicated",
-                                    "choose partitioner=range or metis, or set paradigm.dependency=communicate and "
-                                    "paradigm.exchange=halo"))
+            problems.append(
+                Problem(
+                    f"paradigm.{key}",
+                    value,
+                    f"over the vertex-cut of {target_of(experiment.partitioner)} rows and sums are communicated",
+                    "choose partitioner=range or metis, or set paradigm.dependency=communicate and "
+                    "paradigm.exchange=halo",
+                )
+            )
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
@@ -136,9 +164,12 @@ class VertexParallel(Paradigm):
         kept = kept_rows(experiment, facts, self.arrival, whole_parts=whole, holds_inputs=self.cache_input_halo)
         held = self.dependency in ("cache", "hybrid")
         return Plan(
-            experiment.num_ranks, drawn_from_graph(experiment, facts), approximates=self.arrival.approximates,
+            experiment.num_ranks,
+            drawn_from_graph(experiment, facts),
+            approximates=self.arrival.approximates,
             resident=held_graph(experiment, facts) if held else part_and_halo(experiment, facts, whole_parts=whole),
-            needs=(kept,), checkpoint_bytes=experiment.num_ranks * kept.num_bytes,
+            needs=(kept,),
+            checkpoint_bytes=experiment.num_ranks * kept.num_bytes,
             problems=tuple(check_chunks(experiment, facts, self.chunking)),
         )
 
@@ -148,8 +179,9 @@ class VertexParallel(Paradigm):
         if job.shard.partition.edge_owner is not None:
             return VertexCutTrainer(job, self.arrival, holds_inputs=self.cache_input_halo)
         whole_parts_from = int(self.cache_input_halo) if self.exchange == "broadcast" else None
-        return EdgeCutTrainer(job, self._held(job), self.arrival, whole_parts_from=whole_parts_from,
-                              chunking=self.chunking)
+        return EdgeCutTrainer(
+            job, self._held(job), self.arrival, whole_parts_from=whole_parts_from, chunking=self.chunking
+        )
 
     def _held(self, job: Job) -> Cached:
         """Which foreign inputs of a layer are here without an exchange: `(layer from 0, ids [m])` to `[m]` bool."""

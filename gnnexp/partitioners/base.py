@@ -68,16 +68,24 @@ class Partitioner(ABC):
             return []
         alone = self.resolve(experiment.num_ranks) == 1
         missing = [] if alone else [one for one in self.requires if not is_installed(one)]
-        return [*self._check_cut(paradigm),
-                *(missing_package("partitioner", self.method, one, "partitioner=random") for one in missing)]
+        return [
+            *self._check_cut(paradigm),
+            *(missing_package("partitioner", self.method, one, "partitioner=random") for one in missing),
+        ]
 
     def _check_cut(self, paradigm: Any) -> list[Problem]:  # noqa: ANN401  paradigms import this module
         """A problem if this is a vertex-cut and the paradigm does not support vertex-cuts."""
         if not self.vertex_cut or paradigm.takes_vertex_cut:
             return []
         name = type(paradigm).__module__.rpartition(".")[2]
-        return [Problem("partitioner", self.method, f"is a vertex-cut; in {name} the owner of a vertex has all its "
-                        "in-edges", "choose partitioner=metis, random or range")]
+        return [
+            Problem(
+                "partitioner",
+                self.method,
+                f"is a vertex-cut; in {name} the owner of a vertex has all its in-edges",
+                "choose partitioner=metis, random or range",
+            )
+        ]
 
     @property
     def bytes_per_edge(self) -> int:
@@ -125,8 +133,11 @@ class Partitioner(ABC):
     def key(self, graph_key: str, num_parts: int, presample_key: str = "") -> str:
         """Content key of the partition, 64 hexadecimal digits. Equal keys mean equal partitions."""
         content = {
-            "name": name_of(f"{type(self).__module__}.{type(self).__qualname__}"), "version": version_of(type(self)),
-            "library": self.library, "options": decisive(self.options(), type(self)), "graph": graph_key,
+            "name": name_of(f"{type(self).__module__}.{type(self).__qualname__}"),
+            "version": version_of(type(self)),
+            "library": self.library,
+            "options": decisive(self.options(), type(self)),
+            "graph": graph_key,
             "num_parts": num_parts,
         }
         if presample_key:
@@ -149,6 +160,7 @@ class Partitioner(ABC):
         Raises:
             ConfigError: there are more parts than vertices, or fewer than one.
         """
+
         def assign() -> Owners:
             if presample is not None:
                 self.weigh_by(presample)
@@ -174,27 +186,48 @@ class Partitioner(ABC):
         owners = assign()
         seconds = time.perf_counter() - start
         partition = Partition(
-            node_owner=owners.nodes, num_parts=num_parts, edge_owner=owners.edges, method=self.method,
-            options=self.options(), graph_key=graph_key, seconds=seconds, peak_rss_bytes=host_peak_bytes(),
-            rss_before_bytes=before, facts=owners.facts,
+            node_owner=owners.nodes,
+            num_parts=num_parts,
+            edge_owner=owners.edges,
+            method=self.method,
+            options=self.options(),
+            graph_key=graph_key,
+            seconds=seconds,
+            peak_rss_bytes=host_peak_bytes(),
+            rss_before_bytes=before,
+            facts=owners.facts,
         )
         problems = check_partition(partition, graph, name=f"partitioner {self.method}")
         if (owners.edges is not None) != self.vertex_cut:
-            problems.append(Problem(f"partitioner {self.method}: vertex_cut", self.vertex_cut,
-                                    "must be True if edges get owners, False if not", "set it in the class"))
+            problems.append(
+                Problem(
+                    f"partitioner {self.method}: vertex_cut",
+                    self.vertex_cut,
+                    "must be True if edges get owners, False if not",
+                    "set it in the class",
+                )
+            )
         DataError.raise_all(problems)
         return partition
 
 
 def too_small(options: Iterable[tuple[str, float, float, object]], *, infinite: bool = False) -> list[Problem]:
     """Problems of options `(key, value, least, default)`: values below `least`, NaN, and infinity unless allowed."""
-    return [Problem(f"partitioner.{key}", value, f"must be {least} or more", f"set partitioner.{key}={default}")
-            for key, value, least, default in options
-            if not (least <= value and (infinite or value < math.inf))]
+    return [
+        Problem(f"partitioner.{key}", value, f"must be {least} or more", f"set partitioner.{key}={default}")
+        for key, value, least, default in options
+        if not (least <= value and (infinite or value < math.inf))
+    ]
 
 
 def check_num_parts(num_parts: int, num_nodes: int) -> None:
     """Raise ConfigError if `num_parts` is not from 1 to `num_nodes`."""
     if not 1 <= num_parts <= num_nodes:
-        raise ConfigError(Problem("partitioner.num_parts", num_parts, f"must be 1 to {num_nodes} (vertices)",
-                                  "take fewer parts (fewer workers, with num_parts=auto) or a larger graph"))
+        raise ConfigError(
+            Problem(
+                "partitioner.num_parts",
+                num_parts,
+                f"must be 1 to {num_nodes} (vertices)",
+                "take fewer parts (fewer workers, with num_parts=auto) or a larger graph",
+            )
+        )

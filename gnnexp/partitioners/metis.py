@@ -37,7 +37,12 @@ class ByMetis(Partitioner):
     seed: int
 
     def split(
-        self, graph: Graph, num_parts: int, weights: np.ndarray, frequency: np.ndarray | None = None, *,
+        self,
+        graph: Graph,
+        num_parts: int,
+        weights: np.ndarray,
+        frequency: np.ndarray | None = None,
+        *,
         weigh_equal: bool = True,
     ) -> Owners:
         """Owners by METIS on the simple undirected view; no part is empty.
@@ -59,8 +64,14 @@ class ByMetis(Partitioner):
         starts, neighbours, edges = undirected(graph.indptr.numpy(), graph.indices.numpy(), dtype, frequency)
         weighted = weigh_equal or (neighbours.size > 0 and edges.min() < edges.max())
         parts, _ = part_graph(
-            starts, neighbours, weights.astype(dtype, copy=False), edges if weighted else None, num_parts,
-            recursive=self.recursive, imbalance=self.imbalance, seed=self.seed,
+            starts,
+            neighbours,
+            weights.astype(dtype, copy=False),
+            edges if weighted else None,
+            num_parts,
+            recursive=self.recursive,
+            imbalance=self.imbalance,
+            seed=self.seed,
         )
         fill_empty(parts, num_parts)
         return Owners(torch.from_numpy(parts).to(owner_dtype(num_parts)))
@@ -110,11 +121,23 @@ class MetisPartitioner(ByMetis):
         self.seed = seed
         problems = []
         if not self.balance or len(set(self.balance)) != len(self.balance):
-            problems.append(Problem("partitioner.balance", self.balance, "some of vertices, edges, train, each once",
-                                    "partitioner.balance=[vertices,edges,train]"))
+            problems.append(
+                Problem(
+                    "partitioner.balance",
+                    self.balance,
+                    "some of vertices, edges, train, each once",
+                    "partitioner.balance=[vertices,edges,train]",
+                )
+            )
         if not 0 < imbalance <= MOST_IMBALANCE:
-            problems.append(Problem("partitioner.imbalance", imbalance, f"above 0, at most {MOST_IMBALANCE}",
-                                    "partitioner.imbalance=0.03"))
+            problems.append(
+                Problem(
+                    "partitioner.imbalance",
+                    imbalance,
+                    f"above 0, at most {MOST_IMBALANCE}",
+                    "partitioner.imbalance=0.03",
+                )
+            )
         if not 0 <= seed < (1 << 31) - 1:
             problems.append(Problem("partitioner.seed", seed, "must be 0 to 2^31 - 2", "partitioner.seed=0"))
         ConfigError.raise_all(problems)
@@ -137,10 +160,15 @@ def check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
     needed = int(BYTES_PER_EDGE * graph.num_edges * dtype.itemsize / 8)
     available = available_memory()
     if needed > available:
-        raise ConfigError(Problem(
-            "partitioner", "metis", f"needs about {needed / 2**30:.0f} GiB for {graph.num_edges} edges, "
-            f"{available / 2**30:.0f} GiB are free", "partition on a machine with more memory, or partitioner=random",
-        ))
+        raise ConfigError(
+            Problem(
+                "partitioner",
+                "metis",
+                f"needs about {needed / 2**30:.0f} GiB for {graph.num_edges} edges, "
+                f"{available / 2**30:.0f} GiB are free",
+                "partition on a machine with more memory, or partitioner=random",
+            )
+        )
 
 
 def fill_empty(parts: np.ndarray, num_parts: int) -> None:

@@ -40,12 +40,24 @@ def _load() -> tuple[ctypes.CDLL, Any, np.dtype[np.signedinteger]]:
 
         options = _internal.options_indices  # type: ignore[attr-defined]
     except ImportError as error:
-        raise ConfigError(Problem("partitioner", "metis", f"needs the package pymetis ({error})",
-                                  f"{install_command('pymetis')}, or partitioner=random")) from None
+        raise ConfigError(
+            Problem(
+                "partitioner",
+                "metis",
+                f"needs the package pymetis ({error})",
+                f"{install_command('pymetis')}, or partitioner=random",
+            )
+        ) from None
     library = ctypes.CDLL(_internal.__file__)
     if not hasattr(library, "METIS_PartGraphKway"):
-        raise ConfigError(Problem("partitioner", "metis", "this build of pymetis does not export METIS's functions",
-                                  "install the wheel: pip install --force-reinstall pymetis==2025.2.2"))
+        raise ConfigError(
+            Problem(
+                "partitioner",
+                "metis",
+                "this build of pymetis does not export METIS's functions",
+                "install the wheel: pip install --force-reinstall pymetis==2025.2.2",
+            )
+        )
     return library, options, pymetis.zero_copy_dtype()
 
 
@@ -67,7 +79,10 @@ def index_dtype() -> np.dtype[np.signedinteger]:
 
 
 def check_limits(
-    num_nodes: int, num_entries: int, vertex_weights: np.ndarray, dtype: np.dtype[np.signedinteger],
+    num_nodes: int,
+    num_entries: int,
+    vertex_weights: np.ndarray,
+    dtype: np.dtype[np.signedinteger],
     edge_weight: int = 0,
 ) -> None:
     """Raise ConfigError for a graph whose counts exceed METIS's integer type.
@@ -85,11 +100,19 @@ def check_limits(
     limit = int(np.iinfo(dtype).max)
     totals = vertex_weights.sum(axis=0, dtype=np.float64)  # a float cannot overflow, and 2^53 is exact enough here
     weight = int(totals.max(initial=0))
-    counts = {"vertices": num_nodes, "adjacency entries": num_entries, "total vertex weight": weight,
-              "total edge weight": edge_weight}
+    counts = {
+        "vertices": num_nodes,
+        "adjacency entries": num_entries,
+        "total vertex weight": weight,
+        "total edge weight": edge_weight,
+    }
     problems = [
-        Problem("partitioner", "metis", f"METIS counts in {dtype.name}, up to {limit}: {count} {what} are too many",
-                "use a pymetis built with 64-bit indices, or partitioner=random")
+        Problem(
+            "partitioner",
+            "metis",
+            f"METIS counts in {dtype.name}, up to {limit}: {count} {what} are too many",
+            "use a pymetis built with 64-bit indices, or partitioner=random",
+        )
         for what, count in counts.items()
         if count > limit
     ]
@@ -97,8 +120,15 @@ def check_limits(
 
 
 def part_graph(
-    starts: np.ndarray, neighbours: np.ndarray, vertex_weights: np.ndarray, edge_weights: np.ndarray | None,
-    num_parts: int, *, recursive: bool, imbalance: float, seed: int,
+    starts: np.ndarray,
+    neighbours: np.ndarray,
+    vertex_weights: np.ndarray,
+    edge_weights: np.ndarray | None,
+    num_parts: int,
+    *,
+    recursive: bool,
+    imbalance: float,
+    seed: int,
 ) -> tuple[np.ndarray, int]:
     """Split an undirected graph into parts with little weight of cut edges and balanced vertex weights.
 
@@ -132,9 +162,19 @@ def part_graph(
     call = library.METIS_PartGraphRecursive if recursive else library.METIS_PartGraphKway
     with printed_by_c() as printed:
         status = call(
-            _pointer(scalars[0:]), _pointer(scalars[1:]), _pointer(starts), _pointer(neighbours),
-            _pointer(vertex_weights), None, _pointer(edge_weights), _pointer(scalars[2:]), None, None,
-            _pointer(settings), _pointer(scalars[3:]), _pointer(parts),
+            _pointer(scalars[0:]),
+            _pointer(scalars[1:]),
+            _pointer(starts),
+            _pointer(neighbours),
+            _pointer(vertex_weights),
+            None,
+            _pointer(edge_weights),
+            _pointer(scalars[2:]),
+            None,
+            None,
+            _pointer(settings),
+            _pointer(scalars[3:]),
+            _pointer(parts),
         )
     if status != _OK:
         why = "not enough memory" if status == _ERROR_MEMORY else f"status {status}"

@@ -124,8 +124,17 @@ class CoarseGraph:
         order = self.order(falling=False)
         for _ in range(passes):
             moved = refine.move_by_edges(
-                self.indptr, self.indices, self.weights, self.masses, self.loads, order, owners, masses, loads,
-                caps.vertices, caps.edges,
+                self.indptr,
+                self.indices,
+                self.weights,
+                self.masses,
+                self.loads,
+                order,
+                owners,
+                masses,
+                loads,
+                caps.vertices,
+                caps.edges,
             )
             if moved < _SETTLED * self.num_nodes:
                 break
@@ -186,8 +195,16 @@ def _split_by_metis(level: CoarseGraph, num_parts: int, caps: Caps, seed: int) -
     starts, neighbours, totals, weights = (
         np.ascontiguousarray(values, dtype) for values in (both.indptr, both.indices, both.data, weights)
     )
-    parts, _ = part_graph(starts, neighbours, weights, totals, num_parts, recursive=False,
-                          imbalance=max(room - 1, 0.001), seed=seed % ((1 << 31) - 1))
+    parts, _ = part_graph(
+        starts,
+        neighbours,
+        weights,
+        totals,
+        num_parts,
+        recursive=False,
+        imbalance=max(room - 1, 0.001),
+        seed=seed % ((1 << 31) - 1),
+    )
     return parts
 
 
@@ -210,8 +227,20 @@ def _split_by_streams(level: CoarseGraph, num_parts: int, caps: Caps, seed: int)
         masses, loads = np.zeros(num_parts, np.int64), np.zeros(num_parts, np.int64)
         for _ in range(_TRY_PASSES):
             stream_vertices(
-                level.indptr, level.indices, level.weights, level.masses, level.loads, order, owners, masses, loads,
-                False, 0.0, 1.0, caps.vertices, caps.edges,
+                level.indptr,
+                level.indices,
+                level.weights,
+                level.masses,
+                level.loads,
+                order,
+                owners,
+                masses,
+                loads,
+                False,
+                0.0,
+                1.0,
+                caps.vertices,
+                caps.edges,
             )
         level.refine(owners, num_parts, caps, _MOVES)
         masses, loads = level.totals(owners, num_parts)

@@ -32,8 +32,13 @@ class PresampledPartitioner(ByMetis):
     """
 
     def __init__(
-        self, num_parts: int | Literal["auto"] = "auto", epochs: int = 10, input_weight: float = 0.0,
-        edge_weights: bool = True, imbalance: float = 0.03, seed: int = 0,
+        self,
+        num_parts: int | Literal["auto"] = "auto",
+        epochs: int = 10,
+        input_weight: float = 0.0,
+        edge_weights: bool = True,
+        imbalance: float = 0.03,
+        seed: int = 0,
     ) -> None:
         self.num_parts, self.epochs, self.input_weight = num_parts, epochs, input_weight
         self.edge_weights, self.imbalance, self.seed = edge_weights, imbalance, seed
@@ -43,8 +48,11 @@ class PresampledPartitioner(ByMetis):
             (not 0 < imbalance <= MOST_IMBALANCE, "imbalance", imbalance, f"above 0, at most {MOST_IMBALANCE}", 0.03),
             (not 0 <= seed < (1 << 31) - 1, "seed", seed, "must be 0 to 2^31 - 2", 0),
         ]
-        problems = [Problem(f"partitioner.{name}", value, allowed, f"partitioner.{name}={fix}")
-                    for bad, name, value, allowed, fix in wrong if bad]
+        problems = [
+            Problem(f"partitioner.{name}", value, allowed, f"partitioner.{name}={fix}")
+            for bad, name, value, allowed, fix in wrong
+            if bad
+        ]
         ConfigError.raise_all(problems)
 
     @property

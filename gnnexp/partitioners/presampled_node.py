@@ -11,7 +11,11 @@ class PresampledNodePartitioner(PresampledPartitioner):
     """`PresampledPartitioner` without edge weights; the same arguments."""
 
     def __init__(
-        self, num_parts: int | Literal["auto"] = "auto", epochs: int = 10, input_weight: float = 0.0,
-        imbalance: float = 0.03, seed: int = 0,
+        self,
+        num_parts: int | Literal["auto"] = "auto",
+        epochs: int = 10,
+        input_weight: float = 0.0,
+        imbalance: float = 0.03,
+        seed: int = 0,
     ) -> None:
         super().__init__(num_parts, epochs, input_weight, False, imbalance, seed)

@@ -27,8 +27,14 @@ class StoredPartitioner(Partitioner):
         self.path, self.num_parts = path, num_parts
         self._folder = Path(path).expanduser()
         if not self._is_there():
-            raise ConfigError(Problem("partitioner.path", path, "must be a folder with a stored partition",
-                                      "make one with gnnexp partition, or choose partitioner=metis"))
+            raise ConfigError(
+                Problem(
+                    "partitioner.path",
+                    path,
+                    "must be a folder with a stored partition",
+                    "make one with gnnexp partition, or choose partitioner=metis",
+                )
+            )
         self.vertex_cut = "edge_owner" in read_folder(self._folder, KIND, SCHEMA).specs
 
     def _is_there(self) -> bool:
@@ -59,8 +65,12 @@ class StoredPartitioner(Partitioner):
     def _read(self, graph: Graph, num_parts: int, graph_key: str | None) -> Partition:
         partition = open_partition(self._folder, graph=graph, graph_key=graph_key, verify="checksums")
         if partition.num_parts != num_parts:
-            raise DataError(Problem(
-                "partitioner.path", self.path, f"has {partition.num_parts} parts, the run needs {num_parts}: one per "
-                "rank (of a group)", f"use as many workers, or partition again with partitioner.num_parts={num_parts}",
-            ))
+            raise DataError(
+                Problem(
+                    "partitioner.path",
+                    self.path,
+                    f"has {partition.num_parts} parts, the run needs {num_parts}: one per rank (of a group)",
+                    f"use as many workers, or partition again with partitioner.num_parts={num_parts}",
+                )
+            )
         return partition

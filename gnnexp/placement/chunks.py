@@ -108,11 +108,17 @@ def _chunk(block: Block, first: int, last: int, place: np.ndarray) -> Chunk:
     count = compact(block.sources[start:stop].numpy(), first, last - first, place, sources, room)
     rows = torch.from_numpy(room[:count].copy())
     degree = block.degree[first:last].clone()
-    of_edges: dict[str, Any] = {name: None if values is None else values.clone()
-                for name, values in block.of_edges(slice(start, stop)).items()}
+    of_edges: dict[str, Any] = {
+        name: None if values is None else values.clone() for name, values in block.of_edges(slice(start, stop)).items()
+    }
     cut_block = replace(
-        block, indptr=block.indptr[first : last + 1] - start, sources=torch.from_numpy(sources),
-        src_ids=block.src_ids[rows], num_dst=last - first, in_degree=degree,
-        in_weight=None if block.in_weight is None else block.in_weight[first:last].clone(), **of_edges,
+        block,
+        indptr=block.indptr[first : last + 1] - start,
+        sources=torch.from_numpy(sources),
+        src_ids=block.src_ids[rows],
+        num_dst=last - first,
+        in_degree=degree,
+        in_weight=None if block.in_weight is None else block.in_weight[first:last].clone(),
+        **of_edges,
     )
     return Chunk(cut_block, rows, first, last, slice(start, stop))

@@ -63,20 +63,27 @@ def cut_graph(shard: Shard) -> CutGraph:
     place[src_ids] = np.arange(src_ids.size, dtype=np.int32)
     count = own.size
     block = Block(
-        torch.from_numpy(np.concatenate(([0], np.cumsum(lengths)))), torch.from_numpy(place[src[order]]),
-        torch.from_numpy(src_ids.astype(src.dtype)), int(dst_ids.size),
+        torch.from_numpy(np.concatenate(([0], np.cumsum(lengths)))),
+        torch.from_numpy(place[src[order]]),
+        torch.from_numpy(src_ids.astype(src.dtype)),
+        int(dst_ids.size),
         in_degree=graph.in_degree[torch.from_numpy(dst_ids)] + int(shard.needs.self_loops),
         occurrence=_of_edges(graph.occurrence, edges, loops.size, order, needed=shard.needs.self_loops),
         edge_types=_of_edges(graph.edge_types, edges, loops.size, order, needed=False),
         in_relation_degree=_of_edges(_relation_degree(shard), edges, loops.size, order, needed=False),
         weight=_of_edges(graph.edge_weights, edges, loops.size, order, needed=False, loop=1),
-        in_weight=None if graph.in_weight is None
+        in_weight=None
+        if graph.in_weight is None
         else graph.in_weight[torch.from_numpy(dst_ids)] + int(shard.needs.self_loops),
         other_dst_ids=torch.from_numpy(dst_ids.astype(src.dtype)),
     )
     return CutGraph(
-        block, torch.from_numpy(own), block.src_ids[count:], torch.from_numpy(dst_ids[count:].astype(src.dtype)),
-        source_counts, destination_counts,
+        block,
+        torch.from_numpy(own),
+        block.src_ids[count:],
+        torch.from_numpy(dst_ids[count:].astype(src.dtype)),
+        source_counts,
+        destination_counts,
     )
 
 

@@ -62,14 +62,27 @@ def without(block: Block, pairs: Excluded) -> Block:
     types = _NO_TYPES if block.edge_types is None else block.edge_types.numpy()
     kept, indptr = np.empty(block.num_edges, np.bool_), np.empty(block.num_dst + 1, np.int64)
     count = kept_edges(
-        block.indptr.numpy(), block.sources.numpy(), types, block.src_ids.numpy(), block.dst_ids.numpy(),
-        block.self_loops, pairs.destinations, pairs.sources, pairs.types, kept, indptr,
+        block.indptr.numpy(),
+        block.sources.numpy(),
+        types,
+        block.src_ids.numpy(),
+        block.dst_ids.numpy(),
+        block.self_loops,
+        pairs.destinations,
+        pairs.sources,
+        pairs.types,
+        kept,
+        indptr,
     )
     if count == block.num_edges:
         return block
     assert block.in_degree is None or block.in_degree.equal(block.indptr.diff()), "the block lacks in-edges"
     edges = torch.from_numpy(kept)
     return replace(
-        block, indptr=torch.from_numpy(indptr), sources=block.sources[edges], in_degree=None, in_weight=None,
+        block,
+        indptr=torch.from_numpy(indptr),
+        sources=block.sources[edges],
+        in_degree=None,
+        in_weight=None,
         **{**block.of_edges(edges), "in_relation_degree": None},
     )

@@ -90,9 +90,7 @@ def _level(
     place[:count] = torch.arange(count, dtype=torch.int32)
     place[count + order] = torch.arange(count, block.num_src, dtype=torch.int32)
     counts = torch.bincount(owner[~local], minlength=shard.num_parts).tolist()
-    ordered = replace(
-        block, sources=place[block.sources], src_ids=torch.cat((block.src_ids[:count], new[order]))
-    )
+    ordered = replace(block, sources=place[block.sources], src_ids=torch.cat((block.src_ids[:count], new[order])))
     return RankLayer(ordered, count + int(local.sum()), tuple(counts))
 
 

@@ -54,8 +54,11 @@ class Volumes:
 
     def cost(self, rates: Rates) -> float:
         """The cost by Equation 4, in seconds if `rates` has figures of the hardware."""
-        return (self.both / rates.host + (self.original - self.inter) / rates.device
-                + (self.inter - self.both) / rates.reuse)
+        return (
+            self.both / rates.host
+            + (self.original - self.inter) / rates.device
+            + (self.inter - self.both) / rates.reuse
+        )
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,12 @@ class Rates:
         if links is None or not links.h2d:
             return Rates(1.0, nothing, nothing, "no figures of hardware.links.h2d: the cost is V_+ru, in rows")
         between = links.d2d or links.network
-        return Rates(links.h2d / row_bytes, between / row_bytes if between else nothing,
-                     hardware.gather / row_bytes if hardware.gather else nothing, hardware.source or "hardware profile")
+        return Rates(
+            links.h2d / row_bytes,
+            between / row_bytes if between else nothing,
+            hardware.gather / row_bytes if hardware.gather else nothing,
+            hardware.source or "hardware profile",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +136,16 @@ def choose_order(found: Readings, comm: Communicator, rates: Rates, *, reorganis
     after = volumes_of(found, chunks, comm)
     less = after.cost(rates) < cost
     note = "reorganised: Equation 4 falls" if less else "order of ranges: Equation 4 does not fall with Algorithm 4"
-    return ChunkOrder(chunks if less else initial, volumes, after, cost, after.cost(rates), time.perf_counter() - start,
-                 less, f"{note} ({rates.source})")
+    return ChunkOrder(
+        chunks if less else initial,
+        volumes,
+        after,
+        cost,
+        after.cost(rates),
+        time.perf_counter() - start,
+        less,
+        f"{note} ({rates.source})",
+    )
 
 
 def ranges(ranks: int, count: int) -> np.ndarray:

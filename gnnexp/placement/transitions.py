@@ -139,8 +139,10 @@ def readings(level: RankLayer, own: Tensor, count: int, comm: Communicator) -> R
     rows = tuple(_rows(chunk, block.num_src) for chunk in chunks)
     index = shuffle_index(level.wanted, level.fetched, level.num_local, own, comm)
     starts = level.num_local + np.concatenate(([0], np.cumsum(level.fetched)))
-    wanted = [[part[np.searchsorted(part, first):np.searchsorted(part, last)] - first for part in rows]
-              for first, last in pairwise(starts)]
+    wanted = [
+        [part[np.searchsorted(part, first) : np.searchsorted(part, last)] - first for part in rows]
+        for first, last in pairwise(starts)
+    ]
     counts = torch.tensor([[part.size for part in of_home] for of_home in wanted])
     asked = comm.swap(counts)
     positions = np.concatenate([part for of_home in wanted for part in of_home]).astype(np.int32)
@@ -171,10 +173,18 @@ def empty_chunk(level: RankLayer, first: int = 0) -> Chunk:
     """A chunk without destinations, before destination `first`; it has the same optional arrays as other chunks."""
     block, edge = level.block, int(level.block.indptr[first])
     nothing = torch.empty(0, dtype=torch.int64)
-    parts: dict[str, Any] = {name: None if (held := getattr(block, name)) is None else held[:0]
-             for name in ("in_degree", "in_weight")}
-    empty = replace(block, indptr=torch.zeros(1, dtype=torch.int64), sources=block.sources[:0],
-                    src_ids=block.src_ids[:0], num_dst=0, **parts, **block.of_edges(slice(0)))
+    parts: dict[str, Any] = {
+        name: None if (held := getattr(block, name)) is None else held[:0] for name in ("in_degree", "in_weight")
+    }
+    empty = replace(
+        block,
+        indptr=torch.zeros(1, dtype=torch.int64),
+        sources=block.sources[:0],
+        src_ids=block.src_ids[:0],
+        num_dst=0,
+        **parts,
+        **block.of_edges(slice(0)),
+    )
     return Chunk(empty, nothing, first, first, slice(edge, edge))
 
 
@@ -239,7 +249,7 @@ def held_rows(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, batc
     read: np.ndarray = found.rows[orders[rank, batch]]
     if not dedup.inter:
         return read
-    foreign = read[np.searchsorted(read, found.num_own):]
+    foreign = read[np.searchsorted(read, found.num_own) :]
     held: np.ndarray = np.concatenate((transition_rows(found, orders, batch), foreign))
     return held
 
@@ -277,8 +287,14 @@ def _without(rows: np.ndarray, others: np.ndarray, inside: np.ndarray) -> np.nda
 
 
 def _move(
-    found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, pair: tuple[int, int], held: Sequence[_Held],
-    place: np.ndarray, inside: np.ndarray,
+    found: Readings,
+    orders: np.ndarray,
+    dedup: Dedup,
+    rank: int,
+    pair: tuple[int, int],
+    held: Sequence[_Held],
+    place: np.ndarray,
+    inside: np.ndarray,
 ) -> Move:
     """The move into batch `pair[0]` if the buffer holds batch `pair[1]`, or no batch if that number is out of range."""
     batch, other = pair
@@ -296,8 +312,11 @@ def _move(
         sent.append(read)
     gone = np.concatenate(sent).astype(np.int64)
     return Move(
-        _tensor(own), _tensor(place[own]), _tensor(place[gone] if dedup.inter else gone),
-        tuple(part.size for part in sent), _tensor(place[foreign]),
+        _tensor(own),
+        _tensor(place[own]),
+        _tensor(place[gone] if dedup.inter else gone),
+        tuple(part.size for part in sent),
+        _tensor(place[foreign]),
         tuple(np.diff(np.searchsorted(foreign, bounds)).tolist()),
     )
 

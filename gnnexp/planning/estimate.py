@@ -65,13 +65,20 @@ def estimate(work: Workload, machine: Machine) -> Estimate:
     brought = crossed if work.sampled_edges else 0.0  # blocks of sampled batches, and rows that other ranks sent
     prepared = (
         work.sampled_edges / machine.sampling + _exchanged(work, machine, _SAMPLING),
-        (loaded.get("host", 0.0) + loaded.get("disk", 0.0)) / machine.host + brought
+        (loaded.get("host", 0.0) + loaded.get("disk", 0.0)) / machine.host
+        + brought
         + _exchanged(work, machine, _LOADING),
     )
     products = machine.products(work.matmul)
     assert products is not None, "callers leave out work whose products have no rate"
-    computed = (work.gathered_bytes / machine.gather + work.flops / products
-                + work.elementwise_bytes / machine.stream + work.steps * machine.step_s + crossed - brought)
+    computed = (
+        work.gathered_bytes / machine.gather
+        + work.flops / products
+        + work.elementwise_bytes / machine.stream
+        + work.steps * machine.step_s
+        + crossed
+        - brought
+    )
     exchanged = _exchanged(work, machine, (tag for tag in work.sent_bytes if tag not in _KNOWN))
     sync, passing = _exchanged(work, machine, _SYNC), work.pipelined_bytes / machine.link
     hidden = _behind(passing, computed, work.pipelined) if machine.concurrent else 0.0
@@ -79,15 +86,22 @@ def estimate(work: Workload, machine: Machine) -> Estimate:
         hidden += _behind(sum(prepared), computed + exchanged - hidden + sync, work.steps)
     more_chunks = _more_chunks(work, machine)
     return Estimate(
-        *prepared, computed + exchanged, sync, device_bytes=work.device_bytes / more_chunks,
+        *prepared,
+        computed + exchanged,
+        sync,
+        device_bytes=work.device_bytes / more_chunks,
         fits=machine.device_memory is None or work.device_bytes / more_chunks <= machine.device_memory,
-        hidden_s=hidden, more_chunks=more_chunks,
+        hidden_s=hidden,
+        more_chunks=more_chunks,
     )
 
 
 def _exchanged(work: Workload, machine: Machine, tags: Iterable[str]) -> float:
-    return sum(work.sent_bytes.get(tag, 0.0) / machine.link
-               + (0.0 if tag in _MEETINGS else work.rounds.get(tag, 0.0) * machine.latency) for tag in tags)
+    return sum(
+        work.sent_bytes.get(tag, 0.0) / machine.link
+        + (0.0 if tag in _MEETINGS else work.rounds.get(tag, 0.0) * machine.latency)
+        for tag in tags
+    )
 
 
 def _crossed(work: Workload, machine: Machine) -> float:

@@ -17,11 +17,15 @@ UNITS: Mapping[str, str] = {
     "flops_tf32": "operations of the same products per second, in TF32",
     "gather": "bytes of rows that aggregation reads per second",
     "l2": "bytes of rows that aggregation reads per second, of a table in the device's cache",
-    "stream": "bytes that elementwise work reads and writes per second", "sampling": "edges drawn per second",
+    "stream": "bytes that elementwise work reads and writes per second",
+    "sampling": "edges drawn per second",
     "launch_s": "seconds from one launch of a kernel to the next",
-    "step_s": "fixed seconds of a training step", "latency": "fixed seconds of an exchange",
-    "network": "bytes that a rank sends to others per second", "h2d": "bytes from the host to the device per second",
-    "d2d": "bytes that a device sends to others per second", "d2h": "bytes from the device to the host per second",
+    "step_s": "fixed seconds of a training step",
+    "latency": "fixed seconds of an exchange",
+    "network": "bytes that a rank sends to others per second",
+    "h2d": "bytes from the host to the device per second",
+    "d2d": "bytes that a device sends to others per second",
+    "d2h": "bytes from the device to the host per second",
     "duplex": "bytes per second of both directions together, copied at once",
     "h2d_gather": "bytes per second of rows that are gathered on the host and brought to the device",
 }
@@ -85,11 +89,16 @@ def profile_text(
     placed = {"workers": hardware.workers, **device, **threads, **memory}
     lines = [
         f"# This machine, measured by `{command}`: medians, per rank, all ranks at once (docs/estimates.md).",
-        "defaults:", "  - local", "  - _self_", *(f"{key}: {value}" for key, value in placed.items()),
-        *(f"{name}: {_number(measured[name])}   # {UNITS[name]}; quartiles {_spread(measured[name])}"
-          for name in UNITS if name in measured and name not in LINKS),
-        f"links: {{{', '.join(links)}}}   # bytes per second and "
-        "direction",
+        "defaults:",
+        "  - local",
+        "  - _self_",
+        *(f"{key}: {value}" for key, value in placed.items()),
+        *(
+            f"{name}: {_number(measured[name])}   # {UNITS[name]}; quartiles {_spread(measured[name])}"
+            for name in UNITS
+            if name in measured and name not in LINKS
+        ),
+        f"links: {{{', '.join(links)}}}   # bytes per second and direction",
         *(f"# links.{name}: {UNITS[name]}; quartiles {_spread(measured[name])}" for name in LINKS if name in measured),
         *(f"# {note}" for note in notes),
         f"source: {json.dumps(source)}",

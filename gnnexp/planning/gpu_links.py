@@ -45,8 +45,10 @@ def pairs_of_ranks(bench: Bench) -> list[Pair]:
     devices = _gathered(bench, str(torch.cuda.get_device_properties(bench.device).uuid))
     measured = [(one, other, _rates(bench, one, other)) for one, other in combinations(range(comm.size), 2)]
     of_ranks = _gathered(bench, [rates for _, _, rates in measured])
-    return [Pair((one, other), _link(kinds[one], devices[one], devices[other]), tuple(of_ranks[one][place]))
-            for place, (one, other, _) in enumerate(measured)]
+    return [
+        Pair((one, other), _link(kinds[one], devices[one], devices[other]), tuple(of_ranks[one][place]))
+        for place, (one, other, _) in enumerate(measured)
+    ]
 
 
 def _gathered(bench: Bench, value: Any) -> list[Any]:  # noqa: ANN401  any object
@@ -87,20 +89,28 @@ class Said:
 
 def own_machine() -> Said:
     """What `nvidia-smi` says of this machine."""
-    return Said(output_of(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]),
-                output_of(["nvidia-smi", "topo", "-m"]))
+    return Said(
+        output_of(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]),
+        output_of(["nvidia-smi", "topo", "-m"]),
+    )
 
 
 def links_of(said: Said) -> dict[tuple[str, str], str]:
     """The connection of every two GPUs by their UUIDs, in both orders."""
     uuids = dict(re.findall(r"^\s*(\d+),\s*GPU-(\S+)\s*$", said.gpus, re.MULTILINE))
     lines = [_TERMINAL_CODES.sub("", line).split() for line in said.matrix.splitlines()]
-    rows = {cells[0][3:]: cells[1:] for cells in lines if len(cells) > 1 and re.fullmatch(r"GPU\d+", cells[0])
-            and "X" in cells[1:]}
+    rows = {
+        cells[0][3:]: cells[1:]
+        for cells in lines
+        if len(cells) > 1 and re.fullmatch(r"GPU\d+", cells[0]) and "X" in cells[1:]
+    }
     columns = list(rows)  # the matrix has its GPUs in the same order as rows and as columns
-    return {(uuids[one], uuids[other]): link for one, links in rows.items()
-            for other, link in zip(columns, links, strict=False)
-            if link != "X" and one in uuids and other in uuids}
+    return {
+        (uuids[one], uuids[other]): link
+        for one, links in rows.items()
+        for other, link in zip(columns, links, strict=False)
+        if link != "X" and one in uuids and other in uuids
+    }
 
 
 def lines_of(pairs: Sequence[Pair]) -> list[str]:
@@ -108,8 +118,10 @@ def lines_of(pairs: Sequence[Pair]) -> list[str]:
     lines = []
     for link in sorted({pair.link for pair in pairs}):
         rates = [statistics.median(pair.rates) for pair in pairs if pair.link == link]
-        lines.append(f"pairs of GPUs connected by {link}: {len(rates)}; each pair alone, bytes per second and "
-                     f"direction: {statistics.median(rates):.3g} ({min(rates):.3g} to {max(rates):.3g})")
+        lines.append(
+            f"pairs of GPUs connected by {link}: {len(rates)}; each pair alone, bytes per second and "
+            f"direction: {statistics.median(rates):.3g} ({min(rates):.3g} to {max(rates):.3g})"
+        )
     return lines
 
 

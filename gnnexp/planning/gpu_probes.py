@@ -15,8 +15,12 @@ from gnnexp.planning.probes import WIDTH, Bench, flops, gather_of, random_rows
 def gpu_probes(bench: Bench) -> Mapping[str, Callable[[], list[float]]]:
     """The measurements of a GPU, by the name of their figure."""
     return {
-        "flops_tf32": lambda: flops_tf32(bench), "l2": lambda: l2(bench), "launch_s": lambda: launch_s(bench),
-        "h2d": lambda: h2d(bench), "d2h": lambda: d2h(bench), "duplex": lambda: duplex(bench),
+        "flops_tf32": lambda: flops_tf32(bench),
+        "l2": lambda: l2(bench),
+        "launch_s": lambda: launch_s(bench),
+        "h2d": lambda: h2d(bench),
+        "d2h": lambda: d2h(bench),
+        "duplex": lambda: duplex(bench),
         "h2d_gather": lambda: h2d_gather(bench),
     }
 

@@ -87,22 +87,39 @@ def machine_of(name: str, hardware: HardwareConfig) -> Machine:
     between = links.network if nodes > 1 or on_host else links.d2d or links.h2d
     said = {"hardware.flops": hardware.flops, "hardware.gather": hardware.gather}
     if nodes * workers > 1:
-        said |= {"hardware.latency": hardware.latency,
-                 f"hardware.links.{'network' if nodes > 1 or on_host else 'd2d'}": between}
-    missing = [Problem(key, value, f"an estimate of {name} needs it: must be a positive number",
-                       f"set {key}=<per second>, from a data sheet or a measurement, or choose another profile")
-               for key, value in said.items() if not isinstance(value, int | float) or value <= 0]
+        said |= {
+            "hardware.latency": hardware.latency,
+            f"hardware.links.{'network' if nodes > 1 or on_host else 'd2d'}": between,
+        }
+    missing = [
+        Problem(
+            key,
+            value,
+            f"an estimate of {name} needs it: must be a positive number",
+            f"set {key}=<per second>, from a data sheet or a measurement, or choose another profile",
+        )
+        for key, value in said.items()
+        if not isinstance(value, int | float) or value <= 0
+    ]
     ConfigError.raise_all(missing)
     gather, link = float(hardware.gather or 0), float(between or math.inf)
     host = gather if on_host else float(links.h2d or 0)
     return Machine(
-        name=name, nodes=nodes, workers=workers, flops=float(hardware.flops or 0), gather=gather,
+        name=name,
+        nodes=nodes,
+        workers=workers,
+        flops=float(hardware.flops or 0),
+        gather=gather,
         # A data sheet has only one rate for a device's memory.
         stream=float(hardware.stream or gather),
-        sampling=float(hardware.sampling or gather / _BYTES_PER_DRAW), host=host,
-        link=link / workers if nodes > 1 else link, latency=float(hardware.latency or 0),
-        step_s=float(hardware.step_s or 0), concurrent=not on_host or nodes > 1,
-        device_memory=hardware.device_memory, source=hardware.source or "unknown",
+        sampling=float(hardware.sampling or gather / _BYTES_PER_DRAW),
+        host=host,
+        link=link / workers if nodes > 1 else link,
+        latency=float(hardware.latency or 0),
+        step_s=float(hardware.step_s or 0),
+        concurrent=not on_host or nodes > 1,
+        device_memory=hardware.device_memory,
+        source=hardware.source or "unknown",
         flops_tf32=hardware.flops_tf32,
     )
 

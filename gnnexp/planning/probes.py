@@ -57,8 +57,18 @@ class Extent:
 
 
 # To try out the command: everything fits into the caches, so these figures must not be used for estimates.
-QUICK = Extent(rows=256, table_bytes=1 << 18, nodes=1 << 10, edges=1 << 13, exchange_bytes=1 << 16,
-               host_bytes=1 << 16, batches=1, exchanges=5, launches=20, repetitions=2)
+QUICK = Extent(
+    rows=256,
+    table_bytes=1 << 18,
+    nodes=1 << 10,
+    edges=1 << 13,
+    exchange_bytes=1 << 16,
+    host_bytes=1 << 16,
+    batches=1,
+    exchanges=5,
+    launches=20,
+    repetitions=2,
+)
 
 
 def on_gpu(extent: Extent, free_bytes: int) -> Extent:
@@ -67,8 +77,9 @@ def on_gpu(extent: Extent, free_bytes: int) -> Extent:
     Smaller tables would not do: a GPU reads 256 MiB in less time than a barrier takes.
     """
     table = min(GPU_TABLE_BYTES, free_bytes // 8)
-    return replace(extent, rows=max(1, table // 8192), table_bytes=table, exchange_bytes=table // 16,
-                   host_bytes=table // 4)
+    return replace(
+        extent, rows=max(1, table // 8192), table_bytes=table, exchange_bytes=table // 16, host_bytes=table // 4
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +136,10 @@ _DRAWN_ROWS = 4096
 def flops(bench: Bench) -> list[float]:
     """Float32 operations per second of the three products of a layer: forward, and both gradients."""
     rows, device = bench.extent.rows, bench.device
-    sides = [(random_rows(rows, wide, device), random_rows(wide, narrow, device), random_rows(rows, narrow, device))
-             for wide, narrow in _PRODUCTS]
+    sides = [
+        (random_rows(rows, wide, device), random_rows(wide, narrow, device), random_rows(rows, narrow, device))
+        for wide, narrow in _PRODUCTS
+    ]
 
     def work() -> None:
         for x, weight, gradient in sides:
@@ -182,8 +195,9 @@ def exchange(bench: Bench) -> list[float]:
     if comm.size == 1:
         return []
     sent = uneven(bench.extent.exchange_bytes // (4 * width), comm.rank, comm.size)
-    received = [uneven(bench.extent.exchange_bytes // (4 * width), other, comm.size)[comm.rank]
-                for other in range(comm.size)]
+    received = [
+        uneven(bench.extent.exchange_bytes // (4 * width), other, comm.size)[comm.rank] for other in range(comm.size)
+    ]
     rows = random_rows(sum(sent), width, bench.device)
     bench.comm.ledger.take()
     rates = []
@@ -232,10 +246,23 @@ def _random_block(num_sources: int, num_edges: int) -> Block:
 
 # A tiny model on a tiny graph: three layers of 16 columns, and 8 targets that draw 2 neighbours on each hop.
 OVERRIDES = (
-    "dataset=dcsbm", "dataset.num_nodes=2000", "dataset.num_edges=20000", "dataset.num_features=16",
-    "partitioner=random", "sampler=fused", "sampler.fanouts=[2,2,2]", "feature_store=local", "model=sage",
-    "model.hidden=16", "model.layers=3", "task=node_classification", "paradigm=data_parallel", "tracker=none",
-    "train=default", "train.batch_size=8", "train.overlap=false",
+    "dataset=dcsbm",
+    "dataset.num_nodes=2000",
+    "dataset.num_edges=20000",
+    "dataset.num_features=16",
+    "partitioner=random",
+    "sampler=fused",
+    "sampler.fanouts=[2,2,2]",
+    "feature_store=local",
+    "model=sage",
+    "model.hidden=16",
+    "model.layers=3",
+    "task=node_classification",
+    "paradigm=data_parallel",
+    "tracker=none",
+    "train=default",
+    "train.batch_size=8",
+    "train.overlap=false",
 )
 
 

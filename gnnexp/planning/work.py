@@ -91,7 +91,8 @@ class Workload:
         share of a large one. For such samples the result is a lower bound.
         """
         return replace(
-            self._times(factor), device_bytes=(self.device_bytes - self.fixed_bytes) * factor + self.fixed_bytes,
+            self._times(factor),
+            device_bytes=(self.device_bytes - self.fixed_bytes) * factor + self.fixed_bytes,
             edge_rows_bytes=self.edge_rows_bytes * factor,
             elementwise_bytes=(self.elementwise_bytes - self.update_bytes) * factor + self.update_bytes,
             sent_bytes={tag: count * (1 if tag in _BY_STEP else factor) for tag, count in self.sent_bytes.items()},
@@ -100,8 +101,10 @@ class Workload:
     def repeated(self, times: float) -> Workload:
         """The work of an epoch with `times` times more steps of the same size."""
         return replace(
-            self._times(times), elementwise_bytes=self.elementwise_bytes * times,
-            update_bytes=self.update_bytes * times, steps=self.steps * times,
+            self._times(times),
+            elementwise_bytes=self.elementwise_bytes * times,
+            update_bytes=self.update_bytes * times,
+            steps=self.steps * times,
             sent_bytes={tag: count * times for tag, count in self.sent_bytes.items()},
             rounds={tag: count * times for tag, count in self.rounds.items()},
         )
@@ -109,8 +112,10 @@ class Workload:
     def _times(self, factor: float) -> Workload:
         """Scale the counts that grow both with a larger graph and with more steps."""
         return replace(
-            self, **{name: getattr(self, name) * factor for name in _IN_ANY_CASE},
-            loaded_bytes={origin: count * factor for origin, count in self.loaded_bytes.items()})
+            self,
+            **{name: getattr(self, name) * factor for name in _IN_ANY_CASE},
+            loaded_bytes={origin: count * factor for origin, count in self.loaded_bytes.items()},
+        )
 
 
 def widths(run: Run) -> list[int]:
@@ -132,10 +137,11 @@ def work_of(run: Run) -> Workload:
     ranks = int(hardware.get("nodes", 1)) * int(hardware["workers"])
     dims = widths(run)
     row_bytes = dims[0] * (2 if run.config["feature_store"].get("dtype") else ITEMSIZE) / _slices(run, ranks)
-    tags = sorted({name.removeprefix("comm/rounds_") for epoch in run.epochs for name in epoch
-                   if name.startswith("comm/rounds_")} - {"evaluation"})
-    loaded = {origin: _busiest(run, f"features_loaded_{origin}", ranks) * row_bytes
-              for origin in ("host", "disk")}
+    tags = sorted(
+        {name.removeprefix("comm/rounds_") for epoch in run.epochs for name in epoch if name.startswith("comm/rounds_")}
+        - {"evaluation"}
+    )
+    loaded = {origin: _busiest(run, f"features_loaded_{origin}", ranks) * row_bytes for origin in ("host", "disk")}
     crossing = (_known(run, "tier/h2d_bytes") + _known(run, "tier/d2h_bytes")) / ranks
     sent = {tag: _sent(run, tag, ranks) for tag in tags}
     if read := _known(run, "tier/peer_bytes") / ranks:  # by kernels: no rounds
@@ -143,16 +149,24 @@ def work_of(run: Run) -> Workload:
     steps, chunks, parameters = num_steps(run), num_chunks(run), _parameters(run, dims)
     held, update = _device_bytes(run), _UPDATES * ITEMSIZE * parameters * steps
     return Workload(
-        ranks=ranks, sampled_edges=_busiest(run, "edges_sampled", ranks), loaded_bytes=loaded,
-        gathered_bytes=_gathered(run, dims, ranks), flops=_flops(run, dims, ranks),
+        ranks=ranks,
+        sampled_edges=_busiest(run, "edges_sampled", ranks),
+        loaded_bytes=loaded,
+        gathered_bytes=_gathered(run, dims, ranks),
+        flops=_flops(run, dims, ranks),
         sent_bytes=sent,
         rounds={tag: _known(run, f"comm/rounds_{tag}") for tag in tags},
-        crossing_bytes=max(0.0, crossing - loaded["host"]), device_bytes=held,
-        elementwise_bytes=_elementwise(run, dims, ranks) + update, update_bytes=update,
+        crossing_bytes=max(0.0, crossing - loaded["host"]),
+        device_bytes=held,
+        elementwise_bytes=_elementwise(run, dims, ranks) + update,
+        update_bytes=update,
         # Parameters, their gradients, and the buffers that collect the gradients.
-        fixed_bytes=min(held, parameters * ITEMSIZE + _known(run, "memory/buffers_bytes")), steps=steps,
+        fixed_bytes=min(held, parameters * ITEMSIZE + _known(run, "memory/buffers_bytes")),
+        steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
-        edge_rows_bytes=_edge_rows(run, dims, ranks), chunked=_in_chunks(run), matmul=matmul_of(run),
+        edge_rows_bytes=_edge_rows(run, dims, ranks),
+        chunked=_in_chunks(run),
+        matmul=matmul_of(run),
         **_pipeline(run, dims, ranks, chunks),
     )
 
@@ -216,8 +230,10 @@ def _parameters(run: Run, dims: list[int]) -> int:
 
 
 def _elementwise(run: Run, dims: list[int], ranks: int) -> float:
-    return sum(_TOUCHES * ITEMSIZE * width * _known(run, f"work/vertices_layer{layer}") / ranks
-               for layer, width in enumerate(dims[1:], 1))
+    return sum(
+        _TOUCHES * ITEMSIZE * width * _known(run, f"work/vertices_layer{layer}") / ranks
+        for layer, width in enumerate(dims[1:], 1)
+    )
 
 
 def _decoupled(run: Run) -> bool:
@@ -241,8 +257,9 @@ def _gathered(run: Run, dims: list[int], ranks: int) -> float:
 def _edge_rows(run: Run, dims: list[int], ranks: int) -> float:
     if run.value("model") != "gat":
         return 0.0
-    return sum(2 * width * ITEMSIZE * _busiest(run, f"edges_layer{layer}", ranks)
-               for layer, width in enumerate(dims[1:], 1))
+    return sum(
+        2 * width * ITEMSIZE * _busiest(run, f"edges_layer{layer}", ranks) for layer, width in enumerate(dims[1:], 1)
+    )
 
 
 def _flops(run: Run, dims: list[int], ranks: int) -> float:

@@ -125,8 +125,13 @@ def partition_folder(
 
 
 def prepare_partition(
-    partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path,
-    sampled: tuple[Presample, Path] | None = None, watched: EdgeStream | None = None,
+    partitioner: Partitioner,
+    graph: Graph,
+    graph_key: str,
+    num_parts: int,
+    cache: Path,
+    sampled: tuple[Presample, Path] | None = None,
+    watched: EdgeStream | None = None,
 ) -> tuple[Partition, Path]:
     """The partition of `graph` and its folder, with the report `quality.json`. It is made only if it does not exist.
 
@@ -163,8 +168,14 @@ def prepare_partition(
         partition.save(staging)
         write_json(staging / QUALITY, quality(graph, partition) | partition.cost | dict(partition.facts))
         if partitioner.reads_file and partition_folder(partitioner, graph_key, num_parts, cache, key) != folder:
-            raise DataError(Problem("partitioner.path", partitioner.reads_file, "changed while it was read, so nothing "
-                                    "was kept", "repeat the command when no program writes this folder any more"))
+            raise DataError(
+                Problem(
+                    "partitioner.path",
+                    partitioner.reads_file,
+                    "changed while it was read, so nothing was kept",
+                    "repeat the command when no program writes this folder any more",
+                )
+            )
 
     return _prepare(folder, open_it, make), folder
 
@@ -267,8 +278,14 @@ def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            raise DataError(Problem(str(folder), error.strerror, "the artifact cache needs room for it",
-                                    f"make room there, or set {CACHE_VARIABLE} to another disk")) from None
+            raise DataError(
+                Problem(
+                    str(folder),
+                    error.strerror,
+                    "the artifact cache needs room for it",
+                    f"make room there, or set {CACHE_VARIABLE} to another disk",
+                )
+            ) from None
     return open_it(folder)
 
 
@@ -303,8 +320,14 @@ def _move_away(folder: Path, place: Path) -> None:
     try:
         folder.replace(place)
     except PermissionError as error:
-        raise DataError(Problem(str(folder), error.strerror, f"it is damaged and belongs to {_owner(folder)}",
-                                f"have it removed by them, or set {CACHE_VARIABLE} to another folder")) from None
+        raise DataError(
+            Problem(
+                str(folder),
+                error.strerror,
+                f"it is damaged and belongs to {_owner(folder)}",
+                f"have it removed by them, or set {CACHE_VARIABLE} to another folder",
+            )
+        ) from None
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -319,9 +342,14 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _of_another_user(path: Path, error: OSError) -> DataError:
-    return DataError(Problem(
-        str(path), error.strerror, f"belongs to {_owner(path)}, and others may not read it",
-        f"have them share it (chmod, and umask 002 from now on), or set {CACHE_VARIABLE} to another folder"))
+    return DataError(
+        Problem(
+            str(path),
+            error.strerror,
+            f"belongs to {_owner(path)}, and others may not read it",
+            f"have them share it (chmod, and umask 002 from now on), or set {CACHE_VARIABLE} to another folder",
+        )
+    )
 
 
 def _owner(folder: Path) -> str:
@@ -343,8 +371,14 @@ def _lock(folder: Path) -> Iterator[None]:
             raise _of_another_user(path, error) from None
         refused = refusal(error)
         why = f": {refused.allowed}" if refused is not None else ""
-        raise DataError(Problem(str(path.parent), error.strerror, f"the artifact cache must be writable{why}",
-                                f"set {CACHE_VARIABLE} to a writable folder")) from None
+        raise DataError(
+            Problem(
+                str(path.parent),
+                error.strerror,
+                f"the artifact cache must be writable{why}",
+                f"set {CACHE_VARIABLE} to a writable folder",
+            )
+        ) from None
     try:
         yield
     finally:
@@ -370,9 +404,14 @@ def _acquire(path: Path) -> int:
         if table == process_table():  # else the number means another process in this process table
             silent_s = pulses.setdefault(pid, Pulse(pid)).silent_s()
             if silent_s > _FROZEN_S:
-                raise DataError(Problem(
-                    str(path), f"process {pid}", "prepares this artifact, but gives no sign of life for "
-                    f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
+                raise DataError(
+                    Problem(
+                        str(path),
+                        f"process {pid}",
+                        f"prepares this artifact, but gives no sign of life for {silent_s:.0f} s",
+                        f"end it (kill -9 {pid}), then repeat the command",
+                    )
+                )
         time.sleep(_POLL_S)
     sign(handle, f"{process_table()} {platform.node()} {os.getpid()}")
     return handle

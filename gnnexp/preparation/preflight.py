@@ -56,18 +56,26 @@ class Estimate:
 
     def total(self, place: Memory) -> int:
         """Bytes that a machine needs of `place`, or one rank of its device."""
-        return sum(need.num_bytes * (self.ranks if need.per_rank and place != "device" else 1)
-                   for need in self._at(place))
+        return sum(
+            need.num_bytes * (self.ranks if need.per_rank and place != "device" else 1) for need in self._at(place)
+        )
 
     def lines(self, place: Memory) -> list[str]:
         """The lines of the total, largest first."""
         chosen = sorted(self._at(place), key=lambda need: -need.num_bytes * (self.ranks if need.per_rank else 1))
-        return [f"{as_text(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
-                f"{need.what}" for need in chosen if need.num_bytes]
+        return [
+            f"{as_text(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
+            f"{need.what}"
+            for need in chosen
+            if need.num_bytes
+        ]
 
     def _at(self, place: Memory) -> list[Need]:
-        return [need for need in self.needs
-                if need.place == place or (place == "host" and need.place == "device" and self.device_is_host)]
+        return [
+            need
+            for need in self.needs
+            if need.place == place or (place == "host" and need.place == "device" and self.device_is_host)
+        ]
 
 
 def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
@@ -90,8 +98,11 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
     parameters = _parameters(facts, model) * itemsize
     num_owners = plan.num_parts or experiment.num_ranks
     sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
-    cache = 0 if store.cache is None or not row else held * min(
-        store.cache.rows(facts.num_nodes, held), store.cache.most_rows(experiment, facts))
+    cache = (
+        0
+        if store.cache is None or not row
+        else held * min(store.cache.rows(facts.num_nodes, held), store.cache.most_rows(experiment, facts))
+    )
     trained = 3 * facts.num_nodes * row if facts.trains_features else 0
     # The checkpoint of the best epoch is kept too. Without `checkpoint_every` there is one checkpoint if a run stops.
     checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
@@ -99,40 +110,65 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
         Need("features that the store holds", "host", store.held_bytes(drawn.held * held, num_owners)),
-        Need("pinned features that a machine's GPUs read", "host", store.shared_bytes(facts.num_nodes * held, max(
-            1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment)))), per_rank=False),
+        Need(
+            "pinned features that a machine's GPUs read",
+            "host",
+            store.shared_bytes(
+                facts.num_nodes * held,
+                max(1, hardware.workers // max(1, experiment.paradigm.ranks_together(experiment))),
+            ),
+            per_rank=False,
+        ),
         Need("features that the store holds on the GPU", "device", store.device_bytes(facts.num_nodes * held)),
         Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
         *_gpu_sampling_needs(facts, sampler, _occurrence(facts, model, drawn.edges), num_owners),
         Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
-        *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
-            batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
+        *(
+            _resident_needs(resident, model, row, itemsize)
+            if resident
+            else _batch_needs(
+                batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize
+            )
+        ),
         *(_weight_needs(facts, resident.edges if resident else batch.edges, itemsize) if facts.weighted else []),
         Need("parameters, gradients, optimizer", "device", (2 + entries_of(experiment.optimizer)) * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(facts, model, train, itemsize)),
-        Need("checkpoints", "disk", checkpoints * (
-            3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained
-            + plan.checkpoint_bytes), per_rank=False),
+        Need(
+            "checkpoints",
+            "disk",
+            checkpoints * (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained + plan.checkpoint_bytes),
+            per_rank=False,
+        ),
         Need("records and figures", "disk", _records(experiment, facts, model.num_layers), per_rank=False),
-        Need("layer-wise evaluation in files", "disk",
-             hardware.nodes * _evaluation_files(facts, model, train, itemsize), per_rank=False),
+        Need(
+            "layer-wise evaluation in files",
+            "disk",
+            hardware.nodes * _evaluation_files(facts, model, train, itemsize),
+            per_rank=False,
+        ),
         Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * facts.num_nodes),
         *experiment.task.options.needs(experiment, facts),
     ]
-    return Estimate((*needs, *_partition_needs(experiment, facts, plan), *plan.needs), hardware.workers,
-                    hardware.device != "cuda")
+    return Estimate(
+        (*needs, *_partition_needs(experiment, facts, plan), *plan.needs), hardware.workers, hardware.device != "cuda"
+    )
 
 
 def _of_command(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
     """What gnnexp needs to follow an external command. Nothing is known about the command's own memory."""
-    return Estimate((
-        Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
-        Need("interpreter and libraries, without the external command", "host", _INTERPRETER),
-        Need("records and figures", "disk", _records(experiment, facts, 0), per_rank=False),
-        *_partition_needs(experiment, facts, plan)), experiment.hardware.workers, experiment.hardware.device != "cuda")
+    return Estimate(
+        (
+            Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
+            Need("interpreter and libraries, without the external command", "host", _INTERPRETER),
+            Need("records and figures", "disk", _records(experiment, facts, 0), per_rank=False),
+            *_partition_needs(experiment, facts, plan),
+        ),
+        experiment.hardware.workers,
+        experiment.hardware.device != "cuda",
+    )
 
 
 def _partition_needs(experiment: Experiment, facts: GraphFacts, plan: Plan) -> list[Need]:
@@ -140,8 +176,14 @@ def _partition_needs(experiment: Experiment, facts: GraphFacts, plan: Plan) -> l
     partitioner = experiment.partitioner
     if plan.num_parts is None:
         return []
-    return [Need(f"making the partition ({partitioner.method})", "host",
-                 partitioner.bytes_per_edge * facts.num_edges + 8 * facts.num_nodes, per_rank=False)]
+    return [
+        Need(
+            f"making the partition ({partitioner.method})",
+            "host",
+            partitioner.bytes_per_edge * facts.num_edges + 8 * facts.num_nodes,
+            per_rank=False,
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -187,8 +229,12 @@ def _gpu_sampling_needs(facts: GraphFacts, sampler: Sampler, occurrence: int, nu
     whole = sampler.topology == "replicated"
     return [
         Need("topology for sampling on a GPU", "device", tables + bounds + (0 if far else edges)),
-        Need("pinned edges that a machine's GPUs read", "host",
-             (edges if whole else -(-edges // num_owners)) if far else 0, per_rank=not whole),
+        Need(
+            "pinned edges that a machine's GPUs read",
+            "host",
+            (edges if whole else -(-edges // num_owners)) if far else 0,
+            per_rank=not whole,
+        ),
     ]
 
 
@@ -207,16 +253,21 @@ def _resident_needs(resident: Resident, model: Model, row: int, itemsize: int) -
     rows = (model.num_layers - 1) * resident.rows
     return [
         Need(f"features of {resident.inputs:,} vertices", "device", resident.inputs * row),
-        Need(f"topology of {resident.edges:,} edges, with its transpose", "device",
-             16 * resident.edges + 40 * resident.rows),
+        Need(
+            f"topology of {resident.edges:,} edges, with its transpose",
+            "device",
+            16 * resident.edges + 40 * resident.rows,
+        ),
         Need("activations and their gradients", "device", _activations(rows, resident.edges, model, itemsize)),
     ]
 
 
 def _weight_needs(facts: GraphFacts, edges: int, itemsize: int) -> list[Need]:
     """Blocks' weights, and what a layer makes of them; sums of float64 for every vertex of the graph."""
-    return [Need(f"weights of {edges:,} edges", "device", (4 + 2 * itemsize) * edges),
-            Need("sums of edge weights", "host", 8 * facts.num_edges + 17 * facts.num_nodes)]
+    return [
+        Need(f"weights of {edges:,} edges", "device", (4 + 2 * itemsize) * edges),
+        Need("sums of edge weights", "host", 8 * facts.num_edges + 17 * facts.num_nodes),
+    ]
 
 
 def _activations(rows: int, edges: int, model: Model, itemsize: int) -> int:
@@ -265,8 +316,11 @@ def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:
 def judge(found: Estimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
     """One Problem per memory that is too small, with its itemised estimate."""
     there: list[tuple[Memory, int | None, str]] = [
-        ("host", experiment.launcher.node_bytes(),
-         "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts"),
+        (
+            "host",
+            experiment.launcher.node_bytes(),
+            "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts",
+        ),
         ("device", experiment.hardware.device_memory, "a smaller feature cache, train.batch_size or sampler.fanouts"),
         ("disk", _free_disk(run_dir), "another hydra.run.dir, or train.checkpoints_kept=1"),
     ]
@@ -275,10 +329,14 @@ def judge(found: Estimate, experiment: Experiment, run_dir: Path) -> list[Proble
         needed = found.total(place)
         if available is not None and needed > available:
             lines = "\n      ".join(found.lines(place))
-            problems.append(Problem(
-                "preflight", f"{as_text(needed)} of {place} memory",
-                f"{as_text(available)} are available:\n      {lines}",
-                f"{fix}; preflight=warn to start the run anyway"))
+            problems.append(
+                Problem(
+                    "preflight",
+                    f"{as_text(needed)} of {place} memory",
+                    f"{as_text(available)} are available:\n      {lines}",
+                    f"{fix}; preflight=warn to start the run anyway",
+                )
+            )
     return problems
 
 

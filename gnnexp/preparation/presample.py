@@ -91,8 +91,15 @@ class Tally:
             if block.edge_ids is not None:
                 tally_positions(block.edge_ids.numpy(), self._edges)
             else:
-                tally_pairs(block.indptr.numpy(), block.sources.numpy(), vertices, int(block.self_loops),
-                            self._indptr, self._indices, self._edges)
+                tally_pairs(
+                    block.indptr.numpy(),
+                    block.sources.numpy(),
+                    vertices,
+                    int(block.self_loops),
+                    self._indptr,
+                    self._indices,
+                    self._edges,
+                )
 
     def remember(self) -> None:
         """Keep the counts so far, so that `moved` can compare."""
@@ -100,8 +107,10 @@ class Tally:
 
     def moved(self, epochs: int) -> dict[str, float]:
         """The change of the mean weights in the last of `epochs` epochs."""
-        return {"vertices": movement(self._destinations, self._before[0], epochs),
-                "edges": movement(self._edges, self._before[1], epochs)}
+        return {
+            "vertices": movement(self._destinations, self._before[0], epochs),
+            "edges": movement(self._edges, self._before[1], epochs),
+        }
 
     def finish(self, epochs: int, seconds: float, convergence: list[dict[str, float]]) -> Presample:
         """The counts as the artifact that is saved."""

@@ -65,5 +65,11 @@ def _compare(dataset: Dataset, before: Mapping[Path, int]) -> None:
 def _changed(dataset: Dataset, files: list[Path]) -> DataError:
     names = ", ".join(str(path) for path in files[:_SHOWN])
     more = f" and {len(files) - _SHOWN} more files" if len(files) > _SHOWN else ""
-    return DataError(Problem("dataset", dataset.name, f"changed while it was read ({names}{more}), so nothing was kept",
-                             "repeat the command when no program writes these files any more"))
+    return DataError(
+        Problem(
+            "dataset",
+            dataset.name,
+            f"changed while it was read ({names}{more}), so nothing was kept",
+            "repeat the command when no program writes these files any more",
+        )
+    )

@@ -44,8 +44,14 @@ def _drop_if_stale(file: Path, written_ns: int, size: int) -> None:
     try:
         compiled.unlink(missing_ok=True)
     except OSError as error:
-        raise DataError(Problem(str(compiled), error.strerror, f"was compiled of another {file.name}, written in the "
-                                "same second, and Python would execute it", f"touch {file}")) from None
+        raise DataError(
+            Problem(
+                str(compiled),
+                error.strerror,
+                f"was compiled of another {file.name}, written in the same second, and Python would execute it",
+                f"touch {file}",
+            )
+        ) from None
 
 
 def _is_of(content: bytes, source: bytes, file: Path) -> bool:

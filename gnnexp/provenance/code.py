@@ -118,11 +118,15 @@ def refuse_edited(modules: Iterable[str]) -> None:
     Raises:
         DataError: a module was edited.
     """
-    DataError.raise_all([
-        Problem(str(file), "was edited", "must be the code that this command has imported", "start the command again")
-        for name, file in _own_sources(list(modules)).items()
-        if name in sys.modules and _imported_digest(name, file) != digest_of(file)
-    ])
+    DataError.raise_all(
+        [
+            Problem(
+                str(file), "was edited", "must be the code that this command has imported", "start the command again"
+            )
+            for name, file in _own_sources(list(modules)).items()
+            if name in sys.modules and _imported_digest(name, file) != digest_of(file)
+        ]
+    )
 
 
 @cache

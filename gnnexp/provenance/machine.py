@@ -76,8 +76,14 @@ def read_node(found: Mapping[str, Any]) -> Node:
     Raises:
         KeyError, TypeError: the value is no node.
     """
-    return Node(str(found["host"]), str(found["cpu"]), int(found["cores"]), tuple(map(str, found["gpus"])),
-                str(found["torch"]), int(found.get("num_cases", 1)))
+    return Node(
+        str(found["host"]),
+        str(found["cpu"]),
+        int(found["cores"]),
+        tuple(map(str, found["gpus"])),
+        str(found["torch"]),
+        int(found.get("num_cases", 1)),
+    )
 
 
 def kind_of(nodes: Iterable[Node]) -> str:
@@ -105,17 +111,24 @@ def node_of_launch(provenance: Mapping[str, Any]) -> Node | None:
     hardware = provenance.get("hardware", {})
     if not hardware.get("cpu") and not hardware.get("cores"):
         return None
-    return Node(str(hardware.get("host", "")), str(hardware.get("cpu", "")), int(hardware.get("cores") or 0),
-                tuple(sorted(str(name) for name in hardware.get("gpus", ()))),
-                str(provenance.get("libraries", {}).get("torch", "?")),
-                int(hardware.get("side_by_side", {}).get("num_cases", 1)))
+    return Node(
+        str(hardware.get("host", "")),
+        str(hardware.get("cpu", "")),
+        int(hardware.get("cores") or 0),
+        tuple(sorted(str(name) for name in hardware.get("gpus", ()))),
+        str(provenance.get("libraries", {}).get("torch", "?")),
+        int(hardware.get("side_by_side", {}).get("num_cases", 1)),
+    )
 
 
 def hardware() -> Mapping[str, Any]:
     """Processor, cores, memory and graphics cards of this machine; also the share of a case that shares it."""
     node = this_node()
-    own = {"num_cases": node.num_cases, "cores": sorted(os.sched_getaffinity(0)),
-           "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
+    own = {
+        "num_cases": node.num_cases,
+        "cores": sorted(os.sched_getaffinity(0)),
+        "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+    }
     return {
         "host": node.host,
         "cpu": node.cpu,
@@ -146,8 +159,15 @@ def output_of(command: Sequence[str], without: Sequence[str] = ()) -> str:
     """
     environment = {name: value for name, value in os.environ.items() if name not in without}
     try:
-        process = subprocess.Popen(command, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(
+            command,
+            encoding="utf-8",
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
     except OSError:
         return ""
     assert process.stdout is not None
@@ -211,5 +231,6 @@ def _torch() -> str:
 def _cpu_model() -> str:
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-                platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )

@@ -12,8 +12,10 @@ from gnnexp.provenance.older import name_today
 
 _CONF = Path(__file__).resolve().parent.parent / "conf"
 # A class of a file, and a class of a component in it, with its key.
-_TARGETS = (re.compile(r"^()_target_: *(gnnexp\.\S+)", re.MULTILINE),
-            re.compile(r"^(\w+):[^\n]*\n +_target_: *(gnnexp\.\S+)", re.MULTILINE))
+_TARGETS = (
+    re.compile(r"^()_target_: *(gnnexp\.\S+)", re.MULTILINE),
+    re.compile(r"^(\w+):[^\n]*\n +_target_: *(gnnexp\.\S+)", re.MULTILINE),
+)
 
 
 def name_of(target: str) -> str:
@@ -40,8 +42,11 @@ def version_of(component: Callable[..., Any]) -> int:
 def _names() -> Mapping[str, str]:
     """`group/name` by dotted name of the class."""
     files = sorted(_CONF.glob("*/*.yaml"), key=lambda file: (len(file.stem), file.stem))
-    texts = {f"{file.parent.name}/{file.stem}": file.read_text(encoding="utf-8") for file in files
-             if file.parent.name != "hardware"}
+    texts = {
+        f"{file.parent.name}/{file.stem}": file.read_text(encoding="utf-8")
+        for file in files
+        if file.parent.name != "hardware"
+    }
     found: dict[str, str] = {}
     for pattern in _TARGETS:
         for name, text in texts.items():

@@ -27,8 +27,11 @@ def name_today(name: str) -> str:
 # Config keys of today by their earlier names.
 KEYS = {"train.lr": "optimizer.lr", "train.weight_decay": "optimizer.weight_decay", "train.optimizer": "optimizer"}
 # Optimizers by their name in `train.optimizer`, and whether their kernel was fused.
-_OPTIMIZERS = {"adam": ("torch.optim.Adam", True), "adamw": ("torch.optim.AdamW", True),
-               "sgd": ("torch.optim.SGD", False)}
+_OPTIMIZERS = {
+    "adam": ("torch.optim.Adam", True),
+    "adamw": ("torch.optim.AdamW", True),
+    "sgd": ("torch.optim.SGD", False),
+}
 # Removed options with the only value that is still accepted, by group or by class of the group.
 _GONE: Mapping[str, Mapping[str, Any]] = {
     "gnnexp.paradigms.model_averaging.ModelAveraging": {"optimizer_state": "kept"},
@@ -50,14 +53,23 @@ def as_today(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if word not in _OPTIMIZERS:
         return config
     moved = {key.partition(".")[2] for key in KEYS}
-    return {**config, "train": {key: value for key, value in train.items() if key not in moved},
-            "optimizer": _optimizer(word, train.get("lr", 0.003), train.get("weight_decay", 0.0)), "scheduler": None}
+    return {
+        **config,
+        "train": {key: value for key, value in train.items() if key not in moved},
+        "optimizer": _optimizer(word, train.get("lr", 0.003), train.get("weight_decay", 0.0)),
+        "scheduler": None,
+    }
 
 
 def _optimizer(word: str, lr: object, weight_decay: object) -> dict[str, Any]:
     target, fused = _OPTIMIZERS[word]
-    return {"_target_": target, "_partial_": True, "lr": lr, "weight_decay": weight_decay,
-            **({"fused": True} if fused else {})}
+    return {
+        "_target_": target,
+        "_partial_": True,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        **({"fused": True} if fused else {}),
+    }
 
 
 def _without_gone(group: str, node: Any) -> Any:  # noqa: ANN401  or a topmost value

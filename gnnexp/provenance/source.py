@@ -184,8 +184,13 @@ def _imports(file: Path, name: str, stamp: tuple[int, int]) -> tuple[str, ...]:
 
 
 def _imported(tree: ast.Module, package: str) -> Iterator[str]:
-    unseen = {id(node) for test in ast.walk(tree) if isinstance(test, ast.If) and _for_type_checkers(test)
-              for part in test.body for node in ast.walk(part)}
+    unseen = {
+        id(node)
+        for test in ast.walk(tree)
+        if isinstance(test, ast.If) and _for_type_checkers(test)
+        for part in test.body
+        for node in ast.walk(part)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import) and id(node) not in unseen:
             yield from (alias.name for alias in node.names)
@@ -200,10 +205,18 @@ def _starred(file: Path, stamp: tuple[int, int]) -> tuple[str, ...]:
     """The names that `from package import *` imports, which may be modules: the texts in the package's `__all__`."""
     if file.suffix != ".py":
         return ()
-    lists = [node for node in ast.walk(_tree(file, stamp)[1]) if isinstance(node, _LISTING) and any(
-        isinstance(part, ast.Name) and part.id == "__all__" for part in ast.walk(node))]
-    return tuple(part.value for node in lists for part in ast.walk(node)
-                 if isinstance(part, ast.Constant) and isinstance(part.value, str))
+    lists = [
+        node
+        for node in ast.walk(_tree(file, stamp)[1])
+        if isinstance(node, _LISTING)
+        and any(isinstance(part, ast.Name) and part.id == "__all__" for part in ast.walk(node))
+    ]
+    return tuple(
+        part.value
+        for node in lists
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    )
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
@@ -238,8 +251,14 @@ def digest_of_installed(places: Iterable[Path]) -> str:
                 size = file.stat().st_size
                 content = file.read_bytes() if size <= _LARGE_BYTES else b""
             except OSError as error:
-                raise DataError(Problem(str(file), error.strerror, "the code of a component must be readable",
-                                        "install the package again")) from None
+                raise DataError(
+                    Problem(
+                        str(file),
+                        error.strerror,
+                        "the code of a component must be readable",
+                        "install the package again",
+                    )
+                ) from None
             total.update(f"{name} {size}\n".encode() + content)
     return total.hexdigest()[:DIGITS]
 

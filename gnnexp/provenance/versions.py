@@ -9,8 +9,20 @@ from pathlib import Path
 import gnnexp
 from gnnexp.provenance.machine import output_of
 
-LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
-             "scikit-learn", "matplotlib")
+LIBRARIES = (
+    "torch",
+    "numpy",
+    "numba",
+    "scipy",
+    "dgl",
+    "hydra-core",
+    "omegaconf",
+    "mlflow",
+    "submitit",
+    "pymetis",
+    "scikit-learn",
+    "matplotlib",
+)
 
 
 def code_version() -> str:

@@ -60,8 +60,9 @@ def _members(folder: Path, name: str, word: str) -> dict[str, bytes]:
     found = dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"])
     runs = [run for run in found if os.path.lexists(folder / run / RESULT_FILE)]
     if not runs:
-        raise DataError(Problem("export", word, "no run of such a sweep has ended here",
-                                f"gnnexp sweep {shlex.quote(word)}"))
+        raise DataError(
+            Problem("export", word, "no run of such a sweep has ended here", f"gnnexp sweep {shlex.quote(word)}")
+        )
     members = {str(STATES / f"{name}.json"): _text(state)}
     problems = []
     for run in runs:

@@ -58,8 +58,14 @@ def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise DataError(Problem(str(run_dir / ATTEMPTS_FILE), error.strerror, "must be a file that you may read",
-                                "restore it, or remove it: it is the history of the run")) from None
+        raise DataError(
+            Problem(
+                str(run_dir / ATTEMPTS_FILE),
+                error.strerror,
+                "must be a file that you may read",
+                "restore it, or remove it: it is the history of the run",
+            )
+        ) from None
     found = []
     for line in lines:
         try:
@@ -124,8 +130,13 @@ def _since_start(attempts: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str,
 def _is_of_ranks(line: Mapping[str, Any]) -> bool:
     """Whether a line is an undamaged note of ranks that have met."""
     nodes, code = line.get("nodes"), line.get("code")
-    return (line["event"] == RANKS and isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes)
-            and isinstance(code, dict) and isinstance(code.get("own"), dict))
+    return (
+        line["event"] == RANKS
+        and isinstance(nodes, list)
+        and all(isinstance(node, dict) for node in nodes)
+        and isinstance(code, dict)
+        and isinstance(code.get("own"), dict)
+    )
 
 
 def _each_once(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -176,8 +187,9 @@ def _locked(run_dir: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if tried == _TRIES - 1:
-                    raise ConfigError(Problem(BUSY, str(run_dir), "another process is working on this run",
-                                              "wait until it has ended")) from None
+                    raise ConfigError(
+                        Problem(BUSY, str(run_dir), "another process is working on this run", "wait until it has ended")
+                    ) from None
                 time.sleep(_PAUSE_S)
         with suppress(OSError):  # if the disk is full, `holder` does not know this process
             os.ftruncate(handle, 0)
@@ -247,5 +259,6 @@ def _open_lock(path: Path, flags: int) -> int:
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EINVAL):
             raise
-        raise ConfigError(Problem("run", str(path), f"must be a file ({error.strerror})",
-                                  "remove it: it is only a lock")) from None
+        raise ConfigError(
+            Problem("run", str(path), f"must be a file ({error.strerror})", "remove it: it is only a lock")
+        ) from None

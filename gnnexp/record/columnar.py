@@ -53,8 +53,10 @@ def read_records(file: Path, sweeps: Sequence[str] = ()) -> Records:
         columns = found.read().take(pa.array(places, pa.int64())).to_pydict() if places else {}
     except (OSError, ValueError) as error:  # errors of pyarrow are subclasses of these
         raise DataError(unreadable(file, error, "restore the file")) from None
-    results = {run: _result({name: values[place] for name, values in columns.items()})
-               for place, run in enumerate(columns.get("run", ()))}
+    results = {
+        run: _result({name: values[place] for name, values in columns.items()})
+        for place, run in enumerate(columns.get("run", ()))
+    }
     states = {name: {"name": name, **swept[name], "cases": list(_cases(known, name))} for name in wanted}
     return Records(states, results)
 
@@ -72,12 +74,25 @@ def _result(row: Mapping[str, Any]) -> dict[str, Any]:
         if base := base_of(name):
             named[name] = [most if value is None else value for value, most in zip(values, named[base], strict=True)]
     more = map(json.loads, row["lines"] or ["{}"] * len(row["time"]))
-    lines = [{"epoch": number, "time": time, "ranks": [], "losses": [], "batches": {}, **rest,
-              "metrics": {name: values[number] for name, values in named.items() if values[number] is not None}}
-             for number, (time, rest) in enumerate(zip(row["time"], more, strict=True))]
+    lines = [
+        {
+            "epoch": number,
+            "time": time,
+            "ranks": [],
+            "losses": [],
+            "batches": {},
+            **rest,
+            "metrics": {name: values[number] for name, values in named.items() if values[number] is not None},
+        }
+        for number, (time, rest) in enumerate(zip(row["time"], more, strict=True))
+    ]
     summary = json.loads(row["summary"]) if row["summary"] else summarize(lines, row["primary"])
-    return {**{name: json.loads(row[name]) for name in JSON_COLUMNS}, **json.loads(row["rest"]), "epochs": lines,
-            "summary": summary}
+    return {
+        **{name: json.loads(row[name]) for name in JSON_COLUMNS},
+        **json.loads(row["rest"]),
+        "epochs": lines,
+        "summary": summary,
+    }
 
 
 def base_of(name: str) -> str:

@@ -28,8 +28,18 @@ def finalize(run_dir: Path, outcome: Outcome) -> Outcome:
         outcome = Outcome(1, "failed", "the ranks finished without a result", "the ranks finished without a result")
     result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else _partial_result(run_dir)
     attempts = read_attempts(run_dir)
-    write_json(path, {**result, "attempts": attempts, "nodes": nodes_of(attempts), "status": "failed",
-                      "kind": outcome.kind, "reason": outcome.reason, **outcome.memory})
+    write_json(
+        path,
+        {
+            **result,
+            "attempts": attempts,
+            "nodes": nodes_of(attempts),
+            "status": "failed",
+            "kind": outcome.kind,
+            "reason": outcome.reason,
+            **outcome.memory,
+        },
+    )
     return outcome
 
 
@@ -90,8 +100,15 @@ def refused_by_disk(run_dir: Path, error: OSError, before: str = "") -> Outcome:
 def _partial_result(run_dir: Path) -> dict[str, Any]:
     job: Mapping[str, Any] = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))
     epochs = read_epochs(run_dir)
-    return {"schema": 1, "config": job["config"], "provenance": job["provenance"], "partition": job["partition"],
-            "quality": job.get("quality", {}), "epochs": epochs, "summary": summarize(epochs, primary_of(epochs))}
+    return {
+        "schema": 1,
+        "config": job["config"],
+        "provenance": job["provenance"],
+        "partition": job["partition"],
+        "quality": job.get("quality", {}),
+        "epochs": epochs,
+        "summary": summarize(epochs, primary_of(epochs)),
+    }
 
 
 def primary_of(epochs: list[dict[str, Any]]) -> str:

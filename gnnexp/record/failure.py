@@ -43,8 +43,17 @@ def describe(error: BaseException) -> Failure:
     """Classify the error that ends a rank; called while it is handled."""
     reason = f"{type(error).__name__}: {error}"
     if isinstance(error, GnnexpError):
-        kind: Kind = ("diverged" if isinstance(error, DivergedError) else "hang" if isinstance(error, HangError)
-                      else "disk" if _lacks_room(error) else "mistake" if error.exit_code == 2 else "error")
+        kind: Kind = (
+            "diverged"
+            if isinstance(error, DivergedError)
+            else "hang"
+            if isinstance(error, HangError)
+            else "disk"
+            if _lacks_room(error)
+            else "mistake"
+            if error.exit_code == 2
+            else "error"
+        )
         return Failure(kind, reason, "", error.exit_code)
     if isinstance(error, OSError) and (problem := refusal(error)) is not None:
         return Failure("disk", f"{one_line(problem)}; {problem.fix}", "", EXIT_CODE)
@@ -53,8 +62,14 @@ def describe(error: BaseException) -> Failure:
     needed, available = needed_bytes(str(error)), _available(error)
     figures = "" if needed is None else f"{needed:,} bytes needed, "
     line = " ".join(str(error).split()) or "no details"
-    return Failure("out of memory", f"out of memory: {figures}{available:,} bytes available ({line[:300]})",
-                   traceback.format_exc(), 1, needed, available)
+    return Failure(
+        "out of memory",
+        f"out of memory: {figures}{available:,} bytes available ({line[:300]})",
+        traceback.format_exc(),
+        1,
+        needed,
+        available,
+    )
 
 
 def _lacks_room(error: BaseException | None) -> bool:

@@ -33,8 +33,7 @@ class Heartbeat(threading.Thread):
         with suppress(OSError):  # the disk is full: there may be room at the first beat
             subfolder(run_dir, "status")
         self._file = run_dir / "status" / f"rank_{environment.rank}.json"
-        self._who = {"rank": environment.rank, "host": environment.host, "pid": os.getpid(),
-                     "table": process_table()}
+        self._who = {"rank": environment.rank, "host": environment.host, "pid": os.getpid(), "table": process_table()}
         self._timer: PhaseTimer | None = None
         self._marks, self._since = -1, time.time()
         self._lock, self._over = threading.Lock(), threading.Event()
@@ -71,7 +70,15 @@ class Heartbeat(threading.Thread):
         if marks != self._marks:
             self._marks, self._since = marks, now
         exchanging = timer is not None and timer.activity.exchanging
-        write_json(self._file, {
-            **self._who, "state": state, "time": now, "phase": self.phase(), "exchanging": exchanging,
-            "since": self._since, **more,
-        })
+        write_json(
+            self._file,
+            {
+                **self._who,
+                "state": state,
+                "time": now,
+                "phase": self.phase(),
+                "exchanging": exchanging,
+                "since": self._since,
+                **more,
+            },
+        )

@@ -67,11 +67,15 @@ def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
     except OSError as error:
         place = str(error.filename or folder / RUNS)
         allowed = "must be readable, and the folder of the runs writable, with room for them"
-        raise DataError(Problem(place, error.strerror, allowed,
-                                "change its rights or make room, and import the file again")) from None
+        raise DataError(
+            Problem(place, error.strerror, allowed, "change its rights or make room, and import the file again")
+        ) from None
     except (EOFError, lzma.LZMAError, tarfile.TarError, ValueError) as error:
-        raise DataError(Problem(str(file), str(error)[:200] or type(error).__name__,
-                                "must be a whole file of `gnnexp export`", _FIX)) from None
+        raise DataError(
+            Problem(
+                str(file), str(error)[:200] or type(error).__name__, "must be a whole file of `gnnexp export`", _FIX
+            )
+        ) from None
 
 
 def restore(records: Records, file: Path, folder: Path = Path()) -> tuple[int, int]:
@@ -114,8 +118,9 @@ class _Import:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise ConfigError(Problem("import", str(self._folder / RUNS), "another import is working here",
-                                      "wait until it has ended")) from None
+            raise ConfigError(
+                Problem("import", str(self._folder / RUNS), "another import is working here", "wait until it has ended")
+            ) from None
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -174,14 +179,25 @@ class _Import:
     def _check(self) -> None:
         if not self._runs:
             raise tarfile.ReadError("it holds no run")
-        problems = [Problem(str(run), f"no {RESULT_FILE}", "a run that has not ended is no record",
-                            "export the sweep again when its runs have ended")
-                    for run in sorted(self._runs - self._ended)]
+        problems = [
+            Problem(
+                str(run),
+                f"no {RESULT_FILE}",
+                "a run that has not ended is no record",
+                "export the sweep again when its runs have ended",
+            )
+            for run in sorted(self._runs - self._ended)
+        ]
         for run in sorted(self._made):
-            inside = [above for above in run.parents if len(above.parts) > 1
-                      and (above in self._runs or _is_run(self._folder / above))]
-            problems += [Problem(str(run), f"inside of {above}", "a run directory has no other runs in it", _FIX)
-                         for above in inside]
+            inside = [
+                above
+                for above in run.parents
+                if len(above.parts) > 1 and (above in self._runs or _is_run(self._folder / above))
+            ]
+            problems += [
+                Problem(str(run), f"inside of {above}", "a run directory has no other runs in it", _FIX)
+                for above in inside
+            ]
         DataError.raise_all(problems)
 
     def _make(self, run: PurePosixPath, result: Mapping[str, Any]) -> None:
@@ -197,9 +213,20 @@ class _Import:
         marked = {**made, "uid": _uid(record), IMPORTED: {**self._source, "uid": made.get("uid")}}
         record["provenance"] = marked
         write_json(place / RESULT_FILE, record)
-        write_json(place / JOB_FILE, {
-            "schema": 1, "config": record["config"], "graph": None, "partition": None, "parts": None, "presample": None,
-            "presampled": [], "quality": record.get("quality") or {}, "provenance": marked})
+        write_json(
+            place / JOB_FILE,
+            {
+                "schema": 1,
+                "config": record["config"],
+                "graph": None,
+                "partition": None,
+                "parts": None,
+                "presample": None,
+                "presampled": [],
+                "quality": record.get("quality") or {},
+                "provenance": marked,
+            },
+        )
         write_text(place / EPOCHS_FILE, "".join(json.dumps(line) + "\n" for line in record["epochs"]))
         write_text(place / "config.yaml", yaml.safe_dump(record["config"], sort_keys=False))
         sync(place)
@@ -218,8 +245,12 @@ def _place(name: str) -> PurePosixPath:
         tarfile.TarError: the name is not that of a record's file.
     """
     parts = name.split("/")
-    whole = (1 < len(parts) <= _MOST_PARTS and parts[0] == RUNS.name and name.isprintable()
-             and all(part and part[0] != "." and len(part.encode()) <= _MOST_NAME_BYTES for part in parts))
+    whole = (
+        1 < len(parts) <= _MOST_PARTS
+        and parts[0] == RUNS.name
+        and name.isprintable()
+        and all(part and part[0] != "." and len(part.encode()) <= _MOST_NAME_BYTES for part in parts)
+    )
     path = PurePosixPath(*parts) if whole else RUNS
     state = path.parent == STATES and path.suffix == ".json" and path.name not in _FILES
     run = path.name in _FILES and len(path.parts) > 2 and not path.is_relative_to(STATES)

@@ -148,9 +148,9 @@ def _path_in(header: bytes) -> str:
     """The path in a pax header of lines `<length> <key>=<value>`; other keys change the meaning and are refused."""
     place, path = 0, ""
     while place < len(header):
-        digits = header[place:place + 20].partition(b" ")[0]
-        line = header[place:place + int(digits)] if digits.isdigit() else b""
-        key, equals, value = line[len(digits) + 1:-1].partition(b"=")
+        digits = header[place : place + 20].partition(b" ")[0]
+        line = header[place : place + int(digits)] if digits.isdigit() else b""
+        key, equals, value = line[len(digits) + 1 : -1].partition(b"=")
         if not line.endswith(b"\n") or len(line) != int(digits) or not equals:
             raise tarfile.ReadError("a header is damaged")
         if key != b"path":

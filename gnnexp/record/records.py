@@ -158,7 +158,11 @@ class EpochLog:
         return self._earlier[epoch] if epoch < len(self._earlier) else None
 
     def append(
-        self, epoch: int, metrics: Mapping[str, float], ranks: Sequence[RankRecord], steps: Sequence[float],
+        self,
+        epoch: int,
+        metrics: Mapping[str, float],
+        ranks: Sequence[RankRecord],
+        steps: Sequence[float],
         resumed: Sequence[Mapping[str, int]] = (),
     ) -> None:
         """Record one epoch.
@@ -174,8 +178,12 @@ class EpochLog:
             return
         assert epoch == self._next, f"epoch {epoch} follows {self._next - 1}"
         line: dict[str, Any] = {
-            "epoch": epoch, "time": time.time(), "metrics": dict(metrics),
-            "ranks": [rank.to_json() for rank in ranks], "losses": list(steps), "batches": layer_counts(ranks),
+            "epoch": epoch,
+            "time": time.time(),
+            "metrics": dict(metrics),
+            "ranks": [rank.to_json() for rank in ranks],
+            "losses": list(steps),
+            "batches": layer_counts(ranks),
         }
         if resumed:
             line["resumed"] = [dict(piece) for piece in resumed]
@@ -209,8 +217,9 @@ class EpochLog:
         try:
             handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | new, 0o666)
         except FileNotFoundError:
-            raise DataError(Problem(str(self._path), "was removed", f"it had the records of {self._next} epochs",
-                                    "start a new run")) from None
+            raise DataError(
+                Problem(str(self._path), "was removed", f"it had the records of {self._next} epochs", "start a new run")
+            ) from None
         return open(handle, "a", encoding="utf-8")  # noqa: PTH123
 
     def _drop_unfinished_line(self) -> None:

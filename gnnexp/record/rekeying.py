@@ -48,7 +48,9 @@ class Rekeyed:
 
 
 def key_of_older(
-    config: Mapping[str, Any], provenance: Mapping[str, Any], datasets: Iterable[Dataset],
+    config: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    datasets: Iterable[Dataset],
     named: Collection[str] = (),
 ) -> str:
     """The key that a run of gnnexp 0.1 would have today; empty if it had none, or if its data are not here.
@@ -89,9 +91,14 @@ def rekeyed_provenance(config: Mapping[str, Any], provenance: Mapping[str, Any])
     key = "" if dataset is None else key_of_older(config, provenance, [dataset])
     if dataset is None or not key:
         return NO_DATA
-    return {**provenance, "run_key": key, "dataset_key": dataset.key(), "result_version": RESULT_VERSION,
-            "code": {"own": own_of(code)},
-            "rekeyed": {"run_key": provenance["run_key"], "dataset_key": str(provenance.get("dataset_key"))}}
+    return {
+        **provenance,
+        "run_key": key,
+        "dataset_key": dataset.key(),
+        "result_version": RESULT_VERSION,
+        "code": {"own": own_of(code)},
+        "rekeyed": {"run_key": provenance["run_key"], "dataset_key": str(provenance.get("dataset_key"))},
+    }
 
 
 def rekey(run_dir: Path, *, write: bool) -> Rekeyed:

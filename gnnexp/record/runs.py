@@ -139,19 +139,27 @@ def read_run(path: Path) -> Run:
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
         fix = "run it again" if os.path.lexists(file) else "wait until it has ended, or name another run"
-        raise DataError(Problem(str(path), RESULT_FILE, f"is not the directory of a run that has ended: {why}",
-                                fix)) from None
+        raise DataError(
+            Problem(str(path), RESULT_FILE, f"is not the directory of a run that has ended: {why}", fix)
+        ) from None
     return run_of(path, result)
 
 
 def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, Any]] | None = None) -> Run:
     """The run of a record that has the shape of `gnnexp.record.shape`; for `kept` see `Run`."""
     return Run(
-        path=path, config=as_today(result["config"]), provenance=result["provenance"],
-        epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
-        status=result["status"], reason=result.get("reason") or "",
-        kind=result.get("kind") or "", facts=result.get("paradigm") or {},
-        quality=result.get("quality") or {}, nodes=result.get("nodes") or (), kept=kept,
+        path=path,
+        config=as_today(result["config"]),
+        provenance=result["provenance"],
+        epochs=[epoch["metrics"] for epoch in result["epochs"]],
+        summary=result["summary"],
+        status=result["status"],
+        reason=result.get("reason") or "",
+        kind=result.get("kind") or "",
+        facts=result.get("paradigm") or {},
+        quality=result.get("quality") or {},
+        nodes=result.get("nodes") or (),
+        kept=kept,
         ended=result.get("ended") or "",
     )
 

@@ -133,8 +133,10 @@ def _count(least: int, what: str = "a count", most: int = MOST_COUNTED) -> Rule:
     return _rule(lambda value: type(value) is int and least <= value <= most, what)
 
 
-_MAPPING, _LIST = _rule(lambda value: isinstance(value, dict), "a mapping"), _rule(
-    lambda value: isinstance(value, list), "a list")
+_MAPPING, _LIST = (
+    _rule(lambda value: isinstance(value, dict), "a mapping"),
+    _rule(lambda value: isinstance(value, list), "a list"),
+)
 _TEXT, _NUMBER = _rule(lambda value: isinstance(value, str), "a text"), _rule(_is_number, "a number")
 _NUMBERS = _rule(lambda value: isinstance(value, list) and _are_numbers(value), "numbers")
 _NAMED_NUMBERS = _rule(lambda value: isinstance(value, dict) and _are_numbers(value.values()), "numbers by name")
@@ -146,55 +148,136 @@ def _texts(*names: str) -> dict[str, Rule]:
 
 
 # --- records ---------------------------------------------------------------------------------------------------------
-_LINKS = _rule(lambda value: value is None or (isinstance(value, dict) and value.keys() <= parameters_of_dataclass(
-    Links).keys() and all(item is None or _is_number(item) for item in value.values())), describe(Links))
-_CONFIG = _fields({
-    **dict.fromkeys(("partitioner", "sampler", "paradigm", "tracker"), _MAPPING),
-    "dataset": _fields({"scale": _none_or(_rule(lambda value: _is_number(value) and 0 < value < _MOST,
-                                                "a positive number"))}),
-    "model": _fields(dict.fromkeys(("hidden", "layers"), _none_or(_FROM_ONE))),
-    **dict.fromkeys(("feature_store", "task"), _fields({"dim": _none_or(_FROM_ONE)})),
-    "train": _options(TrainConfig, {}),
-    "hardware": _options(HardwareConfig, {
-        **dict.fromkeys(("nodes", "workers"), _FROM_ONE), "links": _LINKS,
-        "launcher": _fields(_texts("_target_"))}),
-    **_texts("name", "system"),
-}, ("dataset", "model", "hardware", "train"))
+_LINKS = _rule(
+    lambda value: (
+        value is None
+        or (
+            isinstance(value, dict)
+            and value.keys() <= parameters_of_dataclass(Links).keys()
+            and all(item is None or _is_number(item) for item in value.values())
+        )
+    ),
+    describe(Links),
+)
+_CONFIG = _fields(
+    {
+        **dict.fromkeys(("partitioner", "sampler", "paradigm", "tracker"), _MAPPING),
+        "dataset": _fields(
+            {"scale": _none_or(_rule(lambda value: _is_number(value) and 0 < value < _MOST, "a positive number"))}
+        ),
+        "model": _fields(dict.fromkeys(("hidden", "layers"), _none_or(_FROM_ONE))),
+        **dict.fromkeys(("feature_store", "task"), _fields({"dim": _none_or(_FROM_ONE)})),
+        "train": _options(TrainConfig, {}),
+        "hardware": _options(
+            HardwareConfig,
+            {
+                **dict.fromkeys(("nodes", "workers"), _FROM_ONE),
+                "links": _LINKS,
+                "launcher": _fields(_texts("_target_")),
+            },
+        ),
+        **_texts("name", "system"),
+    },
+    ("dataset", "model", "hardware", "train"),
+)
 _BY_NAME = _values(_none_or(_TEXT))
-_PROVENANCE = _fields({
-    **_texts("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "sweep_uid", "label", "dataset_key",
-             "partition"),
-    "choices": _BY_NAME, "libraries": _BY_NAME, "graph": _NAMED_NUMBERS, "chosen": _fields(_texts("device")),
-    "hardware": _fields({
-        **_texts("host", "cpu", "system"),
-        **dict.fromkeys(("cores", "threads", "ram_bytes"), _count(0, most=_MOST_BYTES)),
-        "side_by_side": _fields({"num_cases": _FROM_ONE}), "gpus": _each(_TEXT)}),
-    "code": _none_or(_fields({"own": _values(_TEXT), **_texts("gnnexp")}, ("own",))), "result_version": _count(0),
-})
+_PROVENANCE = _fields(
+    {
+        **_texts(
+            "uid",
+            "run_key",
+            "date",
+            "code_version",
+            "reproduce",
+            "cwd",
+            "sweep",
+            "sweep_uid",
+            "label",
+            "dataset_key",
+            "partition",
+        ),
+        "choices": _BY_NAME,
+        "libraries": _BY_NAME,
+        "graph": _NAMED_NUMBERS,
+        "chosen": _fields(_texts("device")),
+        "hardware": _fields(
+            {
+                **_texts("host", "cpu", "system"),
+                **dict.fromkeys(("cores", "threads", "ram_bytes"), _count(0, most=_MOST_BYTES)),
+                "side_by_side": _fields({"num_cases": _FROM_ONE}),
+                "gpus": _each(_TEXT),
+            }
+        ),
+        "code": _none_or(_fields({"own": _values(_TEXT), **_texts("gnnexp")}, ("own",))),
+        "result_version": _count(0),
+    }
+)
 _JOB = _fields({"config": _CONFIG, "provenance": _PROVENANCE, "profile": _none_or(_MAPPING)}, ("config", "provenance"))
-_ROWS = _rule(lambda rows: isinstance(rows, dict) and _are_numbers(rows.values()) and (
-    not rows or {"original", "inter", "both"} <= rows.keys()), "numbers named original, inter and both")
-_FACTS = _fields({
-    "chunks": _count(0), **dict.fromkeys(("rows_initial", "rows_reorganised"), _none_or(_ROWS)),
-    **dict.fromkeys(("cost_initial", "cost_reorganised", "chunk_bytes_bound", "setup_s", "order_s"),
-                    _none_or(_NUMBER)), "row_bytes": _none_or(_NUMBERS), "keeps": _none_or(_LIST)})
+_ROWS = _rule(
+    lambda rows: (
+        isinstance(rows, dict)
+        and _are_numbers(rows.values())
+        and (not rows or {"original", "inter", "both"} <= rows.keys())
+    ),
+    "numbers named original, inter and both",
+)
+_FACTS = _fields(
+    {
+        "chunks": _count(0),
+        **dict.fromkeys(("rows_initial", "rows_reorganised"), _none_or(_ROWS)),
+        **dict.fromkeys(
+            ("cost_initial", "cost_reorganised", "chunk_bytes_bound", "setup_s", "order_s"), _none_or(_NUMBER)
+        ),
+        "row_bytes": _none_or(_NUMBERS),
+        "keeps": _none_or(_LIST),
+    }
+)
 _OF_NODE = {**dict.fromkeys(("host", "cpu", "torch"), _TEXT), "cores": _count(0), "gpus": _each(_TEXT)}
-_RESULT = _fields({
-    "config": _CONFIG, "provenance": _PROVENANCE,
-    "epochs": _each(_fields({"metrics": _NAMED_NUMBERS}, ("metrics",))), "summary": _NAMED_NUMBERS,
-    "status": _rule(lambda value: value in STATUSES, " or ".join(STATUSES)), **_texts("reason", "kind", "ended"),
-    "quality": _none_or(_NAMED_NUMBERS), "paradigm": _none_or(_FACTS),
-    "nodes": _none_or(_each(_fields({**_OF_NODE, "num_cases": _FROM_ONE}, _OF_NODE))),
-    "attempts": _none_or(_each(_MAPPING)),
-}, ("config", "provenance", "epochs", "summary", "status"))
-_RANK = _fields({
-    "times": _fields({"epoch_s": _NUMBER, **dict.fromkeys(("phases", "hidden", "crossings"), _NAMED_NUMBERS)},
-                     ("phases",)),
-    "traffic": _values(_NAMED_NUMBERS), "work": _NAMED_NUMBERS, "memory": _NAMED_NUMBERS}, ("times", "traffic", "work"))
-_LINE = _fields({
-    "epoch": _count(0), "time": _NUMBER, "metrics": _NAMED_NUMBERS, "losses": _NUMBERS, "ranks": _each(_RANK),
-    "batches": _values(_each(_each(_NUMBERS)))}, ("epoch", "metrics"))
-_STATE = _fields({
-    **_texts("name", "description", "command"), "report": _MAPPING, "notes": _none_or(_each(_TEXT)),
-    "cases": _each(_fields({**_texts("key", "dataset_key", "run_dir", "status", "reason"), "label": _TEXT},
-                           ("label",)))}, ("cases",))
+_RESULT = _fields(
+    {
+        "config": _CONFIG,
+        "provenance": _PROVENANCE,
+        "epochs": _each(_fields({"metrics": _NAMED_NUMBERS}, ("metrics",))),
+        "summary": _NAMED_NUMBERS,
+        "status": _rule(lambda value: value in STATUSES, " or ".join(STATUSES)),
+        **_texts("reason", "kind", "ended"),
+        "quality": _none_or(_NAMED_NUMBERS),
+        "paradigm": _none_or(_FACTS),
+        "nodes": _none_or(_each(_fields({**_OF_NODE, "num_cases": _FROM_ONE}, _OF_NODE))),
+        "attempts": _none_or(_each(_MAPPING)),
+    },
+    ("config", "provenance", "epochs", "summary", "status"),
+)
+_RANK = _fields(
+    {
+        "times": _fields(
+            {"epoch_s": _NUMBER, **dict.fromkeys(("phases", "hidden", "crossings"), _NAMED_NUMBERS)}, ("phases",)
+        ),
+        "traffic": _values(_NAMED_NUMBERS),
+        "work": _NAMED_NUMBERS,
+        "memory": _NAMED_NUMBERS,
+    },
+    ("times", "traffic", "work"),
+)
+_LINE = _fields(
+    {
+        "epoch": _count(0),
+        "time": _NUMBER,
+        "metrics": _NAMED_NUMBERS,
+        "losses": _NUMBERS,
+        "ranks": _each(_RANK),
+        "batches": _values(_each(_each(_NUMBERS))),
+    },
+    ("epoch", "metrics"),
+)
+_STATE = _fields(
+    {
+        **_texts("name", "description", "command"),
+        "report": _MAPPING,
+        "notes": _none_or(_each(_TEXT)),
+        "cases": _each(
+            _fields({**_texts("key", "dataset_key", "run_dir", "status", "reason"), "label": _TEXT}, ("label",))
+        ),
+    },
+    ("cases",),
+)

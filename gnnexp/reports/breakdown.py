@@ -26,10 +26,20 @@ def breakdown_of(run: Run) -> Table:
         mean, least, most = (run.median(f"time/{name}_s{of}") for of in ("_mean", "_min", ""))
         if name == "epoch" or mean > 0:
             share = 100 * mean / whole if whole > 0 else math.nan
-            rows.append((name, *(number_cell(value) for value in (mean, least, most)), number_cell(share, ".1f"),
-                         number_cell(run.median(f"time/hidden_{name}_s_mean"))))
+            rows.append(
+                (
+                    name,
+                    *(number_cell(value) for value in (mean, least, most)),
+                    number_cell(share, ".1f"),
+                    number_cell(run.median(f"time/hidden_{name}_s_mean")),
+                )
+            )
     header = ("phase", "mean s", "fastest rank s", "slowest rank s", "share %", "in the background s")
-    return Table(header, tuple(rows), f"Seconds of an epoch over the ranks: {typical_epoch([run])}. The phases exclude "
-                 "each other, so the means of an epoch add up to its seconds. Each number is a median of its own: the "
-                 "sum of the table may differ a little. wait: waiting for slower ranks. unaccounted: what no phase "
-                 "covers. Work in the background is not part of the sum.")
+    return Table(
+        header,
+        tuple(rows),
+        f"Seconds of an epoch over the ranks: {typical_epoch([run])}. The phases exclude "
+        "each other, so the means of an epoch add up to its seconds. Each number is a median of its own: the "
+        "sum of the table may differ a little. wait: waiting for slower ranks. unaccounted: what no phase "
+        "covers. Work in the background is not part of the sum.",
+    )

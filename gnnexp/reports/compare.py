@@ -18,8 +18,14 @@ _PHASES = tuple(f"time/{name}_s_mean" for name in (*PHASES, "unaccounted"))
 # Other times lie inside of phases or are hidden behind them. They explain a phase, but are no share of the epoch.
 _WITHIN = tuple(f"time/{name}_s" for name in ("comm", "comm_exposed", "h2d", "d2h", "host_add"))
 # Further parts of the table: name, rooms of the record, and a word that the names of their metrics contain.
-_PARTS = (("bytes", ("comm/", "tier/"), "bytes"), ("rounds", ("comm/",), "rounds"), ("rows", ("tier/",), "rows"),
-          ("work", ("work/",), ""), ("imbalance", ("imbalance/",), ""), ("memory", ("memory/",), ""))
+_PARTS = (
+    ("bytes", ("comm/", "tier/"), "bytes"),
+    ("rounds", ("comm/",), "rounds"),
+    ("rows", ("tier/",), "rows"),
+    ("work", ("work/",), ""),
+    ("imbalance", ("imbalance/",), ""),
+    ("memory", ("memory/",), ""),
+)
 _ALIKE = 0.02  # of the epoch: a smaller difference counts as equally long
 _MOST_NAMED = 3
 _ENOUGH = 0.8  # of the difference: once the named phases cover it, no further phase is named
@@ -56,9 +62,18 @@ def compare(first: Run, second: Run) -> Table:
     Raises:
         DataError: one of the runs did not finish.
     """
-    DataError.raise_all([Problem(str(run.path), run.status, f"must have finished: {run.reason or run.status}",
-                                 "gnnexp resume continues it; gnnexp report lists the runs")
-                         for run in (first, second) if run.status != "finished"])
+    DataError.raise_all(
+        [
+            Problem(
+                str(run.path),
+                run.status,
+                f"must have finished: {run.reason or run.status}",
+                "gnnexp resume continues it; gnnexp report lists the runs",
+            )
+            for run in (first, second)
+            if run.status != "finished"
+        ]
+    )
     phases = _ordered(_lines(first, second, _PHASES))
     epoch = _lines(first, second, (_EPOCH,))
     whole = epoch[0].difference if epoch else math.nan
@@ -70,8 +85,15 @@ def compare(first: Run, second: Run) -> Table:
     for part, rooms, word in _PARTS:
         names = [name for name in recorded if name.startswith(rooms) and word in name]
         rows += [_row(part, line) for line in _ordered(_lines(first, second, names))]
-    header = ("part", "what", f"A {first.value('system')}", f"B {second.value('system')}", "B - A", "B / A",
-              "% of the difference")
+    header = (
+        "part",
+        "what",
+        f"A {first.value('system')}",
+        f"B {second.value('system')}",
+        "B - A",
+        "B / A",
+        "% of the difference",
+    )
     return Table(header, tuple(rows), _caption(first, second), verdict(epoch, phases))
 
 
@@ -97,8 +119,10 @@ def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
     because = f", mainly by {', '.join(said)}" if said else ""
     if against is not None and against.difference / whole <= -_AGAINST:
         because += f", against {_phase(against.metric)} {against.difference:+.4g} s"
-    return (f"B's epoch is {abs(whole):.4g} s {word} than A's ({second:.4g} s, {first:.4g} s: x {second / first:.3g})"
-            f"{because}.")
+    return (
+        f"B's epoch is {abs(whole):.4g} s {word} than A's ({second:.4g} s, {first:.4g} s: x {second / first:.3g})"
+        f"{because}."
+    )
 
 
 def _lines(first: Run, second: Run, names: Iterable[str]) -> list[Line]:
@@ -114,27 +138,45 @@ def _ordered(lines: Sequence[Line]) -> list[Line]:
 
 def _settings(first: Run, second: Run) -> list[tuple[str, ...]]:
     """Config keys that differ, the machines, and the version of the code."""
-    configs = [{"system": run.value("system"), **flat(run.config), MACHINE: run.machine,
-                "code version": str(run.provenance.get("code_version", _ABSENT))} for run in (first, second)]
+    configs = [
+        {
+            "system": run.value("system"),
+            **flat(run.config),
+            MACHINE: run.machine,
+            "code version": str(run.provenance.get("code_version", _ABSENT)),
+        }
+        for run in (first, second)
+    ]
     keys = list(dict.fromkeys(key for config in configs for key in config))
-    return [("setting", key, *(config.get(key, _ABSENT) for config in configs), "", "", "") for key in keys
-            if configs[0].get(key) != configs[1].get(key)]
+    return [
+        ("setting", key, *(config.get(key, _ABSENT) for config in configs), "", "", "")
+        for key in keys
+        if configs[0].get(key) != configs[1].get(key)
+    ]
 
 
 def _accuracy(first: Run, second: Run) -> list[tuple[str, ...]]:
     """Metrics at the best validation epoch that either run has."""
-    names = [name for name in dict.fromkeys([*first.summary, *second.summary])
-             if name.partition("/")[2] in ("val", "test") and not name.startswith("loss/")]
+    names = [
+        name
+        for name in dict.fromkeys([*first.summary, *second.summary])
+        if name.partition("/")[2] in ("val", "test") and not name.startswith("loss/")
+    ]
     return [_row("metric", Line(name, value_of(first, name), value_of(second, name))) for name in names]
 
 
 def _row(part: str, line: Line, whole: float = math.nan) -> tuple[str, ...]:
     share = 100 * line.difference / whole if whole else math.nan
     both = not math.isnan(line.first) and not math.isnan(line.second)
-    return (part, line.metric.removesuffix("_mean"), _cell(line.first), _cell(line.second),
-            _ABSENT if math.isnan(line.difference) else f"{line.difference:+.4g}",
-            f"{line.second / line.first:.3f}" if both and line.first else _ABSENT,
-            "" if math.isnan(share) else f"{share:.1f}")
+    return (
+        part,
+        line.metric.removesuffix("_mean"),
+        _cell(line.first),
+        _cell(line.second),
+        _ABSENT if math.isnan(line.difference) else f"{line.difference:+.4g}",
+        f"{line.second / line.first:.3f}" if both and line.first else _ABSENT,
+        "" if math.isnan(share) else f"{share:.1f}",
+    )
 
 
 def _cell(value: float) -> str:
@@ -148,10 +190,15 @@ def _phase(metric: str) -> str:
 
 
 def _caption(first: Run, second: Run) -> str:
-    machines = "" if first.machine == second.machine else (
-        f"The machines differ ({first.machine}; {second.machine}): seconds are not comparable. ")
-    return (f"A: {first.path}. B: {second.path}. {machines}{typical_epoch([first, second]).capitalize()}. Epoch and "
-            "phases are means over the ranks, so that phases add up to the epoch (medians add up only nearly). Other "
-            "metrics are as in docs/record.md, in seconds, bytes and counts. –: not recorded; such a phase is a part "
-            "of another one. Traffic is 0 if there was none. These are single runs: a sweep with `seed=0,1,2` shows "
-            "how far seconds and accuracy vary by themselves.")
+    machines = (
+        ""
+        if first.machine == second.machine
+        else (f"The machines differ ({first.machine}; {second.machine}): seconds are not comparable. ")
+    )
+    return (
+        f"A: {first.path}. B: {second.path}. {machines}{typical_epoch([first, second]).capitalize()}. Epoch and "
+        "phases are means over the ranks, so that phases add up to the epoch (medians add up only nearly). Other "
+        "metrics are as in docs/record.md, in seconds, bytes and counts. –: not recorded; such a phase is a part "
+        "of another one. Traffic is 0 if there was none. These are single runs: a sweep with `seed=0,1,2` shows "
+        "how far seconds and accuracy vary by themselves."
+    )

@@ -17,8 +17,15 @@ from gnnexp.reports.queries.query import read_query
 from gnnexp.reports.values.metrics import check_header, check_metric
 
 T = TypeVar("T")
-_HINTS: Mapping[str, Any] = {"rows": Sequence[str], "query": Any, "columns": Mapping[str, Any], "paper": str,
-                             "published": Mapping[str, Any], "estimate": str, "figures": list}
+_HINTS: Mapping[str, Any] = {
+    "rows": Sequence[str],
+    "query": Any,
+    "columns": Mapping[str, Any],
+    "paper": str,
+    "published": Mapping[str, Any],
+    "estimate": str,
+    "figures": list,
+}
 # Top-level keys in the state files of older versions, from before there was a layout.
 _OLDER = ("rows", "kind", "published")
 
@@ -74,19 +81,28 @@ def read_layout(options: object, where: str = "report") -> Layout:
     wrong = {problem.key for problem in problems}
     given = {key: value for key, value in given.items() if f"{where}.{key}" not in wrong}
     if "columns" in given and "published" in given:
-        problems.append(Problem(f"{where}.columns", given["columns"], "published has columns of its own",
-                                "leave one of them out"))
+        problems.append(
+            Problem(f"{where}.columns", given["columns"], "published has columns of its own", "leave one of them out")
+        )
     problems += _check_columns(f"{where}.columns", given.get("columns", {}))
     published, found = _tried(read_published, given.get("published"), f"{where}.published")
     problems += [*found, *_check_paper(f"{where}.paper", given.get("paper"), published)]
     problems += _tried(_ask_nothing, given.get("query"), f"{where}.query")[1]
-    problems += [replace(problem, key=f"{where}.estimate ({problem.key})")
-                 for problem in _tried(machine_named, given.get("estimate"))[1]]
+    problems += [
+        replace(problem, key=f"{where}.estimate ({problem.key})")
+        for problem in _tried(machine_named, given.get("estimate"))[1]
+    ]
     figures, found = read_figures(given.get("figures", []), f"{where}.figures")
     ConfigError.raise_all([*problems, *found])
-    return Layout(tuple(given.get("rows", ())), given.get("query", ""), dict(given.get("columns", {})), published,
-                  given.get("paper", published.paper if published else ""), given.get("estimate", ""),
-                  figures if "figures" in given else None)
+    return Layout(
+        tuple(given.get("rows", ())),
+        given.get("query", ""),
+        dict(given.get("columns", {})),
+        published,
+        given.get("paper", published.paper if published else ""),
+        given.get("estimate", ""),
+        figures if "figures" in given else None,
+    )
 
 
 def _tried(read: Callable[..., T], value: object, *where: str) -> tuple[T | None, list[Problem]]:

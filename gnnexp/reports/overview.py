@@ -10,10 +10,24 @@ from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.metrics import number_cell, value_of
 
-_HEADER = ("system", "dataset", "model", "paradigm", "ranks", "test metric", "epoch s", "device MB", "host MB",
-           "status", "date", "directory")
-_CAPTION = ("Test metric: in % (mse, mae and r2: plain), at the best validation epoch of one run. Epoch: median in "
-            "seconds after the first epoch, which warms up. Memory: peak of the rank that uses the most. ")
+_HEADER = (
+    "system",
+    "dataset",
+    "model",
+    "paradigm",
+    "ranks",
+    "test metric",
+    "epoch s",
+    "device MB",
+    "host MB",
+    "status",
+    "date",
+    "directory",
+)
+_CAPTION = (
+    "Test metric: in % (mse, mae and r2: plain), at the best validation epoch of one run. Epoch: median in "
+    "seconds after the first epoch, which warms up. Memory: peak of the rank that uses the most. "
+)
 
 
 def make_table(runs: Sequence[Run], sort: str = "best") -> Table:
@@ -35,10 +49,16 @@ def _cells(run: Run) -> tuple[str, ...]:
     name, value = run.best("test")
     peaks = [value_of(run, f"memory/{tier}_peak_bytes") / 1e6 for tier in ("device", "host")]
     return (
-        run.value("system"), _dataset(run), run.value("model"), str(run.provenance.get("choices", {}).get("paradigm")),
-        _ranks(run), "–" if math.isnan(value) else f"{_shown(name, value)} {name.partition('/')[0]}",
+        run.value("system"),
+        _dataset(run),
+        run.value("model"),
+        str(run.provenance.get("choices", {}).get("paradigm")),
+        _ranks(run),
+        "–" if math.isnan(value) else f"{_shown(name, value)} {name.partition('/')[0]}",
         *(number_cell(figure) for figure in (value_of(run, "time/epoch_s"), *peaks)),
-        run.outcome, _date(run)[:16].replace("T", " "), str(run.path),
+        run.outcome,
+        _date(run)[:16].replace("T", " "),
+        str(run.path),
     )
 
 

@@ -42,8 +42,10 @@ def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, Ran]:
         if wanted := [name for name in names if name not in here and name.startswith(f"{paper}_")]:
             records = read_records(file, wanted)
             runs = {run: run_of(Path(run), result, result["epochs"]) for run, result in records.results.items()}
-            found |= {name: Ran(dict(state), [runs[run] for run in _each(state)], here=False)
-                      for name, state in records.states.items()}
+            found |= {
+                name: Ran(dict(state), [runs[run] for run in _each(state)], here=False)
+                for name, state in records.states.items()
+            }
     return found
 
 

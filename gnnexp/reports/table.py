@@ -22,19 +22,38 @@ if TYPE_CHECKING:
     from rich.console import Group as Stack
     from rich.table import Table as RichTable
 
-TIMES = (("S", "time/sample_s"), ("N", "time/negatives_s"), ("L", "time/load_s"), ("FB", "time/fb_s"),
-         ("sync", "time/sync_s"), ("wait", "time/wait_s"), ("epoch", "time/epoch_s"))
+TIMES = (
+    ("S", "time/sample_s"),
+    ("N", "time/negatives_s"),
+    ("L", "time/load_s"),
+    ("FB", "time/fb_s"),
+    ("sync", "time/sync_s"),
+    ("wait", "time/wait_s"),
+    ("epoch", "time/epoch_s"),
+)
 BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("features", "gradients"))
 # Shown if some run predicts links.
 _OF_LINKS = ("N",)
 # Shown if some run sent such bytes.
-_MORE_BYTES = tuple((tag, f"comm/bytes_{tag}")
-                    for tag in ("frontier", "topology", "activations", "endpoints", "embeddings", "parameters"))
+_MORE_BYTES = tuple(
+    (tag, f"comm/bytes_{tag}")
+    for tag in ("frontier", "topology", "activations", "endpoints", "embeddings", "parameters")
+)
 # Keys that name a row if the user chooses none; those whose values differ are used, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
 # Hyper-parameters that systems take from their papers; a comparison of systems should use one `train=` for all.
-_HYPER_PARAMETERS = ("optimizer", "optimizer.lr", "optimizer.weight_decay", "train.batch_size", "train.batch_of",
-                     "train.epochs", "sampler.fanouts", "model.hidden", "model.layers", "model.dropout")
+_HYPER_PARAMETERS = (
+    "optimizer",
+    "optimizer.lr",
+    "optimizer.weight_decay",
+    "train.batch_size",
+    "train.batch_of",
+    "train.epochs",
+    "sampler.fanouts",
+    "model.hidden",
+    "model.layers",
+    "model.dropout",
+)
 # At most this many keys in which runs of one row differ are named.
 _MOST_NAMED = 4
 # In a terminal of 200 characters, this many columns have 8 to 10 characters each; the comparison table has up to 17.
@@ -140,8 +159,14 @@ class Table:
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.header)
         same = [place for place, cells in enumerate(columns) if len(self.rows) > 1 and len(set(cells)) == 1]
         rest = [place for place in range(len(self.header)) if place not in same]
-        names = next((k for k in range(1, _MOST_LABELS + 1)
-                      if len({tuple(row[place] for place in rest[:k]) for row in self.rows}) == len(self.rows)), 1)
+        names = next(
+            (
+                k
+                for k in range(1, _MOST_LABELS + 1)
+                if len({tuple(row[place] for place in rest[:k]) for row in self.rows}) == len(self.rows)
+            ),
+            1,
+        )
         labels = rest[:names]
         needed = {place: max(map(len, (*self.header[place].split(), *columns[place], ""))) + _AROUND for place in rest}
         room = width - 1 - sum(min(needed[place], width // 2 // len(labels)) for place in labels)
@@ -157,8 +182,11 @@ class Table:
 
     def _of_columns(self, places: Sequence[int]) -> Table:
         """Some columns, without the caption."""
-        return Table(tuple(self.header[place] for place in places),
-                     tuple(tuple(row[place] for place in places) for row in self.rows), "")
+        return Table(
+            tuple(self.header[place] for place in places),
+            tuple(tuple(row[place] for place in places) for row in self.rows),
+            "",
+        )
 
     def _widths(self) -> list[int]:
         """Widths of columns: the longest cell if there are numbers, which must not be folded; 0 for text."""
@@ -175,8 +203,9 @@ class Table:
         table = RichTable(title=title or None, caption=self.caption, caption_justify="left", title_justify="left")
         fits = self._fits(width)  # rich would cut off numbers that do not fit: then all cells are folded
         for name, least in zip(self.header, self._widths(), strict=True):
-            table.add_column(name, justify="right" if least else "left", overflow="fold",
-                             min_width=least if fits and least else None)
+            table.add_column(
+                name, justify="right" if least else "left", overflow="fold", min_width=least if fits and least else None
+            )
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -229,8 +258,11 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
     for run in runs:
         grouped.setdefault(tuple(run.label(key) for key in keys), []).append(run)
     return [
-        Group(labels, tuple(run for run in members if run.status == "finished"),
-              tuple(run for run in members if run.status != "finished"))
+        Group(
+            labels,
+            tuple(run for run in members if run.status == "finished"),
+            tuple(run for run in members if run.status != "finished"),
+        )
         for labels, members in grouped.items()
     ]
 
@@ -242,9 +274,17 @@ def mixtures(groups: Sequence[Group]) -> list[str]:
         runs = (*group.runs, *group.failed)
         keys = _differing([flat(run.config) for run in runs])
         other_classes = {key.removesuffix("._target_") for key in keys if key.endswith("._target_")}
-        found |= dict.fromkeys(sorted(other_classes | {
-            key for key in keys if key.rpartition(".")[2] not in ("seed", "path", "_target_")
-            and not any(key.startswith(f"{name}.") for name in other_classes)}))
+        found |= dict.fromkeys(
+            sorted(
+                other_classes
+                | {
+                    key
+                    for key in keys
+                    if key.rpartition(".")[2] not in ("seed", "path", "_target_")
+                    and not any(key.startswith(f"{name}.") for name in other_classes)
+                }
+            )
+        )
         found |= dict.fromkeys(f"the code of {name}" for name in sorted(_differing([run.code for run in runs])))
     names = list(found)
     more = len(names) - _MOST_NAMED
@@ -265,17 +305,29 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     """The table of accuracy at the best validation epoch, phases and epoch in seconds, and bytes sent by all ranks."""
     metrics = {run.best("test")[0] for group in groups for run in group.runs} - {""} or {"acc/test"}
     sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.median(pair[1]) > 0 for group in groups)))
-    times = [(name, metric) for name, metric in TIMES
-             if name not in _OF_LINKS or any(group.median(metric) > 0 for group in groups)]
+    times = [
+        (name, metric)
+        for name, metric in TIMES
+        if name not in _OF_LINKS or any(group.median(metric) > 0 for group in groups)
+    ]
     header = (
-        *_short(keys), (min(metrics) if len(metrics) == 1 else "test") + " %" * all(map(is_share, metrics)),
-        *(f"{name} s" for name, _ in times), *(f"{name} MB" for name, _ in sent), "runs",
+        *_short(keys),
+        (min(metrics) if len(metrics) == 1 else "test") + " %" * all(map(is_share, metrics)),
+        *(f"{name} s" for name, _ in times),
+        *(f"{name} MB" for name, _ in sent),
+        "runs",
     )
     rows = [
-        (*group.labels, _metric_cell(group, named=len(metrics) > 1),
-         *(interval_cell([run.median(name) for run in group.runs], ".4f") if group.runs else group.verdict
-           for _, name in times),
-         *(_bytes_cell(group, name) if group.runs else "–" for _, name in sent), _count_cell(group))
+        (
+            *group.labels,
+            _metric_cell(group, named=len(metrics) > 1),
+            *(
+                interval_cell([run.median(name) for run in group.runs], ".4f") if group.runs else group.verdict
+                for _, name in times
+            ),
+            *(_bytes_cell(group, name) if group.runs else "–" for _, name in sent),
+            _count_cell(group),
+        )
         for group in groups
     ]
     return Table(header, tuple(rows), _caption(groups, keys))
@@ -284,8 +336,12 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
 def make_columns(groups: Sequence[Group], keys: Sequence[str], columns: Mapping[str, str]) -> Table:
     """The table of a sweep's `report.columns`: metrics of the record by header; a header's last word is the unit."""
     rows = [
-        (*group.labels, *(_column_cell(group, header, metric) for header, metric in columns.items()),
-         _count_cell(group)) for group in groups
+        (
+            *group.labels,
+            *(_column_cell(group, header, metric) for header, metric in columns.items()),
+            _count_cell(group),
+        )
+        for group in groups
     ]
     what = "; ".join(f"{header}: {metric}" for header, metric in columns.items())
     return Table((*_short(keys), *columns, "runs"), tuple(rows), f"{what}. {shared_caption(groups, keys)}")
@@ -314,8 +370,10 @@ def shared_caption(groups: Sequence[Group], keys: Sequence[str] = ()) -> str:
     if any(len(group.runs) > 1 for group in groups):
         notes.append("Over several runs: mean ± half the width of the 95 % interval (Student's t).")
     if again := _made_again(groups):
-        notes.append(f"{again} of the runs {'repeats' if again == 1 else 'repeat'} another run of the same row, seed "
-                     "included; the interval treats them as independent.")
+        notes.append(
+            f"{again} of the runs {'repeats' if again == 1 else 'repeat'} another run of the same row, seed "
+            "included; the interval treats them as independent."
+        )
     if found := mixtures(groups):
         notes.append(f"Some rows combine runs that differ in {', '.join(found)}.")
     if unequal := [key for key in _HYPER_PARAMETERS if key not in keys and len(_values(runs, key)) > 1]:
@@ -335,15 +393,20 @@ def _metric_cell(group: Group, *, named: bool) -> str:
     metrics = {name.partition("/")[0] for name, _ in best} - {""}
     if len(metrics) > 1:
         return f"– ({', '.join(sorted(metrics))} in one row)"
-    shown = interval_cell([100 * value for _, value in best], ".2f") if all(map(is_share, metrics)) else \
-        interval_cell([value for _, value in best])
+    shown = (
+        interval_cell([100 * value for _, value in best], ".2f")
+        if all(map(is_share, metrics))
+        else interval_cell([value for _, value in best])
+    )
     return shown + (f" {min(metrics)}" if named and metrics else "")
 
 
 def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:
-    return (f"Test metric at the best validation epoch. {shared_caption(groups, keys)} Seconds are of the slowest rank "
-            "in each phase. S is sampling, N drawing negatives, L loading features, FB forward and backward. MB are "
-            "sent to other ranks per epoch, summed over all ranks.")
+    return (
+        f"Test metric at the best validation epoch. {shared_caption(groups, keys)} Seconds are of the slowest rank "
+        "in each phase. S is sampling, N drawing negatives, L loading features, FB forward and backward. MB are "
+        "sent to other ranks per epoch, summed over all ranks."
+    )
 
 
 def _bytes_cell(group: Group, metric: str) -> str:

@@ -76,8 +76,14 @@ class Sampler(ABC):
         if self.fanouts is None:
             return (-1,) * num_layers
         if len(self.fanouts) != num_layers:
-            raise ConfigError(Problem("sampler.fanouts", list(self.fanouts), f"the model has {num_layers} layers",
-                                      f"give {num_layers} fanouts, target hop first"))
+            raise ConfigError(
+                Problem(
+                    "sampler.fanouts",
+                    list(self.fanouts),
+                    f"the model has {num_layers} layers",
+                    f"give {num_layers} fanouts, target hop first",
+                )
+            )
         return self.fanouts
 
     def topology_of(self, shard: Shard) -> Graph:
@@ -150,8 +156,14 @@ class Sampler(ABC):
 def _check_fanouts(fanouts: Sequence[int] | None) -> list[Problem]:
     if fanouts is None or (len(fanouts) > 0 and all(fanout == -1 or fanout >= 1 for fanout in fanouts)):
         return []
-    return [Problem("sampler.fanouts", list(fanouts), "one number per layer, target hop first, each at least 1, or -1 "
-                    "for all neighbours", "sampler.fanouts=[15,10,5]")]
+    return [
+        Problem(
+            "sampler.fanouts",
+            list(fanouts),
+            "one number per layer, target hop first, each at least 1, or -1 for all neighbours",
+            "sampler.fanouts=[15,10,5]",
+        )
+    ]
 
 
 def _check_choices(key: str, topology: str) -> list[Problem]:
@@ -159,6 +171,7 @@ def _check_choices(key: str, topology: str) -> list[Problem]:
     if key not in ("micro", "global"):
         problems.append(Problem("sampler.key", key, "must be micro or global", "sampler.key=global"))
     if topology not in ("replicated", "partitioned"):
-        problems.append(Problem("sampler.topology", topology, "must be replicated or partitioned",
-                                "sampler.topology=replicated"))
+        problems.append(
+            Problem("sampler.topology", topology, "must be replicated or partitioned", "sampler.topology=replicated")
+        )
     return problems

@@ -100,8 +100,13 @@ class DGLSampler(LayerSampler):
     exact_key: ClassVar[bool] = False
 
     def __init__(
-        self, fanouts: list[int], fused: bool = True, key: Key = "global", topology: Topology = "replicated",
-        threads: int = 1, prefetch: int = 2,
+        self,
+        fanouts: list[int],
+        fused: bool = True,
+        key: Key = "global",
+        topology: Topology = "replicated",
+        threads: int = 1,
+        prefetch: int = 2,
     ) -> None:
         """Choose one of DGL's two code paths.
 
@@ -144,6 +149,7 @@ class DGLSampler(LayerSampler):
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; calls from several threads take turns."""
+
         def draw() -> Any:  # noqa: ANN401
             self._dgl.seed(_seed(key, 0))
             return self._sampler.sample_blocks(self._dgl_graph, seeds.to(torch.int64))
@@ -184,8 +190,12 @@ class DGLSampler(LayerSampler):
             arrays = append_self_loops(indptr.numpy(), sources.numpy(), positions.numpy())
             indptr, sources, positions = map(torch.from_numpy, arrays)
         block = Block(
-            indptr, sources, vertices.to(self._graph.indices.dtype), int(sampled.num_dst_nodes()),
-            edge_ids=None if self._occurrence is None else positions, self_loops=self._needs.self_loops,
+            indptr,
+            sources,
+            vertices.to(self._graph.indices.dtype),
+            int(sampled.num_dst_nodes()),
+            edge_ids=None if self._occurrence is None else positions,
+            self_loops=self._needs.self_loops,
         )
         return replace(block, **self._of_edges(positions))
 

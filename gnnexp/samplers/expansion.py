@@ -31,8 +31,11 @@ def largest_degree_of(graph: Graph) -> int:
     """
     largest = int(kernels.largest_degree(graph.indptr.numpy()))
     if largest >= 1 << 32:
-        raise DataError(Problem("dataset", graph.name, "a vertex may have at most 2^32 - 1 edges",
-                                "use a graph without that vertex"))
+        raise DataError(
+            Problem(
+                "dataset", graph.name, "a vertex may have at most 2^32 - 1 edges", "use a graph without that vertex"
+            )
+        )
     return largest
 
 
@@ -70,7 +73,11 @@ class Expansion:
     """Expands targets into blocks. Several threads may call it at the same time: each call has its own memory."""
 
     def __init__(
-        self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], names: Tensor | None = None,
+        self,
+        graph: Graph,
+        needs: BlockNeeds,
+        hops: Sequence[int],
+        names: Tensor | None = None,
         pool: Pool | None = None,
     ) -> None:
         """Store the graph.
@@ -146,17 +153,16 @@ class Expansion:
         """
         vertices = frontier.contiguous().numpy()
         with self._maps.lent() as space:
-            indptr, found, positions = self._draw(space, vertices, vertices.size, self._hops[hop], 0,
-                                                  np.uint64(hop_key))
+            indptr, found, positions = self._draw(
+                space, vertices, vertices.size, self._hops[hop], 0, np.uint64(hop_key)
+            )
         return Neighbours(indptr, torch.from_numpy(found), **self._of_edges(positions))
 
     def _hop(
         self, space: _Workspace, count: int, fanout: int, key: np.uint64
     ) -> tuple[Tensor, Tensor, Tensor | None, int]:
         """One hop: `(indptr [D + 1], sources [E], positions [E] or None, number of sources)`."""
-        indptr, found, positions = self._draw(
-            space, space.vertices, count, fanout, int(self._needs.self_loops), key
-        )
+        indptr, found, positions = self._draw(space, space.vertices, count, fanout, int(self._needs.self_loops), key)
         most = min(self._graph.num_nodes, count + found.size)
         space.check_room(most)
         space.vertices = _grown(space.vertices, most + 1, keep=count)
@@ -181,8 +187,16 @@ class Expansion:
         return indptr, found, positions
 
     def _find(
-        self, space: _Workspace, vertices: np.ndarray, count: int, fanout: int, loops: int, key: np.uint64,
-        indptr: np.ndarray, positions: Tensor | None, found: np.ndarray,
+        self,
+        space: _Workspace,
+        vertices: np.ndarray,
+        count: int,
+        fanout: int,
+        loops: int,
+        key: np.uint64,
+        indptr: np.ndarray,
+        positions: Tensor | None,
+        found: np.ndarray,
     ) -> None:
         """Fill `found` with the source of every edge of a hop, and `positions` unless it is None."""
         starts = space.starts
@@ -201,8 +215,22 @@ class Expansion:
         else:
             places, mask = positions.numpy(), _ALL_BITS
         kernels.sample_hop(
-            self._indices, vertices, self._names, count, fanout, loops, key, starts, space.room, indptr,
-            space.keys, space.chosen, space.taken, places, mask, found,
+            self._indices,
+            vertices,
+            self._names,
+            count,
+            fanout,
+            loops,
+            key,
+            starts,
+            space.room,
+            indptr,
+            space.keys,
+            space.chosen,
+            space.taken,
+            places,
+            mask,
+            found,
         )
 
     @property
@@ -212,14 +240,21 @@ class Expansion:
 
     def _of_edges(self, positions: Tensor | None) -> dict[str, Any]:
         """Data of the edges at `positions` `[E]`, by field of `Block`."""
-        return {name: take(values, positions) for name, values in self._kinds.items()
-                if values is not None and positions is not None}
+        return {
+            name: take(values, positions)
+            for name, values in self._kinds.items()
+            if values is not None and positions is not None
+        }
 
     def _block(
         self, vertices: Tensor, indptr: Tensor, sources: Tensor, positions: Tensor | None, num_dst: int, num_src: int
     ) -> Block:
         return Block(
-            indptr, sources, vertices[:num_src], num_dst,
+            indptr,
+            sources,
+            vertices[:num_src],
+            num_dst,
             edge_ids=positions if self._occurrence is not None or self._needs.edge_ids else None,
-            self_loops=self._needs.self_loops, **self._of_edges(positions),
+            self_loops=self._needs.self_loops,
+            **self._of_edges(positions),
         )

@@ -26,8 +26,7 @@ class FullSampler(LayerSampler):
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Store the graph of this rank."""
         super().setup(shard, num_layers)
-        self._expansion = Expansion(
-            self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names, self.pool)
+        self._expansion = Expansion(self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names, self.pool)
         self._last: tuple[Tensor, tuple[Block, ...]] | None = None
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:

@@ -42,8 +42,14 @@ class FusedSampler(LayerSampler):
     """
 
     def __init__(
-        self, fanouts: list[int], key: Key = "global", topology: Topology = "replicated",
-        threads: int = 1, prefetch: int = 2, device: SampleDevice = "auto", tier: TopologyTier = "auto",
+        self,
+        fanouts: list[int],
+        key: Key = "global",
+        topology: Topology = "replicated",
+        threads: int = 1,
+        prefetch: int = 2,
+        device: SampleDevice = "auto",
+        tier: TopologyTier = "auto",
     ) -> None:
         super().__init__(fanouts, key, topology, threads, prefetch)
         wrong = []
@@ -69,13 +75,20 @@ class FusedSampler(LayerSampler):
         if experiment.hardware.device == "cpu":
             problems.append(Problem(key, value, "the run is on the CPU", "set hardware.device=cuda"))
         if any(getattr(type(self), name) is not getattr(FusedSampler, name) for name in ("sample", "sample_layer")):
-            problems.append(Problem(key, value, f"{type(self).__name__} draws with its own code, which runs on the "
-                                    "host", fix))
+            problems.append(
+                Problem(key, value, f"{type(self).__name__} draws with its own code, which runs on the host", fix)
+            )
         if reason := experiment.paradigm.samples_on_host(experiment):
             problems.append(Problem(key, value, reason, fix))
         if self.fanouts is not None and max(self.fanouts) > MOST_FANOUT:
-            problems.append(Problem("sampler.fanouts", list(self.fanouts), f"a GPU draws at most {MOST_FANOUT} "
-                                    "neighbours per vertex", f"{fix}, or choose smaller fanouts"))
+            problems.append(
+                Problem(
+                    "sampler.fanouts",
+                    list(self.fanouts),
+                    f"a GPU draws at most {MOST_FANOUT} neighbours per vertex",
+                    f"{fix}, or choose smaller fanouts",
+                )
+            )
         return problems
 
     def _reads_no_host_memory(self, experiment: Experiment) -> list[Problem]:
@@ -90,8 +103,14 @@ class FusedSampler(LayerSampler):
         if not (is_interpreted() or has_nvidia_gpu_build()):
             return [Problem("sampler.tier", "uva", "Triton needs an NVIDIA GPU and a build of torch for it", fix)]
         if chosen_kernel(kernel, "cuda") != "triton":
-            return [Problem("sampler.tier", "uva", f"kernels of torch read no host memory, and model.kernel={kernel} "
-                            "means torch's on a GPU", "set model.kernel=triton, or sampler.tier=auto")]
+            return [
+                Problem(
+                    "sampler.tier",
+                    "uva",
+                    f"kernels of torch read no host memory, and model.kernel={kernel} means torch's on a GPU",
+                    "set model.kernel=triton, or sampler.tier=auto",
+                )
+            ]
         return []
 
     def place(self, experiment: Experiment, shard: Shard, device: torch.device, comm: Communicator) -> str:
@@ -124,7 +143,8 @@ class FusedSampler(LayerSampler):
             return str(device)
         shared = comm if self.topology == "replicated" else None
         self._pin = lambda values: pinned_array(
-            tuple(values.shape), values.dtype, lambda there: there.copy_(values), shared, device, _TOPOLOGY)
+            tuple(values.shape), values.dtype, lambda there: there.copy_(values), shared, device, _TOPOLOGY
+        )
         return f"{device}, which reads edges in host memory: {reasons.get('device', 'sampler.tier=uva')}"
 
     def _lacks(self, experiment: Experiment, shard: Shard, device: torch.device, tier: str) -> str:
@@ -142,8 +162,11 @@ class FusedSampler(LayerSampler):
         With `auto`, half of the memory remains.
         """
         graph = self.topology_of(shard)
-        needed = graph.topology_bytes - graph.indptr.nbytes + (
-            4 * graph.num_edges if experiment.model.options.needs.edge_identity else 0)
+        needed = (
+            graph.topology_bytes
+            - graph.indptr.nbytes
+            + (4 * graph.num_edges if experiment.model.options.needs.edge_identity else 0)
+        )
         if self.topology == "partitioned":
             needed *= experiment.hardware.workers
         available = available_memory()
@@ -165,7 +188,8 @@ class FusedSampler(LayerSampler):
             needed += self.topology_of(shard).indptr.nbytes
         else:
             needed += self.topology_bytes(shard) + (
-                4 * shard.graph.num_edges if experiment.model.options.needs.edge_identity else 0)
+                4 * shard.graph.num_edges if experiment.model.options.needs.edge_identity else 0
+            )
         if needed <= (free // 2 if self.device == "auto" else free):
             return ""
         return f"sampling on the GPU needs {needed} bytes, {free} bytes are free"
@@ -178,8 +202,9 @@ class FusedSampler(LayerSampler):
         self._on_device: DeviceExpansion | None = None
         self._compares = self._place is not None
         if self._place is not None:
-            self.there = DeviceHops(graph, shard.needs, hops, self._place, shard.names,
-                                    kernels_for(self._place, self._kernel), self._pin)
+            self.there = DeviceHops(
+                graph, shard.needs, hops, self._place, shard.names, kernels_for(self._place, self._kernel), self._pin
+            )
             self._on_device = DeviceExpansion(self.there)
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
@@ -193,8 +218,14 @@ class FusedSampler(LayerSampler):
             host = self._expansion.blocks(seeds, streams)
             assert_same([block.arrays() for block in blocks], [block.arrays() for block in host])
         drawn = sum(block.num_edges - block.self_loops * block.num_dst for block in blocks)
-        return Batch(seeds, blocks, key, global_count, host_ids=ids,
-                     far_bytes=None if self.there is None else self.there.far_bytes(drawn))
+        return Batch(
+            seeds,
+            blocks,
+            key,
+            global_count,
+            host_ids=ids,
+            far_bytes=None if self.there is None else self.there.far_bytes(drawn),
+        )
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """The draws of one hop, on the host."""

@@ -166,4 +166,3 @@ def take(values: Tensor, positions: Tensor) -> Tensor:
     found, there = values.new_ones(positions.shape), positions >= 0
     found[there] = values[positions[there]]
     return found
-

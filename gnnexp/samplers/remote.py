@@ -38,7 +38,13 @@ class RemoteExpansion:
     """
 
     def __init__(
-        self, sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int, *, foreign_seeds: bool = False,
+        self,
+        sampler: LayerSampler,
+        shard: Shard,
+        comm: Communicator,
+        num_hops: int,
+        *,
+        foreign_seeds: bool = False,
     ) -> None:
         assert comm.size == shard.num_parts and comm.rank == shard.part, "one part per rank"
         self._sampler, self._comm, self._num_hops, self._foreign_seeds = sampler, comm, num_hops, foreign_seeds
@@ -89,8 +95,9 @@ class RemoteExpansion:
         replies = []
         for rank, vertices in enumerate(requests):
             theirs = key if key.micro < 0 else replace(key, micro=rank)
-            replies.append(self.pack(self._sampler.sample_layer(vertices, hop, theirs)) if vertices.numel()
-                           else vertices)
+            replies.append(
+                self.pack(self._sampler.sample_layer(vertices, hop, theirs)) if vertices.numel() else vertices
+            )
         return replies
 
     def _complete(self, drawn: Neighbours) -> Neighbours:

@@ -24,8 +24,9 @@ from gnnexp.tasks.pairs import Pairs
 _NONE = np.empty(0, np.int64)
 
 
-def products(outputs: Tensor, head: Tensor, relation: Tensor | None, tail: Tensor, weight: Tensor | None = None
-             ) -> Tensor:
+def products(
+    outputs: Tensor, head: Tensor, relation: Tensor | None, tail: Tensor, weight: Tensor | None = None
+) -> Tensor:
     """`[p]` sums over c of `outputs[head, c] * weight[relation, c] * outputs[tail, c]`, differentiable.
 
     On CPU, no tensor of shape `[p, C]` is allocated.
@@ -47,8 +48,14 @@ def products(outputs: Tensor, head: Tensor, relation: Tensor | None, tail: Tenso
 
 class _Products(FirstOrderFunction):
     @staticmethod
-    def forward(ctx: Any, outputs: Tensor, weight: Tensor | None, head: Tensor, tail: Tensor,  # noqa: ANN401
-                relation: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any,  # noqa: ANN401
+        outputs: Tensor,
+        weight: Tensor | None,
+        head: Tensor,
+        tail: Tensor,
+        relation: Tensor | None,
+    ) -> Tensor:
         ctx.save_for_backward(outputs, weight)
         ctx.pairs = pairs = _Ends(head.numpy(), tail.numpy(), _NONE if relation is None else relation.numpy())
         scores = score_pairs(_rows(outputs), pairs.head, pairs.tail, pairs.relation, _rows(weight, outputs))
@@ -59,7 +66,11 @@ class _Products(FirstOrderFunction):
         outputs, weight = ctx.saved_tensors
         pairs: _Ends = ctx.pairs
         of_outputs, of_weight = product_gradients(
-            _rows(outputs), pairs.head, pairs.tail, pairs.relation, _rows(weight, outputs),
+            _rows(outputs),
+            pairs.head,
+            pairs.tail,
+            pairs.relation,
+            _rows(weight, outputs),
             np.ascontiguousarray(gradient.numpy()),
         )
         return torch.from_numpy(of_outputs), None if weight is None else torch.from_numpy(of_weight), None, None, None
@@ -254,8 +265,14 @@ class MLP(Decoder):
         if layers < 1:
             problems.append(Problem("task.decoder.layers", layers, "must be at least 1", "+task.decoder.layers=3"))
         if hidden is not None and hidden < 1:
-            problems.append(Problem("task.decoder.hidden", hidden, "must be at least 1, or null for the columns of the "
-                                    "model's output", "+task.decoder.hidden=null"))
+            problems.append(
+                Problem(
+                    "task.decoder.hidden",
+                    hidden,
+                    "must be at least 1, or null for the columns of the model's output",
+                    "+task.decoder.hidden=null",
+                )
+            )
         ConfigError.raise_all(problems)
         super().__init__()
         self.num_layers, self.hidden, self.dropout = layers, hidden, dropout

@@ -35,8 +35,10 @@ _HITS = re.compile(r"hits@[1-9][0-9]*")
 # K of Hits@K. Ranks: as in papers on knowledge graphs. Fixed negatives: as on OGB's leaderboards (collab 50, ppa 100).
 _OF_RANKS, _OVER_NEGATIVES = (1, 3, 10), (10, 20, 50, 100)
 _DISTMULT = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
-_FIX = ("choose one with links: dataset=ogb dataset.name=ogbl-ddi, dataset=fb15k_237; or hold some out: "
-         "dataset.link_split={val:0.05,test:0.1} of dataset=edge_list and rmat")
+_FIX = (
+    "choose one with links: dataset=ogb dataset.name=ogbl-ddi, dataset=fb15k_237; or hold some out: "
+    "dataset.link_split={val:0.05,test:0.1} of dataset=edge_list and rmat"
+)
 
 
 class LinkPrediction(Task):
@@ -65,9 +67,17 @@ class LinkPrediction(Task):
     pairs: ClassVar[bool] = True
 
     def __init__(
-        self, dim: int | None = None, decoder: Decoder | None = None, negatives: int = 1,
-        sampling: Sampling = "uniform", corrupt: Corrupt = "tail", avoid_positives: bool = True,
-        exclude_targets: bool = False, weighting: Weighting = "each", l2: float = 0.0, metric: str = "auto",
+        self,
+        dim: int | None = None,
+        decoder: Decoder | None = None,
+        negatives: int = 1,
+        sampling: Sampling = "uniform",
+        corrupt: Corrupt = "tail",
+        avoid_positives: bool = True,
+        exclude_targets: bool = False,
+        weighting: Weighting = "each",
+        l2: float = 0.0,
+        metric: str = "auto",
     ) -> None:
         self.dim, self.exclude_targets, self.weighting, self.l2 = dim, exclude_targets, weighting, l2
         self.negatives_per_link = negatives
@@ -78,13 +88,22 @@ class LinkPrediction(Task):
     def _problems(self) -> list[Problem]:
         wrong = []
         if self.dim is not None and not 1 <= self.dim <= MOST_COUNTED:
-            wrong.append(Problem("task.dim", self.dim, f"must be at least 1, and at most {MOST_COUNTED:,}, or null for "
-                                 "model.hidden", "task.dim=null"))
+            wrong.append(
+                Problem(
+                    "task.dim",
+                    self.dim,
+                    f"must be at least 1, and at most {MOST_COUNTED:,}, or null for model.hidden",
+                    "task.dim=null",
+                )
+            )
         if not 0 <= self.l2 < float("inf"):
             wrong.append(Problem("task.l2", self.l2, "must be 0 or positive, and finite", "task.l2=0"))
         if self.metric not in ("auto", "mrr") and not _HITS.fullmatch(self.metric):
-            wrong.append(Problem("task.metric", self.metric, "must be auto, mrr, or hits@K for a K from 1 on",
-                                 "task.metric=auto"))
+            wrong.append(
+                Problem(
+                    "task.metric", self.metric, "must be auto, mrr, or hits@K for a K from 1 on", "task.metric=auto"
+                )
+            )
         return wrong
 
     @property
@@ -102,20 +121,45 @@ class LinkPrediction(Task):
             return [Problem("dataset", graph.name, what, _FIX)]
         problems = []
         if train.shape[1] == 3 and not self._template.typed:
-            problems.append(Problem("task.decoder", type(self._template).__name__, f"{graph.name} has links of several "
-                                    "relations, which it scores alike", f"set {_DISTMULT}"))
+            problems.append(
+                Problem(
+                    "task.decoder",
+                    type(self._template).__name__,
+                    f"{graph.name} has links of several relations, which it scores alike",
+                    f"set {_DISTMULT}",
+                )
+            )
         if len({found.shape[1] for found in graph.links.values()}) > 1:
             widths = ", ".join(f"{found.shape[1]} ({name})" for name, found in graph.links.items())
-            problems.append(Problem("dataset", graph.name, f"its links have different numbers of columns: {widths}",
-                                    "give links of all splits, and negatives, a relation, or none of them"))
+            problems.append(
+                Problem(
+                    "dataset",
+                    graph.name,
+                    f"its links have different numbers of columns: {widths}",
+                    "give links of all splits, and negatives, a relation, or none of them",
+                )
+            )
         fixed = [name for name in _SPLITS.values() if f"{name}_neg" in graph.links]
         if fixed and any(name in graph.links and name not in fixed for name in _SPLITS.values()):
-            problems.append(Problem("dataset", graph.name, f"has fixed negatives of {' and '.join(fixed)}, but not of "
-                                    "the other split: its metrics would be others",
-                                    "give it valid_neg and test_neg, or neither"))
+            problems.append(
+                Problem(
+                    "dataset",
+                    graph.name,
+                    f"has fixed negatives of {' and '.join(fixed)}, but not of "
+                    "the other split: its metrics would be others",
+                    "give it valid_neg and test_neg, or neither",
+                )
+            )
         if self.metric == "mrr" and fixed:
-            problems.append(Problem("task.metric", "mrr", f"{graph.name} has fixed negatives of {' and '.join(fixed)}, "
-                                    "for all links alike: no link has a rank of its own", "set task.metric=hits@20"))
+            problems.append(
+                Problem(
+                    "task.metric",
+                    "mrr",
+                    f"{graph.name} has fixed negatives of {' and '.join(fixed)}, "
+                    "for all links alike: no link has a rank of its own",
+                    "set task.metric=hits@20",
+                )
+            )
         return [*problems, *self._too_few(graph, fixed)]
 
     def _too_few(self, graph: Graph, fixed: Sequence[str]) -> list[Problem]:
@@ -125,8 +169,14 @@ class LinkPrediction(Task):
         if not counts or not _HITS.fullmatch(asked) or min(counts) >= int(asked.removeprefix("hits@")):
             return []
         fix = f"set task.metric=hits@{max(1, min(counts) // 2)}, or give more negatives"
-        return [Problem("task.metric", asked, f"{graph.name} has {min(counts):,} fixed negatives, so that any model "
-                        "would have the value 1", fix)]
+        return [
+            Problem(
+                "task.metric",
+                asked,
+                f"{graph.name} has {min(counts):,} fixed negatives, so that any model would have the value 1",
+                fix,
+            )
+        ]
 
     def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
         """Memory for decoding the pairs of a step, forward and backward, and for the indexes of known links."""
@@ -182,9 +232,7 @@ class LinkPrediction(Task):
         """Links with their negatives. The negatives of a link do not depend on the rank that has it."""
         count, k = chosen.numel(), self._plan.count
         links = self._train[chosen.numpy()]
-        heads, tails = self._plan.draw(
-            self._train, chosen.numpy(), batch.numpy(), self._num_nodes, self._avoided, key
-        )
+        heads, tails = self._plan.draw(self._train, chosen.numpy(), batch.numpy(), self._num_nodes, self._avoided, key)
         ends = torch.from_numpy(np.concatenate([links[:, 0], heads, links[:, -1], tails]))
         vertices, places = numbered(ends, self._num_nodes)
         head, tail = places.tensor_split(2)
@@ -218,16 +266,19 @@ class LinkPrediction(Task):
         """Sum of the losses of all links. `weighting` decides the weights of a link's pairs."""
         assert isinstance(examples, Pairs)
         logits = scores if self.l2 == 0 else scores[:, 0]
-        labels, weights = (values.to(device=scores.device, dtype=scores.dtype)
-                           for values in (examples.positive, examples.weights))
+        labels, weights = (
+            values.to(device=scores.device, dtype=scores.dtype) for values in (examples.positive, examples.weights)
+        )
         loss = F.binary_cross_entropy_with_logits(logits, labels, weights, reduction="sum")
         return loss if self.l2 == 0 else loss + self.l2 / (1 + self._plan.count) * scores[:, 1].sum()
 
     # --- evaluation ------------------------------------------------------------------------------------------------
     def held_out(self, graph: Graph) -> dict[str, Tensor]:
         """Indices of the links of each split."""
-        return {split: torch.arange(graph.links[name].shape[0] if name in graph.links else 0)
-                for split, name in _SPLITS.items()}
+        return {
+            split: torch.arange(graph.links[name].shape[0] if name in graph.links else 0)
+            for split, name in _SPLITS.items()
+        }
 
     @torch.no_grad()
     def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:
@@ -270,6 +321,8 @@ class LinkPrediction(Task):
         if "rank" in joined:
             hits = {f"hits@{k}": hits_of_ranks(joined["rank"], k) for k in sorted(asked.union(_OF_RANKS))}
             return {"mrr": mean_reciprocal_rank(joined["rank"]), **hits}
-        return {f"hits@{k}": hits_over_negatives(joined["positive"], joined["negative"], k)
-                for k in sorted(asked.union(_OVER_NEGATIVES)) if k <= joined["negative"].size}
-
+        return {
+            f"hits@{k}": hits_over_negatives(joined["positive"], joined["negative"], k)
+            for k in sorted(asked.union(_OVER_NEGATIVES))
+            if k <= joined["negative"].size
+        }

@@ -55,8 +55,11 @@ def errors_of_numbers(prediction: np.ndarray, label: np.ndarray) -> dict[str, fl
     squares = float(np.sum(error**2))
     distance = np.sort(np.abs(label - np.mean(np.sort(label))))
     total = float(np.sum(distance**2))
-    return {"mse": squares / label.size, "mae": float(np.mean(error)),
-            "r2": 1 - squares / total if total else float("nan")}
+    return {
+        "mse": squares / label.size,
+        "mae": float(np.mean(error)),
+        "r2": 1 - squares / total if total else float("nan"),
+    }
 
 
 def mean_reciprocal_rank(rank: np.ndarray) -> float:

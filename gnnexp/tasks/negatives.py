@@ -51,8 +51,12 @@ class KnownLinks:
         heads, tails = joined[:, 0], joined[:, -1]
         typed = joined.shape[1] == 3
         arrays = build_graph(
-            heads if by_tail else tails, tails if by_tail else heads, num_nodes,
-            types=joined[:, 1] if typed else None, symmetrize=not typed, key="links",
+            heads if by_tail else tails,
+            tails if by_tail else heads,
+            num_nodes,
+            types=joined[:, 1] if typed else None,
+            symmetrize=not typed,
+            key="links",
         )
         kinds = np.empty(0, np.int32) if arrays.types is None else arrays.types.numpy()
         return KnownLinks(arrays.indptr.numpy(), arrays.indices.numpy(), kinds)
@@ -88,8 +92,14 @@ class Negatives:
         if self.count < 1:
             wrong.append(Problem("task.negatives", self.count, "must be at least 1", "task.negatives=1"))
         if self.sampling == "uniform" and self.corrupt in ("head", "both"):
-            wrong.append(Problem("task.corrupt", self.corrupt, "task.sampling=uniform draws both ends",
-                                 "set task.sampling=per_source, or task.corrupt=tail"))
+            wrong.append(
+                Problem(
+                    "task.corrupt",
+                    self.corrupt,
+                    "task.sampling=uniform draws both ends",
+                    "set task.sampling=per_source, or task.corrupt=tail",
+                )
+            )
         return wrong
 
     def draw(
@@ -108,9 +118,17 @@ class Negatives:
         others = np.sort(batch) if self.sampling == "in_batch" else np.empty(0, np.int64)
         drawn = np.empty((2, chosen.size * self.count), np.int64)
         draw_negatives(
-            links, chosen, others, num_nodes, self.count,
+            links,
+            chosen,
+            others,
+            num_nodes,
+            self.count,
             int(Replaced.BOTH if self.sampling == "uniform" else _REPLACED[self.corrupt]),
-            known.sieve, known.indptr, known.ends, known.types,
-            np.uint64(stream(key.seed, Purpose.NEGATIVE, key.epoch, key.step)), drawn,
+            known.sieve,
+            known.indptr,
+            known.ends,
+            known.types,
+            np.uint64(stream(key.seed, Purpose.NEGATIVE, key.epoch, key.step)),
+            drawn,
         )
         return drawn[0], drawn[1]

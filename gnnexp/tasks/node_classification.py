@@ -39,23 +39,41 @@ class NodeClassification(VertexTask):
         """There must be labels, training vertices, and a metric that fits the labels."""
         problems = without_labels(graph, "node_classification")
         if graph.real_labels:
-            return [*problems, Problem("task", "node_classification", f"the labels of {graph.name} are real numbers",
-                                       "set task=node_regression; in tables, dataset.label_kind=class takes only whole "
-                                       "numbers and names")]
+            return [
+                *problems,
+                Problem(
+                    "task",
+                    "node_classification",
+                    f"the labels of {graph.name} are real numbers",
+                    "set task=node_regression; in tables, dataset.label_kind=class takes only whole numbers and names",
+                ),
+            ]
         if graph.labels is not None and graph.num_classes == 1 and not graph.multilabel:
             problems.append(
-                Problem("dataset", graph.name, "all labels are of one class, so there is nothing to learn; -1 counts "
-                        "as no label", "give labels of two classes or more")
+                Problem(
+                    "dataset",
+                    graph.name,
+                    "all labels are of one class, so there is nothing to learn; -1 counts as no label",
+                    "give labels of two classes or more",
+                )
             )
         if self.metric == "roc_auc" and not graph.multilabel and graph.num_classes != 2:
             problems.append(
-                Problem("task.metric", "roc_auc", f"needs 2 classes, {graph.name} has {graph.num_classes}",
-                        "set task.metric=auto")
+                Problem(
+                    "task.metric",
+                    "roc_auc",
+                    f"needs 2 classes, {graph.name} has {graph.num_classes}",
+                    "set task.metric=auto",
+                )
             )
         if self.metric == "micro_f1" and not graph.multilabel:
             problems.append(
-                Problem("task.metric", "micro_f1", f"{graph.name} has one label per vertex, where it equals accuracy",
-                        "set task.metric=acc")
+                Problem(
+                    "task.metric",
+                    "micro_f1",
+                    f"{graph.name} has one label per vertex, where it equals accuracy",
+                    "set task.metric=acc",
+                )
             )
         if self.metric in ("acc", "macro_f1") and graph.multilabel:
             problems.append(
@@ -111,8 +129,10 @@ class NodeClassification(VertexTask):
                 areas = [roc_auc(score, label) for score, label in columns]
                 found["roc_auc"] = float(np.nanmean(areas))
             return found
-        found = {"acc": accuracy(joined["prediction"], joined["label"]),
-                 "macro_f1": macro_f1(joined["prediction"], joined["label"], self._num_classes)}
+        found = {
+            "acc": accuracy(joined["prediction"], joined["label"]),
+            "macro_f1": macro_f1(joined["prediction"], joined["label"], self._num_classes),
+        }
         if "score" in joined:
             found["roc_auc"] = roc_auc(joined["score"], joined["label"])
         return found

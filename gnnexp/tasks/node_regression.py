@@ -39,9 +39,15 @@ class NodeRegression(VertexTask):
         """There must be real numbers as labels, and training vertices."""
         problems = without_labels(graph, "node_regression")
         if graph.labels is not None and not graph.real_labels:
-            problems.append(Problem("task", "node_regression", f"the labels of {graph.name} are classes",
-                                    "set task=node_classification; in tables, whole numbers are real labels with "
-                                    "dataset.label_kind=real"))
+            problems.append(
+                Problem(
+                    "task",
+                    "node_regression",
+                    f"the labels of {graph.name} are classes",
+                    "set task=node_classification; in tables, whole numbers are real labels with "
+                    "dataset.label_kind=real",
+                )
+            )
         return problems
 
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:

@@ -49,9 +49,12 @@ class Pairs(Examples):
     def to(self, device: torch.device, vertices: Tensor | None = None) -> Self:
         """A copy whose ends, relations, labels and weights are on `device`. Vertices and numbers stay on the host."""
         return replace(
-            self, head=across(self.head, device), tail=across(self.tail, device),
+            self,
+            head=across(self.head, device),
+            tail=across(self.tail, device),
             relation=None if self.relation is None else across(self.relation, device),
-            positive=across(self.positive, device), weights=across(self.weights, device),
+            positive=across(self.positive, device),
+            weights=across(self.weights, device),
         )
 
     def drop(self, rows: Tensor, p: float, layer: int) -> Tensor:

@@ -56,10 +56,23 @@ class VertexTask(Task):
 def without_labels(graph: Graph, task: str) -> list[Problem]:
     """Problems of a graph that has no labels, or nothing to train on."""
     if graph.labels is None:
-        return [Problem("task", task, f"{graph.name} has no vertex labels",
-                        "set task=link_prediction, or choose a dataset with labels" if graph.links else
-                        "dataset.labels=<file of one label per vertex>, or another dataset")]
+        return [
+            Problem(
+                "task",
+                task,
+                f"{graph.name} has no vertex labels",
+                "set task=link_prediction, or choose a dataset with labels"
+                if graph.links
+                else "dataset.labels=<file of one label per vertex>, or another dataset",
+            )
+        ]
     if graph.splits.train.numel() == 0:
-        return [Problem("dataset", graph.name, "has no training vertices",
-                        "dataset.train=0.6, or the dataset's own key for training vertices")]
+        return [
+            Problem(
+                "dataset",
+                graph.name,
+                "has no training vertices",
+                "dataset.train=0.6, or the dataset's own key for training vertices",
+            )
+        ]
     return []

@@ -31,8 +31,13 @@ def make_block(num_dst: int, num_src: int, num_edges: int, seed: int = 0, *, par
             occurrence[e] = occurrence[e - 1] + 1
     ids = rng.permutation(10 * num_src)[:num_src].astype(np.int32)
     indptr = np.searchsorted(dst, np.arange(num_dst + 1))
-    return Block(torch.from_numpy(indptr), torch.from_numpy(src.astype(np.int32)), torch.from_numpy(ids), num_dst,
-                 occurrence=torch.from_numpy(occurrence) if parallel else None)
+    return Block(
+        torch.from_numpy(indptr),
+        torch.from_numpy(src.astype(np.int32)),
+        torch.from_numpy(ids),
+        num_dst,
+        occurrence=torch.from_numpy(occurrence) if parallel else None,
+    )
 
 
 def typed(block: Block, num_types: int = 4, seed: int = 0) -> Block:
@@ -54,10 +59,14 @@ def awkward_blocks() -> dict[str, Block]:
     """Blocks by their special case: no edges, no destinations, a long row, 64-bit ids, types, added self loops."""
     plain = make_block(13, 29, 90)
     return {
-        "multigraph": plain, "simple": make_block(9, 9, 20, 1, parallel=False), "no edges": make_block(5, 7, 0),
-        "no destinations": make_block(0, 4, 0), "one destination": make_block(1, 1, 3),
+        "multigraph": plain,
+        "simple": make_block(9, 9, 20, 1, parallel=False),
+        "no edges": make_block(5, 7, 0),
+        "no destinations": make_block(0, 4, 0),
+        "one destination": make_block(1, 1, 3),
         "long row": make_block(3, 700, 1500, 2, parallel=False),
         "64-bit ids": replace(plain, src_ids=plain.src_ids.long() + (1 << 33)),
-        "typed": typed(plain), "self loops": looped(make_block(9, 12, 40, 3, parallel=False)),
+        "typed": typed(plain),
+        "self loops": looped(make_block(9, 12, 40, 3, parallel=False)),
         "destinations elsewhere": replace(plain, dst_positions=torch.arange(plain.num_dst) + 3),
     }

@@ -45,7 +45,11 @@ def cut_parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
 
 
 def ranks_steps(
-    make: Callable[[], Graph], config: Mapping[str, Any], steps: int, num_parts: int | None, kind: str,
+    make: Callable[[], Graph],
+    config: Mapping[str, Any],
+    steps: int,
+    num_parts: int | None,
+    kind: str,
     partition: Partition | None = None,
 ) -> Curve:
     """Runs on a rank of a pool: `run_steps` on the graph of `make`, with a partition of `parts` or the given one."""
@@ -84,8 +88,15 @@ class Comparison:
 
 
 def compare(
-    ranks: RankPools, size: int, make: Callable[[], Graph], config: Mapping[str, Any], *,
-    steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
+    ranks: RankPools,
+    size: int,
+    make: Callable[[], Graph],
+    config: Mapping[str, Any],
+    *,
+    steps: int = 20,
+    num_parts: int | None = None,
+    kind: str = "random",
+    partition: Partition | None = None,
     serial_paradigm: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Train on `size` ranks and by one CPU worker that has all data. Arguments as for `assert_exact`.
@@ -97,16 +108,31 @@ def compare(
     curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)
     found, expected = global_losses(curves), global_losses([reference])
     return Comparison(
-        curves, reference, worst_loss_error(found, expected),
+        curves,
+        reference,
+        worst_loss_error(found, expected),
         worst_gradient_error(joined(curves, reference), reference),
-        [(rank, name) for rank, curve in enumerate(curves) for name, gradient in curve.gradients.items()
-         if gradient.shape == reference.gradients[name].shape and not torch.equal(gradient, curves[0].gradients[name])],
+        [
+            (rank, name)
+            for rank, curve in enumerate(curves)
+            for name, gradient in curve.gradients.items()
+            if gradient.shape == reference.gradients[name].shape
+            and not torch.equal(gradient, curves[0].gradients[name])
+        ],
     )
 
 
 def assert_exact(
-    ranks: RankPools, size: int, make: Callable[[], Graph], config: Mapping[str, Any], bound: float, *,
-    steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
+    ranks: RankPools,
+    size: int,
+    make: Callable[[], Graph],
+    config: Mapping[str, Any],
+    bound: float,
+    *,
+    steps: int = 20,
+    num_parts: int | None = None,
+    kind: str = "random",
+    partition: Partition | None = None,
     serial_paradigm: Mapping[str, Any] | None = None,
 ) -> tuple[list[Curve], Curve]:
     """Train on `size` ranks and by one worker. Losses of all steps and gradients of the first step must agree.
@@ -130,8 +156,17 @@ def assert_exact(
         AssertionError: errors are larger than `bound`, or the ranks' gradients of a replicated parameter differ.
         RankError: a rank failed.
     """
-    found = compare(ranks, size, make, config, steps=steps, num_parts=num_parts, kind=kind, partition=partition,
-                    serial_paradigm=serial_paradigm)
+    found = compare(
+        ranks,
+        size,
+        make,
+        config,
+        steps=steps,
+        num_parts=num_parts,
+        kind=kind,
+        partition=partition,
+        serial_paradigm=serial_paradigm,
+    )
     assert found.loss_error <= bound, f"loss differs by {found.loss_error}"
     assert found.gradient_error <= bound, f"a gradient differs by {found.gradient_error}"
     for rank, name in found.unlike:
@@ -144,7 +179,8 @@ def _serial(config: Mapping[str, Any], paradigm: Mapping[str, Any] | None) -> di
     plain, store = small_config(config["model"]), config["feature_store"]
     trained = {**store, "_target_": store["_target_"].replace("Sliced", "")}
     return {
-        **config, "paradigm": plain["paradigm"] if paradigm is None else dict(paradigm),
+        **config,
+        "paradigm": plain["paradigm"] if paradigm is None else dict(paradigm),
         "feature_store": trained if "Embedding" in store["_target_"] else plain["feature_store"],
         "sampler": {**config["sampler"], "topology": "replicated"},
         "hardware": {**config["hardware"], "device": "cpu", "workers": 1},

@@ -13,8 +13,14 @@ from gnnexp.graph.graph import Graph, Splits
 
 
 def nasty_graph(
-    num_nodes: int = 60, num_edges: int = 400, num_features: int = 13, num_classes: int = 4, *, simple: bool = False,
-    typed: bool = False, seed: int = 0,
+    num_nodes: int = 60,
+    num_edges: int = 400,
+    num_features: int = 13,
+    num_classes: int = 4,
+    *,
+    simple: bool = False,
+    typed: bool = False,
+    seed: int = 0,
 ) -> Graph:
     """A graph with all special cases: directed, parallel edges, self loops, isolated vertices, uneven degrees.
 
@@ -94,8 +100,9 @@ def random_graph(num_nodes: int, num_edges: int, seed: int, *, typed: bool = Fal
     """A directed multigraph with loops, parallel edges and isolated vertices, without vertex data."""
     draws = np.random.default_rng(seed)
     # Half of the vertices may get most of the edges, so that degrees differ and parallel edges are common.
-    src, dst = (draws.integers(0, max(1, num_nodes // 2 if draws.random() < 0.5 else num_nodes), num_edges)
-                for _ in range(2))
+    src, dst = (
+        draws.integers(0, max(1, num_nodes // 2 if draws.random() < 0.5 else num_nodes), num_edges) for _ in range(2)
+    )
     return csc(num_nodes, src, dst, draws.integers(0, 3, num_edges).astype(np.int32) if typed else None)
 
 

@@ -56,8 +56,10 @@ class Case:
 
     def config(self, device: str, kernel: str = "auto") -> dict[str, Any]:
         """The resolved configuration of the case."""
-        changes: dict[str, Any] = {"train": {"overlap": self.ahead},
-                                   "hardware": {"workers": self.size, "device": device}}
+        changes: dict[str, Any] = {
+            "train": {"overlap": self.ahead},
+            "hardware": {"workers": self.size, "device": device},
+        }
         if self.way in MINI_BATCH:
             changes["sampler"] = {"device": self.samples}
         return config_in(self.way, {**ALL_MODELS[self.model], "kernel": kernel}, **changes)
@@ -123,10 +125,12 @@ def run_case(ranks: RankPools, case: Case, steps: int) -> Found:
     """
     partition = placed(case.way, case.make(), case.size)
     comparison = compare(ranks, case.size, case.make, case.config("cuda"), partition=partition, steps=steps)
-    on_cpu = ranks(case.size).run(
-        ranks_steps, case.make, case.config("cpu", "torch"), steps, None, "random", partition)
-    unlike = [rank for rank, (curve, other) in enumerate(zip(comparison.curves, on_cpu, strict=True))
-              if _counts(curve, case.samples) != _counts(other, case.samples)]
+    on_cpu = ranks(case.size).run(ranks_steps, case.make, case.config("cpu", "torch"), steps, None, "random", partition)
+    unlike = [
+        rank
+        for rank, (curve, other) in enumerate(zip(comparison.curves, on_cpu, strict=True))
+        if _counts(curve, case.samples) != _counts(other, case.samples)
+    ]
     return Found(comparison, unlike)
 
 

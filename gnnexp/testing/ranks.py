@@ -31,8 +31,13 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
     """One rank: join the group, then run the calls that come through the pipe."""
     assert _PRELOADED in sys.modules, "the fork server silently skips modules that it cannot import"
     os.environ.update(
-        RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo",
+        RANK=str(rank),
+        WORLD_SIZE=str(size),
+        LOCAL_RANK=str(rank),
+        LOCAL_WORLD_SIZE=str(size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+        GLOO_SOCKET_IFNAME="lo",
     )
     import torch
 
@@ -156,8 +161,12 @@ def _packed(function: Callable[..., Any], args: tuple[object, ...]) -> bytes:
     This needs cloudpickle. So do values that pickle cannot handle (a read-only mapping).
     """
     names = {part.__module__ for part in (function, *args) if callable(part)}
-    modules = [sys.modules[name] for name in names if not name.startswith("gnnexp.") and (
-        name == function.__module__ or any(word.startswith("test") for word in name.split(".")))]
+    modules = [
+        sys.modules[name]
+        for name in names
+        if not name.startswith("gnnexp.")
+        and (name == function.__module__ or any(word.startswith("test") for word in name.split(".")))
+    ]
     if not modules:
         with suppress(TypeError, AttributeError, pickle.PicklingError):
             return pickle.dumps((function, args))

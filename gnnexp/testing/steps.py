@@ -49,8 +49,13 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
         "model": {"hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, **model},
         "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
         "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"},
-        "hardware": {"launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"},
-                     "nodes": 1, "workers": 1, "device": "cpu", "threads": 1},
+        "hardware": {
+            "launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"},
+            "nodes": 1,
+            "workers": 1,
+            "device": "cpu",
+            "threads": 1,
+        },
         "optimizer": optimizer(fused=True),
         "train": {"epochs": 1, "batch_size": 8, "dtype": "float64", "overlap": False},
         "seed": 3,
@@ -80,7 +85,10 @@ class Curve:
 
 
 def run_steps(
-    config: Mapping[str, Any], graph: Graph, steps: int, partition: Partition | None = None,
+    config: Mapping[str, Any],
+    graph: Graph,
+    steps: int,
+    partition: Partition | None = None,
     frequency: torch.Tensor | None = None,
 ) -> Curve:
     """Train some steps on this rank.
@@ -108,7 +116,8 @@ def run_steps(
                 trainer.synchronize()
                 if not gradients:
                     gradients = {
-                        name: p.grad.clone().cpu() for name, p in trainer.module.named_parameters()
+                        name: p.grad.clone().cpu()
+                        for name, p in trainer.module.named_parameters()
                         if p.grad is not None
                     } | _row_gradients(job)
                 optimization.step()
@@ -121,7 +130,10 @@ def run_steps(
         work = trainer.end_epoch().work
         job.comm.release()
     return Curve(
-        losses, gradients, {t: v.sent_bytes for t, v in traffic.items()}, {t: v.rounds for t, v in traffic.items()},
+        losses,
+        gradients,
+        {t: v.sent_bytes for t, v in traffic.items()},
+        {t: v.rounds for t, v in traffic.items()},
         work,
     )
 

@@ -35,8 +35,10 @@ WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "coupled": ({"_target_": TENSOR, "mode": "coupled"}, ""),
     "coupled_in_chunks": ({"_target_": TENSOR, "mode": "coupled", "chunks": 5}, ""),
     "offload_raw": ({"_target_": OFFLOAD, "chunks": 5, "rows": "raw"}, "vertices"),
-    "offload_projected": ({"_target_": OFFLOAD, "chunks": 5, "rows": "projected", "dedup": _NO_DEDUP,
-                           "reorganise": False}, "vertices"),
+    "offload_projected": (
+        {"_target_": OFFLOAD, "chunks": 5, "rows": "projected", "dedup": _NO_DEDUP, "reorganise": False},
+        "vertices",
+    ),
     "offload": ({"_target_": OFFLOAD, "chunks": 16, "host": "file"}, "vertices"),
 }
 MINI_BATCH = ("data", "split", "projections", "aggregates")
@@ -68,8 +70,16 @@ def problems_of(config: Mapping[str, Any]) -> list[Problem]:
 
 
 def assert_exact_in(
-    ranks: RankPools, way: str, model: Mapping[str, Any], size: int = 3, *, steps: int = 20, kind: str = "random",
-    partition: Partition | None = None, make: Callable[[], Graph] = nasty_graph, **changes: Mapping[str, Any],
+    ranks: RankPools,
+    way: str,
+    model: Mapping[str, Any],
+    size: int = 3,
+    *,
+    steps: int = 20,
+    kind: str = "random",
+    partition: Partition | None = None,
+    make: Callable[[], Graph] = nasty_graph,
+    **changes: Mapping[str, Any],
 ) -> None:
     """Assert that a model trained in one of the `WAYS` on a graph agrees with one worker, in float64.
 

@@ -85,13 +85,15 @@ class Machines:
         pages = MappedPages(rows)
         piece = max(1, _PIECE_BYTES // (comm.size * max(1, rows.shape[1]) * rows.element_size()))
         for start in range(0, max(last - begin for begin, last in pairwise(bounds)) if elsewhere else 0, piece):
-            parts = [slice(min(begin + start, last), min(begin + start + piece, last))
-                     for begin, last in pairwise(bounds)]
+            parts = [
+                slice(min(begin + start, last), min(begin + start + piece, last)) for begin, last in pairwise(bounds)
+            ]
             own = rows[parts[comm.rank]].to(comm.device)
             sent = [own.shape[0] * (rank in elsewhere) for rank in range(comm.size)]
             takes = comm.rank == first[comm.rank]
-            received = [(part.stop - part.start) * (takes and first[rank] != comm.rank)
-                        for rank, part in enumerate(parts)]
+            received = [
+                (part.stop - part.start) * (takes and first[rank] != comm.rank) for rank, part in enumerate(parts)
+            ]
             arrived = comm.all_to_all(own.repeat(len(elsewhere), 1), sent, received, "evaluation")
             for part, values in zip(parts, torch.split_with_sizes(arrived, received), strict=True):
                 rows[part][: values.shape[0]] = values

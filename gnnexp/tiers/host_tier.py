@@ -67,8 +67,14 @@ class HostTier:
             os.posix_fallocate(handle, 0, num_bytes)  # a full disk raises an error here, instead of a signal later
             return np.memmap(name, np.uint8, "r+", shape=(num_bytes,))
         except OSError as error:
-            raise DataError(Problem("paradigm.host", "file", f"{num_bytes} bytes in {self._folder}: {error.strerror}",
-                                   "set hydra.run.dir to a disk with room, or paradigm.host=ram")) from error
+            raise DataError(
+                Problem(
+                    "paradigm.host",
+                    "file",
+                    f"{num_bytes} bytes in {self._folder}: {error.strerror}",
+                    "set hydra.run.dir to a disk with room, or paradigm.host=ram",
+                )
+            ) from error
         finally:
             os.close(handle)
             Path(name).unlink()

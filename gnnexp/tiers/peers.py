@@ -40,7 +40,11 @@ class PeerRows:
 
 
 def peer_rows(
-    rows: Tensor | None, comm: Communicator, device: torch.device, refusal: str, check: Callable[[PeerRows], str],
+    rows: Tensor | None,
+    comm: Communicator,
+    device: torch.device,
+    refusal: str,
+    check: Callable[[PeerRows], str],
 ) -> PeerRows | str:
     """Map the rows of all ranks of `comm`. All ranks call this, and all or none of them succeed.
 

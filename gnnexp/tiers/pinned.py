@@ -71,8 +71,10 @@ def _register(start: int, num_bytes: int, flags: int) -> str:
     code = cudart.cudaHostRegister(start, num_bytes, flags)
     if not int(code):
         return ""
-    return (f"CUDA refuses to register {num_bytes} bytes of host memory: {cudart.cudaGetErrorString(code)} "
-            f"(error {int(code)})")
+    return (
+        f"CUDA refuses to register {num_bytes} bytes of host memory: {cudart.cudaGetErrorString(code)} "
+        f"(error {int(code)})"
+    )
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,12 @@ FEATURES = Use()
 
 
 def pinned_array(
-    shape: tuple[int, ...], dtype: torch.dtype, fill: Callable[[Tensor], object], comm: Communicator | None,
-    device: torch.device, use: Use = FEATURES,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    fill: Callable[[Tensor], object],
+    comm: Communicator | None,
+    device: torch.device,
+    use: Use = FEATURES,
 ) -> Tensor:
     """An array `shape` in host memory that the GPU `device` can read. All ranks of `comm` call this.
 

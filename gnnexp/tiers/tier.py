@@ -83,7 +83,11 @@ class DeviceTier:
     """
 
     def __init__(
-        self, device: torch.device, timer: PhaseTimer | None = None, *, reads_transpose: bool = False,
+        self,
+        device: torch.device,
+        timer: PhaseTimer | None = None,
+        *,
+        reads_transpose: bool = False,
         constants: MutableMapping[Block, Any] | None = None,
     ) -> None:
         self.device, self.reads_transpose = device, reads_transpose
@@ -159,8 +163,9 @@ class DeviceTier:
             there = rows.to(self.device, non_blocking=True)
             self._entering[_memory(rows)] = self._mark()
             return there
-        staging = torch.empty(rows.shape[0] if ids is None else ids.numel(), *rows.shape[1:], dtype=rows.dtype,
-                              pin_memory=True)
+        staging = torch.empty(
+            rows.shape[0] if ids is None else ids.numel(), *rows.shape[1:], dtype=rows.dtype, pin_memory=True
+        )
         if ids is None:
             staging.copy_(rows)
         else:

@@ -255,8 +255,14 @@ def read_report(folder: Path) -> ReportRecord:
     """
     record = read_stored(folder / REPORT_FILE, ReportRecord, "make the report again")
     if outside := [name for name in record.files if name != Path(name).name]:
-        raise DataError(Problem(str(folder / REPORT_FILE), outside[0], "files of a report must be in its folder",
-                                "make the report again"))
+        raise DataError(
+            Problem(
+                str(folder / REPORT_FILE),
+                outside[0],
+                "files of a report must be in its folder",
+                "make the report again",
+            )
+        )
     return record
 
 

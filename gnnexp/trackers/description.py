@@ -21,9 +21,31 @@ from gnnexp.trackers.view import NOTE_TAG
 _USER_TAG, _SOURCE_TAG, _COMMIT_TAG = "mlflow.user", "mlflow.source.name", "mlflow.source.git.commit"
 _GROUPS = ("model", "paradigm", "partitioner", "sampler", "feature_store", "hardware", "task")
 # All names of tags that a run or a report may have from us, without those of MLflow and `gnnexp.*`.
-OWN_TAGS = frozenset((
-    *_GROUPS, "kind", "dataset", "system", "ranks", "workers", "seed", "code_version", "run_dir", "status", "sweep",
-    "ended", "exact", "approximates", "reason", "host", "cpu", "gpu", "device", "backend", "torch"))
+OWN_TAGS = frozenset(
+    (
+        *_GROUPS,
+        "kind",
+        "dataset",
+        "system",
+        "ranks",
+        "workers",
+        "seed",
+        "code_version",
+        "run_dir",
+        "status",
+        "sweep",
+        "ended",
+        "exact",
+        "approximates",
+        "reason",
+        "host",
+        "cpu",
+        "gpu",
+        "device",
+        "backend",
+        "torch",
+    )
+)
 _MOST_CHARACTERS = 5000  # most characters of a reason in a tag: MLflow accepts 8000
 LONGEST_NAME = 250  # of a run: MLflow's tables have no more characters
 _SEED = re.compile(r"(^| )\+*seed=\S*")
@@ -33,8 +55,20 @@ _PLAIN = re.compile(r"[\d.e+-]+|null|none|true|false|", re.IGNORECASE)  # values
 # The number of a case in the name of its run directory.
 _CASE_NUMBER = re.compile(r"_\d\d-\d\d-\d\d-\d{6}-(\d{3,})-")
 # Colours that differ also for colour-blind readers, then further ones. MLflow's own choice gives two runs one colour.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#882255", "#44aa99",
-            "#999933", "#aa4499", "#666666")
+_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#332288",
+    "#882255",
+    "#44aa99",
+    "#999933",
+    "#aa4499",
+    "#666666",
+)
 _COLOUR_TAG = "mlflow.runColor"
 
 
@@ -73,7 +107,7 @@ def run_name(record: RunRecord) -> str:
     seeds = not case or _SEED.search(_label(record))
     seed = f", seed {config.get('seed', 0)}" if seeds else ""
     room = LONGEST_NAME - len(seed)
-    return (name if len(name) <= room else f"{name[:room - 1]}…") + seed
+    return (name if len(name) <= room else f"{name[: room - 1]}…") + seed
 
 
 def _label(record: RunRecord) -> str:
@@ -93,9 +127,11 @@ def _short(case: str) -> str:
         return case
     last = Counter(key.rpartition(".")[2] for key, _ in words)
     return " ".join(
-        value if "." not in key and not _PLAIN.fullmatch(value)
+        value
+        if "." not in key and not _PLAIN.fullmatch(value)
         else f"{key if last[key.rpartition('.')[2]] > 1 else key.rpartition('.')[2]}={value}"
-        for key, value in words)
+        for key, value in words
+    )
 
 
 def _usual_name(record: RunRecord) -> str:
@@ -112,11 +148,20 @@ def make_params(record: RunRecord) -> dict[str, str]:
     """
     choices = _choices(record)
     top = {group: str(choices[group]) for group in _GROUPS if group in choices}
-    keys = {key: value for key, value in flatten(record.job["config"]).items()
-            if not (key.endswith("_target_") and str(value).startswith("gnnexp."))}
+    keys = {
+        key: value
+        for key, value in flatten(record.job["config"]).items()
+        if not (key.endswith("_target_") and str(value).startswith("gnnexp."))
+    }
     case = {"case": _case(record)} if _case(record) else {}
-    return {**keys, **top, **case, "dataset": dataset_name(record), "system": system_name(record),
-            "ranks": str(num_ranks(record))}
+    return {
+        **keys,
+        **top,
+        **case,
+        "dataset": dataset_name(record),
+        "system": system_name(record),
+        "ranks": str(num_ranks(record)),
+    }
 
 
 def make_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
@@ -164,10 +209,15 @@ def machine_tags(record: RunRecord) -> dict[str, str]:
     chosen = (result.get("provenance") or {}).get("chosen") or {}
     cards = Counter(str(card) for node in nodes for card in node.get("gpus", ()))
     wished = str(record.job["config"]["hardware"].get("device") or "auto")
-    processors = [str(node["cpu"]) + (f" ({node['cores']} cores)" if node.get("cores") else "")
-                  for node in nodes if node.get("cpu")]
+    processors = [
+        str(node["cpu"]) + (f" ({node['cores']} cores)" if node.get("cores") else "")
+        for node in nodes
+        if node.get("cpu")
+    ]
     found = {
-        "host": _each(nodes, "host"), "cpu": ", ".join(dict.fromkeys(processors)), "torch": _each(nodes, "torch"),
+        "host": _each(nodes, "host"),
+        "cpu": ", ".join(dict.fromkeys(processors)),
+        "torch": _each(nodes, "torch"),
         "gpu": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in cards.items()) or "none",
         "device": str(chosen.get("device") or ("" if wished == "auto" else wished)),
         "backend": str(chosen.get("comm_backend") or ""),
@@ -204,8 +254,10 @@ def parent_uid(record: RunRecord) -> str:
 def parent_tags(record: RunRecord) -> dict[str, str]:
     """The tags of a run's sweep until its report is delivered."""
     sweep = str(record.job["provenance"].get("sweep"))
-    note = f"The runs of this sweep are below. The report follows when the sweep ends, or with\n\n" \
-           f"```\ngnnexp report {sweep}\n```"
+    note = (
+        f"The runs of this sweep are below. The report follows when the sweep ends, or with\n\n"
+        f"```\ngnnexp report {sweep}\n```"
+    )
     return _sweep_tags(sweep, "running", note)
 
 
@@ -237,9 +289,16 @@ def make_note(run_dir: Path, record: RunRecord) -> str:
     # MLflow's page shows only the first lines.
     first = " ".join(filter(None, ["" if record.result is None else _ending(record), _machine(record)]))
     parts = [first, "" if record.result is None else _figures_table(record)]
-    return "\n\n".join(filter(None, [
-        *parts, f"Reproduce it with\n\n```\n{provenance.get('reproduce', '')}\n```",
-        f"gnnexp {provenance.get('code_version')}, run directory `{run_dir}`."]))
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                *parts,
+                f"Reproduce it with\n\n```\n{provenance.get('reproduce', '')}\n```",
+                f"gnnexp {provenance.get('code_version')}, run directory `{run_dir}`.",
+            ],
+        )
+    )
 
 
 def _ending(record: RunRecord) -> str:
@@ -254,19 +313,29 @@ def _ending(record: RunRecord) -> str:
 
 def _machine(record: RunRecord) -> str:
     tags = machine_tags(record)
-    words = [tags.get("cpu"), "" if tags.get("gpu") == "none" else tags.get("gpu"), *(
-        f"{name} {tags[name]}" for name in ("device", "backend", "torch") if name in tags)]
+    words = [
+        tags.get("cpu"),
+        "" if tags.get("gpu") == "none" else tags.get("gpu"),
+        *(f"{name} {tags[name]}" for name in ("device", "backend", "torch") if name in tags),
+    ]
     return f"Made on {tags['host']}: {', '.join(word for word in words if word)}." if "host" in tags else ""
 
 
 def _figures_table(record: RunRecord) -> str:
     """The main figures in readable units."""
     figures = main_figures(record)
-    units = {"test": (100, f"{reported_merit(record)[0]} %", ".2f"), "epoch_s": (1, "epoch s (median)", ".4f"),
-             "sent_MB": (1, "sent MB per epoch", ".3f"), "host_MB": (1, "host peak MB", ".1f"),
-             "device_MB": (1, "device peak MB", ".1f")}
-    shown = [(label, f"{factor * figures[f'main/{name}']:{form}}") for name, (factor, label, form) in units.items()
-             if f"main/{name}" in figures]
+    units = {
+        "test": (100, f"{reported_merit(record)[0]} %", ".2f"),
+        "epoch_s": (1, "epoch s (median)", ".4f"),
+        "sent_MB": (1, "sent MB per epoch", ".3f"),
+        "host_MB": (1, "host peak MB", ".1f"),
+        "device_MB": (1, "device peak MB", ".1f"),
+    }
+    shown = [
+        (label, f"{factor * figures[f'main/{name}']:{form}}")
+        for name, (factor, label, form) in units.items()
+        if f"main/{name}" in figures
+    ]
     if not shown:
         return ""
     head, row = zip(*shown, strict=True)
@@ -279,5 +348,12 @@ def report_tags(record: ReportRecord) -> dict[str, str]:
 
 
 def _sweep_tags(sweep: str, status: str, note: str) -> dict[str, str]:
-    return {"kind": "sweep", "sweep": sweep, "gnnexp.sweep": sweep, "status": status, NOTE_TAG: note,
-            _USER_TAG: _user(), _SOURCE_TAG: "gnnexp"}
+    return {
+        "kind": "sweep",
+        "sweep": sweep,
+        "gnnexp.sweep": sweep,
+        "status": status,
+        NOTE_TAG: note,
+        _USER_TAG: _user(),
+        _SOURCE_TAG: "gnnexp",
+    }

@@ -24,8 +24,10 @@ def metrics_of(figures: Mapping[str, float], line: Mapping[str, Any]) -> list[Me
     """Figures as metrics, with epoch and time of a line of the record."""
     from mlflow.entities import Metric
 
-    return [Metric(stored(name), float(value), int(line["time"] * 1000), int(line["epoch"]))
-            for name, value in figures.items()]
+    return [
+        Metric(stored(name), float(value), int(line["time"] * 1000), int(line["epoch"]))
+        for name, value in figures.items()
+    ]
 
 
 def stored(name: str) -> str:
@@ -52,15 +54,20 @@ def dataset_of(record: RunRecord) -> DatasetInput:
     kind = str(record.job["config"]["dataset"].get("_target_", "gnnexp"))
     source = {"uri": str(folder)} if folder else {"tags": {"mlflow.source.name": kind}}
     return DatasetInput(
-        Dataset(name=dataset_name(record), digest=str(provenance.get("dataset_key", ""))[:_DIGEST] or "unknown",
-                source_type="local" if folder else "code", source=json.dumps(source),
-                profile=json.dumps(provenance.get("graph", {}))),
-        tags=[InputTag("mlflow.data.context", "training")])
+        Dataset(
+            name=dataset_name(record),
+            digest=str(provenance.get("dataset_key", ""))[:_DIGEST] or "unknown",
+            source_type="local" if folder else "code",
+            source=json.dumps(source),
+            profile=json.dumps(provenance.get("graph", {})),
+        ),
+        tags=[InputTag("mlflow.data.context", "training")],
+    )
 
 
 def parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     """`items` in pieces of at most `size`."""
-    return (items[start:start + size] for start in range(0, len(items), size))
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def started(record: RunRecord) -> int | None:

@@ -20,8 +20,16 @@ EPOCH, CUMULATIVE, VALIDATION = "time/epoch_s", "time/cumulative_s", "main/val"
 BREAKDOWN = {f"phase/{phase}_s": f"time/{phase}_s_mean" for phase in (*PHASES, "unaccounted")}
 # `sizes` and `evaluation` are left out: the first is small, and the second is no part of an epoch.
 _PAYLOADS = ("frontier", "features", "topology", "activations", "endpoints", "gradients", "parameters", "embeddings")
-_CHOSEN = ("loss/train", "time/comm_exposed_s", *(f"comm/bytes_{tag}" for tag in _PAYLOADS),
-           "tier/h2d_bytes", "tier/d2h_bytes", "memory/host_peak_bytes", "memory/device_peak_bytes", "eval/seconds")
+_CHOSEN = (
+    "loss/train",
+    "time/comm_exposed_s",
+    *(f"comm/bytes_{tag}" for tag in _PAYLOADS),
+    "tier/h2d_bytes",
+    "tier/d2h_bytes",
+    "memory/host_peak_bytes",
+    "memory/device_peak_bytes",
+    "eval/seconds",
+)
 
 
 def epoch_figures(record: RunRecord, detail: Detail) -> list[dict[str, float]]:
@@ -39,8 +47,12 @@ def epoch_figures(record: RunRecord, detail: Detail) -> list[dict[str, float]]:
     for metrics in (line["metrics"] for line in record.epochs):
         seconds = metrics.get(EPOCH, math.nan)
         so_far += seconds
-        derived = {VALIDATION: _merit(record, metrics, "val")[1], **_throughput(record, metrics, seconds),
-                   EPOCH: seconds, CUMULATIVE: so_far}
+        derived = {
+            VALIDATION: _merit(record, metrics, "val")[1],
+            **_throughput(record, metrics, seconds),
+            EPOCH: seconds,
+            CUMULATIVE: so_far,
+        }
         kept = {name: metrics[name] for name in _names(record, metrics, detail)}
         found.append({name: value for name, value in (kept | derived).items() if is_number(value)})
     return found
@@ -56,8 +68,11 @@ def _names(record: RunRecord, metrics: Mapping[str, float], detail: Detail) -> l
 
 def _throughput(record: RunRecord, metrics: Mapping[str, float], seconds: float) -> dict[str, float]:
     counts = {"targets": _targets(record), "edges": metrics.get("work/edges_computed", math.nan)}
-    return {f"throughput/{name}_per_s": count / seconds for name, count in counts.items()
-            if seconds > 0 and not math.isnan(count)}
+    return {
+        f"throughput/{name}_per_s": count / seconds
+        for name, count in counts.items()
+        if seconds > 0 and not math.isnan(count)
+    }
 
 
 def _targets(record: RunRecord) -> float:
@@ -115,8 +130,14 @@ def _seconds_to(record: RunRecord, target: float) -> float:
     """Training time until the validation metric first reached `target`, in seconds; NaN if it never did."""
     named = (_merit(record, line["metrics"], "val")[0] for line in record.epochs)
     sign = -1 if lower_is_better(next(filter(None, named), "")) else 1
-    return next((figures.get(CUMULATIVE, math.nan) for figures in epoch_figures(record, "main")
-                 if sign * figures.get(VALIDATION, -sign * math.inf) >= sign * target), math.nan)
+    return next(
+        (
+            figures.get(CUMULATIVE, math.nan)
+            for figures in epoch_figures(record, "main")
+            if sign * figures.get(VALIDATION, -sign * math.inf) >= sign * target
+        ),
+        math.nan,
+    )
 
 
 def _sent_bytes(record: RunRecord, epochs: Sequence[Mapping[str, float]]) -> float:
@@ -124,8 +145,11 @@ def _sent_bytes(record: RunRecord, epochs: Sequence[Mapping[str, float]]) -> flo
 
     NaN without an epoch, and for an external system that reported none.
     """
-    medians = [warm_median(epochs, name) for name in sorted({name for epoch in epochs for name in epoch})
-               if name.startswith("comm/bytes_")]
+    medians = [
+        warm_median(epochs, name)
+        for name in sorted({name for epoch in epochs for name in epoch})
+        if name.startswith("comm/bytes_")
+    ]
     facts = (record.result or {}).get("paradigm") or {}
     if not epochs or ("external" in facts and not medians):
         return math.nan

@@ -112,8 +112,13 @@ class Followers:
         process, self.idle = self.idle, None
         if process is None or process.poll() is not None:
             process = subprocess.Popen(
-                [sys.executable, "-m", "gnnexp.trackers.follow"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, start_new_session=True, bufsize=0)
+                [sys.executable, "-m", "gnnexp.trackers.follow"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                bufsize=0,
+            )
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it was killed just now: `finish` says so
             process.stdin.write(json.dumps(str(run_dir)).encode() + b"\n")

@@ -38,8 +38,10 @@ _OTHERS = 0o077  # rights of other users
 _PLACING = ("experiments/create", "experiments/update", "runs/create", "model-versions/create", "logged-models")
 _KEYS = frozenset({"artifact_location", "artifact_uri", "source", "artifactlocation", "artifacturi"})
 _OWN_PLACES = ("mlflow-artifacts:", "runs:/", "models:/")
-_UNASKED = (b"this dashboard needs its secret: open the address that `gnnexp ui` printed; scripts: "
-            b"MLFLOW_TRACKING_TOKEN=$(cat .gnnexp/ui.secret)\n")
+_UNASKED = (
+    b"this dashboard needs its secret: open the address that `gnnexp ui` printed; scripts: "
+    b"MLFLOW_TRACKING_TOKEN=$(cat .gnnexp/ui.secret)\n"
+)
 
 
 def guarded() -> App:
@@ -70,10 +72,15 @@ def kept_secret(file: Path) -> str:
     with open(handle, "w", encoding="ascii") as made:  # noqa: PTH123
         if os.fstat(handle).st_mode & _OTHERS:
             file.unlink()
-            raise ConfigError(Problem(
-                str(file), "open to others", "the file system keeps no rights, so everybody could read the secret",
-                "cd to a folder on another file system, then: MLFLOW_TRACKING_URI=sqlite:////PATH/OF/mlflow.db gnnexp "
-                "ui"))
+            raise ConfigError(
+                Problem(
+                    str(file),
+                    "open to others",
+                    "the file system keeps no rights, so everybody could read the secret",
+                    "cd to a folder on another file system, then: MLFLOW_TRACKING_URI=sqlite:////PATH/OF/mlflow.db "
+                    "gnnexp ui",
+                )
+            )
         made.write(secrets.token_urlsafe(_BYTES))
     return read_secret(file)
 
@@ -113,8 +120,17 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif self._is_first(scope):
-            await _answer(send, 303, b"", [(b"location", _without_secret(scope)), (b"set-cookie", self._cookie(scope)),
-                                           (b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-store")])
+            await _answer(
+                send,
+                303,
+                b"",
+                [
+                    (b"location", _without_secret(scope)),
+                    (b"set-cookie", self._cookie(scope)),
+                    (b"referrer-policy", b"no-referrer"),
+                    (b"cache-control", b"no-store"),
+                ],
+            )
         elif not self._knows(scope):
             await _refused(scope, send)
         elif scope["type"] == "http" and scope["method"] not in ("GET", "HEAD") and _places(scope):
@@ -179,8 +195,11 @@ def _cookies(headers: list[tuple[bytes, str]], name: str) -> Iterator[str]:
 
 
 def _without_secret(scope: Scope) -> bytes:
-    rest = [(key, value) for key, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-            if key != PARAMETER]
+    rest = [
+        (key, value)
+        for key, value in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if key != PARAMETER
+    ]
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     return b"/" + path.partition(b"?")[0].lstrip(b"/\\") + (b"?" + urlencode(rest).encode() if rest else b"")
 

@@ -149,8 +149,10 @@ def _upgrade(file: Path, schema: Schema, tell: Tell, folders: Sequence[Path]) ->
         before = _changes(watch)
         _copy(file, old := folder / "old.db")
         shutil.copy(old, new := folder / "new.db")
-        tell(f"{file} has the schema {schema.detail or 'none'} of an older MLflow, or is half made: a copy is upgraded "
-             f"to {revisions().newest} (seconds)")
+        tell(
+            f"{file} has the schema {schema.detail or 'none'} of an older MLflow, or is half made: a copy is upgraded "
+            f"to {revisions().newest} (seconds)"
+        )
         clash = None
         try:
             _migrate(new)
@@ -161,8 +163,10 @@ def _upgrade(file: Path, schema: Schema, tell: Tell, folders: Sequence[Path]) ->
                 raise TrackingError(f"MLflow upgraded it to {reached.detail}, not to {revisions().newest}")
         watch.execute("BEGIN IMMEDIATE")
         if _changes(watch) != before:
-            raise HeldError(f"another program changed {file} during its upgrade. Nothing was changed here; end that "
-                            "program, then repeat the command")
+            raise HeldError(
+                f"another program changed {file} during its upgrade. Nothing was changed here; end that "
+                "program, then repeat the command"
+            )
         if clash is None:
             kept = old.rename(_free(file, f"schema-{schema.detail or 'none'}"))
             words = f"{file} is upgraded; its earlier state is kept as {kept.name}"
@@ -179,8 +183,10 @@ def _set_aside(file: Path, old: Path, clash: Exception, folders: Sequence[Path])
     found, aside = _held_runs(old), old.rename(_free(file, "half-made"))
     places = [Path(run.run_dir) for run in found or () if run.run_dir]
     again = forget({run.run_id for run in found or ()}, places, folders)
-    return (f"{file} was half made ({clash}): an earlier command was interrupted while MLflow made its tables. It is "
-            f"set aside as {aside.name}, and a complete store is made. {_words(found, again, aside)}")
+    return (
+        f"{file} was half made ({clash}): an earlier command was interrupted while MLflow made its tables. It is "
+        f"set aside as {aside.name}, and a complete store is made. {_words(found, again, aside)}"
+    )
 
 
 def _words(found: Sequence[_Held] | None, again: int, aside: Path) -> str:
@@ -189,16 +195,20 @@ def _words(found: Sequence[_Held] | None, again: int, aside: Path) -> str:
         return f"Its runs cannot be read; {_HINT}"
     if not found:
         return f"It held no runs; {_HINT}"
-    return (f"It held {len(found)} runs: {again} of them are in run directories or reports here, and count as not "
-            f"delivered; {len(found) - again} are only in {aside.name}; {_HINT}")
+    return (
+        f"It held {len(found)} runs: {again} of them are in run directories or reports here, and count as not "
+        f"delivered; {len(found) - again} are only in {aside.name}; {_HINT}"
+    )
 
 
 def _held_runs(file: Path) -> list[_Held] | None:
     """The runs in a half-made store; None if its tables cannot be read."""
     try:
         with closing(connect(file)) as database:
-            found = database.execute("SELECT runs.run_uuid, tags.value FROM runs LEFT JOIN tags "
-                                     "ON tags.run_uuid = runs.run_uuid AND tags.key = 'run_dir'")
+            found = database.execute(
+                "SELECT runs.run_uuid, tags.value FROM runs LEFT JOIN tags "
+                "ON tags.run_uuid = runs.run_uuid AND tags.key = 'run_dir'"
+            )
             return [_Held(str(run_id), str(place or "").partition(":")[2]) for run_id, place in found]
     except sqlite3.DatabaseError:
         return None

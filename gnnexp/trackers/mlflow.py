@@ -94,8 +94,14 @@ class MlflowTracker(Tracker):
     """
 
     def __init__(
-        self, uri: str | None = None, experiment: str | None = None, timeout_s: float = 30.0, detail: Detail = "main",
-        target: float | None = None, tags: Mapping[str, Any] | None = None, system: bool = False,
+        self,
+        uri: str | None = None,
+        experiment: str | None = None,
+        timeout_s: float = 30.0,
+        detail: Detail = "main",
+        target: float | None = None,
+        tags: Mapping[str, Any] | None = None,
+        system: bool = False,
         log_model: bool = False,
     ) -> None:
         ConfigError.raise_all([*wrong_address(uri), *_wrong_numbers(timeout_s, target), *_wrong_tags(tags or {})])
@@ -200,8 +206,10 @@ class MlflowTracker(Tracker):
         """
         with self._in_words():
             self._connect()
-        return (f"{address.rstrip('/')}/#/experiments/{self._experiment_id}/runs?workflowType=machine_learning"
-                f"&viewStateShareKey={VIEW_KEY}{'&compareRunsMode=CHART' if charts else ''}")
+        return (
+            f"{address.rstrip('/')}/#/experiments/{self._experiment_id}/runs?workflowType=machine_learning"
+            f"&viewStateShareKey={VIEW_KEY}{'&compareRunsMode=CHART' if charts else ''}"
+        )
 
     def with_experiment(self, name: str) -> MlflowTracker:
         """The same tracker for another experiment in the same store."""
@@ -227,8 +235,11 @@ class MlflowTracker(Tracker):
             return str(found[0].info.run_id)
         with self._alone():
             if not (found := runs_of(client, self._experiment_id, uid)):
-                made = client.create_run(self._experiment_id, tags={**self.tags, **tags, UID_TAG: uid},
-                                         run_name=f"sweep {tags['sweep']}"[:LONGEST_NAME])
+                made = client.create_run(
+                    self._experiment_id,
+                    tags={**self.tags, **tags, UID_TAG: uid},
+                    run_name=f"sweep {tags['sweep']}"[:LONGEST_NAME],
+                )
                 found = runs_of(client, self._experiment_id, uid) or [made]
         return str(found[0].info.run_id)
 
@@ -277,8 +288,7 @@ class MlflowTracker(Tracker):
             found = client.get_experiment_by_name(self.experiment)
             if found is None:
                 try:
-                    self._experiment_id = client.create_experiment(
-                        self.experiment, self._artifacts(), EXPERIMENT_TAGS)
+                    self._experiment_id = client.create_experiment(self.experiment, self._artifacts(), EXPERIMENT_TAGS)
                 except MlflowException:  # another launcher was faster, on a server that we cannot lock
                     found = client.get_experiment_by_name(self.experiment)
                     if found is None:
@@ -410,11 +420,15 @@ def _quiet_environment(timeout_s: float) -> None:
 def _wrong_numbers(timeout_s: float, target: float | None) -> list[Problem]:
     problems = []
     if not 0 < timeout_s <= LONGEST_S:
-        problems.append(Problem("tracker.timeout_s", timeout_s, f"must be positive, and at most {LONGEST_S:,} s",
-                                "tracker.timeout_s=30"))
+        problems.append(
+            Problem(
+                "tracker.timeout_s", timeout_s, f"must be positive, and at most {LONGEST_S:,} s", "tracker.timeout_s=30"
+            )
+        )
     if target is not None and not 0 < target <= 1:
-        problems.append(Problem("tracker.target", target, "must be positive, and at most 1 (0.9 is 90 %)",
-                                "tracker.target=0.9"))
+        problems.append(
+            Problem("tracker.target", target, "must be positive, and at most 1 (0.9 is 90 %)", "tracker.target=0.9")
+        )
     return problems
 
 
@@ -426,11 +440,23 @@ def _wrong_tags(tags: Mapping[str, Any]) -> list[Problem]:
         if name in OWN_TAGS or name.startswith(("mlflow.", "gnnexp.")):
             problems.append(Problem(where, value, "is a name of gnnexp's or MLflow's own tags", "choose another name"))
         elif not _TAG_NAME.fullmatch(name):
-            problems.append(Problem(where, value, "the name must be letters, digits, _, -, . and spaces, at most 200",
-                                    "choose another name"))
+            problems.append(
+                Problem(
+                    where,
+                    value,
+                    "the name must be letters, digits, _, -, . and spaces, at most 200",
+                    "choose another name",
+                )
+            )
         if not isinstance(value, str) or len(value) > MAX_VALUE:
-            problems.append(Problem(where, value, f"must be a text of at most {MAX_VALUE} characters",
-                                    f"put quotes around it: tracker.tags={{{name}: '{value}'}}"))
+            problems.append(
+                Problem(
+                    where,
+                    value,
+                    f"must be a text of at most {MAX_VALUE} characters",
+                    f"put quotes around it: tracker.tags={{{name}: '{value}'}}",
+                )
+            )
     return problems
 
 

@@ -78,6 +78,10 @@ def _save(model: Path, data: Path, dtype: str, result: Mapping[str, Any]) -> Non
 
     signature = ModelSignature(Schema([ColSpec("long", "vertex")]), Schema([TensorSpec(np.dtype(dtype), (-1, -1))]))
     mlflow.pyfunc.save_model(
-        str(model), loader_module=_LOADER, data_path=str(data), signature=signature,
+        str(model),
+        loader_module=_LOADER,
+        data_path=str(data),
+        signature=signature,
         pip_requirements=[f"gnnexp=={version('gnnexp')}"],
-        metadata={"epoch": result["best"]["epoch"], "summary": result["summary"]})
+        metadata={"epoch": result["best"]["epoch"], "summary": result["summary"]},
+    )

@@ -78,8 +78,14 @@ def revisions() -> Revisions:
         for down, value in _REVISION.findall(file.read_text(encoding="utf-8")):
             (before if down else made).update(_NAME.findall(value))
     if len(newest := made - before) != 1:
-        raise ConfigError(Problem("tracker", "mlflow", f"{folder} must have one newest migration, has {len(newest)}",
-                                  "pip install --force-reinstall 'mlflow>=3,<4', or tracker=none"))
+        raise ConfigError(
+            Problem(
+                "tracker",
+                "mlflow",
+                f"{folder} must have one newest migration, has {len(newest)}",
+                "pip install --force-reinstall 'mlflow>=3,<4', or tracker=none",
+            )
+        )
     return Revisions(newest.pop(), frozenset(made))
 
 
@@ -114,9 +120,12 @@ def connect(file: Path, patience_s: float = 0.0) -> sqlite3.Connection:
 
 
 def _judge(database: sqlite3.Connection) -> Schema:
-    tables = {str(name) for name, in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    found = ({str(name) for name, in database.execute("SELECT version_num FROM alembic_version")}
-             if "alembic_version" in tables else set())
+    tables = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    found = (
+        {str(name) for (name,) in database.execute("SELECT version_num FROM alembic_version")}
+        if "alembic_version" in tables
+        else set()
+    )
     revision = ", ".join(sorted(found))
     if found == {revisions().newest}:
         return Schema(State.COMPLETE, revision)
@@ -139,13 +148,22 @@ def problem_of(file: Path, schema: Schema) -> Problem | None:
     """The problem of a store that gnnexp cannot use and does not change; None if there is none."""
     other = "tracker.uri=sqlite:///<another file>, or tracker=none"
     if schema.state is State.NEWER:
-        return Problem("tracker.uri", str(file), f"was made by a newer MLflow (schema {schema.detail}) than the "
-                       f"installed {version('mlflow')}", f"pip install --upgrade mlflow, or {other}")
+        return Problem(
+            "tracker.uri",
+            str(file),
+            f"was made by a newer MLflow (schema {schema.detail}) than the installed {version('mlflow')}",
+            f"pip install --upgrade mlflow, or {other}",
+        )
     if schema.state is State.FOREIGN:
-        return Problem("tracker.uri", str(file), f"has tables of another program ({schema.detail[:100]}), not MLflow's",
-                       other)
+        return Problem(
+            "tracker.uri", str(file), f"has tables of another program ({schema.detail[:100]}), not MLflow's", other
+        )
     if schema.state is State.DAMAGED:
-        return Problem("tracker.uri", str(file), f"is damaged: {schema.detail}",
-                       f"move it away; then `find runs reports -name delivery.json -delete` and `gnnexp report --sync` "
-                       f"deliver all run directories into a new one. Or: {other}")
+        return Problem(
+            "tracker.uri",
+            str(file),
+            f"is damaged: {schema.detail}",
+            f"move it away; then `find runs reports -name delivery.json -delete` and `gnnexp report --sync` "
+            f"deliver all run directories into a new one. Or: {other}",
+        )
     return None

@@ -27,15 +27,31 @@ UID_TAG, PARENT_TAG = "gnnexp.uid", "mlflow.parentRunId"
 # At most this many runs of one uid are compared: each lost answer makes one more.
 _MOST_DOUBLES = 100
 # SQLite's locks do not work reliably on network file systems (https://sqlite.org/faq.html#q5).
-_NETWORK = frozenset((
-    "nfs", "nfs4", "lustre", "cifs", "smb3", "smbfs", "beegfs", "gpfs", "ceph", "wekafs", "9p", "afs", "fuse.sshfs",
-    "fuse.glusterfs", "fuse.ceph-fuse"))
+_NETWORK = frozenset(
+    (
+        "nfs",
+        "nfs4",
+        "lustre",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "beegfs",
+        "gpfs",
+        "ceph",
+        "wekafs",
+        "9p",
+        "afs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.ceph-fuse",
+    )
+)
 
 
 def sqlite_file(uri: str) -> Path | None:
     """The file of a SQLite store; None for other stores."""
     found = _SQLITE.match(uri)
-    return Path(uri[found.end():].partition("?")[0]) if found else None
+    return Path(uri[found.end() :].partition("?")[0]) if found else None
 
 
 def public(uri: str) -> str:
@@ -47,8 +63,14 @@ def public(uri: str) -> str:
 def wrong_address(uri: str | None) -> list[Problem]:
     """Problems of an address that a configuration gives."""
     if uri is not None and urlsplit(uri).password:
-        return [Problem("tracker.uri", "(hidden)", "must not carry a password: configs are recorded",
-                        f"set {URI_VARIABLE} and MLFLOW_TRACKING_PASSWORD in the environment")]
+        return [
+            Problem(
+                "tracker.uri",
+                "(hidden)",
+                "must not carry a password: configs are recorded",
+                f"set {URI_VARIABLE} and MLFLOW_TRACKING_PASSWORD in the environment",
+            )
+        ]
     if urlsplit(uri or "").scheme.partition("+")[0] in _STORES:
         return []
     allowed = f"must start with one of {', '.join(sorted(_STORES - {''}))}, or be a folder"
@@ -61,9 +83,15 @@ def network_problems(uri: str) -> list[Problem]:
     kind = "" if file is None else network_file_system(file)
     if not kind:
         return []
-    return [Problem("tracker.uri", uri, f"is SQLite on a network file system ({kind}), whose locks are not reliable",
-                    "start `mlflow server` on one machine and give tracker.uri=http://HOST:5000, or put the file on a "
-                    "local disk (tracker.uri=sqlite:////tmp/mlflow.db), or tracker=none")]
+    return [
+        Problem(
+            "tracker.uri",
+            uri,
+            f"is SQLite on a network file system ({kind}), whose locks are not reliable",
+            "start `mlflow server` on one machine and give tracker.uri=http://HOST:5000, or put the file on a "
+            "local disk (tracker.uri=sqlite:////tmp/mlflow.db), or tracker=none",
+        )
+    ]
 
 
 def file_problems(uri: str) -> list[Problem]:
@@ -72,16 +100,34 @@ def file_problems(uri: str) -> list[Problem]:
     if file is None:
         return []
     if file.name in ("", ":memory:"):
-        return [Problem("tracker.uri", uri, "must name a file: a store in memory ends with its process",
-                        "tracker.uri=sqlite:///mlflow.db, or tracker=none")]
+        return [
+            Problem(
+                "tracker.uri",
+                uri,
+                "must name a file: a store in memory ends with its process",
+                "tracker.uri=sqlite:///mlflow.db, or tracker=none",
+            )
+        ]
     file = file.resolve()
     if not file.parent.is_dir():
-        return [Problem("tracker.uri", uri, f"there is no folder {file.parent}",
-                        f"mkdir -p {shlex.quote(str(file.parent))}, or name another file, or tracker=none")]
+        return [
+            Problem(
+                "tracker.uri",
+                uri,
+                f"there is no folder {file.parent}",
+                f"mkdir -p {shlex.quote(str(file.parent))}, or name another file, or tracker=none",
+            )
+        ]
     closed = [one for one in (file.parent, file) if one.exists() and not os.access(one, os.W_OK)]
     if closed:
-        return [Problem("tracker.uri", uri, f"{closed[0]} may not be written to",
-                        "change its rights, or name another file, or tracker=none")]
+        return [
+            Problem(
+                "tracker.uri",
+                uri,
+                f"{closed[0]} may not be written to",
+                "change its rights, or name another file, or tracker=none",
+            )
+        ]
     try:
         found = problem_of(file, examine(file))
     except OSError as error:
@@ -103,15 +149,17 @@ def server_problem(uri: str) -> str:
         if not inspect(engine).has_table("alembic_version"):
             return ""
         with engine.connect() as connection:
-            found = {str(name) for name, in connection.execute(text("SELECT version_num FROM alembic_version"))}
+            found = {str(name) for (name,) in connection.execute(text("SELECT version_num FROM alembic_version"))}
     finally:
         engine.dispose()
     newest, shown = revisions().newest, ", ".join(sorted(found)) or "none"
     if found == {newest}:
         return ""
     if found <= revisions().all:
-        return (f"has the schema {shown} of an older MLflow, and needs {newest}. Make a backup, then: "
-                f"mlflow db upgrade {shlex.quote(public(uri))}")
+        return (
+            f"has the schema {shown} of an older MLflow, and needs {newest}. Make a backup, then: "
+            f"mlflow db upgrade {shlex.quote(public(uri))}"
+        )
     return f"has the schema {shown} of a newer MLflow: pip install --upgrade mlflow"
 
 

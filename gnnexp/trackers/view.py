@@ -41,8 +41,14 @@ _COLUMNS = (
 )
 # MLflow's names of two more columns, and widths in pixels. The list has the order of the names here.
 _NAME, _CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
-_WIDTHS = {_NAME: 260, _CREATED: 150, **dict.fromkeys(_COLUMNS, 110), "metrics.`main/time_to_target_s`": 160,
-           "tags.`ranks`": 70, "tags.`cpu`": 150}
+_WIDTHS = {
+    _NAME: 260,
+    _CREATED: 150,
+    **dict.fromkeys(_COLUMNS, 110),
+    "metrics.`main/time_to_target_s`": 160,
+    "tags.`ranks`": 70,
+    "tags.`cpu`": 150,
+}
 # Phases that take time in most runs.
 _SHOWN = [name for name in BREAKDOWN if not name.startswith(("phase/negatives", "phase/decode", "phase/loss"))]
 
@@ -52,21 +58,50 @@ def _bars(metric: str) -> dict[str, Any]:
 
 
 def _lines(metric: str, by: str) -> dict[str, Any]:
-    return {"type": "LINE", "metricKey": metric, "selectedMetricKeys": [metric],
-            "xAxisKey": "metric", "selectedXAxisMetricKey": by, "useGlobalXaxisKey": False, "yAxisKey": "metric",
-            "scaleType": "linear", "xAxisScaleType": "log", "lineSmoothness": 0, "useGlobalLineSmoothing": False,
-            "range": {}, "yAxisExpressions": [], "ignoreOutliers": False, "runsCountToCompare": 20}
+    return {
+        "type": "LINE",
+        "metricKey": metric,
+        "selectedMetricKeys": [metric],
+        "xAxisKey": "metric",
+        "selectedXAxisMetricKey": by,
+        "useGlobalXaxisKey": False,
+        "yAxisKey": "metric",
+        "scaleType": "linear",
+        "xAxisScaleType": "log",
+        "lineSmoothness": 0,
+        "useGlobalLineSmoothing": False,
+        "range": {},
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "runsCountToCompare": 20,
+    }
 
 
 # The charts by section, with the number of columns and the height of a card in pixels. MLflow names charts by metrics.
 _SECTIONS: Sequence[tuple[str, int, int, Sequence[Mapping[str, Any]]]] = (
-    ("Which run is fastest, at what accuracy", 3, 340,
-     (_bars("main/epoch_s"), _bars("main/test"), _lines(VALIDATION, CUMULATIVE))),
+    (
+        "Which run is fastest, at what accuracy",
+        3,
+        340,
+        (_bars("main/epoch_s"), _bars("main/test"), _lines(VALIDATION, CUMULATIVE)),
+    ),
     ("Why: seconds in each phase, mean over the ranks (wait: for slower ranks)", 4, 300, tuple(map(_bars, _SHOWN))),
-    ("What differs between the runs", 1, 480, (
-        {"type": "DIFFERENCE", "compareGroups": ["Parameters", "Tags"], "chartName": "what differs",
-         "showChangeFromBaseline": False, "showDifferencesOnly": True, "baselineColumnUuid": "",
-         "runsCountToCompare": 10},)),
+    (
+        "What differs between the runs",
+        1,
+        480,
+        (
+            {
+                "type": "DIFFERENCE",
+                "compareGroups": ["Parameters", "Tags"],
+                "chartName": "what differs",
+                "showChangeFromBaseline": False,
+                "showDifferencesOnly": True,
+                "baselineColumnUuid": "",
+                "runsCountToCompare": 10,
+            },
+        ),
+    ),
 )
 
 
@@ -74,13 +109,32 @@ def _state(**more: object) -> dict[str, Any]:
     sections, charts = [], []
     for number, (name, columns, height, cards) in enumerate(_SECTIONS):
         uuid = f"gnnexp-{number}"
-        sections.append({"uuid": uuid, "name": name, "display": True, "isReordered": True, "deleted": False,
-                         "isGenerated": False, "columns": columns, "cardHeight": height})
-        charts += [{"uuid": f"{uuid}-{place}", "metricSectionId": uuid, "deleted": False, "isGenerated": False, **card}
-                   for place, card in enumerate(cards)]
-    return {"selectedColumns": _COLUMNS, "columnOrder": list(_WIDTHS), "columnWidths": _WIDTHS,
-            "runsHiddenMode": "FIRST_20_RUNS", "isAccordionReordered": True, "compareRunCharts": charts,
-            "compareRunSections": sections, **more}
+        sections.append(
+            {
+                "uuid": uuid,
+                "name": name,
+                "display": True,
+                "isReordered": True,
+                "deleted": False,
+                "isGenerated": False,
+                "columns": columns,
+                "cardHeight": height,
+            }
+        )
+        charts += [
+            {"uuid": f"{uuid}-{place}", "metricSectionId": uuid, "deleted": False, "isGenerated": False, **card}
+            for place, card in enumerate(cards)
+        ]
+    return {
+        "selectedColumns": _COLUMNS,
+        "columnOrder": list(_WIDTHS),
+        "columnWidths": _WIDTHS,
+        "runsHiddenMode": "FIRST_20_RUNS",
+        "isAccordionReordered": True,
+        "compareRunCharts": charts,
+        "compareRunSections": sections,
+        **more,
+    }
 
 
 def _named(name: str, state: Mapping[str, Any]) -> str:
@@ -89,8 +143,9 @@ def _named(name: str, state: Mapping[str, Any]) -> str:
     The dates are fixed, so that the tag changes only if the view does.
     """
     packed = base64.b64encode(zlib.compress(_text(state).encode(), 9)).decode()
-    return _text({"name": name, "createdAt": 1_795_000_000_000, "updatedAt": 1_795_000_000_000,
-                  "state": f"deflate;{packed}"})
+    return _text(
+        {"name": name, "createdAt": 1_795_000_000_000, "updatedAt": 1_795_000_000_000, "state": f"deflate;{packed}"}
+    )
 
 
 def _text(value: Mapping[str, Any] | Sequence[Any]) -> str:

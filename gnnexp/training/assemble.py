@@ -62,7 +62,10 @@ class Artifacts:
 
 
 def assemble(
-    experiment: Experiment, artifacts: Artifacts, directory: Path, environment: Environment,
+    experiment: Experiment,
+    artifacts: Artifacts,
+    directory: Path,
+    environment: Environment,
     watch: Callable[[PhaseTimer], None] | None = None,
 ) -> Job:
     """Make and set up all components that a trainer uses on this rank, and join the process group.
@@ -82,12 +85,19 @@ def assemble(
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(experiment, graph)
     comm = Communicator(
-        environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle,
+        environment,
+        timer,
+        device,
+        timeout_s=hardware.timeout_s,
+        throttle=hardware.throttle,
         halved=frozenset({"activations"} if experiment.train.activations == "bf16" else ()),
         meeting=meeting,
     )
     chosen = {
-        "host": environment.host, "device": _name(device), "comm_backend": meeting.carrier, "threads": threads,
+        "host": environment.host,
+        "device": _name(device),
+        "comm_backend": meeting.carrier,
+        "threads": threads,
         "throttle": None if hardware.throttle is None else f"emulated: {hardware.throttle:g} bytes/s",
         "host_peak": "of each epoch" if reset_host_peak() else "since the process began: this system resets no peak",
     }
@@ -128,9 +138,16 @@ def _planned(experiment: Experiment, artifacts: Artifacts, facts: GraphFacts, pa
     """
     plan = experiment.paradigm.plan(experiment, facts, None if parts is None else parts.sizes)
     if artifacts.plan not in ("", plan.digest):
-        raise ConfigError(Problem("paradigm", target_of(experiment.paradigm), "the plan of this rank differs from the "
-                                  f"launcher's ({plan.digest} instead of {artifacts.plan}): the code was edited after "
-                                  "the launch", "start a new run"))
+        raise ConfigError(
+            Problem(
+                "paradigm",
+                target_of(experiment.paradigm),
+                "the plan of this rank differs from the "
+                f"launcher's ({plan.digest} instead of {artifacts.plan}): the code was edited after "
+                "the launch",
+                "start a new run",
+            )
+        )
     return plan
 
 
@@ -162,8 +179,16 @@ def _mesh(partition: Partition | None, comm: Communicator) -> Mesh:
 
 
 def _job(
-    experiment: Experiment, plan: Plan, shard: Shard, comm: Communicator, timer: PhaseTimer, device: torch.device,
-    directory: Path, facts: Mapping[str, Any], parts: Parts | None, placed: Callable[[FeatureStore], str],
+    experiment: Experiment,
+    plan: Plan,
+    shard: Shard,
+    comm: Communicator,
+    timer: PhaseTimer,
+    device: torch.device,
+    directory: Path,
+    facts: Mapping[str, Any],
+    parts: Parts | None,
+    placed: Callable[[FeatureStore], str],
 ) -> Job:
     model, graph = experiment.model.make(), shard.graph
     shard = replace(shard, needs=model.needs)
@@ -178,21 +203,47 @@ def _job(
         facts = {**facts, "sampling": sampler.place(experiment, shard, device, comm)}
         sampler.setup(shard, model.num_layers)
         facts = {**facts, "features": placed(store)}
-        store.setup(shard, dtype, torch.device("cpu") if plan.features_on_host else device, batch_comm,
-                    crosses=not plan.features_on_host)
+        store.setup(
+            shard,
+            dtype,
+            torch.device("cpu") if plan.features_on_host else device,
+            batch_comm,
+            crosses=not plan.features_on_host,
+        )
         facts = {**facts, **store.chosen}
         if isinstance(store, TrainableStore):
             store.begin(experiment.optimizer, seed)
     task.setup(graph, device)
-    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device,
-                matmul=experiment.train.matmul, activations=experiment.train.activations)
+    model.setup(
+        graph.num_features,
+        graph.num_classes,
+        Degrees.of(graph),
+        seed=seed,
+        dtype=dtype,
+        device=device,
+        matmul=experiment.train.matmul,
+        activations=experiment.train.activations,
+    )
     assert model.backend is not None
     model.backend.draw_from(pool)
     model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     return Job(
-        experiment, plan, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
+        experiment,
+        plan,
+        shard,
+        comm,
+        group_comm,
+        batch_comm,
+        timer,
+        sampler,
+        store,
+        model,
+        task,
+        device,
         DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose, constants=model.backend.constants),
-        directory, {**facts, "kernel": model.backend.name, **how(experiment.train.matmul, device)}, parts
+        directory,
+        {**facts, "kernel": model.backend.name, **how(experiment.train.matmul, device)},
+        parts,
     )
 
 

@@ -82,7 +82,7 @@ def ending(train: TrainConfig, position: Position, best: Best) -> str:
         return "epochs"
     if train.patience is not None and best.epoch >= 0 and position.epoch - best.position.epoch >= train.patience:
         return "patience"
-    limits = (train.stop_below or ())[:position.epoch]
+    limits = (train.stop_below or ())[: position.epoch]
     limit = limits[-1] if len(limits) == position.epoch > 0 else None
     return "stop_below" if limit is not None and best.value < limit else ""
 

@@ -182,8 +182,14 @@ class _Written:
 
 
 def save_checkpoint(
-    run_dir: Path, comm: Communicator, position: Position, shared: Mapping[str, Any], own: Mapping[str, Any], keep: int,
-    *, best: bool = False,
+    run_dir: Path,
+    comm: Communicator,
+    position: Position,
+    shared: Mapping[str, Any],
+    own: Mapping[str, Any],
+    keep: int,
+    *,
+    best: bool = False,
 ) -> str:
     """Write a checkpoint of all ranks. All ranks call this at the same position.
 
@@ -233,9 +239,15 @@ def _finish(
 ) -> str:
     files = {name: file for item in written for name, file in item.files.items()}
     try:
-        write_json(unfinished / META, {
-            "schema": SCHEMA, "position": asdict(position), "num_ranks": len(written), "files": files,
-        })
+        write_json(
+            unfinished / META,
+            {
+                "schema": SCHEMA,
+                "position": asdict(position),
+                "num_ranks": len(written),
+                "files": files,
+            },
+        )
         sync(unfinished)
         if folder.exists():  # an earlier attempt wrote it; it may be damaged
             _remove(folder)
@@ -295,7 +307,7 @@ def _old(latest: Path, keep: int) -> Iterator[Path]:
     link = latest.with_name(BEST)
     best = link.readlink().name if link.is_symlink() else ""
     before = [item for item in checkpoint_folders(latest.parent.parent) if item.name < latest.name]
-    yield from (item for item in before[max(0, keep - 1):] if item.name != best)
+    yield from (item for item in before[max(0, keep - 1) :] if item.name != best)
 
 
 def _remove(folder: Path) -> None:

@@ -195,8 +195,10 @@ class Evaluation:
     def _most_columns(self, model: Model) -> int:
         """Largest width of the dense rows of inference: inputs, projections (all heads or bases), and outputs."""
         sparse = isinstance(self._job.graph.features, SparseRows)
-        return max(0 if sparse else model.in_dim, *(
-            int(getattr(layer, name, 0)) for layer in model.layers for name in ("width", "out_dim")))
+        return max(
+            0 if sparse else model.in_dim,
+            *(int(getattr(layer, name, 0)) for layer in model.layers for name in ("width", "out_dim")),
+        )
 
     @torch.no_grad()
     def logits(self) -> Iterator[tuple[Tensor, Tensor]]:

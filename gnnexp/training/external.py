@@ -57,13 +57,20 @@ _ABSENT_S = 3.0
 _END_S = 10.0
 _LAST_BYTES = 1 << 14
 _FATAL = "Fatal Python error: "  # begins the stack that Python's fault handler writes
-_HOST_PEAK = ("resident memory of the command's processes since it began, twice a second; pages that processes share "
-              "count in each of them")
+_HOST_PEAK = (
+    "resident memory of the command's processes since it began, twice a second; pages that processes share "
+    "count in each of them"
+)
 
 
 def follow(
-    run_dir: Path, request: Mapping[str, Any], experiment: Experiment, environment: Environment, code: Code,
-    started: list[PhaseTimer], heartbeat: Heartbeat,
+    run_dir: Path,
+    request: Mapping[str, Any],
+    experiment: Experiment,
+    environment: Environment,
+    code: Code,
+    started: list[PhaseTimer],
+    heartbeat: Heartbeat,
 ) -> str:
     """Run the external command of an experiment on this rank; the arguments are those of a training rank.
 
@@ -106,8 +113,14 @@ def _refuse_edited(files: Mapping[str, str], request: Mapping[str, Any]) -> None
     """Refuse to run files that were edited after the launch: the record would name other files."""
     planned = (request.get("provenance", {}).get("inputs") or {}).get(INPUT)
     if planned is not None and planned != digest_of_all(files):
-        raise DataError(Problem(INPUT, ", ".join(files), "was edited after the run was launched, or is another file on "
-                                "this machine", "start a new run"))
+        raise DataError(
+            Problem(
+                INPUT,
+                ", ".join(files),
+                "was edited after the run was launched, or is another file on this machine",
+                "start a new run",
+            )
+        )
 
 
 def _meet(run_dir: Path, experiment: Experiment, environment: Environment, code: Code, timer: PhaseTimer) -> int:
@@ -118,16 +131,15 @@ def _meet(run_dir: Path, experiment: Experiment, environment: Environment, code:
     comm = Communicator(environment, timer, host, timeout_s=experiment.hardware.timeout_s, meeting=meeting)
     note_ranks(run_dir, comm, code)
     # The port after that of this meeting: it is chosen while rank 0 still listens there.
-    port = comm.gather_objects(rendezvous_port(int(os.environ.get("MASTER_PORT", os.getpid())) + 1)
-                               if environment.rank == 0 else 0)[0]
+    port = comm.gather_objects(
+        rendezvous_port(int(os.environ.get("MASTER_PORT", os.getpid())) + 1) if environment.rank == 0 else 0
+    )[0]
     comm.close()
     assert isinstance(port, int)
     return port
 
 
-def _handed(
-    folder: Path, request: Mapping[str, Any], experiment: Experiment, environment: Environment
-) -> Handed:
+def _handed(folder: Path, request: Mapping[str, Any], experiment: Experiment, environment: Environment) -> Handed:
     """What the command gets, without the port; called before the ranks meet, so that all see the same files.
 
     Rank 0 writes the configuration for the command. In it, `train.batch_size` is that of a global batch.
@@ -144,12 +156,18 @@ def _handed(
     gpus = 0 if hardware.device == "cpu" or not torch.cuda.is_available() else torch.cuda.device_count()
     cores = len(os.sched_getaffinity(0))
     return Handed(
-        scratch=folder, graph=Path(request["graph"]).resolve(),
+        scratch=folder,
+        graph=Path(request["graph"]).resolve(),
         partition=None if request.get("partition") is None else Path(request["partition"]).resolve(),
-        config=folder / "config.json", epochs=epochs, seed=experiment.seed,
+        config=folder / "config.json",
+        epochs=epochs,
+        seed=experiment.seed,
         device=f"cuda:{environment.local_rank % gpus}" if gpus else "cpu",
         threads=hardware.threads or max(1, cores // environment.local_ranks),
-        resumed=paradigm.resumes and bool(read_epochs(folder.parent)), num_ranks=environment.num_ranks, port=0)
+        resumed=paradigm.resumes and bool(read_epochs(folder.parent)),
+        num_ranks=environment.num_ranks,
+        port=0,
+    )
 
 
 @contextmanager
@@ -174,8 +192,12 @@ def _asked_to_stop() -> Iterator[list[str]]:
 def _started(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The keeper of the command (`gnnexp.launchers.keeper`). At the end, no process of the command is left."""
     sys.stdout.flush()
-    process = subprocess.Popen([sys.executable, "-I", keeper.__file__, str(os.getpid()), *command], env=dict(variables),
-                               stdin=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-I", keeper.__file__, str(os.getpid()), *command],
+        env=dict(variables),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         yield process
     finally:
@@ -244,8 +266,10 @@ class _Watch:
             self._heard = now
             self._take(lines, now)
         if now - self._heard > self._silent_s:
-            raise HangError(f"the command gave no sign of life for {now - self._heard:.0f} s: it reported no epoch and "
-                            "wrote no output; if its epochs take longer, set paradigm.silent_s")
+            raise HangError(
+                f"the command gave no sign of life for {now - self._heard:.0f} s: it reported no epoch and "
+                "wrote no output; if its epochs take longer, set paradigm.silent_s"
+            )
         return bool(lines)
 
     def finish(self) -> None:
@@ -255,12 +279,23 @@ class _Watch:
             DataError: it reported no epoch, or ended in the middle of a line.
         """
         if self._unread:
-            raise DataError(Problem(f"{self._handed.epochs}, line {self.lines.count + 1}",
-                                    self._unread[:80].decode(errors="replace"), "must end with a new line",
-                                    "write the end of each line"))
+            raise DataError(
+                Problem(
+                    f"{self._handed.epochs}, line {self.lines.count + 1}",
+                    self._unread[:80].decode(errors="replace"),
+                    "must end with a new line",
+                    "write the end of each line",
+                )
+            )
         if not self.lines.count and not self._log.num_epochs:
-            raise DataError(Problem(INPUT, str(self._handed.epochs), "the command ended and has reported no epoch",
-                                    "append one JSON object for each epoch to the file $GNNEXP_EPOCHS"))
+            raise DataError(
+                Problem(
+                    INPUT,
+                    str(self._handed.epochs),
+                    "the command ended and has reported no epoch",
+                    "append one JSON object for each epoch to the file $GNNEXP_EPOCHS",
+                )
+            )
 
     def _take(self, lines: Sequence[bytes], now: float) -> None:
         """Record the lines. Those that there is no time for wait for the next look."""
@@ -282,8 +317,9 @@ class _Watch:
         except FileNotFoundError:
             raise DataError(Problem(str(self._handed.epochs), "was removed", "gnnexp reads it", fix)) from None
         if size < self._position:
-            raise DataError(Problem(str(self._handed.epochs), f"{size} bytes", f"had {self._position} bytes before",
-                                    fix))
+            raise DataError(
+                Problem(str(self._handed.epochs), f"{size} bytes", f"had {self._position} bytes before", fix)
+            )
         self._position += len(new)
         *lines, self._unread = (self._unread + new).split(b"\n")
         for place, line in enumerate([*lines, self._unread]):
@@ -323,8 +359,9 @@ def _metrics(report: ReportedEpoch) -> dict[str, float]:
     found = dict(report.metrics)
     if all(f"time/{phase}_s" in found for phase in ("forward", "backward")):
         found["time/fb_s"] = sum(found.get(f"time/{phase}_s", 0.0) for phase in FORWARD_BACKWARD)
-    spread = {f"{name}_{of}": value for name, value in found.items() if name.startswith("time/")
-              for of in ("min", "mean")}
+    spread = {
+        f"{name}_{of}": value for name, value in found.items() if name.startswith("time/") for of in ("min", "mean")
+    }
     return found | spread
 
 
@@ -348,8 +385,9 @@ def _failure(command: Sequence[str], code: int, run_dir: Path, rank: int, killed
     if number == signal.SIGKILL and killed_for_memory:
         return MemoryError(f"the command was killed by the kernel: out of memory ({limit_in_words()})")
     last = _last_line(run_dir / "logs" / f"rank_{rank}.log")
-    return CommandError(f"the command {' '.join(command)} {ended}" + (f"; its last line of output: {last}" if last
-                                                                       else ""))
+    return CommandError(
+        f"the command {' '.join(command)} {ended}" + (f"; its last line of output: {last}" if last else "")
+    )
 
 
 def _last_line(file: Path) -> str:
@@ -363,7 +401,11 @@ def _last_line(file: Path) -> str:
 
 
 def _write_result(
-    run_dir: Path, request: Mapping[str, Any], experiment: Experiment, environment: Environment, handed: Handed,
+    run_dir: Path,
+    request: Mapping[str, Any],
+    experiment: Experiment,
+    environment: Environment,
+    handed: Handed,
     files: Mapping[str, str],
 ) -> None:
     """Write `result.json`. It says what the command claims, what gnnexp measured, and that nothing was checked."""
@@ -373,14 +415,32 @@ def _write_result(
     measured = ["time/wall_s", "memory/host_peak_bytes"]
     claimed = sorted({name for line in epochs for name in line["metrics"]} - set(measured))
     write_record(
-        run_dir, request, primary_of(epochs),
-        chosen={"host": environment.host, "device": handed.device, "threads": handed.threads, "host_peak": _HOST_PEAK,
-                "draws": "by the command"},
+        run_dir,
+        request,
+        primary_of(epochs),
+        chosen={
+            "host": environment.host,
+            "device": handed.device,
+            "threads": handed.threads,
+            "host_peak": _HOST_PEAK,
+            "draws": "by the command",
+        },
         paradigm={
-            "exact": False, "approximates": paradigm.approximates, "external": {
-                "command": list(paradigm.words), "processes": paradigm.processes, "files": dict(files),
-                "uses": sorted(paradigm.uses), "claimed": claimed, "measured": measured,
-                "epochs_asked": experiment.train.epochs, "epochs_reported": len(epochs),
-                "began_again_at": [line["epoch"] for line in epochs if line.get("resumed")] if not paradigm.resumes
-                else []}},
-        notes=open_graph(handed.graph).notes)
+            "exact": False,
+            "approximates": paradigm.approximates,
+            "external": {
+                "command": list(paradigm.words),
+                "processes": paradigm.processes,
+                "files": dict(files),
+                "uses": sorted(paradigm.uses),
+                "claimed": claimed,
+                "measured": measured,
+                "epochs_asked": experiment.train.epochs,
+                "epochs_reported": len(epochs),
+                "began_again_at": [line["epoch"] for line in epochs if line.get("resumed")]
+                if not paradigm.resumes
+                else [],
+            },
+        },
+        notes=open_graph(handed.graph).notes,
+    )

@@ -59,8 +59,10 @@ class Optimization:
         """Current options of the optimizers, and the state of the schedule. Empty without a schedule."""
         if not self._schedulers:
             return {}
-        groups = [[{key: value for key, value in group.items() if key != "params"} for group in one.param_groups]
-                  for one in self._optimizers]
+        groups = [
+            [{key: value for key, value in group.items() if key != "params"} for group in one.param_groups]
+            for one in self._optimizers
+        ]
         return {"groups": groups, "schedulers": [_plain(one.state_dict()) for one in self._schedulers]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -53,8 +53,13 @@ def as_rank(work: Callable[[Path, Environment, list[PhaseTimer], Heartbeat], str
         failure = describe(error)
         try:
             heartbeat.last_word(
-                "failed", phase=_failed_in(started), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
-                exit_code=failure.exit_code, needed_bytes=failure.needed_bytes,
+                "failed",
+                phase=_failed_in(started),
+                kind=failure.kind,
+                reason=failure.reason,
+                traceback=failure.trace,
+                exit_code=failure.exit_code,
+                needed_bytes=failure.needed_bytes,
                 available_bytes=failure.available_bytes,
             )
         except OSError:

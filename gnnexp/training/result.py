@@ -34,16 +34,22 @@ def note_ranks(run_dir: Path, comm: Communicator, code: Code) -> None:
         codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]
         for place, one in enumerate(codes):
             nodes = dict.fromkeys(node for node, code in ranks if code == one)
-            note(run_dir, RANKS, nodes=[node.to_json() for node in nodes], code=one,
-                 from_start=from_start and place == 0)
+            note(
+                run_dir, RANKS, nodes=[node.to_json() for node in nodes], code=one, from_start=from_start and place == 0
+            )
 
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, trainer: Trainer[Any]) -> None:
     """Write `result.json` of a finished run."""
     chosen = {**job.facts, **_input_rows(job), "draws": _draws(job)}
-    write_record(run_dir, request, job.task.primary_metric, chosen=chosen,
-                 paradigm={"exact": job.plan.exact, "approximates": job.plan.approximates, **trainer.facts()},
-                 notes=job.graph.notes)
+    write_record(
+        run_dir,
+        request,
+        job.task.primary_metric,
+        chosen=chosen,
+        paradigm={"exact": job.plan.exact, "approximates": job.plan.approximates, **trainer.facts()},
+        notes=job.graph.notes,
+    )
 
 
 def _input_rows(job: Job) -> dict[str, str]:
@@ -52,8 +58,13 @@ def _input_rows(job: Job) -> dict[str, str]:
 
 
 def write_record(
-    run_dir: Path, request: Mapping[str, Any], primary: str, *, chosen: Mapping[str, Any],
-    paradigm: Mapping[str, Any], notes: Sequence[str],
+    run_dir: Path,
+    request: Mapping[str, Any],
+    primary: str,
+    *,
+    chosen: Mapping[str, Any],
+    paradigm: Mapping[str, Any],
+    notes: Sequence[str],
 ) -> None:
     """Write `result.json` from the files of a finished run.
 

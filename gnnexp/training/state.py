@@ -78,8 +78,11 @@ class RunState:
             return
         job = self._job
         entries, slices = take(self._trainer.module, self._optimization.optimizer), slices_of(self._trainer.module)
-        shared = {"parameters": {name: entry for name, entry in entries.items() if name not in slices},
-                  "best": asdict(best), "optimization": self._optimization.state_dict()}
+        shared = {
+            "parameters": {name: entry for name, entry in entries.items() if name not in slices},
+            "best": asdict(best),
+            "optimization": self._optimization.state_dict(),
+        }
         own = {
             "parameters": {name: entries[name] for name in slices},
             "paradigm": self._trainer.state_dict(),
@@ -88,8 +91,9 @@ class RunState:
             "resumed": [dict(segment) for segment in partial.resumed],
         }
         with job.timer.activity.during("checkpoint"):
-            error = save_checkpoint(job.directory, job.comm, position, shared, own, self._train.checkpoints_kept,
-                                    best=is_best)
+            error = save_checkpoint(
+                job.directory, job.comm, position, shared, own, self._train.checkpoints_kept, best=is_best
+            )
         if error:
             logger.warning("no checkpoint at epoch %d, step %d: %s", position.epoch, position.step, error)
 
@@ -143,12 +147,21 @@ class RunState:
             found, passed_over = latest_checkpoint(self._job.directory)
             position = Position() if found is None else found.position
             if log.num_epochs < position.epoch:
-                missing.append(Problem(
-                    str(self._job.directory / "epochs.jsonl"), log.num_epochs,
-                    f"must hold the {position.epoch} epochs before the checkpoint", "start a new run"))
-        place, *told = comm.gather_objects((
-            None if found is None else astuple(found.position), [_words(one) for one in passed_over],
-            [_words(one) for one in missing]))[0]
+                missing.append(
+                    Problem(
+                        str(self._job.directory / "epochs.jsonl"),
+                        log.num_epochs,
+                        f"must hold the {position.epoch} epochs before the checkpoint",
+                        "start a new run",
+                    )
+                )
+        place, *told = comm.gather_objects(
+            (
+                None if found is None else astuple(found.position),
+                [_words(one) for one in passed_over],
+                [_words(one) for one in missing],
+            )
+        )[0]
         passed_over, missing = ([Problem(*words) for words in problems] for problems in told)
         DataError.raise_all(missing)
         if found is None and place is not None:

@@ -15,10 +15,27 @@ from typing import Any, ClassVar
 
 from gnnexp.datasets.reading.pickled import GLOBALS, Inert, PickledDict, Unpickler
 
-_REBUILT = ("_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_parameter_with_state",
-            "_rebuild_sparse_tensor")
-_STORAGES = ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool", "ComplexFloat",
-             "ComplexDouble")
+_REBUILT = (
+    "_rebuild_tensor_v2",
+    "_rebuild_tensor_v3",
+    "_rebuild_parameter",
+    "_rebuild_parameter_with_state",
+    "_rebuild_sparse_tensor",
+)
+_STORAGES = (
+    "Float",
+    "Double",
+    "Half",
+    "BFloat16",
+    "Long",
+    "Int",
+    "Short",
+    "Char",
+    "Byte",
+    "Bool",
+    "ComplexFloat",
+    "ComplexDouble",
+)
 _PICKLE = "data.pkl"  # torch looks for names whatever their case
 
 
@@ -49,10 +66,18 @@ class _StateUnpickler(Unpickler):
         **{("torch._utils", name): _Value for name in _REBUILT},
         **{("torch", f"{name}Storage"): None for name in _STORAGES},
         ("torch.storage", "UntypedStorage"): None,  # named by tensors of the types without a storage of their own
-        **dict.fromkeys([
-            ("torch._tensor", "_rebuild_from_type_v2"), ("torch.nn.parameter", "Parameter"), ("torch", "Size"),
-            ("torch", "device"), ("torch.serialization", "_get_layout"), ("collections", "Counter"),
-            *((module, name) for module in ("builtins", "__builtin__") for name in ("set", "complex"))], _Value),
+        **dict.fromkeys(
+            [
+                ("torch._tensor", "_rebuild_from_type_v2"),
+                ("torch.nn.parameter", "Parameter"),
+                ("torch", "Size"),
+                ("torch", "device"),
+                ("torch.serialization", "_get_layout"),
+                ("collections", "Counter"),
+                *((module, name) for module in ("builtins", "__builtin__") for name in ("set", "complex")),
+            ],
+            _Value,
+        ),
     }
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401
@@ -68,7 +93,8 @@ class _StateUnpickler(Unpickler):
 
     # Of the same type as the base's, which refuses all other opcodes.
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = type(Unpickler.dispatch)(
-        {**Unpickler.dispatch, b"Q"[0]: _storage})
+        {**Unpickler.dispatch, b"Q"[0]: _storage}
+    )
 
 
 def check_state_file(path: Path) -> None:

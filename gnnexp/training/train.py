@@ -67,8 +67,14 @@ def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, i
 
 
 def finish_epoch(
-    job: Job, epoch: int, whole: PartialEpoch, optimization: Optimization, evaluation: Evaluation, log: EpochLog,
-    request: StopRequest, best: Best,
+    job: Job,
+    epoch: int,
+    whole: PartialEpoch,
+    optimization: Optimization,
+    evaluation: Evaluation,
+    log: EpochLog,
+    request: StopRequest,
+    best: Best,
 ) -> tuple[StopRequest, Best]:
     """Evaluate and record an epoch. Returns the largest request of all ranks, and the best epoch so far."""
     assert whole.record is not None, "an epoch that ended has a record"
@@ -103,7 +109,11 @@ class EpochSegment:
 
 
 def run_epoch(
-    job: Job, trainer: Trainer[Any], optimization: Optimization, start: Position, memory: dict[str, int],
+    job: Job,
+    trainer: Trainer[Any],
+    optimization: Optimization,
+    start: Position,
+    memory: dict[str, int],
     interruption: Interruption,
 ) -> EpochSegment:
     """Run and time an epoch from step `start.step`, to its end or until the ranks handle a request."""

@@ -24,7 +24,9 @@ def trained_before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict
 
 @pytest.fixture
 def trains(
-    ranks, trained_before: tuple[Path, dict[tuple[object, ...], Path]], tmp_path: Path,
+    ranks,
+    trained_before: tuple[Path, dict[tuple[object, ...], Path]],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Path]:
     """Trains overrides on some ranks of a pool, in a new run directory without a result, as a killed run leaves it.

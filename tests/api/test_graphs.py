@@ -27,18 +27,30 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def data(**more: Any) -> Any:
-    return pyg.Data(**{"x": torch.arange(8.0).reshape(4, 2), "edge_index": torch.tensor([[0, 1, 2], [1, 2, 3]]),
-                       "y": torch.tensor([0, 1, 0, 1]), **more})
+    return pyg.Data(
+        **{
+            "x": torch.arange(8.0).reshape(4, 2),
+            "edge_index": torch.tensor([[0, 1, 2], [1, 2, 3]]),
+            "y": torch.tensor([0, 1, 0, 1]),
+            **more,
+        }
+    )
 
 
 def test_the_same_graph_is_stored_once(cache: Path) -> None:
     first, again = gnnexp.from_pyg(data()), gnnexp.from_pyg(data().to_dict())
     assert first == again and first.folder.is_relative_to(cache) and len(list((cache / "graphs").glob("pyg-*"))) == 1
-    different = [gnnexp.from_pyg(data(n_id=torch.arange(4) + 7)), gnnexp.from_pyg(data(x=torch.ones(4, 2))),
-                 gnnexp.from_pyg(data(y=torch.tensor([0, 1, 1, 1]))), gnnexp.from_pyg(data(), symmetrize=False),
-                 gnnexp.from_pyg(data(edge_weight=torch.ones(3))), gnnexp.from_pyg(data(), name="other"),
-                 gnnexp.from_pyg(data(x=torch.ones(4, 2).to_sparse())), gnnexp.from_pyg(data(), seed=1),
-                 gnnexp.from_pyg(data(train_mask=torch.tensor([True, True, False, False])))]
+    different = [
+        gnnexp.from_pyg(data(n_id=torch.arange(4) + 7)),
+        gnnexp.from_pyg(data(x=torch.ones(4, 2))),
+        gnnexp.from_pyg(data(y=torch.tensor([0, 1, 1, 1]))),
+        gnnexp.from_pyg(data(), symmetrize=False),
+        gnnexp.from_pyg(data(edge_weight=torch.ones(3))),
+        gnnexp.from_pyg(data(), name="other"),
+        gnnexp.from_pyg(data(x=torch.ones(4, 2).to_sparse())),
+        gnnexp.from_pyg(data(), seed=1),
+        gnnexp.from_pyg(data(train_mask=torch.tensor([True, True, False, False]))),
+    ]
     assert len({one.folder for one in (first, *different)}) == len(different) + 1
 
 
@@ -128,10 +140,17 @@ def test_weights_of_parallel_and_opposite_edges(cache: Path) -> None:
         gnnexp.from_networkx(graph, weight="weight")
 
 
-@pytest.mark.parametrize(("options", "text"), [
-    ({"sparce": True}, "dataset.sparce"), ({"split": "mine"}, "dataset.split"), ({"train": 2.0}, "dataset.train"),
-    ({"path": "x"}, "dataset.path"), ({"train": "much"}, "dataset.train"), ({"mask": "a"}, "dataset.mask"),
-])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sparce": True}, "dataset.sparce"),
+        ({"split": "mine"}, "dataset.split"),
+        ({"train": 2.0}, "dataset.train"),
+        ({"path": "x"}, "dataset.path"),
+        ({"train": "much"}, "dataset.train"),
+        ({"mask": "a"}, "dataset.mask"),
+    ],
+)
 def test_wrong_options_are_named(options: dict[str, Any], text: str) -> None:
     with pytest.raises(gnnexp.ConfigError, match=text):
         gnnexp.from_pyg(data(), **options)

@@ -12,8 +12,15 @@ import gnnexp
 from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.model import log_model
 
-QUICK = ("dataset=digits", "model.hidden=8", "model.layers=1", "sampler.fanouts=[3]", "train.epochs=3",
-         "hardware.device=cpu", "tracker.log_model=true")
+QUICK = (
+    "dataset=digits",
+    "model.hidden=8",
+    "model.layers=1",
+    "sampler.fanouts=[3]",
+    "train.epochs=3",
+    "hardware.device=cpu",
+    "tracker.log_model=true",
+)
 
 
 def files_below(folder: Path) -> set[str]:
@@ -47,8 +54,10 @@ def test_the_best_model_is_stored_and_loaded(
     with pytest.raises(Exception, match="vertex"):
         loaded.predict(pd.DataFrame({"id": [0]}))
     assert log_model(client, run_id, run.run_dir), "once more does no harm"
-    assert torch.equal(torch.as_tensor(mlflow.pyfunc.load_model(f"runs:/{run_id}/model").predict(
-        pd.DataFrame({"vertex": [3]}))), expected[[3]])
+    assert torch.equal(
+        torch.as_tensor(mlflow.pyfunc.load_model(f"runs:/{run_id}/model").predict(pd.DataFrame({"vertex": [3]}))),
+        expected[[3]],
+    )
 
 
 class Recording:
@@ -61,8 +70,9 @@ class Recording:
         self.stored.append(f"{place}/{Path(file).name}")
 
 
-@pytest.mark.parametrize("overrides", [
-    ("train.checkpoint_every=0",), pytest.param(("train.eval_every=null",), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "overrides", [("train.checkpoint_every=0",), pytest.param(("train.eval_every=null",), marks=pytest.mark.slow)]
+)
 def test_without_a_best_model_none_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
 ) -> None:

@@ -17,8 +17,15 @@ from gnnexp.api.running import raise_failure
 from gnnexp.launchers.base import Outcome
 from gnnexp.record.records import read_epochs
 
-QUICK = ("dataset=digits", "model.hidden=8", "model.layers=1", "sampler.fanouts=[3]", "train.epochs=2",
-         "hardware.device=cpu", "tracker=none")
+QUICK = (
+    "dataset=digits",
+    "model.hidden=8",
+    "model.layers=1",
+    "sampler.fanouts=[3]",
+    "train.epochs=2",
+    "hardware.device=cpu",
+    "tracker=none",
+)
 
 
 @pytest.fixture
@@ -41,7 +48,8 @@ def test_a_run_is_quiet_and_has_the_record(place: Path, capfd: pytest.CaptureFix
     assert (run.metrics["val"], run.metrics["test"]) == (result["summary"]["acc/val"], result["summary"]["acc/test"])
     found = gnnexp.load(run).evaluate()
     assert {split: found[f"acc/{split}"] for split in ("val", "test")} == {
-        split: run.metrics[split] for split in ("val", "test")}
+        split: run.metrics[split] for split in ("val", "test")
+    }
     (row,) = gnnexp.runs("system = 'gsplit'").to_dict("records")
     assert Path(row["run_dir"]).absolute() == run.run_dir
     assert {name: row[name] for name in run.metrics} == run.metrics
@@ -96,8 +104,13 @@ except KeyboardInterrupt:
 @pytest.mark.interpreter
 def test_ctrl_c_ends_the_ranks_and_raises(place: Path) -> None:
     """In a process whose `__main__` has no file and no guard."""
-    process = subprocess.Popen([sys.executable, "-c", KERNEL, *QUICK, "train.epochs=100000", "hydra.run.dir=run"],
-                               cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", KERNEL, *QUICK, "train.epochs=100000", "hydra.run.dir=run"],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     until = time.monotonic() + 200
     while not (place / "run" / "epochs.jsonl").exists():
         assert process.poll() is None and time.monotonic() < until, process.communicate()
@@ -163,10 +176,13 @@ def test_a_paradigm_of_the_users_own_is_checked_by_its_metrics(place: Path) -> N
     (place / "conf" / "paradigm").mkdir(parents=True)
     for name in ("Same", "Mine"):
         (place / "conf" / "paradigm" / f"{name.lower()}.yaml").write_text(f"_target_: mine.{name}\nassign: even\n")
-    code = (f"import gnnexp\nfor name in ('same', 'mine'):\n    run = gnnexp.run('paradigm=' + name, *{QUICK!r}, "
-            "config_dir='conf')\n    print(gnnexp.load(run).evaluate()['acc/test'] == run.metrics['test'])\n")
-    done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False,
-                          timeout=240)
+    code = (
+        f"import gnnexp\nfor name in ('same', 'mine'):\n    run = gnnexp.run('paradigm=' + name, *{QUICK!r}, "
+        "config_dir='conf')\n    print(gnnexp.load(run).evaluate()['acc/test'] == run.metrics['test'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False, timeout=240
+    )
     assert done.stdout == "True\n", done.stderr
     assert "its paradigm evaluates another model than the one that it trains" in done.stderr
 
@@ -174,8 +190,10 @@ def test_a_paradigm_of_the_users_own_is_checked_by_its_metrics(place: Path) -> N
 # --- the package -----------------------------------------------------------------------------------------------------
 @pytest.mark.interpreter
 def test_importing_gnnexp_imports_nothing_else() -> None:
-    code = ("import sys, gnnexp; print(sorted(name for name in sys.modules if name.startswith('gnnexp.') or "
-            "name in ('torch', 'numpy', 'pandas', 'mlflow', 'hydra', 'duckdb')), 'runs' in dir(gnnexp))")
+    code = (
+        "import sys, gnnexp; print(sorted(name for name in sys.modules if name.startswith('gnnexp.') or "
+        "name in ('torch', 'numpy', 'pandas', 'mlflow', 'hydra', 'duckdb')), 'runs' in dir(gnnexp))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[] True\n"
 

@@ -63,8 +63,14 @@ CASES: dict[str, tuple[str, ...]] = {
     "distgnn": ("system=distgnn", *FULL),
     "sancus": ("system=sancus", *FULL),
     "sdt_gnn": ("system=sdt_gnn", "partitioner.num_parts=3", *BATCHES),
-    "sdt_gnn, seldom averaged": ("system=sdt_gnn", "partitioner.num_parts=3", "paradigm.sync_every=2", *BATCHES,
-                                 "train.eval_every=2", "train.epochs=4"),
+    "sdt_gnn, seldom averaged": (
+        "system=sdt_gnn",
+        "partitioner.num_parts=3",
+        "paradigm.sync_every=2",
+        *BATCHES,
+        "train.eval_every=2",
+        "train.epochs=4",
+    ),
     "dgl_reference": ("system=dgl_reference", *BATCHES),
     "embedding": ("system=dgl", "feature_store=embedding", "feature_store.dim=8", *BATCHES),
     "embedding_sliced": ("system=p3", "feature_store=embedding_sliced", "feature_store.dim=7", *BATCHES),
@@ -74,8 +80,9 @@ CASES: dict[str, tuple[str, ...]] = {
 QUICK = ("gsplit gin", "p3 gat", "neutrontp", "hongtu", "sdt_gnn")
 
 
-@pytest.mark.parametrize("case", [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES])
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES]
+)
 def test_it_has_the_metrics_of_the_record(trains: Trains, case: str) -> None:
     if "dgl_reference" in case or case == "distdgl":
         pytest.importorskip("dgl")
@@ -91,14 +98,24 @@ def test_dgls_full_graph(trains: Trains) -> None:
 @pytest.mark.parametrize("system", [pytest.param("dgl", marks=pytest.mark.slow), "gsplit"])
 def test_relations(trains: Trains, tmp_path: Path, system: str) -> None:
     save_graph(nasty_graph(200, 1500, typed=True), tmp_path / "graph")
-    assert_exact(trains(f"system={system}", "model=rgcn", "dataset=gnnexp_format",
-                        f"dataset.path={tmp_path / 'graph'}", *BATCHES))
+    assert_exact(
+        trains(
+            f"system={system}", "model=rgcn", "dataset=gnnexp_format", f"dataset.path={tmp_path / 'graph'}", *BATCHES
+        )
+    )
 
 
 def test_links(trains: Trains, tmp_path: Path) -> None:
     save_graph(linked_graph(40, typed=True), tmp_path / "graph")
-    run_dir = trains("system=dgl", "task=link_prediction", "dataset=gnnexp_format",
-                     f"dataset.path={tmp_path / 'graph'}", "feature_store=embedding", "feature_store.dim=8", *BATCHES)
+    run_dir = trains(
+        "system=dgl",
+        "task=link_prediction",
+        "dataset=gnnexp_format",
+        f"dataset.path={tmp_path / 'graph'}",
+        "feature_store=embedding",
+        "feature_store.dim=8",
+        *BATCHES,
+    )
     model = gnnexp.load(run_dir)
     assert model.evaluate() == recorded(run_dir, model.epoch) and "mrr/test" in model.evaluate()
     assert model().shape == (40, 16) and "model.decoder.relation_weight" in dict(model.named_parameters())
@@ -195,8 +212,14 @@ def test_another_graph(trains: Trains, tmp_path: Path) -> None:
     before, other = model(), nasty_graph(90, 500, seed=1)
     assert model(other).shape == (90, 4)
     save_graph(other, tmp_path / "other")
-    again = trains("system=dgl", "model=gcn", "dataset=gnnexp_format", f"dataset.path={tmp_path / 'other'}", *BATCHES,
-                   name="other_run")
+    again = trains(
+        "system=dgl",
+        "model=gcn",
+        "dataset=gnnexp_format",
+        f"dataset.path={tmp_path / 'other'}",
+        *BATCHES,
+        name="other_run",
+    )
     reference = gnnexp.load(again)
     reference.model.load_state_dict(model.model.state_dict())
     assert torch.equal(model(other), reference())

@@ -58,8 +58,13 @@ def test_a_fused_optimizer_is_counted_although_it_returns_nothing() -> None:
 
 
 def test_a_pass_over_edges_of_triton_reads_a_row_for_each_edge() -> None:
-    tensors = {"indptr": torch.zeros(11, dtype=torch.int64), "index": torch.zeros(60, dtype=torch.int32),
-               "x": torch.rand(30, 64), "out": torch.rand(10, 64), "partial": None}
+    tensors = {
+        "indptr": torch.zeros(11, dtype=torch.int64),
+        "index": torch.zeros(60, dtype=torch.int32),
+        "x": torch.rand(30, 64),
+        "out": torch.rand(10, 64),
+        "partial": None,
+    }
     numbers = {"start": 0, "stop": 64, "OF_SEGMENTS": False}
     work = kernel_work("edge_pass_kernel", {**tensors, **numbers})
     assert work == Work(1, 11 * 8 + 60 * 4 + 10 * 64 * 4, 60 * 64 * 4)
@@ -99,8 +104,10 @@ def test_parts_of_a_step_are_its_phases(steps: list[dict]) -> None:
     parts = dict(by_part(steps[0]["work"]))
     assert {"forward", "loss", "backward", "update"} <= set(parts)
     mean = count.mean(steps)
-    assert sum(row["launches"] for row in mean["work"]) == sum(
-        work.launches for step in steps for work in step["work"].values()) / 2
+    assert (
+        sum(row["launches"] for row in mean["work"])
+        == sum(work.launches for step in steps for work in step["work"].values()) / 2
+    )
 
 
 def test_a_step_takes_what_its_host_or_its_gpu_takes() -> None:
@@ -108,8 +115,16 @@ def test_a_step_takes_what_its_host_or_its_gpu_takes() -> None:
     parts = {"sample": seconds.Part(host_s=1e-3, gpu_s=2e-3), "compute": seconds.Part(host_s=2e-3, gpu_s=5e-3)}
     assert seconds.step_s(parts, 0.0, constants) == pytest.approx(7e-3 + constants.wait_s)
     assert seconds.step_s(parts, 9e-3, constants) == pytest.approx(13e-3 + constants.wait_s)
-    work = [{"part": "forward", "kernel": "mm", "launches": 1, "streamed_bytes": 0, "gathered_bytes": 0,
-             "operations": constants.flops}]
+    work = [
+        {
+            "part": "forward",
+            "kernel": "mm",
+            "launches": 1,
+            "streamed_bytes": 0,
+            "gathered_bytes": 0,
+            "operations": constants.flops,
+        }
+    ]
     assert seconds.parts_of(work, constants)["compute"].product_s == 1.0
     assert seconds.parts_of(work, constants)["compute"].bound == "products"
 
@@ -123,7 +138,8 @@ def test_the_committed_estimate_follows_from_the_committed_counts(
     command.main(["--out", str(tmp_path / "estimate.json")])
     assert "ESTIMATE" in capsys.readouterr().out
     assert json.loads((tmp_path / "estimate.json").read_text()) == json.loads(
-        (command.FOLDER / "estimate.json").read_text())
+        (command.FOLDER / "estimate.json").read_text()
+    )
 
 
 @pytest.mark.gpu

@@ -41,15 +41,19 @@ def test_the_files_are_few_and_import_nothing_but_the_core(tmp_path: Path) -> No
     assert ROOT / "benchmarks/gpu/configs/step.json" in files and ROOT / "gnnexp/training/train.py" in files
     assert sum(file.stat().st_size for file in files) <= MOST_BYTES
     folder = ROOT / "benchmarks" / "gpu"
-    modules = [".".join(("benchmarks", "gpu", *file.relative_to(folder).with_suffix("").parts))
-               for file in folder.rglob("*.py") if file.stem != "__main__"]
+    modules = [
+        ".".join(("benchmarks", "gpu", *file.relative_to(folder).with_suffix("").parts))
+        for file in folder.rglob("*.py")
+        if file.stem != "__main__"
+    ]
     assert {module_of(name) for name in proof.LIMITS} <= set(modules)
     place = plain_copy(tmp_path)
     # Blocks are numba's and torch's kernels, ways everything that trains.
     words = f"import importlib; [importlib.import_module(name) for name in {modules}]"
     environment = {**os.environ, "GNNEXP_WITHOUT": not_core(), "PYTHONPATH": str(ROOT / "tests/support/without")}
-    done = subprocess.run([sys.executable, "-c", words], cwd=place, env=environment, text=True, capture_output=True,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", words], cwd=place, env=environment, text=True, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -74,8 +78,9 @@ def test_rows_of_a_call_that_was_cut_short_are_kept_for_the_same_files_only(tmp_
 
 
 def stage_in(folder: Path) -> Stage:
-    return Stage(Report(folder / "smoke.json", FACTS, again=False), CPU, False, True, time.monotonic() + 60,
-                 ceilings.Ceiling())
+    return Stage(
+        Report(folder / "smoke.json", FACTS, again=False), CPU, False, True, time.monotonic() + 60, ceilings.Ceiling()
+    )
 
 
 def test_a_check_that_raises_is_a_wrong_row_and_ends_nothing(tmp_path: Path) -> None:
@@ -175,15 +180,20 @@ def test_a_stage_that_is_complete_is_not_run_again(
 
 
 # Every block in one precision, in turns; both in `make test-slow`. tests/ops/test_backend.py has both for all kernels.
-@pytest.mark.parametrize(("kind", "which"), [
-    pytest.param(kind, which, marks=() if (place + turn) % 2 == 0 else pytest.mark.slow)
-    for turn, kind in enumerate(BOUNDS) for place, which in enumerate(BLOCKS)], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "which"),
+    [
+        pytest.param(kind, which, marks=() if (place + turn) % 2 == 0 else pytest.mark.slow)
+        for turn, kind in enumerate(BOUNDS)
+        for place, which in enumerate(BLOCKS)
+    ],
+    ids=str,
+)
 def test_operations_agree_between_numba_and_torch_on_the_cpu(which: str, kind: torch.dtype) -> None:
     """What a GPU gets is plain torch: the comparison itself is tried on the CPU."""
     block = BLOCKS[which]
     sides = (NumbaBackend(), block), (TorchBackend(), block)
-    found = [compared(one.name, one, *sides, kind)
-             for one in (*operations(block, (16,)), *sparse_operations())]
+    found = [compared(one.name, one, *sides, kind) for one in (*operations(block, (16,)), *sparse_operations())]
     assert len({row.name for row in found}) == len(found) > 30
     assert not [row for row in found if not row.ok]
 

@@ -22,10 +22,15 @@ def test_this_repository_points_nowhere_outside() -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("line", [
-    '"cwd": "/tmp/bench",', "see ../shared/layer_contract.md", "GNNEXP_DATA=/work/data gnnexp run",
-    "open('/home/me/x.csv')",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"cwd": "/tmp/bench",',
+        "see ../shared/layer_contract.md",
+        "GNNEXP_DATA=/work/data gnnexp run",
+        "open('/home/me/x.csv')",
+    ],
+)
 @pytest.mark.interpreter
 def test_a_path_of_one_machine_is_found(tmp_path: Path, line: str) -> None:
     file = tmp_path / "some.md"

@@ -103,8 +103,13 @@ def test_an_unknown_peer_is_refused_before_anything_is_built(capsys: pytest.Capt
 
 
 def test_every_requirement_is_pinned() -> None:
-    files = [Path(word) for one in peers("torch==2").values() for step in one.steps for word in step
-             if word.endswith(".txt") and "constraints" not in word]
+    files = [
+        Path(word)
+        for one in peers("torch==2").values()
+        for step in one.steps
+        for word in step
+        if word.endswith(".txt") and "constraints" not in word
+    ]
     lines = [line for file in files for line in file.read_text().splitlines() if not line.startswith("#")]
     assert len(files) == 3 and lines and all("==" in line for line in lines)
 
@@ -126,8 +131,10 @@ def test_sides_take_turns_after_one_turn_that_warms_up(scripts: SimpleNamespace)
 
 def test_a_ratio_is_the_median_of_the_pairs(scripts: SimpleNamespace) -> None:
     pairs = [(1.0, 2.0), (2.0, 8.0), (1.0, 3.0)]
-    rows = [{"gnnexp": {"epoch_s": own, "loss": 1.0, "edges": 10}, "pyg": {"seconds": peer, "loss": 1.2, "edges": 30}}
-            for own, peer in pairs]
+    rows = [
+        {"gnnexp": {"epoch_s": own, "loss": 1.0, "edges": 10}, "pyg": {"seconds": peer, "loss": 1.2, "edges": 30}}
+        for own, peer in pairs
+    ]
     found = scripts.against_peers.summary(rows)
     assert found["ratio"] == {"pyg": 3.0} and found["interval"] == {"pyg": (2.0, 4.0)}
     assert found["median_s"] == {"gnnexp": 1.0, "pyg": 3.0}
@@ -160,16 +167,21 @@ def test_layouts_are_tried_before_numbers_of_processes(
 ) -> None:
     cost = {("edge_index", 0): 3.0, ("sparse", 0): 2.0, ("sparse", 1): 1.0, ("sparse", 2): 4.0}
     place = SimpleNamespace(start=lambda side, config, **chosen: cost[chosen["layout"], chosen["num_workers"]])
-    monkeypatch.setattr(scripts.against_peers, "interleave",
-                        lambda running, pairs: [{side: [{"seconds": running[side]}] for side in running}] * pairs)
+    monkeypatch.setattr(
+        scripts.against_peers,
+        "interleave",
+        lambda running, pairs: [{side: [{"seconds": running[side]}] for side in running}] * pairs,
+    )
     tried = scripts.against_peers.tune(place, "pyg", {}, "epoch", "all")
     assert [(one["layout"], one["num_workers"]) for one in tried] == list(cost)
     assert scripts.against_peers.best(tried) == {"layout": "sparse", "num_workers": 1}
 
 
 def test_the_fastest_settings_are_chosen(scripts: SimpleNamespace) -> None:
-    tried = [{"layout": "edge_index", "num_workers": 0, "seconds": 2.0},
-             {"layout": "sparse", "num_workers": 1, "seconds": 1.0}]
+    tried = [
+        {"layout": "edge_index", "num_workers": 0, "seconds": 2.0},
+        {"layout": "sparse", "num_workers": 1, "seconds": 1.0},
+    ]
     assert scripts.against_peers.best(tried) == {"layout": "sparse", "num_workers": 1}
 
 

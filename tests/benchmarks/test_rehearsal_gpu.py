@@ -17,20 +17,39 @@ from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.emulated.library import CACHE_VARIABLE
 
 # `.ci/run` calls `make gpu-proof-rehearsal`, which takes as long.
-pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.timeout(900),
-              pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these"),
+]
 
 
 def test_every_stage_is_complete_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     place, out = plain_copy(tmp_path / "checkout"), tmp_path / "out"
     environment = {
-        **os.environ, "GNNEXP_WITHOUT": not_core(), "PYTHONPATH": str(ROOT / "tests/support/without"),
+        **os.environ,
+        "GNNEXP_WITHOUT": not_core(),
+        "PYTHONPATH": str(ROOT / "tests/support/without"),
         CACHE_VARIABLE: str(Path(os.environ.get(CACHE_VARIABLE, ".gnnexp/emulated")).resolve()),
     }
 
     def proof(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "gnnexp.testing.emulated", "-m", "benchmarks.gpu.proof", "--quick",
-                   "--minutes", "14", "--stages", "all", "--out", str(out), *words]
+        command = [
+            sys.executable,
+            "-m",
+            "gnnexp.testing.emulated",
+            "-m",
+            "benchmarks.gpu.proof",
+            "--quick",
+            "--minutes",
+            "14",
+            "--stages",
+            "all",
+            "--out",
+            str(out),
+            *words,
+        ]
         return subprocess.run(command, cwd=place, env=environment, text=True, capture_output=True, check=False)
 
     done = proof()

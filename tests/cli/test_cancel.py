@@ -52,18 +52,26 @@ def test_the_holder_is_asked_to_stop(run: Path, innocent: subprocess.Popen[bytes
     assert innocent.poll() is None
 
 
-@pytest.mark.parametrize("case", ["nothing", "another host", "another process", "another container",
-                                  "a process that is gone"])
+@pytest.mark.parametrize(
+    "case", ["nothing", "another host", "another process", "another container", "a process that is gone"]
+)
 def test_nobody_is_signalled_who_may_be_somebody_else(
-        run: Path, innocent: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    run: Path,
+    innocent: subprocess.Popen[bytes],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
     signalled: list[int] = []
     monkeypatch.setattr("gnnexp.cli.commands.jobs.os.kill", lambda pid, number: signalled.append(pid))
     here = {"host": platform.node(), "pid": innocent.pid, "started": psutil.Process(innocent.pid).create_time()}
-    words = {"nothing": "", "another host": json.dumps({**here, "host": "n1"}),
-             "another process": json.dumps({**here, "started": here["started"] - 60}),
-             "another container": json.dumps({**here, "table": f"{platform.node()}/another"}),
-             "a process that is gone": json.dumps({**here, "pid": 2**22 - 1})}[case]
+    words = {
+        "nothing": "",
+        "another host": json.dumps({**here, "host": "n1"}),
+        "another process": json.dumps({**here, "started": here["started"] - 60}),
+        "another container": json.dumps({**here, "table": f"{platform.node()}/another"}),
+        "a process that is gone": json.dumps({**here, "pid": 2**22 - 1}),
+    }[case]
     with alone(run):
         (run / LOCK_FILE).write_text(words)
         assert run_command(["cancel", str(run)]) == 2
@@ -77,7 +85,8 @@ def test_a_run_that_nobody_holds(run: Path, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("command", ["status", "cancel", "resume"])
 def test_a_note_of_a_job_that_is_no_file_is_named_at_once(
-        run: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    run: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     os.mkfifo(run / "slurm.json")
     assert run_command([command, str(run)]) == 2
     assert "slurm.json" in capsys.readouterr().err

@@ -19,8 +19,14 @@ def test_text_is_printed_as_it_is(text: str, capsys: pytest.CaptureFixture[str])
     console = make_console()
     table = Table(text, title=text, caption=text)
     table.add_row(text)
-    for printed in (text, marked(text, "yellow"), marked("x", "bold", text), marked("x", "dim", before=text), table,
-                    made_table(("run", "state", "reason"), [(text, "failed", text)], "sweep")):
+    for printed in (
+        text,
+        marked(text, "yellow"),
+        marked("x", "bold", text),
+        marked("x", "dim", before=text),
+        table,
+        made_table(("run", "state", "reason"), [(text, "failed", text)], "sweep"),
+    ):
         console.print(printed, soft_wrap=True)
     lines = capsys.readouterr().out
     assert lines.count(text) == 4 + 4 + 2
@@ -33,7 +39,8 @@ def test_no_command_writes_styles_into_its_text() -> None:
 
 
 def test_epochs_are_printed_when_their_file_can_be_read_again(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """No file handle may be free for a moment, or a disk may not answer."""
     printer = EpochPrinter(make_console(), tmp_path)
     file = tmp_path / "epochs.jsonl"

@@ -12,17 +12,36 @@ import pytest
 from gnnexp.cli.main import run_command
 
 HERE = str(Path(__file__).parents[2])
-RUN = ["run", "dataset=digits", "tracker=none", "model=mine", "model.layers=1", "sampler.fanouts=[3]",
-       "train.epochs=1", "--config-dir", "conf", "hydra.run.dir=run"]
+RUN = [
+    "run",
+    "dataset=digits",
+    "tracker=none",
+    "model=mine",
+    "model.layers=1",
+    "sampler.fanouts=[3]",
+    "train.epochs=1",
+    "--config-dir",
+    "conf",
+    "hydra.run.dir=run",
+]
 MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    pass\n"
 
 
 def gnnexp(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """What an installed `gnnexp` does: the current folder is not on its path."""
-    program = (f"import sys; sys.path[:] = [place for place in sys.path if place]; sys.path.append({HERE!r}); "
-               "from gnnexp.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))")
-    return subprocess.run([sys.executable, "-c", program, *arguments], cwd=folder, capture_output=True, text=True,
-                          env={**os.environ, **variables}, check=False, errors="replace")
+    program = (
+        f"import sys; sys.path[:] = [place for place in sys.path if place]; sys.path.append({HERE!r}); "
+        "from gnnexp.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        check=False,
+        errors="replace",
+    )
 
 
 @pytest.fixture
@@ -30,13 +49,15 @@ def project(tmp_path: Path) -> Path:
     """A folder with a model of the user's own."""
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "mine.yaml").write_text(
-        "_target_: mymodel.Mine\nhidden: 8\nlayers: 1\ndropout: 0.0\n")
+        "_target_: mymodel.Mine\nhidden: 8\nlayers: 1\ndropout: 0.0\n"
+    )
     (tmp_path / "mymodel.py").write_text(MODEL)
     return tmp_path
 
 
-def test_another_gnnexp_in_the_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                               capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_gnnexp_in_the_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A checkout next to an installed one: ranks would be of the checkout, the rest of what is installed."""
     (tmp_path / "gnnexp").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -56,8 +77,9 @@ def test_a_folder_whose_name_is_no_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["GNNEXP_CACHE", "GNNEXP_DATA"])
-def test_paths_of_the_environment_that_are_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str,
-                                                   capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_of_the_environment_that_are_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(variable, os.fsdecode(b"/data/m\xfcller"))
     assert run_command(["run", "dataset=digits", "tracker=none"]) == 2

@@ -44,8 +44,9 @@ def test_all_systems_are_composed_where_a_user_has_files(tmp_path: Path, monkeyp
     assert info._systems() == {system: f"problem of {system}" for system in sorted([*SYSTEMS, "mine"])}
 
 
-def test_it_says_what_is_installed(capsys: pytest.CaptureFixture[str], tmp_path: Path,
-                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_what_is_installed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_command(["info"]) == 0
     said = capsys.readouterr().out

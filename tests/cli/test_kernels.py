@@ -51,8 +51,9 @@ def test_an_upgrade_finds_no_old_kernels(installed: Path, tmp_path: Path) -> Non
     assert len(folders) == 3
 
 
-def test_kernels_are_kept_where_the_home_is_read_only(installed: Path, tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_kept_where_the_home_is_read_only(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "home").write_text("no folder can be made below a file")
     name = f"kernels-{sources_digest(installed)}-{os.getuid()}"
     assert placed() == str(tmp_path / "here" / ".gnnexp" / name)

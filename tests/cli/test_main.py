@@ -18,7 +18,9 @@ signal.signal(signal.SIGINT, {handler})
 sys.argv = ["gnnexp"]
 from gnnexp.__main__ import main
 """
-_AFTER = _START + """
+_AFTER = (
+    _START
+    + """
 import gnnexp.__main__
 run_command = gnnexp.__main__.run_command
 def interrupted_later(arguments):
@@ -27,26 +29,38 @@ def interrupted_later(arguments):
 gnnexp.__main__.run_command = interrupted_later
 sys.exit(main())
 """
-_WHILE = _START + """
+)
+_WHILE = (
+    _START
+    + """
 import gnnexp.__main__
 gnnexp.__main__.run_command = lambda arguments: signal.raise_signal(signal.SIGINT)
 sys.exit(main())
 """
+)
 
 
-@pytest.mark.parametrize(("script", "handler", "codes"), [
-    (_AFTER, "signal.default_int_handler", (-2, 130)), (_AFTER, "signal.SIG_IGN", (2,)),
-    (_WHILE, "signal.default_int_handler", (130,))], ids=["after", "after, ignored", "while"])
+@pytest.mark.parametrize(
+    ("script", "handler", "codes"),
+    [
+        (_AFTER, "signal.default_int_handler", (-2, 130)),
+        (_AFTER, "signal.SIG_IGN", (2,)),
+        (_WHILE, "signal.default_int_handler", (130,)),
+    ],
+    ids=["after", "after, ignored", "while"],
+)
 @pytest.mark.interpreter
 def test_ctrl_c_has_no_traceback(script, handler, codes):
-    ended = subprocess.run([sys.executable, "-c", script.format(handler=handler)], capture_output=True, text=True,
-                           timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", script.format(handler=handler)], capture_output=True, text=True, timeout=60, check=False
+    )
     assert ended.returncode in codes and "Traceback" not in ended.stderr, (ended.returncode, ended.stderr)
 
 
 @pytest.mark.parametrize("ignored", [True, False])
 def test_a_command_in_the_background_of_a_script_says_how_to_end_it(
-        ignored: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    ignored: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
     try:
         assert run_command(["resume", "no such run"]) == 2

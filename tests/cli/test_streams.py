@@ -11,8 +11,9 @@ import pytest
 HERE = str(Path(__file__).parents[2])
 
 
-@pytest.mark.parametrize("closed", [
-    *(pytest.param(one, marks=pytest.mark.slow) for one in (">&-", "2>&-", "<&-")), "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", [*(pytest.param(one, marks=pytest.mark.slow) for one in (">&-", "2>&-", "<&-")), "<&- >&- 2>&-"]
+)
 @pytest.mark.interpreter
 def test_closed_streams_change_nothing(tmp_path: Path, closed: str) -> None:
     command = f"PYTHONPATH={HERE} {sys.executable} -m gnnexp run --cfg dataset=digits {closed}"
@@ -26,4 +27,5 @@ def test_a_folder_that_was_removed_is_named(tmp_path: Path) -> None:
     command = f"cd gone && rmdir ../gone && PYTHONPATH={HERE} {sys.executable} -m gnnexp status {tmp_path}"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr == (
-        "gnnexp: the current folder was removed: go to an existing folder\n")
+        "gnnexp: the current folder was removed: go to an existing folder\n"
+    )

@@ -62,8 +62,11 @@ def _epochs(kind: str, bound: int, stop_after: int | None) -> list[tuple[tuple[i
 def test_rows_are_at_most_as_old_as_the_bound_and_gradients_are_never(ranks, kind, bound, stop_after):
     rounds = SIZE if kind == "broadcast" else 1
     for rank, found in enumerate(ranks(SIZE).run(_epochs, kind, bound, stop_after)):
-        foreign = sum(indices(SIZE)[rank].received) if kind == "halo" else sum(
-            index.num_local for other, index in enumerate(indices(SIZE)) if other != rank)
+        foreign = (
+            sum(indices(SIZE)[rank].received)
+            if kind == "halo"
+            else sum(index.num_local for other, index in enumerate(indices(SIZE)) if other != rank)
+        )
         skipped = 0
         for epoch, (forwards, backwards, one_fetch, so_far) in enumerate(found):
             fresh = epoch % (bound + 1) == 0
@@ -102,8 +105,9 @@ def _sparse(kind: str, bound: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("bound", [0, 1])
 def test_sparse_rows_grow_old_too(ranks, kind, bound):
     for found in ranks(SIZE).run(_sparse, kind, bound):
-        assert [sent for sent, _ in found] == [fetch if epoch % (bound + 1) == 0 else 0
-                                               for epoch, (_, fetch) in enumerate(found)]
+        assert [sent for sent, _ in found] == [
+            fetch if epoch % (bound + 1) == 0 else 0 for epoch, (_, fetch) in enumerate(found)
+        ]
         assert all(fetch for _, fetch in found)
 
 

@@ -37,8 +37,9 @@ def test_one_thread_of_its_own_with_one_numba_thread():
     timer, before = PhaseTimer(), numba.get_num_threads()
     background = Background(timer, CPU)
     with timer.phase("forward"):
-        first, second = (background.start(lambda: (threading.get_ident(), numba.get_num_threads())).result()
-                         for _ in range(2))
+        first, second = (
+            background.start(lambda: (threading.get_ident(), numba.get_num_threads())).result() for _ in range(2)
+        )
     assert first == second and first[0] != threading.get_ident() and first[1] == 1
     assert numba.get_num_threads() == before
 

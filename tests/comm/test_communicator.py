@@ -99,8 +99,9 @@ def _all_to_all(width: int, dtype: torch.dtype) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
-@pytest.mark.parametrize(("width", "dtype"), [(3, torch.float64), (1, torch.float32), (0, torch.float32),
-                                              (2, torch.int32)])
+@pytest.mark.parametrize(
+    ("width", "dtype"), [(3, torch.float64), (1, torch.float32), (0, torch.float32), (2, torch.int32)]
+)
 def test_all_to_all_delivers_every_row_and_counts_those_that_leave(ranks, size, width, dtype):
     found = ranks(size).run(_all_to_all, width, dtype)
     for rank, entry in enumerate(found):
@@ -243,12 +244,19 @@ def test_groups_of_two_in_four_ranks_keep_to_themselves(ranks):
         other = first + 1 - place
         assert (total, number) == (4, rank)
         assert everything == [
-            (1 << first) + (1 << first + 1), [10 * first + place, 10 * (first + 1) + place],
-            [[other, other]] * (2 if place == 0 else 3), [first + 1] * 3, [first, first + 1], [first, first + 1],
+            (1 << first) + (1 << first + 1),
+            [10 * first + place, 10 * (first + 1) + place],
+            [[other, other]] * (2 if place == 0 else 3),
+            [first + 1] * 3,
+            [first, first + 1],
+            [first, first + 1],
         ]
         assert sent == {
-            "gradients": (4, 1), "sizes": (8, 1), "features": ((3 if place == 0 else 2) * 2 * 8, 1),
-            "evaluation": (24 if place else 0, 1), "topology": (8, 1),
+            "gradients": (4, 1),
+            "sizes": (8, 1),
+            "features": ((3 if place == 0 else 2) * 2 * 8, 1),
+            "evaluation": (24 if place else 0, 1),
+            "topology": (8, 1),
         }
 
 
@@ -348,9 +356,13 @@ def throttled_bytes(rank: int, size: int) -> dict[str, int]:
     sent = sum(how_many(rank, other) for other in range(size))
     received = sum(how_many(other, rank) for other in range(size))
     copies, others = (size - 1) * 10 * (rank + 1), sum(10 * (other + 1) for other in range(size) if other != rank)
-    return {"gradients": 2 * (size - 1) * 300 * 4 // size, "parameters": (1 if rank else size - 1) * 100 * 4,
-            "features": max(sent, received) * 2 * 4, "topology": max(copies, others) * 4,
-            "evaluation": 2 * (size - 1) * 30 * 4 // size}
+    return {
+        "gradients": 2 * (size - 1) * 300 * 4 // size,
+        "parameters": (1 if rank else size - 1) * 100 * 4,
+        "features": max(sent, received) * 2 * 4,
+        "topology": max(copies, others) * 4,
+        "evaluation": 2 * (size - 1) * 30 * 4 // size,
+    }
 
 
 def test_an_emulated_link_takes_bytes_over_rate_less_what_the_exchange_took(ranks):
@@ -373,9 +385,14 @@ def test_nobody_sleeps_without_a_throttle(ranks):
         assert slept == []
 
 
-@pytest.mark.parametrize(("gpus", "own"), [
-    (("GPU-a", "GPU-b", "GPU-c"), True), (("GPU-a", "GPU-b", "GPU-a"), False), (("GPU-a", "", "GPU-c"), False),
-])
+@pytest.mark.parametrize(
+    ("gpus", "own"),
+    [
+        (("GPU-a", "GPU-b", "GPU-c"), True),
+        (("GPU-a", "GPU-b", "GPU-a"), False),
+        (("GPU-a", "", "GPU-c"), False),
+    ],
+)
 def test_nccl_is_for_ranks_with_a_gpu_each_whatever_their_numbers(gpus: tuple[str, ...], own: bool) -> None:
     """A task of SLURM sees its GPU alone, as number 0; ranks that share one see the same."""
     store = dist.HashStore()

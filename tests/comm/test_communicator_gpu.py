@@ -17,9 +17,7 @@ from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.training.assemble import choose_device
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 
 
 def _comm(kind: str, timer: PhaseTimer | None = None) -> Communicator:

@@ -8,10 +8,20 @@ from gnnexp.comm.environment import Environment, read_environment, rendezvous_ad
 from gnnexp.errors import ConfigError
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-            "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-SRUN = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1",
-        "SLURM_NODEID": "1", "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
+SRUN = {
+    "SLURM_PROCID": "3",
+    "SLURM_NTASKS": "4",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+}
 HOST = {"GNNEXP_NODE": "n1"}
 
 
@@ -45,9 +55,17 @@ def test_uneven_nodes_of_srun_are_read() -> None:
     assert read_environment({**SRUN, "SLURM_STEP_TASKS_PER_NODE": "1,3"}).local_ranks == 3
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("RANK", "4"), ("RANK", "-1"), ("RANK", "٣"), ("LOCAL_RANK", "2"), ("LOCAL_WORLD_SIZE", "5"), ("WORLD_SIZE", "two"),
-])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("RANK", "4"),
+        ("RANK", "-1"),
+        ("RANK", "٣"),
+        ("LOCAL_RANK", "2"),
+        ("LOCAL_WORLD_SIZE", "5"),
+        ("WORLD_SIZE", "two"),
+    ],
+)
 def test_numbers_that_fit_no_rank_are_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError):
         read_environment({**TORCHRUN, name: value})

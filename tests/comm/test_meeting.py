@@ -67,8 +67,9 @@ def test_each_attempt_has_another_secret_of_128_bits(tmp_path: Path) -> None:
     assert not (tmp_path / PRIVATE).exists() and secret_of(tmp_path) is None
 
 
-@pytest.mark.parametrize("place", [
-    lambda private, other: private.symlink_to(other), lambda private, _: private.write_text("")])
+@pytest.mark.parametrize(
+    "place", [lambda private, other: private.symlink_to(other), lambda private, _: private.write_text("")]
+)
 def test_what_is_in_its_place_is_removed_and_a_link_not_followed(tmp_path: Path, place: Callable[..., object]) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").write_text("kept")
@@ -91,8 +92,12 @@ def test_another_user_sees_nothing_of_it() -> None:
         folder = make_private(run_dir)
         with acting_as(NOBODY):
             assert secret_of(run_dir) is None
-            for look in (lambda: list(folder.iterdir()), (folder / "secret").read_text,
-                         lambda: (folder / "store").write_text("x"), lambda: folder.rename(run_dir / "mine")):
+            for look in (
+                lambda: list(folder.iterdir()),
+                (folder / "secret").read_text,
+                lambda: (folder / "store").write_text("x"),
+                lambda: folder.rename(run_dir / "mine"),
+            ):
                 with pytest.raises(PermissionError):
                     look()
 
@@ -133,12 +138,17 @@ def test_an_entry_comes_back() -> None:
         peer.wait(["other"], timedelta(milliseconds=20))
 
 
-@pytest.mark.parametrize("forge", [
-    lambda store: store.set("rank/1", "an address without a proof"), lambda store: store.set("rank/1", ""),
-    lambda store: ProvenStore(store, bytes(16)).set("rank/1", b"of another secret"),
-    lambda store: store.set("rank/1", store.get("rank/0")),
-    lambda store: store.set("rank/1", store.get("rank/1")[:-1]),
-    lambda store: store.set("rank/1", hmac.digest(SECRET, b"rank/1address", "sha256") + b"address")])
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda store: store.set("rank/1", "an address without a proof"),
+        lambda store: store.set("rank/1", ""),
+        lambda store: ProvenStore(store, bytes(16)).set("rank/1", b"of another secret"),
+        lambda store: store.set("rank/1", store.get("rank/0")),
+        lambda store: store.set("rank/1", store.get("rank/1")[:-1]),
+        lambda store: store.set("rank/1", hmac.digest(SECRET, b"rank/1address", "sha256") + b"address"),
+    ],
+)
 def test_an_entry_of_a_stranger_is_refused(forge: Callable[[Any], None]) -> None:
     """Also one of another rank, and one that was cut."""
     inner = HashStore()
@@ -158,8 +168,9 @@ def _rank(rank: int, ranks: int, port: int, run_dir: Path, secret: bytes | None,
         import gnnexp.comm.meeting as met
 
         own.secret_of = met.secret_of = lambda _: secret
-    environment = Environment(rank, ranks, rank if run_dir.name == "here" else 0,
-                              ranks if run_dir.name == "here" else 1)
+    environment = Environment(
+        rank, ranks, rank if run_dir.name == "here" else 0, ranks if run_dir.name == "here" else 1
+    )
     try:
         meeting = connect(environment, HOST, 20.0, run_dir)
         comm = Communicator(environment, PhaseTimer(), HOST, timeout_s=20.0, meeting=meeting)
@@ -176,8 +187,10 @@ def _rank(rank: int, ranks: int, port: int, run_dir: Path, secret: bytes | None,
 def met(run_dir: Path, ranks: int, secrets: dict[int, bytes] | None = None) -> list[Any]:
     forks, port = multiprocessing.get_context("forkserver"), rendezvous_port(os.getpid(), "127.0.0.1")
     answers = forks.Queue()
-    processes = [forks.Process(target=_rank, args=(rank, ranks, port, run_dir, (secrets or {}).get(rank), answers))
-                 for rank in range(ranks)]
+    processes = [
+        forks.Process(target=_rank, args=(rank, ranks, port, run_dir, (secrets or {}).get(rank), answers))
+        for rank in range(ranks)
+    ]
     for process in processes:
         process.start()
     found = sorted(answers.get(timeout=90) for _ in processes)
@@ -199,8 +212,7 @@ def test_ranks_meet(tmp_path: Path, count: int, place: str) -> None:
     run_dir.mkdir()
     make_private(run_dir)
     found = met(run_dir, count)
-    assert found == [
-        (rank, sum(range(count + 1)), [{"rank": one} for one in range(count)]) for rank in range(count)]
+    assert found == [(rank, sum(range(count + 1)), [{"rank": one} for one in range(count)]) for rank in range(count)]
 
 
 @pytest.mark.usefixtures("started")
@@ -218,9 +230,14 @@ def test_ranks_meet_where_the_run_directory_keeps_no_rights(tmp_path: Path, monk
         remove_private(run_dir)
 
 
-@pytest.mark.parametrize(("environment", "address", "proven"), [
-    (Environment(1, 2, 1, 2), "127.0.0.1", False), (Environment(1, 2, 0, 1), "127.0.0.1", True),
-    (Environment(1, 2, 1, 2), "10.0.0.7", True)])
+@pytest.mark.parametrize(
+    ("environment", "address", "proven"),
+    [
+        (Environment(1, 2, 1, 2), "127.0.0.1", False),
+        (Environment(1, 2, 0, 1), "127.0.0.1", True),
+        (Environment(1, 2, 1, 2), "10.0.0.7", True),
+    ],
+)
 def test_ranks_of_one_machine_have_a_file_and_others_entries_with_proofs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: Environment, address: str, proven: bool
 ) -> None:
@@ -291,8 +308,12 @@ def test_the_store_of_torchrun_is_open_and_gnnexps_entries_have_proofs(
     torchruns.set("of torchrun", "its own")
     stranger.set("of torchrun", "somebody else's")
     assert torchruns.get("of torchrun") == b"somebody else's"
-    for name, value in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(torchruns.port),
-                        "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}.items():
+    for name, value in {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(torchruns.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }.items():
         monkeypatch.setenv(name, value)
     store = store_of(Environment(1, 2, 0, 1), PATIENCE, tmp_path)
     store.set("rank/1", "address")

@@ -26,8 +26,10 @@ def numbers_of(size: int) -> list[int]:
 
 def share_of(rank: int, size: int) -> list[list[torch.Tensor]]:
     generator = torch.Generator().manual_seed(rank)
-    return [[torch.rand(shape, generator=generator, dtype=torch.float64) for shape in of_rank]
-            for of_rank in shapes_of(size)]
+    return [
+        [torch.rand(shape, generator=generator, dtype=torch.float64) for shape in of_rank]
+        for of_rank in shapes_of(size)
+    ]
 
 
 def dot(first: list[torch.Tensor], second: list[torch.Tensor]) -> float:
@@ -56,8 +58,10 @@ def _sum_at_owners() -> tuple[float, float, Sent, Sent]:
             expected = expected + share_of(rank, comm.size)[comm.rank][k]
         assert torch.equal(total.detach(), expected)
     forwards = traffic(comm)
-    y = [torch.rand(total.shape, generator=torch.Generator().manual_seed(77 + comm.rank), dtype=torch.float64)
-         for total in found]
+    y = [
+        torch.rand(total.shape, generator=torch.Generator().manual_seed(77 + comm.rank), dtype=torch.float64)
+        for total in found
+    ]
     torch.autograd.backward(found, y)
     return dot(found, y), dot(flat(parts), gradients(flat(parts))), forwards, traffic(comm)
 
@@ -103,7 +107,9 @@ def _unused() -> bool:
     found[comm.rank % 2].sum().backward()
     return all(
         torch.equal(part.grad, torch.full_like(part, float(k == owner % 2)))
-        for owner, of_rank in enumerate(parts) for k, part in enumerate(of_rank) if part.grad is not None
+        for owner, of_rank in enumerate(parts)
+        for k, part in enumerate(of_rank)
+        if part.grad is not None
     )
 
 

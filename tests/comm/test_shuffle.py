@@ -82,8 +82,10 @@ def test_sparse_rows_are_shuffled_too(ranks):
 def partial_rows(size: int) -> list[torch.Tensor]:
     """For every rank `[num_local + F, 3]`: its own rows, then what it has to add to those of others."""
     generator = torch.Generator().manual_seed(200 + size)
-    return [torch.rand((index.num_local + index.num_foreign, 3), generator=generator, dtype=torch.float64) - 0.5
-            for index in indices(size)]
+    return [
+        torch.rand((index.num_local + index.num_foreign, 3), generator=generator, dtype=torch.float64) - 0.5
+        for index in indices(size)
+    ]
 
 
 def parts_at_home(size: int, rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -140,8 +142,11 @@ def test_the_largest_of_all_copies_is_at_every_copy(ranks, size):
             own[places] = torch.maximum(own[places], part)
         largest.append(own)
     for rank, (index, (found, sent)) in enumerate(zip(indices(size), ranks(size).run(_reduce_max_home), strict=True)):
-        foreign = [largest[other][indices(size)[other].send_rows[first : first + index.received[other]]]
-                   for other in range(size) for first in [sum(indices(size)[other].sent[:rank])]]
+        foreign = [
+            largest[other][indices(size)[other].send_rows[first : first + index.received[other]]]
+            for other in range(size)
+            for first in [sum(indices(size)[other].sent[:rank])]
+        ]
         assert torch.equal(found, torch.cat([largest[rank], *foreign]))
         assert sent == {"activations": ((sum(index.received) + sum(index.sent)) * 3 * 8, 2)}
 

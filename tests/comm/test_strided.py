@@ -21,7 +21,7 @@ def _view(draw: np.random.Generator, own: np.random.Generator, dtype: torch.dtyp
     rows, columns = (int(number) for number in draw.integers(1, 6, 2))
     wide = int(own.integers(1, 4))
     whole = torch.from_numpy(own.integers(0, 50, (rows * wide, columns * wide))).to(dtype)
-    view = whole[own.integers(0, wide)::wide, own.integers(0, wide)::wide][:rows, :columns]
+    view = whole[own.integers(0, wide) :: wide, own.integers(0, wide) :: wide][:rows, :columns]
     if own.random() < 0.5:  # the same shape, transposed in memory on this rank
         whole = torch.from_numpy(own.integers(0, 50, (columns * wide, rows * wide))).to(dtype)
         view = whole.t()[::wide, ::wide]
@@ -89,8 +89,13 @@ def _rows_into_columns() -> tuple[list[list[float]], list[list[float]], list[lis
     gathered = comm.all_gather(rows, [comm.size - 1] * comm.size, "topology")
     numbers = torch.arange(2 * comm.size * 2).view(2, comm.size * 2)[:, ::2].t() + 100 * comm.rank  # [size, 2]
     swapped = comm.swap(numbers)
-    return (into.tolist(), halved.tolist(), [one.tolist() for one in gathered], swapped.tolist(),
-            out.data_ptr() == into[:, 1::2].data_ptr())
+    return (
+        into.tolist(),
+        halved.tolist(),
+        [one.tolist() for one in gathered],
+        swapped.tolist(),
+        out.data_ptr() == into[:, 1::2].data_ptr(),
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -69,8 +69,9 @@ def _there_and_back(many: list[Case]) -> list[list[int]]:
         back.backward(y[own])
         assert x.grad is not None and torch.equal(x.grad, y[own]), "two permutations, one the other's transpose"
         of_case.append(traffic(comm))
-        assert torch.equal(to_columns(to_rows(columns.detach(), sizes, comm, "features"), sizes, comm, "features"),
-                           columns.detach())
+        assert torch.equal(
+            to_columns(to_rows(columns.detach(), sizes, comm, "features"), sizes, comm, "features"), columns.detach()
+        )
         traffic(comm)
         assert [entry["activations"][1] for entry in of_case] == [1, 1, 2]
         sent.append([entry["activations"][0] for entry in of_case])

@@ -20,8 +20,25 @@ def problems_of(*overrides: str, config_dir: str | None = None) -> dict[str, str
 def test_the_default_is_complete_and_plain() -> None:
     composed = compose([])
     assert set(composed.config) == {
-        "dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "hardware", "tracker",
-        "optimizer", "scheduler", "train", "seed", "system", "name", "preflight", "measure", "trace"}
+        "dataset",
+        "partitioner",
+        "sampler",
+        "feature_store",
+        "model",
+        "task",
+        "paradigm",
+        "hardware",
+        "tracker",
+        "optimizer",
+        "scheduler",
+        "train",
+        "seed",
+        "system",
+        "name",
+        "preflight",
+        "measure",
+        "trace",
+    }
     assert type(composed.config["model"]) is dict and type(composed.config["sampler"]["fanouts"]) is list
     assert composed.choices["dataset"] == "digits" and composed.choices["system"] is None
     assert composed.run_dir.parts[0] == "runs" and composed.run_dir.name.endswith("-data_parallel")
@@ -101,8 +118,9 @@ def test_comma_separated_values_are_axes() -> None:
 
 
 def test_a_draft_goes_on_without_what_is_wrong(tmp_path: Path) -> None:
-    made = draft([
-        "model=sag", "model.heads=3", "optimizer.lr=0.5", "hardware=lokal", "hardware.workers=2", "sampler=[["])
+    made = draft(
+        ["model=sag", "model.heads=3", "optimizer.lr=0.5", "hardware=lokal", "hardware.workers=2", "sampler=[["]
+    )
     assert {problem.key for problem in made.problems} == {"model", "hardware", "sampler=[["}
     assert made.unsure == {"model", "hardware", "sampler"}, "keys of unknown choices are not judged"
     assert made.composed is not None and made.composed.config["optimizer"]["lr"] == 0.5

@@ -33,8 +33,14 @@ LINES = (
 def test_as_hydra_composes(lines: list[str]) -> None:
     folders = find_folders(None)
     lines = [f"+{line}" if line.startswith("task.dim") else line for line in lines]
-    calls = [(_whole(_composed(folders, lines, folders.listing())), composition(folders, lines, final=False),
-              composition(folders, lines, final=True)) for _ in range(2)]  # the second call finds the groups kept
+    calls = [
+        (
+            _whole(_composed(folders, lines, folders.listing())),
+            composition(folders, lines, final=False),
+            composition(folders, lines, final=True),
+        )
+        for _ in range(2)
+    ]  # the second call finds the groups kept
     everything = _whole(composed_by_hydra(folders, lines))
     draft, whole = (composition(folders, [*lines, BY_HYDRA], final=final) for final in (False, True))
     for found, drafted, made in calls:
@@ -53,8 +59,7 @@ def _whole(composed: DictConfig) -> dict[Any, Any]:
 
 def test_folders_and_variables_are_those_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "system").mkdir()
-    (tmp_path / "system" / "mine.yaml").write_text(
-        "# @package _global_\nhydra:\n  job:\n    env_copy: [PLANTED]\n")
+    (tmp_path / "system" / "mine.yaml").write_text("# @package _global_\nhydra:\n  job:\n    env_copy: [PLANTED]\n")
     folders = find_folders(str(tmp_path))
     for place in ("one", "two"):
         (tmp_path / place).mkdir()
@@ -79,7 +84,8 @@ def test_further_folders_of_a_file_may_have_groups(tmp_path: Path) -> None:
     (tmp_path / "more" / "further").mkdir(parents=True)
     (tmp_path / "more" / "further" / "one.yaml").write_text("width: 5\n")
     (tmp_path / "mine.yaml").write_text(
-        f"defaults: [base, _self_]\nhydra:\n  searchpath: ['file://{tmp_path / 'more'}']\n")
+        f"defaults: [base, _self_]\nhydra:\n  searchpath: ['file://{tmp_path / 'more'}']\n"
+    )
     folders = find_folders(str(tmp_path), "mine")
     made = composition(folders, ["+further=one", "seed=1"], final=True)
     assert made.config["further"] == {"width": 5} and made.config["seed"] == 1
@@ -97,7 +103,8 @@ def test_files_may_name_the_run_directory(tmp_path: Path) -> None:
 def test_files_may_refer_to_what_was_typed(tmp_path: Path) -> None:
     (tmp_path / "system").mkdir()
     (tmp_path / "system" / "mine.yaml").write_text(
-        "# @package _global_\nhydra:\n  run:\n    dir: runs/${hydra:job.override_dirname}\n")
+        "# @package _global_\nhydra:\n  run:\n    dir: runs/${hydra:job.override_dirname}\n"
+    )
     folders = find_folders(str(tmp_path))
     for more in (["seed=1"], ["seed=2", "train.epochs=3"]):
         made = composition(folders, ["system=mine", *more], final=True)
@@ -105,8 +112,10 @@ def test_files_may_refer_to_what_was_typed(tmp_path: Path) -> None:
         assert made.config["seed"] == int(more[0][-1])
 
 
-@pytest.mark.parametrize("line", [
-    "feature_store={width:4}", "~train.nothing", "~optimizer.lr=77", "train.nothing=1", "optimizer.lr.deeper=2"])
+@pytest.mark.parametrize(
+    "line",
+    ["feature_store={width:4}", "~train.nothing", "~optimizer.lr=77", "train.nothing=1", "optimizer.lr.deeper=2"],
+)
 def test_what_hydra_refuses_is_refused(line: str) -> None:
     for more in ([], [BY_HYDRA]):
         with pytest.raises(ConfigError):

@@ -13,15 +13,18 @@ def fix_of(*overrides: str) -> str:
     return str(problem.fix)
 
 
-@pytest.mark.parametrize(("overrides", "fix"), [
-    (["model=gat", "model.num_heads=8"], "did you mean model.heads=8?"),
-    (["model.num_heads=8"], "choose one of them"),
-    (["model=gcn", "model.num_layers=2"], "did you mean model.layers=2?"),
-    (["hardware.gpus=2"], "did you mean hardware.workers=2?"),
-    (["train.amp=true"], "did you mean train.activations=bf16?"),
-    (["train.amp=float64"], "did you mean train.dtype=float64 or train.activations=bf16?"),
-    (["train.early_stopping=5"], "did you mean train.patience=5?"),
-])
+@pytest.mark.parametrize(
+    ("overrides", "fix"),
+    [
+        (["model=gat", "model.num_heads=8"], "did you mean model.heads=8?"),
+        (["model.num_heads=8"], "choose one of them"),
+        (["model=gcn", "model.num_layers=2"], "did you mean model.layers=2?"),
+        (["hardware.gpus=2"], "did you mean hardware.workers=2?"),
+        (["train.amp=true"], "did you mean train.activations=bf16?"),
+        (["train.amp=float64"], "did you mean train.dtype=float64 or train.activations=bf16?"),
+        (["train.early_stopping=5"], "did you mean train.patience=5?"),
+    ],
+)
 def test_a_name_of_others_has_a_hint_where_it_is_right(overrides: list[str], fix: str) -> None:
     assert fix_of(*overrides) == fix
 
@@ -40,6 +43,7 @@ def test_a_slip_is_found_whatever_its_value() -> None:
 def test_the_table_names_keys_that_some_configuration_has(name: str) -> None:
     """And no key that a configuration has is in it: its hint would never be shown."""
     for line in meant(name):
-        assert any(not draft([f"model={model}", line if "=" in line else f"{line}=null"]).problems
-                   for model in ("sage", "gat")), line
+        assert any(
+            not draft([f"model={model}", line if "=" in line else f"{line}=null"]).problems for model in ("sage", "gat")
+        ), line
     assert draft([f"{name}=1"]).problems

@@ -84,11 +84,16 @@ def pairs(folder: Path) -> set[tuple[int, int]]:
     return {(int(p), int(a)) for p, a in np.loadtxt(folder / "pa.txt", dtype=int)[:-1]}
 
 
-@pytest.mark.parametrize(("file", "array", "found"), [
-    ("labels.npy", np.zeros((3, 2), int), "int64"), ("labels.npy", np.array([0, -1]), "-1..0"),
-    ("train_20.npy", np.array([PAPERS]), "6564..6564"), ("val_20.npy", np.empty(0, int), "nothing"),
-    ("test_20.npy", np.array([0.5]), "float64"),
-])
+@pytest.mark.parametrize(
+    ("file", "array", "found"),
+    [
+        ("labels.npy", np.zeros((3, 2), int), "int64"),
+        ("labels.npy", np.array([0, -1]), "-1..0"),
+        ("train_20.npy", np.array([PAPERS]), "6564..6564"),
+        ("val_20.npy", np.empty(0, int), "nothing"),
+        ("test_20.npy", np.array([0.5]), "float64"),
+    ],
+)
 def test_wrong_arrays(copied: Find, file: str, array: Any, found: str) -> None:
     folder = copied("aminer")
     np.save(folder / file, array)
@@ -118,8 +123,11 @@ def test_other_numbers_of_labelled_papers() -> None:
 # Edges of each relation. Types of ACM: 6 papers, 4 authors, 2 subjects; of DBLP: 5 authors, 6 papers, 2 conferences.
 RELATIONS = {
     "acm": {"pa": [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0), (5, 1)], "ps": [(paper, paper % 2) for paper in range(6)]},
-    "dblp": {"pa": [(paper, paper % 5) for paper in range(6)], "pc": [(paper, paper % 2) for paper in range(6)],
-             "pt": [(0, 3), (5, 0)]},
+    "dblp": {
+        "pa": [(paper, paper % 5) for paper in range(6)],
+        "pc": [(paper, paper % 2) for paper in range(6)],
+        "pt": [(0, 3), (5, 0)],
+    },
     "freebase": {"ma": [(0, 1)], "md": [(1, 0)], "mw": [(2, 0), (5, 1)]},
     "mine": {"xy": [(0, 0), (5, 2)], "xx": [(0, 1), (1, 2)]},
 }
@@ -172,7 +180,9 @@ def test_given_features_have_columns_by_type(tmp_path: Path) -> None:
     assert features[5:11, 6:].tolist() == np.arange(12).reshape(6, 2).tolist()
     assert features[:, :4].argmax(1).tolist() == [0] * 5 + [1] * 6 + [2] * 2 + [3] * 4
     assert [path.name for path in Aminer(path=str(folder), features="given").sources()][-2:] == [
-        "a_feat.npz", "p_feat.npz"]
+        "a_feat.npz",
+        "p_feat.npz",
+    ]
 
 
 def test_any_letters_are_types(tmp_path: Path) -> None:
@@ -200,17 +210,24 @@ def test_a_meta_path_says_which_type_has_labels(tmp_path: Path) -> None:
 
 def test_folders_are_recognised(tmp_path: Path) -> None:
     assert Aminer.recognised(put_heco(tmp_path / "x", "acm", features="p")) == [
-        "dataset.name=acm", "dataset.features=given"]
+        "dataset.name=acm",
+        "dataset.features=given",
+    ]
     assert Aminer.recognised(put_heco(tmp_path / "mine", "mine")) == ["dataset.name=mine"]
     assert Aminer.recognised(tmp_path) is None and Aminer.recognised(tmp_path / "x" / "pa.txt") is None
     (tmp_path / "x" / "labels.npy").unlink()
     assert Aminer.recognised(tmp_path / "x") is None
 
 
-@pytest.mark.parametrize(("file", "content", "said"), [
-    ("pa.txt", "0\t99999999999\n", "numbered from 0 on"), ("ps.txt", "6\t0\n", "papers must be below 6"),
-    ("ps.txt", "0,0\n", "ps.txt"), ("p_feat.npz", "no", "p_feat"),
-])
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("pa.txt", "0\t99999999999\n", "numbered from 0 on"),
+        ("ps.txt", "6\t0\n", "papers must be below 6"),
+        ("ps.txt", "0,0\n", "ps.txt"),
+        ("p_feat.npz", "no", "p_feat"),
+    ],
+)
 def test_wrong_files_of_another_data_set(file: str, content: str, said: str, tmp_path: Path) -> None:
     folder = put_heco(tmp_path, "acm", features="p")
     (folder / file).write_text(content)

@@ -87,8 +87,10 @@ def test_dgl_reads_its_own_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_else_of_the_package_downloads() -> None:
     """No other module fetches from a network, or calls a class that does; MLflow's client is for trackers."""
-    words = re.compile(r"urlopen|urlretrieve|import requests|http\.client|aiohttp|fetch_openml|proppred\"|dgl\.data, "
-                       r"|torch_geometric\.datasets")
+    words = re.compile(
+        r"urlopen|urlretrieve|import requests|http\.client|aiohttp|fetch_openml|proppred\"|dgl\.data, "
+        r"|torch_geometric\.datasets"
+    )
     package = Path(gnnexp.__file__).parent
     found = {str(file.relative_to(package)) for file in package.rglob("*.py") if words.search(file.read_text())}
     assert found == {"datasets/dgl_builtin.py", "datasets/ogb.py"}

@@ -26,31 +26,62 @@ NODE_LINK = json.dumps(nx.node_link_data(PLAIN))
 ROWS = {"labels.txt": "0\n1\n0\n", "features.csv": "1.5,2\n3,4\n5,6\n"}
 SIDES: dict[str, Any] = {"labels": "labels.txt", "features": "features.csv"}
 CASES: dict[str, tuple[dict[str, str], Callable[[Path], Dataset]]] = {
-    "tables": ({"edges.csv": "src,dst\na,b\nb,c\n", "nodes.csv": "id,f\na,1\nb,2\nc,3\n"},
-               lambda folder: Tables(path=str(folder), nodes="nodes.csv")),
-    "json lines": ({"edges.jsonl": '{"src": 1, "dst": 2}\n'},
-                   lambda folder: Tables(path=str(folder), edges="edges.jsonl")),
-    "triples": ({"train.txt": "a\tr\tb\nb\tr\tc\n", "valid.txt": "b\ts\ta\n", "test.txt": "a\tr\tc\n"},
-                lambda folder: Triples(path=str(folder))),
-    "edge list": ({"edges.tsv": "0\t1\n1\t2\n", **ROWS, "train.txt": "0\n", "val.txt": "1\n", "test.txt": "2\n"},
-                  lambda folder: EdgeList(path=str(folder / "edges.tsv"), **SIDES, split="files",
-                                          train_ids="train.txt", val_ids="val.txt", test_ids="test.txt")),
-    "matrix": ({"a.mtx": "%%MatrixMarket matrix coordinate real general\n3 3 2\n2 1 4\n3 1 2\n", **ROWS},
-               lambda folder: AdjacencyMatrix(path=str(folder / "a.mtx"), **SIDES)),
-    "metis": ({"a.graph": "3 2\n2\n1 3\n2\n", **ROWS},
-              lambda folder: Metis(path=str(folder / "a.graph"), **SIDES)),
-    **{ending: ({f"a{ending}": content}, lambda folder, ending=ending: NetworkX(path=str(folder / f"a{ending}")))
-       for ending, content in ((".json", NODE_LINK), (".edgelist", "a b\nb c\n"), (".adjlist", "a b c\nb c\n"),
-                               (".gml", "\n".join(nx.generate_gml(PLAIN))),
-                               (".net", "\n".join(nx.generate_pajek(PLAIN))),
-                               (".graphml", "\n".join(nx.generate_graphml(PLAIN))),
-                               (".gexf", "\n".join(nx.generate_gexf(PLAIN))))},
+    "tables": (
+        {"edges.csv": "src,dst\na,b\nb,c\n", "nodes.csv": "id,f\na,1\nb,2\nc,3\n"},
+        lambda folder: Tables(path=str(folder), nodes="nodes.csv"),
+    ),
+    "json lines": (
+        {"edges.jsonl": '{"src": 1, "dst": 2}\n'},
+        lambda folder: Tables(path=str(folder), edges="edges.jsonl"),
+    ),
+    "triples": (
+        {"train.txt": "a\tr\tb\nb\tr\tc\n", "valid.txt": "b\ts\ta\n", "test.txt": "a\tr\tc\n"},
+        lambda folder: Triples(path=str(folder)),
+    ),
+    "edge list": (
+        {"edges.tsv": "0\t1\n1\t2\n", **ROWS, "train.txt": "0\n", "val.txt": "1\n", "test.txt": "2\n"},
+        lambda folder: EdgeList(
+            path=str(folder / "edges.tsv"),
+            **SIDES,
+            split="files",
+            train_ids="train.txt",
+            val_ids="val.txt",
+            test_ids="test.txt",
+        ),
+    ),
+    "matrix": (
+        {"a.mtx": "%%MatrixMarket matrix coordinate real general\n3 3 2\n2 1 4\n3 1 2\n", **ROWS},
+        lambda folder: AdjacencyMatrix(path=str(folder / "a.mtx"), **SIDES),
+    ),
+    "metis": ({"a.graph": "3 2\n2\n1 3\n2\n", **ROWS}, lambda folder: Metis(path=str(folder / "a.graph"), **SIDES)),
+    **{
+        ending: ({f"a{ending}": content}, lambda folder, ending=ending: NetworkX(path=str(folder / f"a{ending}")))
+        for ending, content in (
+            (".json", NODE_LINK),
+            (".edgelist", "a b\nb c\n"),
+            (".adjlist", "a b c\nb c\n"),
+            (".gml", "\n".join(nx.generate_gml(PLAIN))),
+            (".net", "\n".join(nx.generate_pajek(PLAIN))),
+            (".graphml", "\n".join(nx.generate_graphml(PLAIN))),
+            (".gexf", "\n".join(nx.generate_gexf(PLAIN))),
+        )
+    },
 }
 
 
 def values(graph: Graph) -> list[object]:
-    arrays = (graph.indptr, graph.indices, graph.features, graph.labels, graph.edge_types, graph.edge_weights,
-              graph.splits.train, graph.splits.val, graph.splits.test, *graph.links.values())
+    arrays = (
+        graph.indptr,
+        graph.indices,
+        graph.features,
+        graph.labels,
+        graph.edge_types,
+        graph.edge_weights,
+        graph.splits.train,
+        graph.splits.val,
+        graph.splits.test,
+        *graph.links.values(),
+    )
     return [None if one is None else np.asarray(one).tolist() for one in arrays]
 
 

@@ -116,14 +116,17 @@ def test_malformed_lines_are_named_with_their_content(text: str, line: int, cont
     assert content in str(error.value)
 
 
-@pytest.mark.parametrize(("file", "text", "options", "fix"), [
-    ("e.tsv", "src dst\n0 1\n", {}, "dataset.header=true"),
-    ("e.tsv", "0 1\na b\n", {}, "correct or remove"),
-    ("e.tsv", "src dst\na b\n0 1\n", {"header": True}, "correct or remove"),
-    ("e.tsv", "0,1\n1,2\n", {}, "\"dataset.delimiter=','\""),
-    ("e.csv", "0;1\n1;2\n", {}, "\"dataset.delimiter=';'\""),
-    ("e.csv", "0;x\n", {}, "dataset.header=true"),
-])
+@pytest.mark.parametrize(
+    ("file", "text", "options", "fix"),
+    [
+        ("e.tsv", "src dst\n0 1\n", {}, "dataset.header=true"),
+        ("e.tsv", "0 1\na b\n", {}, "correct or remove"),
+        ("e.tsv", "src dst\na b\n0 1\n", {"header": True}, "correct or remove"),
+        ("e.tsv", "0,1\n1,2\n", {}, "\"dataset.delimiter=','\""),
+        ("e.csv", "0;1\n1;2\n", {}, "\"dataset.delimiter=';'\""),
+        ("e.csv", "0;x\n", {}, "dataset.header=true"),
+    ],
+)
 def test_how_a_text_is_read_is_the_fix_where_that_would_help(
     file: str, text: str, options: dict[str, Any], fix: str, tmp_path: Path
 ) -> None:
@@ -274,8 +277,10 @@ def test_types_of_edges_and_vertices(tmp_path: Path) -> None:
     assert [file.name for file in EdgeList(**options).sources()] == ["e.tsv", "x.npy", "t.txt"]
 
 
-@pytest.mark.parametrize(("types", "found"), [("0\n1\n", "number of vertices"), ("0\n-1\n2\n", "from 0 on"),
-                                              ("0 1\n1 1\n2 1\n", "one column")])
+@pytest.mark.parametrize(
+    ("types", "found"),
+    [("0\n1\n", "number of vertices"), ("0\n-1\n2\n", "from 0 on"), ("0 1\n1 1\n2 1\n", "one column")],
+)
 def test_wrong_types_of_vertices(types: str, found: str, tmp_path: Path) -> None:
     path = write(tmp_path / "e.tsv", "0\t2\t0\n")
     np.save(tmp_path / "x.npy", np.zeros((3, 2)))

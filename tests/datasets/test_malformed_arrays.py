@@ -45,19 +45,32 @@ def test_matlab_files(name: str) -> None:
     flags, shape = mat_element(6, struct.pack("<II", 6, 0)), mat_element(5, struct.pack("<ii", 1 << 20, 1 << 20))
     start = flags + shape + mat_element(1, b"A" + bytes(7)) + struct.pack("<II", 9, 1 << 31)
     matrix = struct.pack("<II", 14, 1 << 31) + start
-    Path("Cornell5.mat").write_bytes(header + {
-        "packed zeros": mat_element(15, deflated_zeros(128, matrix, 15)), "huge element": matrix,
-        "huge matrix": mat_element(14, start + bytes(64))}[name])
+    Path("Cornell5.mat").write_bytes(
+        header
+        + {
+            "packed zeros": mat_element(15, deflated_zeros(128, matrix, 15)),
+            "huge element": matrix,
+            "huge matrix": mat_element(14, start + bytes(64)),
+        }[name]
+    )
     refused(dataset.load, "Cornell5.mat")
 
 
 NPYS: dict[str, bytes] = {
-    "executing": OBJECT + EXECUTES, "a pickle": EXECUTES, "2^60": claims("<i8", (1 << 60, 2)),
-    "2^80": claims("<i8", (1 << 40, 1 << 40)), "negative": claims("<i8", (-1, 2)), "records": npy(np.zeros(3, "i8,i8")),
-    "ids of 2^64": npy(np.full((3, 2), 2**64 - 1, np.uint64)), "negative ids": npy(np.array([[0, -1]])),
-    "ids far apart": npy(np.array([[0, 1 << 62]])), "fractions": npy(np.zeros((3, 2))),
-    "code": npy_of("__import__('os').system('touch executed')"), "brackets": npy_of("(" * 110),
-    "header of 4 GiB": npy_of("{", b"", b"\x02\x00", 2**32 - 1), "archive": forged_zip("a.npy", b"", 0, 0),
+    "executing": OBJECT + EXECUTES,
+    "a pickle": EXECUTES,
+    "2^60": claims("<i8", (1 << 60, 2)),
+    "2^80": claims("<i8", (1 << 40, 1 << 40)),
+    "negative": claims("<i8", (-1, 2)),
+    "records": npy(np.zeros(3, "i8,i8")),
+    "ids of 2^64": npy(np.full((3, 2), 2**64 - 1, np.uint64)),
+    "negative ids": npy(np.array([[0, -1]])),
+    "ids far apart": npy(np.array([[0, 1 << 62]])),
+    "fractions": npy(np.zeros((3, 2))),
+    "code": npy_of("__import__('os').system('touch executed')"),
+    "brackets": npy_of("(" * 110),
+    "header of 4 GiB": npy_of("{", b"", b"\x02\x00", 2**32 - 1),
+    "archive": forged_zip("a.npy", b"", 0, 0),
 }
 
 

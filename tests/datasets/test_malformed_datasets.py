@@ -90,6 +90,7 @@ def zip_with(name: str, content: bytes, method: int = zipfile.ZIP_STORED) -> Cal
     def put() -> None:
         with zipfile.ZipFile("tolokers.npz", "a", method) as archive:
             archive.writestr(name, content)
+
     return put
 
 
@@ -106,8 +107,10 @@ ZIPS: dict[str, tuple[Callable[[], object], str]] = {
     "negative": (zip_with("edges.npy", claims("<i8", (-1, -2), bytes(16))), "numpy file"),
     "labels of 64 bits": (with_array("node_labels", np.full(12, 2**63 - 1)), "2^31"),
     "unsigned labels": (with_array("node_labels", np.full(12, 2**64 - 1, np.uint64)), "2^31"),
-    "header of 2 GiB": (lambda: bomb("tolokers.npz", "node_features", npy_of("{", b"", b"\x02\x00", 2**31), 8, 2**31),
-                        ".npy format"),
+    "header of 2 GiB": (
+        lambda: bomb("tolokers.npz", "node_features", npy_of("{", b"", b"\x02\x00", 2**31), 8, 2**31),
+        ".npy format",
+    ),
     "claims little": (lambda: bomb("tolokers.npz", "node_features", claims("<f4", (250,)), 8, 1128), "node_features"),
     "claims too much": (lambda: bomb("tolokers.npz", "node_features", claims("<f4", (1 << 40,)), 0, 1 << 31), "claims"),
     "bzip2": (zip_with("edges.npy", bytes(1 << 20), zipfile.ZIP_BZIP2), "compression method"),
@@ -157,18 +160,22 @@ PICKLES: dict[str, bytes] = {
     "by the name of a module": b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x0etouch executed\x85R.",
     "nested tuples to hash": b"\x80\x02})" + b"\x85" * 200_000 + b"K\x01s.",  # Python's own reader dies of so many
     "shared tuples to hash": b"\x80\x02}" + TUPLES + b"K\x01s.",
-    "shared tuples behind a mark": b"\x80\x02}" + laughs(b")", lambda level: b"\x80\x02" + get(level) + b"\x86")
-                                   + b"K\x01s.",
+    "shared tuples behind a mark": b"\x80\x02}"
+    + laughs(b")", lambda level: b"\x80\x02" + get(level) + b"\x86")
+    + b"K\x01s.",
     "shared lists as a dtype": b"\x80\x02cnumpy\ndtype\n" + LISTS + b"\x85R.",
     "shared lists as an encoding": b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00a" + LISTS + b"\x86R.",
-    "shared lists as a shape": b"\x80\x02cscipy.sparse._csr\ncsr_matrix\n)\x81}X\x06\x00\x00\x00_shape" + LISTS
-                               + b"sb.",
+    "shared lists as a shape": b"\x80\x02cscipy.sparse._csr\ncsr_matrix\n)\x81}X\x06\x00\x00\x00_shape"
+    + LISTS
+    + b"sb.",
     "memo of 2^31": b"\x80\x02K\x01r\xff\xff\xff\x7f.",
     "text of 2^56": b"\x80\x04\x8d" + b"\xff" * 7 + b"\x00.",
     "digits": b"I" + b"9" * 10**5 + b"\n.",
-    "keys that collide": b"\x80\x02}(" + b"".join(
+    "keys that collide": b"\x80\x02}("
+    + b"".join(
         b"\x8a\x0a" + (i * ((1 << 61) - 1)).to_bytes(10, "little", signed=True) + b"]" for i in range(1, 100_000)
-    ) + b"u.",
+    )
+    + b"u.",
     "brackets": b"\x80\x02" + b"]" * 10**5 + b"a" * (10**5 - 1) + b".",
     "persistent": b"\x80\x02Pexecuted\n.",
 }
@@ -178,9 +185,14 @@ LARGE = ("nested tuples to hash", "keys that collide")  # both files are read by
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(("name", "part"), [
-    pytest.param(name, part, marks=pytest.mark.slow if name in LARGE and part == "tx" else ())
-    for name in PICKLES for part in ("graph", "tx")])
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        pytest.param(name, part, marks=pytest.mark.slow if name in LARGE and part == "tx" else ())
+        for name in PICKLES
+        for part in ("graph", "tx")
+    ],
+)
 def test_pickles(name: str, part: str) -> None:
     dataset = put_planetoid()
     Path(f"ind.cora.{part}").write_bytes(PICKLES[name])
@@ -290,13 +302,22 @@ def test_more_vertices_than_memory(count: int) -> None:
     refused(dataset.load, "num-node-list")
 
 
-@pytest.mark.parametrize("changes", [
-    {"num_nodes_list": np.array([10**12])}, {"num_nodes_list": np.array([-5])},
-    {"num_nodes_list": np.array([math.nan])}, {"num_nodes_list": np.array(["5"])},
-    {"edge_index": np.zeros((2, 0), int), "num_nodes_list": np.array([-3])},
-    {"edge_index": np.array([[0], [2**62]])}, {"node_feat": np.zeros(5)}, {"node_feat": np.full((5, 2), np.nan)},
-    {"node_feat": np.array([Executes()] * 5)}, {"edge_index": np.zeros((2, 3, 1), int)},
-], ids=lambda changes: "+".join(f"{name} {value.dtype} {value.shape}" for name, value in changes.items()))
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_nodes_list": np.array([10**12])},
+        {"num_nodes_list": np.array([-5])},
+        {"num_nodes_list": np.array([math.nan])},
+        {"num_nodes_list": np.array(["5"])},
+        {"edge_index": np.zeros((2, 0), int), "num_nodes_list": np.array([-3])},
+        {"edge_index": np.array([[0], [2**62]])},
+        {"node_feat": np.zeros(5)},
+        {"node_feat": np.full((5, 2), np.nan)},
+        {"node_feat": np.array([Executes()] * 5)},
+        {"edge_index": np.zeros((2, 3, 1), int)},
+    ],
+    ids=lambda changes: "+".join(f"{name} {value.dtype} {value.shape}" for name, value in changes.items()),
+)
 def test_wrong_arrays_of_ogb(changes: dict[str, np.ndarray]) -> None:
     dataset = put_ogbn_binary()
     with np.load("ogb/raw/data.npz") as archive:
@@ -305,8 +326,19 @@ def test_wrong_arrays_of_ogb(changes: dict[str, np.ndarray]) -> None:
     refused(dataset.load, "")
 
 
-@pytest.mark.parametrize("labels", [np.array(5.0), np.zeros((0, 1)), np.zeros((5, 0)), np.array(["a"] * 5),
-                                    np.full((5, 1), np.inf), np.full(5, -np.inf), np.full((5, 1), 2.5)], ids=str)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(5.0),
+        np.zeros((0, 1)),
+        np.zeros((5, 0)),
+        np.array(["a"] * 5),
+        np.full((5, 1), np.inf),
+        np.full(5, -np.inf),
+        np.full((5, 1), 2.5),
+    ],
+    ids=str,
+)
 def test_wrong_labels_of_ogb(labels: np.ndarray) -> None:
     dataset = put_ogbn_binary()
     np.savez("ogb/raw/node-label.npz", node_label=labels)

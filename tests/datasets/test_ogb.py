@@ -125,8 +125,13 @@ def test_features_of_parallel_edges_follow_the_rule(arxiv: Path) -> None:
     for rule, right in (("sum", [6, 14]), ("mean", [3, 7]), ("max", [5, 8]), ("min", [1, 6])):
         graph = Ogb(name="ogbn-tiny", path=str(arxiv), edge_features=True, merge_weights=rule).load()
         assert graph.edge_features is not None
-        rows = dict(zip(zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True),
-                        graph.edge_features.tolist(), strict=True))
+        rows = dict(
+            zip(
+                zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True),
+                graph.edge_features.tolist(),
+                strict=True,
+            )
+        )
         assert rows == {(0, 1): right, (1, 0): [9, 9], (1, 2): [3, 4], (2, 1): [3, 4]}
 
 

@@ -203,8 +203,14 @@ def put_any(folder: Path, name: str, *, labelled: int = 790, ally: bool = True) 
     folder.mkdir(parents=True, exist_ok=True)
     hot = np.eye(3, dtype=np.int32)[np.arange(800) % 3]
     rows: Any = scipy.sparse.random(800, 5, 0.5, format="csr", random_state=0, dtype=np.float32)
-    parts = {"x": rows[:9], "y": hot[:9], "allx": rows[:labelled], "tx": rows[790:], "ty": hot[790:],
-             "graph": {vertex: [(vertex + 1) % 800] for vertex in range(800)}}
+    parts = {
+        "x": rows[:9],
+        "y": hot[:9],
+        "allx": rows[:labelled],
+        "tx": rows[790:],
+        "ty": hot[790:],
+        "graph": {vertex: [(vertex + 1) % 800] for vertex in range(800)},
+    }
     if ally:
         parts["ally"] = hot[:labelled]
     for part, value in parts.items():
@@ -228,8 +234,10 @@ def test_folders_of_pytorch_geometric_are_read(tmp_path: Path) -> None:
     assert Planetoid(path=str(tmp_path / "Cora")).load().num_nodes == 800
 
 
-@pytest.mark.parametrize(("labelled", "ally", "sizes"), [
-    (790, True, [9, 500, 10]), (100, True, [9, 91, 10]), (9, True, [7, 2, 10]), (100, False, [7, 2, 10])])
+@pytest.mark.parametrize(
+    ("labelled", "ally", "sizes"),
+    [(790, True, [9, 500, 10]), (100, True, [9, 91, 10]), (9, True, [7, 2, 10]), (100, False, [7, 2, 10])],
+)
 def test_validation_vertices_of_smaller_data(labelled: int, ally: bool, sizes: list[int], tmp_path: Path) -> None:
     graph = Planetoid(path=str(put_any(tmp_path, "mine", labelled=labelled, ally=ally))).load()
     assert [part.numel() for part in (graph.splits.train, graph.splits.val, graph.splits.test)] == sizes

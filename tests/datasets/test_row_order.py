@@ -41,8 +41,9 @@ Rows = Sequence[tuple[int, int, float]]
 COUNT = 5
 WEIGHTS = [0.1, 0.5, 1.0, 3.0, 1e7, -2.0]
 RULES: dict[str, Callable[[Any], Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
-ROWS = st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1), st.sampled_from(WEIGHTS)),
-                min_size=1, max_size=14)
+ROWS = st.lists(
+    st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1), st.sampled_from(WEIGHTS)), min_size=1, max_size=14
+)
 _numbers = itertools.count()
 
 
@@ -84,12 +85,14 @@ def tables(ending: str) -> Callable[..., Graph]:
         if ending == "csv":
             (folder / "edges.csv").write_text("src,dst,weight\n" + "".join(f"{u},{v},{w}\n" for u, v, w in rows))
         elif ending == "jsonl":
-            (folder / "edges.jsonl").write_text("".join(
-                json.dumps({"src": u, "dst": v, "weight": w}) + "\n" for u, v, w in rows))
+            (folder / "edges.jsonl").write_text(
+                "".join(json.dumps({"src": u, "dst": v, "weight": w}) + "\n" for u, v, w in rows)
+            )
         else:
             columns = zip(*rows, strict=True)
-            pq.write_table(pa.table(dict(zip(("src", "dst", "weight"), map(list, columns), strict=True))),
-                           folder / "edges.parquet")
+            pq.write_table(
+                pa.table(dict(zip(("src", "dst", "weight"), map(list, columns), strict=True))), folder / "edges.parquet"
+            )
         return Tables(path=str(folder), edges=f"edges.{ending}", nodes="nodes.csv", **options).load()
 
     return load
@@ -103,7 +106,8 @@ def matrix(form: str) -> Callable[..., Graph]:
         else:
             (folder / "m.mtx").write_text(
                 f"%%MatrixMarket matrix coordinate real general\n{COUNT} {COUNT} {len(rows)}\n"
-                + "".join(f"{u + 1} {v + 1} {w}\n" for u, v, w in rows))
+                + "".join(f"{u + 1} {v + 1} {w}\n" for u, v, w in rows)
+            )
         return AdjacencyMatrix(path=str(folder / f"m.{form}"), weights=True, **options).load()
 
     return load
@@ -111,8 +115,10 @@ def matrix(form: str) -> Callable[..., Graph]:
 
 def pyg(folder: Path, rows: Rows, **options: Any) -> Graph:
     u, v, w = zip(*rows, strict=True)
-    torch.save({"edge_index": torch.tensor([u, v]), "edge_weight": torch.tensor(w, dtype=torch.float64),
-                "num_nodes": COUNT}, folder / "g.pt")
+    torch.save(
+        {"edge_index": torch.tensor([u, v]), "edge_weight": torch.tensor(w, dtype=torch.float64), "num_nodes": COUNT},
+        folder / "g.pt",
+    )
     return Pyg(path=str(folder / "g.pt"), **options).load()
 
 
@@ -129,27 +135,51 @@ def graphbolt(folder: Path, rows: Rows, **options: Any) -> Graph:
     u, v, w = zip(*rows, strict=True)
     np.save(folder / "edges.npy", np.array([u, v]))
     np.save(folder / "w.npy", np.array(w))
-    (folder / "metadata.yaml").write_text(yaml.safe_dump({
-        "graph": {"nodes": [{"num": COUNT}], "edges": [{"format": "numpy", "path": "edges.npy"}]},
-        "feature_data": [{"domain": "edge", "name": "weight", "format": "numpy", "path": "w.npy"}], "tasks": []}))
+    (folder / "metadata.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "graph": {"nodes": [{"num": COUNT}], "edges": [{"format": "numpy", "path": "edges.npy"}]},
+                "feature_data": [{"domain": "edge", "name": "weight", "format": "numpy", "path": "w.npy"}],
+                "tasks": [],
+            }
+        )
+    )
     return GraphBolt(path=str(folder), **options).load()
 
 
 def graphstorm(folder: Path, rows: Rows, **options: Any) -> Graph:
     (folder / "e.csv").write_text("s,d,weight\n" + "".join(f"{u},{v},{w}\n" for u, v, w in rows))
     (folder / "n.csv").write_text("id\n" + "".join(f"{one}\n" for one in range(COUNT)))
-    (folder / "conf.json").write_text(json.dumps({
-        "version": "gconstruct-v0.1",
-        "nodes": [{"node_type": "n", "format": {"name": "csv"}, "files": "n.csv", "node_id_col": "id"}],
-        "edges": [{"relation": ["n", "to", "n"], "format": {"name": "csv"}, "files": "e.csv", "source_id_col": "s",
-                   "dest_id_col": "d", "features": [{"feature_col": "weight"}]}]}))
+    (folder / "conf.json").write_text(
+        json.dumps(
+            {
+                "version": "gconstruct-v0.1",
+                "nodes": [{"node_type": "n", "format": {"name": "csv"}, "files": "n.csv", "node_id_col": "id"}],
+                "edges": [
+                    {
+                        "relation": ["n", "to", "n"],
+                        "format": {"name": "csv"},
+                        "files": "e.csv",
+                        "source_id_col": "s",
+                        "dest_id_col": "d",
+                        "features": [{"feature_col": "weight"}],
+                    }
+                ],
+            }
+        )
+    )
     return GraphStorm(path=str(folder), **options).load()
 
 
 def graph_file(ending: str, *, directed: bool = True) -> Callable[..., Graph]:
     nx = pytest.importorskip("networkx")
-    writers = {"graphml": nx.write_graphml, "gexf": nx.write_gexf, "gml": nx.write_gml, "net": nx.write_pajek,
-               "json": lambda graph, path: path.write_text(json.dumps(nx.node_link_data(graph, edges="edges")))}
+    writers = {
+        "graphml": nx.write_graphml,
+        "gexf": nx.write_gexf,
+        "gml": nx.write_gml,
+        "net": nx.write_pajek,
+        "json": lambda graph, path: path.write_text(json.dumps(nx.node_link_data(graph, edges="edges"))),
+    }
 
     def load(folder: Path, rows: Rows, **options: Any) -> Graph:
         graph = nx.MultiDiGraph() if directed else nx.MultiGraph()
@@ -165,10 +195,18 @@ def graph_file(ending: str, *, directed: bool = True) -> Callable[..., Graph]:
 
 
 READERS: dict[str, Callable[..., Graph]] = {
-    "csv": tables("csv"), "jsonl": tables("jsonl"), "parquet": tables("parquet"), "npz": matrix("npz"),
-    "mtx": matrix("mtx"), "pyg": pyg, "dgl": dgl, "graphbolt": graphbolt, "graphstorm": graphstorm,
+    "csv": tables("csv"),
+    "jsonl": tables("jsonl"),
+    "parquet": tables("parquet"),
+    "npz": matrix("npz"),
+    "mtx": matrix("mtx"),
+    "pyg": pyg,
+    "dgl": dgl,
+    "graphbolt": graphbolt,
+    "graphstorm": graphstorm,
     **{ending: graph_file(ending) for ending in ("graphml", "gexf", "gml", "net", "json")},
-    **{f"undirected {ending}": graph_file(ending, directed=False) for ending in ("graphml", "gml", "json")}}
+    **{f"undirected {ending}": graph_file(ending, directed=False) for ending in ("graphml", "gml", "json")},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -179,10 +217,20 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(name: str, rows: Rows, again: Rows, rule: str, place: Path, options: tuple[bool, bool, bool]) -> None:
     """The graph of the rows, and of the same rows in another order, has the weights that it must have."""
     symmetrize, merge, loops = options
-    keys = {"symmetrize": symmetrize, "duplicates": "merge" if merge else "keep", "merge_weights": rule,
-            "self_loops": "keep" if loops else "remove"}
-    right = wanted(rows, rule, symmetrize=symmetrize, merge=merge, loops=loops,
-                   undirected=getattr(READERS[name], "undirected", False))
+    keys = {
+        "symmetrize": symmetrize,
+        "duplicates": "merge" if merge else "keep",
+        "merge_weights": rule,
+        "self_loops": "keep" if loops else "remove",
+    }
+    right = wanted(
+        rows,
+        rule,
+        symmetrize=symmetrize,
+        merge=merge,
+        loops=loops,
+        undirected=getattr(READERS[name], "undirected", False),
+    )
     if not right:
         return  # self loops only: no edge is left
     for one in (rows, again):
@@ -201,7 +249,10 @@ def two_orders(draw: st.DrawFn) -> tuple[Rows, Rows]:
 @given(rows=two_orders(), rule=st.sampled_from([*RULES]), options=st.tuples(*[st.booleans()] * 3))
 @settings(max_examples=6)
 def test_no_order_of_rows_matters(
-    name: str, rows: tuple[Rows, Rows], rule: str, options: tuple[bool, bool, bool],
+    name: str,
+    rows: tuple[Rows, Rows],
+    rule: str,
+    options: tuple[bool, bool, bool],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     check(name, *rows, rule, tmp_path_factory.mktemp("rows"), options)
@@ -213,7 +264,10 @@ def test_no_order_of_rows_matters(
 @given(rows=two_orders(), rule=st.sampled_from([*RULES]), options=st.tuples(*[st.booleans()] * 3))
 @settings(max_examples=600)
 def test_no_order_of_many_rows_matters(
-    name: str, rows: tuple[Rows, Rows], rule: str, options: tuple[bool, bool, bool],
+    name: str,
+    rows: tuple[Rows, Rows],
+    rule: str,
+    options: tuple[bool, bool, bool],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     check(name, *rows, rule, tmp_path_factory.mktemp("rows"), options)
@@ -242,9 +296,12 @@ def triples(folder: Path, rows: Rows) -> Graph:
 def ogb(folder: Path, rows: Rows) -> Graph:
     (folder / "raw").mkdir()
     (folder / "split" / "s").mkdir(parents=True)
-    parts = {"raw/edge": "".join(f"{u},{v}\n" for u, v, _ in rows), "raw/num-node-list": f"{COUNT}\n",
-             "raw/node-label": "0\n" * COUNT, **{f"split/s/{name}": f"{one}\n" for one, name in
-                                                 enumerate(("train", "valid", "test"))}}
+    parts = {
+        "raw/edge": "".join(f"{u},{v}\n" for u, v, _ in rows),
+        "raw/num-node-list": f"{COUNT}\n",
+        "raw/node-label": "0\n" * COUNT,
+        **{f"split/s/{name}": f"{one}\n" for one, name in enumerate(("train", "valid", "test"))},
+    }
     for name, content in parts.items():
         (folder / f"{name}.csv.gz").write_bytes(gzip.compress(content.encode()))
     return Ogb(name="ogbn-mine", path=str(folder)).load()
@@ -257,8 +314,14 @@ def relations(folder: Path, rows: Rows) -> Graph:
 
 
 PLAIN: dict[str, Callable[..., Graph]] = {
-    "tsv": edge_list("tsv"), "typed tsv": edge_list("tsv", typed=True), "npy": edge_list("npy"),
-    "streamed": edge_list("npy", streamed=True), "triples": triples, "ogb": ogb, "relations": relations}
+    "tsv": edge_list("tsv"),
+    "typed tsv": edge_list("tsv", typed=True),
+    "npy": edge_list("npy"),
+    "streamed": edge_list("npy", streamed=True),
+    "triples": triples,
+    "ogb": ogb,
+    "relations": relations,
+}
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -281,22 +344,32 @@ def test_rows_of_vertices_may_have_any_order(
     order: list[int], ids: list[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """By its id, each vertex has the same label, features, split and edges."""
-    rows = [f"{one},{'xyz'[place % 3]},{place / 4},{('train', 'val', 'test')[place % 3]}"
-            for place, one in enumerate(ids)]
+    rows = [
+        f"{one},{'xyz'[place % 3]},{place / 4},{('train', 'val', 'test')[place % 3]}" for place, one in enumerate(ids)
+    ]
     found = []
     for lines in (rows, [rows[place] for place in order]):
         folder = tmp_path_factory.mktemp("rows")
         (folder / "nodes.csv").write_text("id,label,f,split\n" + "\n".join(lines) + "\n")
-        (folder / "edges.csv").write_text("src,dst\n" + "".join(
-            f"{ids[place]},{ids[(3 * place + 1) % 8]}\n" for place in order))
+        (folder / "edges.csv").write_text(
+            "src,dst\n" + "".join(f"{ids[place]},{ids[(3 * place + 1) % 8]}\n" for place in order)
+        )
         graph = Tables(path=str(folder), nodes="nodes.csv", split="column").generate(folder / "g")
         names = pq.read_table(folder / "g" / "ids_vertex.parquet")["id"].to_pylist()
         assert isinstance(graph.features, torch.Tensor) and graph.labels is not None
-        found.append((
-            dict(zip(names, zip(graph.labels.tolist(), graph.features.tolist(), strict=True), strict=True)),
-            {(names[u], names[v]) for u, v in zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True)},
-            [{names[one] for one in part.tolist()} for part in (graph.splits.train, graph.splits.val,
-                                                                graph.splits.test)]))
+        found.append(
+            (
+                dict(zip(names, zip(graph.labels.tolist(), graph.features.tolist(), strict=True), strict=True)),
+                {
+                    (names[u], names[v])
+                    for u, v in zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True)
+                },
+                [
+                    {names[one] for one in part.tolist()}
+                    for part in (graph.splits.train, graph.splits.val, graph.splits.test)
+                ],
+            )
+        )
     assert found[0] == found[1]
 
 

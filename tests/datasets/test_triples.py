@@ -17,8 +17,11 @@ from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 
 Find = Callable[[str], Path]
-FILES = {"train.txt": "b\tlikes\ta\na\tknows\tc\nb\tlikes\ta\nc\tknows\tc\n", "valid.txt": "a\tlikes\tc\n",
-         "test.txt": "d\tknows\ta\r\nb\towns\tc\r\n"}
+FILES = {
+    "train.txt": "b\tlikes\ta\na\tknows\tc\nb\tlikes\ta\nc\tknows\tc\n",
+    "valid.txt": "a\tlikes\tc\n",
+    "test.txt": "d\tknows\ta\r\nb\towns\tc\r\n",
+}
 
 
 def put_folder(folder: Path, **changes: str) -> Triples:
@@ -63,17 +66,21 @@ def test_numbers_names_and_inverses(tmp_path: Path) -> None:
     forward = [(0, 0, 2), (1, 1, 0), (2, 0, 2)]
     assert edges(graph) == sorted([*forward, *((v, r + 3, u) for u, r, v in forward)])
     assert {name: found.tolist() for name, found in graph.links.items()} == {
-        "train": [[1, 1, 0], [0, 0, 2], [1, 1, 0], [2, 0, 2]], "valid": [[0, 1, 2]], "test": [[3, 0, 0], [1, 2, 2]],
+        "train": [[1, 1, 0], [0, 0, 2], [1, 1, 0], [2, 0, 2]],
+        "valid": [[0, 1, 2]],
+        "test": [[3, 0, 0], [1, 2, 2]],
     }
     assert graph.num_nodes == 4
     assert graph.notes == (
-        "4 entities, 3 relations", "1 entities are in no training triple; 0 valid, 1 test triples have one of them",
+        "4 entities, 3 relations",
+        "1 entities are in no training triple; 0 valid, 1 test triples have one of them",
         "1 relations are in no training triple",
     )
     directed = Triples(path=str(tmp_path), symmetrize=False).load()
     assert edges(directed) == forward
     assert edges(Triples(path=str(tmp_path), inverse_relations=False).load()) == sorted(
-        {*forward, *((v, r, u) for u, r, v in forward)})
+        {*forward, *((v, r, u) for u, r, v in forward)}
+    )
 
 
 def test_ids_do_not_depend_on_order_or_split(tmp_path: Path) -> None:
@@ -94,11 +101,20 @@ def test_an_archive_is_its_folder(tmp_path: Path) -> None:
     assert Triples(path=str(tmp_path / "place")).sources() == [tmp_path / "place" / "x.tar.gz"]
 
 
-@pytest.mark.parametrize("bad", [
-    member("../train.txt"), member("/etc/x"), member("link", tarfile.SYMTYPE), member("link", tarfile.LNKTYPE),
-    member("folder", tarfile.DIRTYPE), member("pipe", tarfile.FIFOTYPE), member("train.txt"),
-    member("sparse", tarfile.GNUTYPE_SPARSE),
-], ids=lambda info: f"{info.name} {info.type!r}")
+@pytest.mark.parametrize(
+    "bad",
+    [
+        member("../train.txt"),
+        member("/etc/x"),
+        member("link", tarfile.SYMTYPE),
+        member("link", tarfile.LNKTYPE),
+        member("folder", tarfile.DIRTYPE),
+        member("pipe", tarfile.FIFOTYPE),
+        member("train.txt"),
+        member("sparse", tarfile.GNUTYPE_SPARSE),
+    ],
+    ids=lambda info: f"{info.name} {info.type!r}",
+)
 def test_archives_of_anything_else_are_refused(bad: tarfile.TarInfo, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"x\.tar\.gz"):
         put_archive(tmp_path / "x.tar.gz", bad).load()
@@ -145,7 +161,10 @@ def test_fb15k_237(real: Find, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Triples(name="fb15k-237").load()
     assert (graph.num_nodes, graph.num_edges, graph.num_relations) == (14541, 2 * 272115, 2 * 237)
     assert {name: found.shape[0] for name, found in graph.links.items()} == {
-        "train": 272115, "valid": 17535, "test": 20466}
+        "train": 272115,
+        "valid": 17535,
+        "test": 20466,
+    }
     assert sum(int((found[:, 0] == found[:, 2]).sum()) for found in graph.links.values()) == 1806
     unseen = "36 entities are in no training triple; 9 valid, 28 test triples have one of them"
     assert graph.notes == ("14541 entities, 237 relations", unseen)

@@ -95,7 +95,11 @@ def check_claims(options: argparse.Namespace) -> int:
 
 
 CHECKS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "run": check_run, "partition": check_run, "sweep": check_sweep, "report": check_report, "planner": check_plan,
+    "run": check_run,
+    "partition": check_run,
+    "sweep": check_sweep,
+    "report": check_report,
+    "planner": check_plan,
     "claims": check_claims,
 }
 
@@ -169,21 +173,41 @@ gnnexp = 1
 def test_commands_are_found_as_they_are_written() -> None:
     found = list(commands_of(PAGE, "page"))
     texts = [command.text for command in found if not command.is_usage]
-    assert texts == ["gnnexp run a=1", "make lint", "gnnexp run b=1", "gnnexp status RUN_DIR", "gnnexp report x",
-                     "gnnexp report y", "gnnexp resume runs/2026-11-20/21-…-gsplit"]
+    assert texts == [
+        "gnnexp run a=1",
+        "make lint",
+        "gnnexp run b=1",
+        "gnnexp status RUN_DIR",
+        "gnnexp report x",
+        "gnnexp report y",
+        "gnnexp resume runs/2026-11-20/21-…-gsplit",
+    ]
     usage = [command.text for command in found if command.is_usage]
-    assert usage == ["gnnexp logs RUN_DIR [--rank R] [-f]", "gnnexp run … --cfg", "gnnexp sweep NAME",
-                     "gnnexp run a=NAME"]
+    assert usage == [
+        "gnnexp logs RUN_DIR [--rank R] [-f]",
+        "gnnexp run … --cfg",
+        "gnnexp sweep NAME",
+        "gnnexp run a=NAME",
+    ]
     assert [command.folder for command in found if command.text in ("gnnexp run a=1", "gnnexp run b=1")] == [
-        ".", "examples/layer"]
+        ".",
+        "examples/layer",
+    ]
     (resumed,) = (command for command in found if "resume" in command.text)
     assert resumed.words == ["gnnexp", "resume", "RUN_DIR"]
 
 
-@pytest.mark.parametrize("wrong", [
-    ["run", "system=gsplitt"], ["run", "train.epoch=1"], ["run", "--no-such-option"], ["sweep", "no_such_sweep"],
-    ["partition", "partitioner.num_part=3"], ["no_such_command"],
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["run", "system=gsplitt"],
+        ["run", "train.epoch=1"],
+        ["run", "--no-such-option"],
+        ["sweep", "no_such_sweep"],
+        ["partition", "partitioner.num_part=3"],
+        ["no_such_command"],
+    ],
+)
 def test_a_wrong_command_is_noticed(
     wrong: list[str], place: Path, checking: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,10 +27,16 @@ COMMANDS = [command for command in documented() if not command.is_usage]
 SMALLER: list[tuple[str, str, str]] = [
     ("gnnexp run dataset=planetoid", "train.epochs=5", "200 epochs"),
     ("gnnexp run dataset=aminer", "train.epochs=1 train.eval_every=0", "55,783 trained rows, 10 epochs"),
-    ("gnnexp run task=link_prediction dataset=fb15k_237", "train.epochs=1 train.eval_every=0 feature_store.dim=8",
-     "filtered ranks among 14,541 entities, 10 times"),
-    ("gnnexp run system=gsplit dataset=graphdata_npz", "train.epochs=1 hardware.threads=1",
-     "amazon-computers, 4 ranks"),
+    (
+        "gnnexp run task=link_prediction dataset=fb15k_237",
+        "train.epochs=1 train.eval_every=0 feature_store.dim=8",
+        "filtered ranks among 14,541 entities, 10 times",
+    ),
+    (
+        "gnnexp run system=gsplit dataset=graphdata_npz",
+        "train.epochs=1 hardware.threads=1",
+        "amazon-computers, 4 ranks",
+    ),
     ("gnnexp run system=gsplit hardware.workers=4 train.epochs=100", "train.epochs=3 hardware.threads=1", "100 epochs"),
     ("gnnexp run system=gsplit dataset=digits train=default", "train.epochs=2", "10 epochs of 4 ranks"),
     ("gnnexp run dataset=matrix_market", "train.epochs=20", "200 epochs"),
@@ -66,8 +72,12 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("python -m gnnexp.worker", "what every rank of the commands here runs", "them"),
     ("python -m gnnexp.after_job", "the last line of a SLURM job", "tests/slurm"),
     ("gnnexp cancel RUN_DIR", "nobody works on a run that is over", "tests/slurm, tests/test_cli.py"),
-    ("gnnexp run system=dgl hardware=slurm_gpu hardware.nodes=2 hardware.workers=4 hardware.launcher.partition=gpu "
-     "hardware.launcher.time_min=240", "needs a cluster", "tests/slurm; checked by test_commands.py"),
+    (
+        "gnnexp run system=dgl hardware=slurm_gpu hardware.nodes=2 hardware.workers=4 hardware.launcher.partition=gpu "
+        "hardware.launcher.time_min=240",
+        "needs a cluster",
+        "tests/slurm; checked by test_commands.py",
+    ),
     ("gnnexp run system=dgl hardware=slurm_gpu hardware.nodes=2 hardware.workers=4", "needs a cluster", "the same"),
     ("gnnexp run system=dgl hardware=our_cluster --config-dir conf", "needs a cluster", "examples/cluster/tests"),
     ("gnnexp sweep gsplit_table3 --full hardware=our_cluster", "needs a cluster", "examples/cluster/tests"),
@@ -94,8 +104,9 @@ def smaller(command: Command) -> list[str]:
 def elsewhere(command: Command) -> str | None:
     """Why it is not executed, None if it is."""
     shows = command.text.endswith("--cfg")
-    return next((f"{why}: {covered}" for start, why, covered in ELSEWHERE
-                 if command.text.startswith(start) and not shows), None)
+    return next(
+        (f"{why}: {covered}" for start, why, covered in ELSEWHERE if command.text.startswith(start) and not shows), None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +125,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def run(words: list[str], folder: Path) -> str:
     """Both streams of a command that must succeed: gnnexp, or `python -m` and a module."""
     module = words[2:] if words[:2] == ["python", "-m"] else words
-    done = subprocess.run([sys.executable, "-m", *module], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *module],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-4000:]}"
     return done.stdout
 
@@ -125,8 +142,11 @@ def test_it_does_what_it_says(command: Command, place: Path) -> None:
     if reason := elsewhere(command):
         pytest.skip(reason)
     folder, words = place / command.folder, command.words
-    over = iter([stopped_run(place)] if "resume" in words else
-                [run.path.resolve() for run in find_runs(place / "runs") if run.status == "finished"])
+    over = iter(
+        [stopped_run(place)]
+        if "resume" in words
+        else [run.path.resolve() for run in find_runs(place / "runs") if run.status == "finished"]
+    )
     words = [str(next(over)) if word == "RUN_DIR" else word for word in words]
     words = [word.replace("FOLDER", "graph") for word in words]
     options = [word for word in words if word.startswith("--")]

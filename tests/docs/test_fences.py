@@ -44,14 +44,28 @@ def test_blocks_are_what_they_say() -> None:
 def test_blocks_that_are_marked_run(fence: Fence, tmp_path: Path) -> None:
     assert fence.language == "python"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GNNEXP_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run([sys.executable, "-c", fence.code], cwd=tmp_path, env=environment, capture_output=True,
-                          text=True, timeout=250, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", fence.code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("text", [
-    "```\ngnnexp run\n```\n", "```fortran\nx\n```\n", "```python\ndef f(:\n```\n", "```yaml\na: [1\n```\n",
-    "```json\n{a: 1}\n```\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\ngnnexp run\n```\n",
+        "```fortran\nx\n```\n",
+        "```python\ndef f(:\n```\n",
+        "```yaml\na: [1\n```\n",
+        "```json\n{a: 1}\n```\n",
+    ],
+)
 def test_blocks_that_are_not_are_found(text: str) -> None:
     """The control."""
     (fence,) = fences(Path("some.md"), text)
@@ -74,8 +88,9 @@ def glued(text: str) -> list[str]:
     """First lines of lists and tables that stand right after a line of a paragraph."""
     lines = FENCE.sub("", text).splitlines()
     begins, goes_on = re.compile(r"- |\d+\. |\|"), re.compile(r"\s*(- |\d+\. |\|)|  |#|<!--")
-    return [line for before, line in pairwise(lines)
-            if begins.match(line) and before.strip() and not goes_on.match(before)]
+    return [
+        line for before, line in pairwise(lines) if begins.match(line) and before.strip() and not goes_on.match(before)
+    ]
 
 
 def test_glued_lists_are_found() -> None:

@@ -9,8 +9,12 @@ from howto_pages import PAGES, ROOT, files_of, filled
 
 EXAMPLES = ROOT / "examples"
 GRAPHS = ("my_graph", "my_tables")  # data that a script makes
-CODE = sorted(path for kind in ("*.py", "*.yaml") for path in EXAMPLES.rglob(kind)
-              if path.stat().st_size and not {*GRAPHS} & {*path.parts})
+CODE = sorted(
+    path
+    for kind in ("*.py", "*.yaml")
+    for path in EXAMPLES.rglob(kind)
+    if path.stat().st_size and not {*GRAPHS} & {*path.parts}
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -21,12 +21,19 @@ from gnnexp.config.composition import register_resolvers
 from gnnexp.config.folders import product_folder
 
 PAGE = Path(__file__).parents[2] / "docs" / "hydra.md"
-ROWS = [(typed.replace("\\|", "|"), verdict) for typed, verdict in re.findall(
-    r"^\| `([^|]+?)` \| ((?:equal|different|refused)[^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)]
+ROWS = [
+    (typed.replace("\\|", "|"), verdict)
+    for typed, verdict in re.findall(
+        r"^\| `([^|]+?)` \| ((?:equal|different|refused)[^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+]
 # Multiruns start a program of Hydra: one of them is quick.
 MULTIRUNS = [row for row, _ in ROWS if row.startswith("-m")]
-EQUAL = [pytest.param(*row, marks=pytest.mark.slow if row[0] in MULTIRUNS[1:] else ())
-         for row in ROWS if row[1].startswith("equal")]
+EQUAL = [
+    pytest.param(*row, marks=pytest.mark.slow if row[0] in MULTIRUNS[1:] else ())
+    for row in ROWS
+    if row[1].startswith("equal")
+]
 CONF = str(product_folder("conf").resolve())
 # A Hydra application that prints the overrides of each job.
 PROGRAM = f"""
@@ -92,8 +99,9 @@ def typed(*words: str) -> int:
 
 @pytest.mark.parametrize(("row", "verdict"), EQUAL)
 @pytest.mark.interpreter
-def test_equal(row: str, verdict: str, place: Path, monkeypatch: pytest.MonkeyPatch,
-               capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal(
+    row: str, verdict: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = row.split(" ") if "'" not in row else [row]
     if words[0] in ("-m", "--cfg", "--info"):
         (_same_jobs if words[0] == "-m" else _same_text)(words)
@@ -115,10 +123,14 @@ def said(*words: str) -> str:
 
 def _same_text(words: list[str]) -> None:
     """Without the lines of Hydra's own groups, which the test sets to write nothing."""
-    texts = [said("-c", PROGRAM, "--config-dir", "mine", *words, *QUIET),
-             said("-m", "gnnexp", "run", *words, "--config-dir", "mine")]
-    expected, ours = ([" ".join(line.split()) for line in text.splitlines() if "hydra" not in line and "--" not in line]
-                      for text in texts)
+    texts = [
+        said("-c", PROGRAM, "--config-dir", "mine", *words, *QUIET),
+        said("-m", "gnnexp", "run", *words, "--config-dir", "mine"),
+    ]
+    expected, ours = (
+        [" ".join(line.split()) for line in text.splitlines() if "hydra" not in line and "--" not in line]
+        for text in texts
+    )
     assert ours == expected != []
 
 
@@ -130,8 +142,9 @@ def _same_jobs(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("row", "verdict"), [row for row in ROWS if row[1].startswith("refused")])
-def test_refused(row: str, verdict: str, place: Path, monkeypatch: pytest.MonkeyPatch,
-                 capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused(
+    row: str, verdict: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = shlex.split(row)
     assert not verdict.startswith("refused by both") or refused_by_hydra(words, monkeypatch)
     capsys.readouterr()
@@ -144,7 +157,10 @@ def test_refused(row: str, verdict: str, place: Path, monkeypatch: pytest.Monkey
 def test_a_users_file_wins(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The rows that say `different`."""
     assert [row for row, verdict in ROWS if verdict.startswith("different")] == [
-        "model=tiny", "optimizer=sgd optimizer.maximize=true", "scheduler=null"]
+        "model=tiny",
+        "optimizer=sgd optimizer.maximize=true",
+        "scheduler=null",
+    ]
     (place / "mine" / "model" / "sage.yaml").write_text("defaults: [gcn, _self_]\nhidden: 5\n", encoding="utf-8")
     assert typed("--cfg", "job", "--package", "model") == 0
     assert "hidden: 5" in capsys.readouterr().out
@@ -179,8 +195,10 @@ def test_folders_are_searched_in_the_order_of_the_page(
 
 def test_words_are_completed(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What bash's function asks for."""
-    for line, expected in (("gnnexp model=g", "model=gat model=gcn model=gin"),
-                           ("gnnexp model=gat model.hid", "model.hidden=")):
+    for line, expected in (
+        ("gnnexp model=g", "model=gat model=gcn model=gin"),
+        ("gnnexp model=gat model.hid", "model.hidden="),
+    ):
         monkeypatch.setenv("COMP_LINE", line)
         assert typed("--shell-completion", "query=bash") == 0
         assert sorted(capsys.readouterr().out.split()) == expected.split()
@@ -190,12 +208,17 @@ def test_words_are_completed(place: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert typed("--shell-completion", "install=tcsh") == 2 and "bash or zsh" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "shown"), [
-    (["--cfg", "train.epochs"], "10"), (["train.epochs=3", "--cfg", "train.epochs"], "3"),
-    (["-c", "scheduler"], "null"), (["--cfg", "hydra.job.chdir"], "null"),
-    (["--cfg", "optimizer", "optimizer=sgd"], "# @package optimizer"),
-    (["--cfg", "seed=3", "--package", "seed"], "3"),
-])
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--cfg", "train.epochs"], "10"),
+        (["train.epochs=3", "--cfg", "train.epochs"], "3"),
+        (["-c", "scheduler"], "null"),
+        (["--cfg", "hydra.job.chdir"], "null"),
+        (["--cfg", "optimizer", "optimizer=sgd"], "# @package optimizer"),
+        (["--cfg", "seed=3", "--package", "seed"], "3"),
+    ],
+)
 def test_a_part_of_the_configuration_is_shown(
     words: list[str], shown: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

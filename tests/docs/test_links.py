@@ -56,7 +56,14 @@ def test_links_of_made_pages_lead_somewhere(page: str) -> None:
 
 def test_links_that_lead_nowhere_are_found() -> None:
     """The control."""
-    text = ("# One\n[a](nowhere.md) [b](../README.md#ten-minutes) [c](../README.md#nothing) [d](#one) [e](#two) "
-            "[f](reference/config/model.md#gat) `[g](x.md)` [h](reference/config/model.md#nothing)")
+    text = (
+        "# One\n[a](nowhere.md) [b](../README.md#ten-minutes) [c](../README.md#nothing) [d](#one) [e](#two) "
+        "[f](reference/config/model.md#gat) `[g](x.md)` [h](reference/config/model.md#nothing)"
+    )
     assert [wrong.split(":")[0] for wrong in problems("docs/index.md", text)] == [
-        "nowhere.md", "../README.md#nothing", "#one", "#two", "reference/config/model.md#nothing"]
+        "nowhere.md",
+        "../README.md#nothing",
+        "#one",
+        "#two",
+        "reference/config/model.md#nothing",
+    ]

@@ -87,8 +87,11 @@ class Derived(Base):
 
 
 def test_classes_inherit_what_is_said() -> None:
-    assert meanings(Derived) == {"a": "of the base.", "b": "its own.",
-                                 "dropout": "probability on the inputs of all layers but the first."}
+    assert meanings(Derived) == {
+        "a": "of the base.",
+        "b": "its own.",
+        "dropout": "probability on the inputs of all layers but the first.",
+    }
 
 
 def test_comments_are_read(tmp_path) -> None:

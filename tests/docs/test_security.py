@@ -67,12 +67,23 @@ def test_every_sentence_is_held_by_tests() -> None:
 HELD = "`tests/docs/test_security.py::test_what_is_not_held_is_found`"
 
 
-@pytest.mark.parametrize("planted", [
-    "gnnexp is safe.", "- gnnexp is safe.", "| gnnexp is safe. | |", "| gnnexp is safe. | `tests/no.py::test_it` |",
-    "| gnnexp is safe. | `tests/docs/test_security.py::test_of_nothing` |", "| gnnexp is safe. | a test |",
-    f"| gnnexp is safe. It reads nothing. | {HELD} |", f"| It is safe. gnnexp reads nothing. | {HELD} |",
-    f"| gnnexp is safe | {HELD} |", f"| gnnexp is safe. | {HELD} and others |", "| **gnnexp is safe.** | |",
-    f"gnnexp is safe. {HELD}"])
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "gnnexp is safe.",
+        "- gnnexp is safe.",
+        "| gnnexp is safe. | |",
+        "| gnnexp is safe. | `tests/no.py::test_it` |",
+        "| gnnexp is safe. | `tests/docs/test_security.py::test_of_nothing` |",
+        "| gnnexp is safe. | a test |",
+        f"| gnnexp is safe. It reads nothing. | {HELD} |",
+        f"| It is safe. gnnexp reads nothing. | {HELD} |",
+        f"| gnnexp is safe | {HELD} |",
+        f"| gnnexp is safe. | {HELD} and others |",
+        "| **gnnexp is safe.** | |",
+        f"gnnexp is safe. {HELD}",
+    ],
+)
 def test_what_is_not_held_is_found(planted: str) -> None:
     place = "## What gnnexp does not do\n\n| statement | held by |\n|---|---|\n"
     assert place in TEXT

@@ -14,8 +14,16 @@ from gnnexp.config.compose import compose
 from gnnexp.experiment.build import read
 
 PRESETS = {path.stem for path in (ROOT / "conf" / "system").glob("*.yaml")}
-SECTIONS = ["The algorithm", "How gnnexp makes it", "What is exact", "What is ours", "Traffic of an epoch",
-            "Options worth knowing", "Run it", "Claims"]
+SECTIONS = [
+    "The algorithm",
+    "How gnnexp makes it",
+    "What is exact",
+    "What is ours",
+    "Traffic of an epoch",
+    "Options worth knowing",
+    "Run it",
+    "Claims",
+]
 
 
 def test_every_preset_has_a_page() -> None:
@@ -40,8 +48,12 @@ def test_pages_say_the_same_things(name: str) -> None:
 @pytest.mark.parametrize("name", system_pages.PAGES)
 def test_commands_are_right(name: str) -> None:
     source = Path("docs/systems") / f"{name}.md"
-    (command,) = (line for fence in ALL_FENCES if fence.source == source and fence.language == "bash"
-                  for line in fence.code.splitlines())
+    (command,) = (
+        line
+        for fence in ALL_FENCES
+        if fence.source == source and fence.language == "bash"
+        for line in fence.code.splitlines()
+    )
     program, verb, *overrides = shlex.split(command)
     assert (program, verb) == ("gnnexp", "run")
     composed = compose(overrides)

@@ -49,9 +49,19 @@ def test_a_module_of_torch_without_a_constructor_takes_no_keys() -> None:
 
 # Whatever these are, they are no stores, or do not say that they make one.
 NO_STORES = [
-    "components.Calls", "components.note_call", "components.note_call_of_any", "components.note_call_of_store_or_none",
-    "components.make_unknown", "components.claims", "components.raises", "torch.utils.collect_env.run", "torch.load",
-    "numpy.fromfile", "gnnexp.experiment.build.locate", "gnnexp.experiment.build.build", "components.NAME",
+    "components.Calls",
+    "components.note_call",
+    "components.note_call_of_any",
+    "components.note_call_of_store_or_none",
+    "components.make_unknown",
+    "components.claims",
+    "components.raises",
+    "torch.utils.collect_env.run",
+    "torch.load",
+    "numpy.fromfile",
+    "gnnexp.experiment.build.locate",
+    "gnnexp.experiment.build.build",
+    "components.NAME",
 ]
 
 
@@ -111,7 +121,8 @@ def test_annotations_that_are_no_python(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "odd_annotations.py").write_text(
         "from components import Store\n\n\nclass Odd(Store):\n"
         "    def __init__(self, width: int = 1, part: 'a store, if you please' = None):\n"
-        "        super().__init__(width)\n")
+        "        super().__init__(width)\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     node = {"_target_": "odd_annotations.Odd", "width": 2}
     assert build(node, Store).width == 2 and set(keys_of(node)) == {"width", "part"}
@@ -131,22 +142,36 @@ def keys(problems: list[Any]) -> list[str]:
 
 
 def test_all_problems_of_a_node_at_once() -> None:
-    node = {"_target_": "components.Store", "widht": 3, "rate": "fast", "flag": 1,
-            "cache": {"_target_": "components.Cache", "policy": "lur"}}
+    node = {
+        "_target_": "components.Store",
+        "widht": 3,
+        "rate": "fast",
+        "flag": 1,
+        "cache": {"_target_": "components.Cache", "policy": "lur"},
+    }
     problems = check_node("store", node, Store)
     assert sorted(keys(problems)) == [
-        "store.cache.capacity", "store.cache.policy", "store.flag", "store.rate", "store.widht", "store.width"]
+        "store.cache.capacity",
+        "store.cache.policy",
+        "store.flag",
+        "store.rate",
+        "store.widht",
+        "store.width",
+    ]
     fixes = {problem.key: problem.fix for problem in problems}
     assert "store.width" in fixes["store.widht"]
     assert "lru" in fixes["store.cache.policy"]
 
 
-@pytest.mark.parametrize(("target", "says"), [
-    ("components.Stroe", "components.Store"),
-    ("no_such_package.Thing", "PYTHONPATH"),
-    ("plain", "dotted"),
-    ("", "dotted"),
-])
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("components.Stroe", "components.Store"),
+        ("no_such_package.Thing", "PYTHONPATH"),
+        ("plain", "dotted"),
+        ("", "dotted"),
+    ],
+)
 def test_targets_that_cannot_be_imported(target: str, says: str) -> None:
     (problem,) = check_node("store", {"_target_": target}, Store)
     assert says in problem.fix
@@ -202,8 +227,13 @@ def test_dataclasses_are_checked_like_components() -> None:
 
 
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
-    int: st.integers(), float: st.floats(), str: st.text(), bool: st.booleans(), type(None): st.none(),
-    list[int]: st.lists(st.integers(), min_size=1), Literal["a", "b"]: st.sampled_from(["a", "b"]),
+    int: st.integers(),
+    float: st.floats(),
+    str: st.text(),
+    bool: st.booleans(),
+    type(None): st.none(),
+    list[int]: st.lists(st.integers(), min_size=1),
+    Literal["a", "b"]: st.sampled_from(["a", "b"]),
 }
 
 

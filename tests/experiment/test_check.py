@@ -48,22 +48,54 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     assert check_config(default) == []
 
 
-@pytest.mark.parametrize(("path", "value"), [
-    ("train__epochs", 0), ("train__epochs", "many"), ("train__batch_size", 0), ("optimizer__lr", "x"),
-    ("optimizer__lr", float("inf")), ("optimizer__lr", float("nan")), ("optimizer__weight_decay", -1),
-    ("train__eval_every", -1), ("train__clip_norm", 0), ("train__patience", 0), ("train__steps_per_epoch", 0),
-    ("train__stop_below", [None, math.inf]), ("train__stop_below", 0.5),
-    ("optimizer___partial_", False), ("optimizer__unknown", 1), ("scheduler", {}),
-    ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
-    ("train__matmul", "float16"), ("train__activations", "tf32"),
-    ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
-    ("hardware__nodes", 2), ("hardware__device", "gpu"), ("hardware__latency", -1), ("hardware__flops", 0),
-    ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
-    ("hardware__threads", 10**20), ("hardware__timeout_s", 1e300), ("model__hidden", 10**20),
-    ("seed", -1), ("seed", "x"), ("name", "a/b"),
-    ("model__hidden", "wide"), ("model__hiden", 3), ("modle", {}), ("sampler", None),
-    ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),
-])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("train__epochs", 0),
+        ("train__epochs", "many"),
+        ("train__batch_size", 0),
+        ("optimizer__lr", "x"),
+        ("optimizer__lr", float("inf")),
+        ("optimizer__lr", float("nan")),
+        ("optimizer__weight_decay", -1),
+        ("train__eval_every", -1),
+        ("train__clip_norm", 0),
+        ("train__patience", 0),
+        ("train__steps_per_epoch", 0),
+        ("train__stop_below", [None, math.inf]),
+        ("train__stop_below", 0.5),
+        ("optimizer___partial_", False),
+        ("optimizer__unknown", 1),
+        ("scheduler", {}),
+        ("train__overlap", 1),
+        ("train__unknown", 1),
+        ("train__dtype", "float16"),
+        ("train__matmul", "float16"),
+        ("train__activations", "tf32"),
+        ("hardware__workers", 0),
+        ("hardware__workers", True),
+        ("hardware__threads", -1),
+        ("hardware__timeout_s", 0),
+        ("hardware__nodes", 2),
+        ("hardware__device", "gpu"),
+        ("hardware__latency", -1),
+        ("hardware__flops", 0),
+        ("hardware__links__network", -1),
+        ("hardware__links__h2d", float("nan")),
+        ("hardware__links", 5),
+        ("hardware__threads", 10**20),
+        ("hardware__timeout_s", 1e300),
+        ("model__hidden", 10**20),
+        ("seed", -1),
+        ("seed", "x"),
+        ("name", "a/b"),
+        ("model__hidden", "wide"),
+        ("model__hiden", 3),
+        ("modle", {}),
+        ("sampler", None),
+        ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),
+    ],
+)
 def test_one_wrong_value_is_one_problem_with_its_key(default: dict[str, Any], path: str, value: Any) -> None:
     problems = check_config(changed(default, **{path: value}))
     assert len(problems) == 1, problems
@@ -104,8 +136,14 @@ def test_what_a_constructor_refuses_is_named_with_its_group(default: dict[str, A
 def graph(num_train: int) -> Graph:
     ids = torch.arange(6)
     return Graph(
-        indptr=torch.arange(7), indices=ids.to(torch.int32), features=torch.ones(6, 2), labels=ids % 2, num_classes=2,
-        splits=Splits(ids[:num_train], ids[4:5], ids[5:]), name="six")
+        indptr=torch.arange(7),
+        indices=ids.to(torch.int32),
+        features=torch.ones(6, 2),
+        labels=ids % 2,
+        num_classes=2,
+        splits=Splits(ids[:num_train], ids[4:5], ids[5:]),
+        name="six",
+    )
 
 
 def test_more_ranks_than_training_vertices(default: dict[str, Any]) -> None:
@@ -130,7 +168,10 @@ def test_what_depends_on_a_mistake_is_not_judged(default: dict[str, Any]) -> Non
     typo = Problem("model.layer", 1, "no such key", "model.layers")
     assert check_config(fanouts, known=[typo]) == []
     assert keys(check_config(changed(default, model__hidden=0, model__dropout=2, model__kernel="cuda"))) == [
-        "model.dropout", "model.hidden", "model.kernel"]
+        "model.dropout",
+        "model.hidden",
+        "model.kernel",
+    ]
 
 
 def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, Any]) -> None:
@@ -150,8 +191,18 @@ def test_a_metric_that_does_not_fit_the_labels(default: dict[str, Any]) -> None:
     assert keys(data_problems(config, replace(graph(4), num_classes=3))) == ["task.metric"]
 
 
-@pytest.mark.parametrize("path", ["sampler__threads", "hardware__threads", "hardware__workers", "train__epochs",
-                                  "model__layers", "partitioner__num_parts", "hardware__launcher__timeout"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "sampler__threads",
+        "hardware__threads",
+        "hardware__workers",
+        "train__epochs",
+        "model__layers",
+        "partitioner__num_parts",
+        "hardware__launcher__timeout",
+    ],
+)
 def test_a_value_that_is_not_given_is_not_judged(default: dict[str, Any], path: str) -> None:
     """It is known to be missing, and what stands in its place is of no type."""
     known = Problem(path.replace("__", "."), "???", "has no default", "set it")
@@ -163,8 +214,10 @@ def test_products_are_rounded_only_where_layers_and_data_types_allow_it(default:
     assert check_config(rounded) == []
     double = check_config(changed(rounded, train__dtype="float64", train__activations="bf16"))
     assert keys(double) == ["train.activations", "train.matmul"] and all("float64" in one.allowed for one in double)
-    for key, value in (("model", {"_target_": "gnnexp.models.pyg.PyG", "module": "plain_modules.PairMean"}),
-                       ("paradigm", {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"})):
+    for key, value in (
+        ("model", {"_target_": "gnnexp.models.pyg.PyG", "module": "plain_modules.PairMean"}),
+        ("paradigm", {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}),
+    ):
         if key == "paradigm":
             pytest.importorskip("dgl")
         problems = check_config({**rounded, key: value})
@@ -173,15 +226,37 @@ def test_products_are_rounded_only_where_layers_and_data_types_allow_it(default:
 
 def test_components_stand_only_where_components_are_taken(default: dict[str, Any]) -> None:
     target = {"_target_": "torch.utils.collect_env.run", "command": "touch executed"}
-    places = ("optimizer__lr", "train", "hardware__links", "hardware__workers",
-              "hardware__source", "sampler__fanouts", "seed", "name", "system", "preflight", "measure", "trace")
+    places = (
+        "optimizer__lr",
+        "train",
+        "hardware__links",
+        "hardware__workers",
+        "hardware__source",
+        "sampler__fanouts",
+        "seed",
+        "name",
+        "system",
+        "preflight",
+        "measure",
+        "trace",
+    )
     for place in places:
         problems = check_config(changed(default, **{place: target}))
         assert problems and all(key.startswith(place.replace("__", ".")) for key in keys(problems)), place
 
 
-@pytest.mark.parametrize("path", ["hardware.nodes", "hardware.workers", "hardware.device", "hardware.launcher",
-                                  "train.dtype", "train.batch_size", "train.eval_every"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "hardware.nodes",
+        "hardware.workers",
+        "hardware.device",
+        "hardware.launcher",
+        "train.dtype",
+        "train.batch_size",
+        "train.eval_every",
+    ],
+)
 def test_what_others_read_must_be_there(default: dict[str, Any], path: str) -> None:
     """By `~hardware.nodes`, or in a file of one's own that leaves it out."""
     config, (group, name) = copy.deepcopy(default), path.split(".")
@@ -225,7 +300,8 @@ def test_a_users_class_is_not_called_while_its_options_are_wrong(
     (tmp_path / "mysamplers.py").write_text(
         "from gnnexp.samplers.fused import FusedSampler\n\n\nclass Mine(FusedSampler):\n"
         "    def __init__(self, sizes: str | None = None) -> None:\n"
-        "        super().__init__([int(size) for size in sizes.split('-')])\n")
+        "        super().__init__([int(size) for size in sizes.split('-')])\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     wrong = {**default, "sampler": {"_target_": "mysamplers.Mine", "sizes": 10}, "name": "a/b"}
     assert keys(check_config(wrong)) == ["name", "sampler.sizes"]
@@ -258,34 +334,57 @@ TENSOR = {"_target_": "gnnexp.paradigms.tensor_parallel.TensorParallel"}
 
 def captured(default: dict[str, Any], paradigm: dict[str, Any], **values: Any) -> dict[str, Any]:
     """A configuration whose steps are captured, with other values."""
-    return changed(default, **{"paradigm": paradigm, "sampler": FULL, "train__batch_size": None,
-                               "train__cuda_graph": True, "hardware__device": "auto", "measure": "free", **values})
+    return changed(
+        default,
+        **{
+            "paradigm": paradigm,
+            "sampler": FULL,
+            "train__batch_size": None,
+            "train__cuda_graph": True,
+            "hardware__device": "auto",
+            "measure": "free",
+            **values,
+        },
+    )
 
 
-@pytest.mark.parametrize("paradigm", [
-    VERTEX, {**VERTEX, "dependency": "cache"}, {**VERTEX, "dependency": "stale"}, TENSOR,
-    {**TENSOR, "mode": "decoupled"}])
+@pytest.mark.parametrize(
+    "paradigm",
+    [
+        VERTEX,
+        {**VERTEX, "dependency": "cache"},
+        {**VERTEX, "dependency": "stale"},
+        TENSOR,
+        {**TENSOR, "mode": "decoupled"},
+    ],
+)
 def test_a_step_on_the_full_graph_can_be_captured(default: dict[str, Any], paradigm: dict[str, Any]) -> None:
     assert check_config(captured(default, paradigm)) == []
 
 
-@pytest.mark.parametrize(("paradigm", "values", "key"), [
-    (VERTEX, {"hardware__device": "cpu"}, "train.cuda_graph"),
-    (VERTEX, {"measure": "exact"}, "measure"),
-    (VERTEX, {"hardware__throttle": 1e9}, "hardware.throttle"),
-    (VERTEX, {"train__epochs": 2}, "train.epochs"),
-    (VERTEX, {"trace": 2}, "trace"),
-    (VERTEX, {"feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": 8}},
-     "feature_store"),
-    ({**VERTEX, "chunks": 2}, {}, "train.cuda_graph"),
-    ({**VERTEX, "dependency": "stale", "staleness": 1}, {}, "train.cuda_graph"),
-    ({**VERTEX, "delay": 1}, {}, "train.cuda_graph"),
-    ({**TENSOR, "device_memory": 1 << 30}, {}, "train.cuda_graph"),
-    ({**TENSOR, "mode": "decoupled", "nn_device": "host"}, {}, "train.cuda_graph"),
-    ({**TENSOR, "mode": "decoupled"}, {"model___target_": "gnnexp.models.gat.GAT"}, "train.cuda_graph"),
-    ({"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 2}, {}, "train.cuda_graph"),
-    ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, {}, "train.cuda_graph"),
-])
+@pytest.mark.parametrize(
+    ("paradigm", "values", "key"),
+    [
+        (VERTEX, {"hardware__device": "cpu"}, "train.cuda_graph"),
+        (VERTEX, {"measure": "exact"}, "measure"),
+        (VERTEX, {"hardware__throttle": 1e9}, "hardware.throttle"),
+        (VERTEX, {"train__epochs": 2}, "train.epochs"),
+        (VERTEX, {"trace": 2}, "trace"),
+        (
+            VERTEX,
+            {"feature_store": {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": 8}},
+            "feature_store",
+        ),
+        ({**VERTEX, "chunks": 2}, {}, "train.cuda_graph"),
+        ({**VERTEX, "dependency": "stale", "staleness": 1}, {}, "train.cuda_graph"),
+        ({**VERTEX, "delay": 1}, {}, "train.cuda_graph"),
+        ({**TENSOR, "device_memory": 1 << 30}, {}, "train.cuda_graph"),
+        ({**TENSOR, "mode": "decoupled", "nn_device": "host"}, {}, "train.cuda_graph"),
+        ({**TENSOR, "mode": "decoupled"}, {"model___target_": "gnnexp.models.gat.GAT"}, "train.cuda_graph"),
+        ({"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 2}, {}, "train.cuda_graph"),
+        ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, {}, "train.cuda_graph"),
+    ],
+)
 def test_what_cannot_be_captured_is_one_problem_with_its_fix(
     default: dict[str, Any], paradigm: dict[str, Any], values: dict[str, Any], key: str
 ) -> None:
@@ -307,9 +406,15 @@ def test_steps_with_sparse_features_cannot_be_captured(default: dict[str, Any]) 
     assert problem.key == "train.cuda_graph" and "dataset.sparse=false" in problem.fix
 
 
-@pytest.mark.parametrize(("val", "test", "said"), [
-    (1, 1, ""), (1, 0, ""), (0, 1, "there are no validation vertices: the last evaluated epoch counts as the best one"),
-    (0, 0, "there are no validation and no test vertices: no epoch is evaluated")])
+@pytest.mark.parametrize(
+    ("val", "test", "said"),
+    [
+        (1, 1, ""),
+        (1, 0, ""),
+        (0, 1, "there are no validation vertices: the last evaluated epoch counts as the best one"),
+        (0, 0, "there are no validation and no test vertices: no epoch is evaluated"),
+    ],
+)
 def test_a_run_without_validation_vertices_says_which_epoch_it_takes(
     default: dict[str, Any], val: int, test: int, said: str
 ) -> None:
@@ -328,8 +433,9 @@ def test_classes_without_a_training_vertex_are_counted(default: dict[str, Any]) 
     labels[:6] = torch.tensor([0, 1, 0, 2, 1, 3])
     experiment = experiment_of(default)
     found = replace(graph, labels=labels, num_classes=5, splits=splits)
-    assert unseen_note(experiment, found) == ("3 of 5 classes have no training vertex: no prediction of their 0 "
-                                              "validation and 2 test vertices can be right")
+    assert unseen_note(experiment, found) == (
+        "3 of 5 classes have no training vertex: no prediction of their 0 validation and 2 test vertices can be right"
+    )
     labels[3] = labels[5] = -1  # no label
     assert unseen_note(experiment, found) == ""
     links = experiment_of(compose(["tracker=none", "task=link_prediction"]).config)

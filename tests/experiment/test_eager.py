@@ -12,9 +12,17 @@ from torch import Tensor, nn, optim
 from gnnexp.experiment.eager import class_of, eager
 
 OPTIONS = {
-    "Adam": {"fused": True, "weight_decay": 0.1}, "AdamW": {"amsgrad": True},
+    "Adam": {"fused": True, "weight_decay": 0.1},
+    "AdamW": {"amsgrad": True},
     "SGD": {"momentum": 0.9, "nesterov": True},
-    "Adadelta": {}, "Adagrad": {}, "Adamax": {}, "ASGD": {}, "NAdam": {}, "RAdam": {}, "RMSprop": {}, "Rprop": {},
+    "Adadelta": {},
+    "Adagrad": {},
+    "Adamax": {},
+    "ASGD": {},
+    "NAdam": {},
+    "RAdam": {},
+    "RMSprop": {},
+    "Rprop": {},
     "SparseAdam": {},
 }
 SCRIPT = """

@@ -57,27 +57,44 @@ def test_a_folder_of_the_name_is_no_package(place: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("version", "words"), [((3, 11), "pip install 'gnnexp[dgl]'"), ((3, 13), "Python 3.11")])
 def test_dgl_is_not_promised_where_pypi_has_none(
-    version: tuple[int, int], words: str, monkeypatch: pytest.MonkeyPatch,
+    version: tuple[int, int],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packages.sys, "version_info", (*version, 0, "final", 0))
     assert words in install_command("dgl")
 
 
-@pytest.mark.parametrize(("package", "overrides", "said"), [
-    ("mlflow", [], "tracker='mlflow': needs the package mlflow, which is not installed\n"
-                   "    fix: pip install 'mlflow>=3,<4', or tracker=none"),
-    ("dgl", ["sampler=dgl"], "fix: pip install 'gnnexp[dgl]', or sampler=fused"),
-    ("dgl", ["paradigm=dgl_reference"], "fix: pip install 'gnnexp[dgl]'"),
-    ("pymetis", ["system=gsplit", "hardware.workers=2"], "fix: pip install 'gnnexp[metis]', or partitioner=random"),
-    ("pymetis", ["system=gsplit", "hardware.workers=2", "partitioner=metis"], "pip install 'gnnexp[metis]'"),
-    ("pymetis", ["system=gsplit", "hardware.workers=2", "partitioner=restream"], "pip install 'gnnexp[metis]'"),
-    ("sklearn", [], "fix: pip install 'scikit-learn', or choose another dataset"),
-    ("matplotlib", [], "needs the package matplotlib, which is not installed\n    fix: pip install 'matplotlib>=3.8'"),
-    ("hydra", [], "needs the package hydra, which is not installed\n    fix: pip install 'hydra-core>=1.3.8,<1.4'"),
-    ("rich", [], "needs the package rich, which is not installed\n    fix: pip install 'rich>=13'"),
-])
+@pytest.mark.parametrize(
+    ("package", "overrides", "said"),
+    [
+        (
+            "mlflow",
+            [],
+            "tracker='mlflow': needs the package mlflow, which is not installed\n"
+            "    fix: pip install 'mlflow>=3,<4', or tracker=none",
+        ),
+        ("dgl", ["sampler=dgl"], "fix: pip install 'gnnexp[dgl]', or sampler=fused"),
+        ("dgl", ["paradigm=dgl_reference"], "fix: pip install 'gnnexp[dgl]'"),
+        ("pymetis", ["system=gsplit", "hardware.workers=2"], "fix: pip install 'gnnexp[metis]', or partitioner=random"),
+        ("pymetis", ["system=gsplit", "hardware.workers=2", "partitioner=metis"], "pip install 'gnnexp[metis]'"),
+        ("pymetis", ["system=gsplit", "hardware.workers=2", "partitioner=restream"], "pip install 'gnnexp[metis]'"),
+        ("sklearn", [], "fix: pip install 'scikit-learn', or choose another dataset"),
+        (
+            "matplotlib",
+            [],
+            "needs the package matplotlib, which is not installed\n    fix: pip install 'matplotlib>=3.8'",
+        ),
+        ("hydra", [], "needs the package hydra, which is not installed\n    fix: pip install 'hydra-core>=1.3.8,<1.4'"),
+        ("rich", [], "needs the package rich, which is not installed\n    fix: pip install 'rich>=13'"),
+    ],
+)
 def test_a_missing_package_is_a_problem_before_launch(
-    package: str, overrides: list[str], said: str, place: Path, monkeypatch: pytest.MonkeyPatch,
+    package: str,
+    overrides: list[str],
+    said: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     if package not in OF_COMMANDS:  # these this process has imported
@@ -92,7 +109,8 @@ def test_a_missing_package_is_a_problem_before_launch(
 
 
 def test_all_that_is_missing_is_said_at_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     without(monkeypatch, "mlflow", "dgl")
     assert run_command(["run", "dataset=digits", "sampler=dgl", "train.epochs=0"]) == 2
@@ -112,8 +130,14 @@ def test_one_part_needs_no_metis(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bare_core_says_what_commands_need(place: Path) -> None:
     """In a process of its own, in which nothing of them was imported before."""
     for command in (["run", "dataset=digits"], ["info"], ["report"], ["sweep", "quickstart"]):
-        done = subprocess.run([sys.executable, "-m", "gnnexp", *command], cwd=place, capture_output=True, text=True,
-                              env=environment_without(OF_COMMANDS), check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "gnnexp", *command],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            env=environment_without(OF_COMMANDS),
+            check=False,
+        )
         assert done.returncode == 2, done.stderr
         assert f"{len(OF_COMMANDS)} configuration problems" in done.stderr and "Traceback" not in done.stderr
         assert all(REQUIREMENTS[name] in done.stderr for name in OF_COMMANDS)
@@ -125,5 +149,6 @@ def test_info_prints_extras_whole(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert run_command(["info"]) == 0
     printed = capsys.readouterr().out
     assert install_command("dgl") in " ".join(printed.split())
-    assert {f"pip install '{words}'" for words in ("gnnexp[metis]", "gnnexp[slurm]", "mlflow>=3,<4",
-                                                   "scikit-learn")} <= set(re.findall(r"pip install '[^']*'", printed))
+    assert {
+        f"pip install '{words}'" for words in ("gnnexp[metis]", "gnnexp[slurm]", "mlflow>=3,<4", "scikit-learn")
+    } <= set(re.findall(r"pip install '[^']*'", printed))

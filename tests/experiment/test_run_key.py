@@ -43,22 +43,49 @@ def changed(config: Mapping[str, Any], key: str, value: object) -> dict[str, Any
 
 def test_the_key_ignores_where_things_are_and_what_describes_the_machine() -> None:
     config = compose(["dataset=rmat"]).config
-    same = [("name", "x"), ("tracker", None), ("preflight", "off"), ("hardware.launcher", {"_target_": "gone.Away"}),
-            ("hardware.timeout_s", 1.0), ("hardware.flops_tf32", 4e12), ("hardware.links.d2h", 2e9),
-            ("train.checkpoint_every", 5), ("train.checkpoints_kept", 1)]
+    same = [
+        ("name", "x"),
+        ("tracker", None),
+        ("preflight", "off"),
+        ("hardware.launcher", {"_target_": "gone.Away"}),
+        ("hardware.timeout_s", 1.0),
+        ("hardware.flops_tf32", 4e12),
+        ("hardware.links.d2h", 2e9),
+        ("train.checkpoint_every", 5),
+        ("train.checkpoints_kept", 1),
+    ]
     assert {run_key(changed(config, key, value), "k", NONE) for key, value in same} == {run_key(config, "k", NONE)}
     assert run_key(dict(reversed(config.items())), "k", NONE) == run_key(config, "k", NONE)
 
 
 def test_everything_else_is_a_part_of_it() -> None:
-    lines = ([], ["seed=1"], ["model.hidden=8"], ["model=gcn"], ["hardware.workers=3"], ["train.dtype=float64"],
-             ["optimizer.lr=0.5"], ["optimizer=sgd"], ["scheduler=cosine"], ["sampler.fanouts=[1,1,1]"],
-             ["measure=free"], ["trace=1"], ["feature_store=cached"],
-             ["feature_store=cached", "feature_store.cache.capacity=7"], ["system=gsplit"],
-             ["task=link_prediction"], ["dataset=rmat"], ["hardware.links.h2d=2e9"])
+    lines = (
+        [],
+        ["seed=1"],
+        ["model.hidden=8"],
+        ["model=gcn"],
+        ["hardware.workers=3"],
+        ["train.dtype=float64"],
+        ["optimizer.lr=0.5"],
+        ["optimizer=sgd"],
+        ["scheduler=cosine"],
+        ["sampler.fanouts=[1,1,1]"],
+        ["measure=free"],
+        ["trace=1"],
+        ["feature_store=cached"],
+        ["feature_store=cached", "feature_store.cache.capacity=7"],
+        ["system=gsplit"],
+        ["task=link_prediction"],
+        ["dataset=rmat"],
+        ["hardware.links.h2d=2e9"],
+    )
     keys = [key_of(*line) for line in lines]
-    keys += [key_of(data="others"), key_of(code=Code({"mine": "1"})), key_of(code=Code({"mine": "2"})),
-             key_of(inputs={"partitioner": "1"})]
+    keys += [
+        key_of(data="others"),
+        key_of(code=Code({"mine": "1"})),
+        key_of(code=Code({"mine": "2"})),
+        key_of(inputs={"partitioner": "1"}),
+    ]
     assert len({*keys}) == len(keys)
 
 

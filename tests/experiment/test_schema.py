@@ -8,23 +8,32 @@ from gnnexp.config.compose import compose
 from gnnexp.experiment.build import batch_size_of, experiment_of
 
 
-@pytest.mark.parametrize(("overrides", "expected"), [
-    (["train.batch_size=1000"], 1000),
-    (["train.batch_size=1000", "train.batch_of=rank", "hardware.workers=3"], 3000),
-    (["train.batch_size=1024", "train.batch_of=full_graph", "dataset=dcsbm", "dataset.scale=0.125"], 128),
-    (["train.batch_size=10", "train.batch_of=full_graph", "dataset=dcsbm", "dataset.scale=0.001"], 1),
-    (["train.batch_size=10", "train.batch_of=full_graph", "dataset=digits"], 10),
-    (["train.batch_size=null", "train.batch_of=rank", "hardware.workers=3"], None),
-])
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["train.batch_size=1000"], 1000),
+        (["train.batch_size=1000", "train.batch_of=rank", "hardware.workers=3"], 3000),
+        (["train.batch_size=1024", "train.batch_of=full_graph", "dataset=dcsbm", "dataset.scale=0.125"], 128),
+        (["train.batch_size=10", "train.batch_of=full_graph", "dataset=dcsbm", "dataset.scale=0.001"], 1),
+        (["train.batch_size=10", "train.batch_of=full_graph", "dataset=digits"], 10),
+        (["train.batch_size=null", "train.batch_of=rank", "hardware.workers=3"], None),
+    ],
+)
 def test_what_a_batch_size_counts(overrides: list[str], expected: int | None) -> None:
     config = compose(overrides).config
     assert batch_size_of(config) == expected
 
 
-@pytest.mark.parametrize(("system", "batch_size", "fanouts", "lr"), [
-    ("gsplit", 1024, [15, 15, 15], 0.001), ("p3", 1024, [15, 15, 15], 0.001), ("quiver", 1024, [15, 15, 15], 0.001),
-    ("fastsample", 4000, [15, 10, 5], 0.006), ("distdgl", 4000, [15, 10, 5], 0.006),
-])
+@pytest.mark.parametrize(
+    ("system", "batch_size", "fanouts", "lr"),
+    [
+        ("gsplit", 1024, [15, 15, 15], 0.001),
+        ("p3", 1024, [15, 15, 15], 0.001),
+        ("quiver", 1024, [15, 15, 15], 0.001),
+        ("fastsample", 4000, [15, 10, 5], 0.006),
+        ("distdgl", 4000, [15, 10, 5], 0.006),
+    ],
+)
 def test_presets_have_their_papers_defaults(system: str, batch_size: int, fanouts: list[int], lr: float) -> None:
     """GSplit, section 6.1; FastSample, section 4 (1000 targets per rank)."""
     config = compose([f"system={system}", "hardware.workers=4", "model=gat"]).config

@@ -17,12 +17,62 @@ from gnnexp.errors import ConfigError
 from gnnexp.experiment.texts import hydra_text, hydra_value, is_hydra_key, yaml_of
 
 # Words that Hydra, OmegaConf or YAML read as something else, and signs that are special to them.
-WORDS = ["${oc.env:HOME}", "\\${oc.env:HOME}", "\\\\${a}", "a${a}b${b}'", "${", "${a", "$\\{", "${${a}}", "\\", "\\'",
-         "'", '"', "null", "Null", "TRUE", "false", "nan", "-inf", "1", "1.10", "1e3", "0x1f", "1_0", "é.csv", "",
-         " a ", "a, b", "[a]", "{a: 1}", "a=b", "a:b", "~", "#", "?", "*", "@", "a\nb", "\t", "choice(a,b)", "a,b",
-         "range(1,3)", "+1", ".5", "!x", "%", "日本", "None", "yes", "<<", "- a", "2020-01-01"]
-NAMES = st.one_of(st.sampled_from(WORDS), st.text(max_size=12),
-                  st.text("\\${}'\"ae.:_ -1,()[]", max_size=10)).filter(lambda text: text != "???")
+WORDS = [
+    "${oc.env:HOME}",
+    "\\${oc.env:HOME}",
+    "\\\\${a}",
+    "a${a}b${b}'",
+    "${",
+    "${a",
+    "$\\{",
+    "${${a}}",
+    "\\",
+    "\\'",
+    "'",
+    '"',
+    "null",
+    "Null",
+    "TRUE",
+    "false",
+    "nan",
+    "-inf",
+    "1",
+    "1.10",
+    "1e3",
+    "0x1f",
+    "1_0",
+    "é.csv",
+    "",
+    " a ",
+    "a, b",
+    "[a]",
+    "{a: 1}",
+    "a=b",
+    "a:b",
+    "~",
+    "#",
+    "?",
+    "*",
+    "@",
+    "a\nb",
+    "\t",
+    "choice(a,b)",
+    "a,b",
+    "range(1,3)",
+    "+1",
+    ".5",
+    "!x",
+    "%",
+    "日本",
+    "None",
+    "yes",
+    "<<",
+    "- a",
+    "2020-01-01",
+]
+NAMES = st.one_of(st.sampled_from(WORDS), st.text(max_size=12), st.text("\\${}'\"ae.:_ -1,()[]", max_size=10)).filter(
+    lambda text: text != "???"
+)
 
 
 @few(15)  # each composes a configuration
@@ -31,13 +81,26 @@ NAMES = st.one_of(st.sampled_from(WORDS), st.text(max_size=12),
 def test_names_come_back_from_composing(names: list[str]) -> None:
     first, second, third, fourth = names[:4]
     edges = {"a": {"table": first, "source": second, "destination": None}, "b": third}
-    made = compose([
-        "dataset=tables", f"dataset.path={hydra_text(first)}", f"dataset.id={hydra_text(second)}",
-        f"dataset.label={hydra_text(third)}", f"dataset.as_text={hydra_value(names)}",
-        f"dataset.edges={{a: {{table: {hydra_text(first)}, source: {hydra_text(second)}, destination: null}}, "
-        f"b: {hydra_text(third)}}}", f"dataset.name={hydra_text(fourth or 'x')}"]).config["dataset"]
+    made = compose(
+        [
+            "dataset=tables",
+            f"dataset.path={hydra_text(first)}",
+            f"dataset.id={hydra_text(second)}",
+            f"dataset.label={hydra_text(third)}",
+            f"dataset.as_text={hydra_value(names)}",
+            f"dataset.edges={{a: {{table: {hydra_text(first)}, source: {hydra_text(second)}, destination: null}}, "
+            f"b: {hydra_text(third)}}}",
+            f"dataset.name={hydra_text(fourth or 'x')}",
+        ]
+    ).config["dataset"]
     assert (made["path"], made["id"], made["label"], made["as_text"], made["edges"], made["name"]) == (
-        first, second, third, names, edges, fourth or "x")
+        first,
+        second,
+        third,
+        names,
+        edges,
+        fourth or "x",
+    )
 
 
 @given(st.lists(NAMES, min_size=1, max_size=30))
@@ -64,8 +127,20 @@ def test_keys_come_back_if_hydra_has_a_form_for_them(keys: list[str]) -> None:
     assert compose(["dataset=tables", f"dataset.nodes={hydra_value(wanted)}"]).config["dataset"]["nodes"] == wanted
 
 
-@pytest.mark.parametrize(("text", "is_key"), [("papers", True), ("a_1", True), ("null", False), ("True", False),
-                                              ("12", False), ("1e3", False), ("a b", False), ("é", False), ("", False)])
+@pytest.mark.parametrize(
+    ("text", "is_key"),
+    [
+        ("papers", True),
+        ("a_1", True),
+        ("null", False),
+        ("True", False),
+        ("12", False),
+        ("1e3", False),
+        ("a b", False),
+        ("é", False),
+        ("", False),
+    ],
+)
 def test_what_is_a_key_without_backslashes(text: str, is_key: bool) -> None:
     assert is_hydra_key(text) is is_key
 

@@ -33,19 +33,51 @@ Kind = type[StaticCache] | type[ShardedCache]
 # --- capacity ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "size"), [
-    ("1B", 1), ("512MiB", 512 << 20), ("0.5 KiB", 512), ("2GB", 2 * 10**9), (" 3KB ", 3000), ("1.5GiB", 3 << 29),
-    ("4MB", 4 * 10**6),
-])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("1B", 1),
+        ("512MiB", 512 << 20),
+        ("0.5 KiB", 512),
+        ("2GB", 2 * 10**9),
+        (" 3KB ", 3000),
+        ("1.5GiB", 3 << 29),
+        ("4MB", 4 * 10**6),
+    ],
+)
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
 @BOTH
-@pytest.mark.parametrize("capacity", [
-    0, -1, 0.0, -0.5, 1.5, 1.0000001, float("nan"), float("inf"), True, False, None, [1], "lots", "10", "MiB", "0B",
-    "-1MiB", "1.2.3MB", "1 mib", "1TB", "0.4B", "",
-], ids=repr)
+@pytest.mark.parametrize(
+    "capacity",
+    [
+        0,
+        -1,
+        0.0,
+        -0.5,
+        1.5,
+        1.0000001,
+        float("nan"),
+        float("inf"),
+        True,
+        False,
+        None,
+        [1],
+        "lots",
+        "10",
+        "MiB",
+        "0B",
+        "-1MiB",
+        "1.2.3MB",
+        "1 mib",
+        "1TB",
+        "0.4B",
+        "",
+    ],
+    ids=repr,
+)
 def test_wrong_capacities_are_refused(kind: Kind, capacity: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         kind(capacity)
@@ -71,11 +103,27 @@ def test_options_of_one_kind_of_cache() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize(("capacity", "itemsize", "rows"), [
-    (1, 4, 1), (17, 4, 17), (60, 4, 60), (61, 8, 60), (10**12, 4, 60),
-    (0.5, 4, 30), (1.0, 8, 60), (0.33, 4, 19), (0.001, 4, 0),
-    ("52B", 4, 1), ("51B", 4, 0), ("103B", 4, 1), ("104B", 8, 1), ("1KiB", 4, 19), ("1KiB", 8, 9), ("1GiB", 8, 60),
-])
+@pytest.mark.parametrize(
+    ("capacity", "itemsize", "rows"),
+    [
+        (1, 4, 1),
+        (17, 4, 17),
+        (60, 4, 60),
+        (61, 8, 60),
+        (10**12, 4, 60),
+        (0.5, 4, 30),
+        (1.0, 8, 60),
+        (0.33, 4, 19),
+        (0.001, 4, 0),
+        ("52B", 4, 1),
+        ("51B", 4, 0),
+        ("103B", 4, 1),
+        ("104B", 8, 1),
+        ("1KiB", 4, 19),
+        ("1KiB", 8, 9),
+        ("1GiB", 8, 60),
+    ],
+)
 def test_rows_of_a_capacity(kind: Kind, capacity: Any, itemsize: int, rows: int) -> None:
     cache: FeatureCache = kind(capacity)
     assert cache.rows(60, row_nbytes(graph_of().features, itemsize)) == rows
@@ -113,7 +161,8 @@ def test_a_cache_larger_than_the_devices_memory_is_a_problem_with_both_figures(k
 def test_the_devices_memory_is_checked_with_all_other_data_problems() -> None:
     target = STORES["mapped"]["_target_"]
     config = {
-        "hardware": {"device_memory": 100, "nodes": 1, "workers": 31}, "train": {"dtype": "float32"},
+        "hardware": {"device_memory": 100, "nodes": 1, "workers": 31},
+        "train": {"dtype": "float32"},
         "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
         "feature_store": {"_target_": target, "cache": {"_target_": STATIC, "capacity": "1KiB"}},
     }
@@ -233,10 +282,19 @@ def test_a_sharded_cache_deals_the_hottest_rows_to_a_clique(ranks, clique):
 SPLIT = "gnnexp.paradigms.split_parallel.SplitParallel"
 
 
-@pytest.mark.parametrize(("clique", "workers", "group", "right"), [
-    (None, 4, None, True), (2, 4, None, True), (4, 4, None, True), (3, 4, None, False), (8, 4, None, False),
-    (2, 4, 2, True), (4, 4, 2, False), (1, 3, None, True),
-])
+@pytest.mark.parametrize(
+    ("clique", "workers", "group", "right"),
+    [
+        (None, 4, None, True),
+        (2, 4, None, True),
+        (4, 4, None, True),
+        (3, 4, None, False),
+        (8, 4, None, False),
+        (2, 4, 2, True),
+        (4, 4, 2, False),
+        (1, 3, None, True),
+    ],
+)
 def test_cliques_divide_the_ranks_that_share_a_batch(
     clique: int | None, workers: int, group: int | None, right: bool
 ) -> None:

@@ -62,8 +62,15 @@ def read_of(rank: int, step: int, number: int) -> tuple[Tensor, Tensor]:
     return ids, gradient
 
 
-def work(place: str, kind: str, readers: int, steps: Sequence[int], pieces: Sequence[Mapping[str, Any]] = (),
-         seed: int = 0, **options: Any) -> Seen:
+def work(
+    place: str,
+    kind: str,
+    readers: int,
+    steps: Sequence[int],
+    pieces: Sequence[Mapping[str, Any]] = (),
+    seed: int = 0,
+    **options: Any,
+) -> Seen:
     """What a rank does: each step two reads, whose gradients add up. Sliced ranks read what all the readers do."""
     comm = connect()
     sliced = place == "sliced"
@@ -87,8 +94,9 @@ def work(place: str, kind: str, readers: int, steps: Sequence[int], pieces: Sequ
         store.update()
     whole = torch.zeros(V, DIM, dtype=torch.float64)
     store.gather(whole, comm)
-    seen = Seen(whole, store.state_dict(), (store.nbytes(), store.state_nbytes()), sent if steps else {},
-                store.take_counts())
+    seen = Seen(
+        whole, store.state_dict(), (store.nbytes(), store.state_nbytes()), sent if steps else {}, store.take_counts()
+    )
     comm.barrier()
     comm.release()
     return seen
@@ -179,10 +187,15 @@ def test_what_is_forgotten_is_not_trained(initial):
 
 
 # --- placement -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("before", "after"), [
-    (("owners", 3), ("ranges", 2)), (("owners", 3), ("sliced", 2)), (("sliced", 2), ("owners", 3)),
-    (("sliced", 3), ("sliced", 2)),
-])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("owners", 3), ("ranges", 2)),
+        (("owners", 3), ("sliced", 2)),
+        (("sliced", 2), ("owners", 3)),
+        (("sliced", 3), ("sliced", 2)),
+    ],
+)
 def test_rows_and_moments_move_to_other_ranks(ranks, initial, before, after):
     saved = on(ranks, before[1], before[0], "adam", 3, range(2))
     pieces = [seen.pieces for seen in saved]
@@ -216,7 +229,10 @@ def test_mistakes_are_named_all_at_once():
     with pytest.raises(ConfigError) as caught:
         EmbeddingStore(0, scale=0.0, lr=math.inf)
     assert [problem.key for problem in caught.value.problems] == [
-        "feature_store.dim", "feature_store.scale", "feature_store.lr"]
+        "feature_store.dim",
+        "feature_store.scale",
+        "feature_store.lr",
+    ]
 
 
 def test_one_home_for_every_row_and_an_optimizer_of_single_rows():
@@ -230,8 +246,11 @@ def test_one_home_for_every_row_and_an_optimizer_of_single_rows():
 
 def embedded(**changes: Any) -> dict[str, Any]:
     config = small_config(MODELS["sage"], **changes)
-    return {**config, "feature_store": EMBEDDING,
-            "hardware": {**config["hardware"], "launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"}}}
+    return {
+        **config,
+        "feature_store": EMBEDDING,
+        "hardware": {**config["hardware"], "launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"}},
+    }
 
 
 def test_a_graph_is_seen_with_the_columns_of_its_rows():

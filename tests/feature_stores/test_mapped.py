@@ -32,17 +32,24 @@ from gnnexp.tiers import pinned
 
 LOCAL = "gnnexp.feature_stores.local.LocalStore"
 CACHES: dict[str, dict[str, Any] | None] = {
-    "none": None, "static": {"_target_": STATIC, "capacity": 0.3},
+    "none": None,
+    "static": {"_target_": STATIC, "capacity": 0.3},
     "sharded": {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 9, "policy": "frequency"},
 }
 needs_gpu = pytest.mark.skipif(not (torch.cuda.is_available() and has_triton()), reason="needs a GPU and Triton")
 emulated = pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")
 
 
-def _config(way: str = "data", size: int = 1, device: str = "cuda", tier: str = "mapped", **store: object
-            ) -> dict[str, Any]:
-    return config_in(way, MODELS["sage"], feature_store={"tier": tier, **store},
-                     hardware={"workers": size, "device": device}, train={"eval_every": None, "dtype": "float32"})
+def _config(
+    way: str = "data", size: int = 1, device: str = "cuda", tier: str = "mapped", **store: object
+) -> dict[str, Any]:
+    return config_in(
+        way,
+        MODELS["sage"],
+        feature_store={"tier": tier, **store},
+        hardware={"workers": size, "device": device},
+        train={"eval_every": None, "dtype": "float32"},
+    )
 
 
 def stored(folder: Path) -> Graph:
@@ -60,11 +67,15 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("triton")
-@pytest.mark.parametrize(("changes", "key", "words"), [
-    ({"device": "cpu"}, "tier", "the run is on the CPU"), ({"way": "communicate"}, "tier", "reads rows on the host"),
-    ({"memory": "ram"}, "memory", "set feature_store.tier=uva, or feature_store.memory=mapped"),
-    ({"dtype": "bfloat16"}, "dtype", "set feature_store.tier=uva, or feature_store.dtype=null"),
-])
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({"device": "cpu"}, "tier", "the run is on the CPU"),
+        ({"way": "communicate"}, "tier", "reads rows on the host"),
+        ({"memory": "ram"}, "memory", "set feature_store.tier=uva, or feature_store.memory=mapped"),
+        ({"dtype": "bfloat16"}, "dtype", "set feature_store.tier=uva, or feature_store.dtype=null"),
+    ],
+)
 def test_what_cannot_be_is_refused(changes: dict[str, Any], key: str, words: str) -> None:
     (problem,) = read(_config(**changes)).problems
     assert problem.key == f"feature_store.{key}" and words in str(problem)
@@ -86,8 +97,7 @@ def test_sparse_features_stay_on_the_host() -> None:
 
 def test_a_rank_without_a_gpu_refuses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no CUDA device"):
-        LocalStore(tier="mapped").setup(shard_of(stored(tmp_path / "g"), 0, 1), torch.float32, CPU,
-                                        alone())
+        LocalStore(tier="mapped").setup(shard_of(stored(tmp_path / "g"), 0, 1), torch.float32, CPU, alone())
 
 
 def test_pages_of_files_are_told_from_other_memory(tmp_path: Path) -> None:
@@ -120,8 +130,14 @@ class _Cuda:
 def test_a_refusal_of_cuda_is_told_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features = stored(tmp_path / "g").features
     assert isinstance(features, torch.Tensor)
-    for codes, words in (([801], r"operation not supported \(error 801\)\. These are pages of the features' file; set "
-                                 r"feature_store\.tier=uva"), ([0, 801], r"not supported \(error 801\); set")):
+    for codes, words in (
+        (
+            [801],
+            r"operation not supported \(error 801\)\. These are pages of the features' file; set "
+            r"feature_store\.tier=uva",
+        ),
+        ([0, 801], r"not supported \(error 801\); set"),
+    ):
         cuda = _Cuda(list(codes))
         monkeypatch.setattr(torch.cuda, "cudart", lambda cuda=cuda: cuda)
         with pytest.raises(RunError, match=words):
@@ -233,8 +249,10 @@ def _curve(config: dict[str, Any], way: str, size: int, folder: Path) -> Curve:
 @pytest.mark.parametrize(("way", "size", "cache"), [("data", 2, "static"), ("split", 2, "none")])
 def test_training_is_that_of_the_pinned_copy(ranks, tmp_path, way, size, cache) -> None:
     stored(tmp_path / "g")
-    mapped, copied = (ranks(size).run(_curve, _config(way, size, tier=tier, cache=CACHES[cache]), way, size,
-                                      tmp_path / "g") for tier in ("mapped", "uva"))
+    mapped, copied = (
+        ranks(size).run(_curve, _config(way, size, tier=tier, cache=CACHES[cache]), way, size, tmp_path / "g")
+        for tier in ("mapped", "uva")
+    )
     for there, other in zip(mapped, copied, strict=True):
         assert there.losses == other.losses and there.work == other.work
         assert all(gradient.equal(other.gradients[name]) for name, gradient in there.gradients.items())

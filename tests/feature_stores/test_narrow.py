@@ -27,7 +27,10 @@ from gnnexp.testing.ways import config_in, placed
 NARROW = {"dtype": "bfloat16"}
 SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
 CACHES: tuple[dict[str, Any] | None, ...] = (
-    None, {"_target_": STATIC, "capacity": 0.3}, {"_target_": SHARDED, "capacity": 9})
+    None,
+    {"_target_": STATIC, "capacity": 0.3},
+    {"_target_": SHARDED, "capacity": 9},
+)
 
 
 def rounded(graph: Graph) -> Graph:
@@ -77,16 +80,28 @@ def _curve(config: dict[str, Any], make: Callable[[], Graph], way: str, size: in
     return run_steps(config, make(), 3, placed(way, graph, size) or parts(graph, size), torch.arange(60) % 7)
 
 
-@pytest.mark.parametrize(("way", "size", "store"), [
-    ("data", 1, {}), ("data", 2, {**STORES["partitioned"], "cache": CACHES[1]}), ("split", 2, {"cache": CACHES[2]}),
-    ("communicate", 2, {}), ("vertex_cut", 2, {}), ("projections", 2, {}), ("aggregates", 3, {}),
-])
+@pytest.mark.parametrize(
+    ("way", "size", "store"),
+    [
+        ("data", 1, {}),
+        ("data", 2, {**STORES["partitioned"], "cache": CACHES[1]}),
+        ("split", 2, {"cache": CACHES[2]}),
+        ("communicate", 2, {}),
+        ("vertex_cut", 2, {}),
+        ("projections", 2, {}),
+        ("aggregates", 3, {}),
+    ],
+)
 def test_training_is_that_on_rounded_features(ranks, way, size, store) -> None:
     config = config_in(way, MODELS["sage"], hardware={"workers": size}, train={"eval_every": None})
-    wide, narrow = ({**config, "feature_store": {**config["feature_store"], **store, "dtype": dtype}}
-                    for dtype in (None, "bfloat16"))
-    curves = [ranks(size).run(_curve, one, make, way, size)
-              for one, make in ((narrow, nasty_graph), (wide, rounded_graph), (wide, nasty_graph))]
+    wide, narrow = (
+        {**config, "feature_store": {**config["feature_store"], **store, "dtype": dtype}}
+        for dtype in (None, "bfloat16")
+    )
+    curves = [
+        ranks(size).run(_curve, one, make, way, size)
+        for one, make in ((narrow, nasty_graph), (wide, rounded_graph), (wide, nasty_graph))
+    ]
     for one, other, unlike in zip(*curves, strict=True):
         assert one.losses == other.losses != unlike.losses  # bit by bit: the rows are the same
         assert all(gradient.equal(other.gradients[name]) for name, gradient in one.gradients.items())
@@ -108,7 +123,9 @@ def test_sparse_features_and_unknown_types_are_refused() -> None:
     experiment = experiment_of(config_in("data", MODELS["sage"], feature_store=NARROW))
     facts = facts_of(experiment, graph_of(sparse=True))
     assert [one.key for one in experiment.feature_store.options.check_data(experiment, facts)] == [
-        "feature_store.dtype"]
-    (problem,) = read(config_in("data", MODELS["sage"], feature_store={"dtype": "float16"}, train={"eval_every": None})
-                       ).problems
+        "feature_store.dtype"
+    ]
+    (problem,) = read(
+        config_in("data", MODELS["sage"], feature_store={"dtype": "float16"}, train={"eval_every": None})
+    ).problems
     assert problem.key == "feature_store.dtype"

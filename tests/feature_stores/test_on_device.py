@@ -27,18 +27,28 @@ STATIC = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacit
 
 
 def _config(way: str, size: int, tier: str, device: str = "cuda", **store: object) -> dict[str, Any]:
-    return config_in(way, MODELS["sage"], feature_store={"tier": tier, **store},
-                     hardware={"workers": size, "device": device}, train={"eval_every": None})
+    return config_in(
+        way,
+        MODELS["sage"],
+        feature_store={"tier": tier, **store},
+        hardware={"workers": size, "device": device},
+        train={"eval_every": None},
+    )
 
 
-@pytest.mark.parametrize(("way", "device", "store", "words"), [
-    ("data", "cpu", {}, "the run is on the CPU"), ("communicate", "cuda", {}, "reads rows on the host"),
-    ("offload", "cuda", {}, "reads rows on the host"),
-    ("data", "cuda", {"cache": STATIC}, "a cache has nothing to hold"),
-])
+@pytest.mark.parametrize(
+    ("way", "device", "store", "words"),
+    [
+        ("data", "cpu", {}, "the run is on the CPU"),
+        ("communicate", "cuda", {}, "reads rows on the host"),
+        ("offload", "cuda", {}, "reads rows on the host"),
+        ("data", "cuda", {"cache": STATIC}, "a cache has nothing to hold"),
+    ],
+)
 def test_what_cannot_be_is_refused(way: str, device: str, store: dict[str, object], words: str) -> None:
-    (problem,) = (one for one in read(_config(way, 1, "device", device, **store)).problems
-                  if one.key == "feature_store.tier")
+    (problem,) = (
+        one for one in read(_config(way, 1, "device", device, **store)).problems if one.key == "feature_store.tier"
+    )
     assert words in str(problem) and "feature_store.tier=host" in str(problem)
     assert not [one for one in read(_config(way, 1, "host", device, **store)).problems if "tier" in one.key]
 
@@ -52,8 +62,9 @@ def test_sparse_features_stay_on_the_host() -> None:
 def test_a_rank_without_a_gpu_refuses() -> None:
     cpu = torch.device("cpu")
     with pytest.raises(ConfigError, match="no CUDA device"):
-        LocalStore(tier="device").setup(Shard(nasty_graph()), torch.float32, cpu,
-                                        Communicator(Environment(), PhaseTimer(), cpu))
+        LocalStore(tier="device").setup(
+            Shard(nasty_graph()), torch.float32, cpu, Communicator(Environment(), PhaseTimer(), cpu)
+        )
 
 
 def _curve(config: dict[str, Any], way: str, size: int, steps: int) -> Curve:
@@ -63,8 +74,9 @@ def _curve(config: dict[str, Any], way: str, size: int, steps: int) -> Curve:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-@pytest.mark.parametrize(("way", "size", "sampler"), [
-    ("data", 1, "cuda"), ("data", 2, "cpu"), ("split", 2, "cpu"), ("split", 3, "cuda")])
+@pytest.mark.parametrize(
+    ("way", "size", "sampler"), [("data", 1, "cuda"), ("data", 2, "cpu"), ("split", 2, "cpu"), ("split", 3, "cuda")]
+)
 def test_training_is_the_same_and_only_ids_cross(ranks, steps, way, size, sampler) -> None:
     curves = {}
     for tier in ("host", "device"):
@@ -86,12 +98,16 @@ def test_training_is_the_same_and_only_ids_cross(ranks, steps, way, size, sample
 ROOMY, FULL = (10, 10**9), (10**9, 10**9)
 
 
-@pytest.mark.parametrize(("way", "device", "store", "room", "words"), [
-    ("data", "cuda", {}, ROOMY, "device: 6240 bytes of features and 10 other bytes fit into 1000000000 bytes"),
-    ("split", "cuda", {}, FULL, "host: 6240 bytes of features and 1000000000 other bytes do not fit"),
-    ("data", "cpu", {}, None, "host: the run is on the CPU"), ("offload", "cuda", {}, None, "host: this paradigm"),
-    ("data", "cuda", {"cache": STATIC}, None, "host: a cache has nothing to hold"),
-])
+@pytest.mark.parametrize(
+    ("way", "device", "store", "room", "words"),
+    [
+        ("data", "cuda", {}, ROOMY, "device: 6240 bytes of features and 10 other bytes fit into 1000000000 bytes"),
+        ("split", "cuda", {}, FULL, "host: 6240 bytes of features and 1000000000 other bytes do not fit"),
+        ("data", "cpu", {}, None, "host: the run is on the CPU"),
+        ("offload", "cuda", {}, None, "host: this paradigm"),
+        ("data", "cuda", {"cache": STATIC}, None, "host: a cache has nothing to hold"),
+    ],
+)
 def test_auto_takes_the_gpu_where_all_rows_fit(way, device, store, room, words) -> None:
     def asked() -> tuple[int, int]:
         assert room is not None, "the memory of the device does not matter"
@@ -132,5 +148,6 @@ def test_all_ranks_choose_the_same_tier(ranks, limit, tier) -> None:
 def test_a_run_on_the_cpu_records_the_host() -> None:
     assert _chosen(_config("data", 1, "auto", "cpu")) == "host: the run is on the CPU"
     assert _chosen(_config("data", 1, "auto", "auto")).startswith(
-        "device: " if torch.cuda.is_available() else "host: the run is on the CPU")
+        "device: " if torch.cuda.is_available() else "host: the run is on the CPU"
+    )
     assert _chosen(_config("data", 1, "host", "cpu")) == "host"

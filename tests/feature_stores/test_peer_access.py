@@ -32,11 +32,15 @@ SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
 SPLIT = "gnnexp.paradigms.split_parallel.SplitParallel"
 # One row for three ranks leaves two ranks without rows; all rows leave nothing to read from the host.
 CACHES: dict[str, dict[str, Any]] = {
-    "some": {"capacity": 9, "policy": "frequency"}, "few": {"capacity": "1B"}, "one": {"capacity": 0.02},
-    "all": {"capacity": 1.0}, "by_id": {"capacity": 5, "policy": "id", "clique": 1},
+    "some": {"capacity": 9, "policy": "frequency"},
+    "few": {"capacity": "1B"},
+    "one": {"capacity": 0.02},
+    "all": {"capacity": 1.0},
+    "by_id": {"capacity": 5, "policy": "id", "clique": 1},
 }
 STORES: dict[str, dict[str, Any]] = {
-    "host": {"_target_": LOCAL, "tier": "host"}, "uva": {"_target_": LOCAL, "tier": "uva"},
+    "host": {"_target_": LOCAL, "tier": "host"},
+    "uva": {"_target_": LOCAL, "tier": "uva"},
     "partitioned": {"_target_": PARTITIONED},
 }
 needs_gpu = pytest.mark.skipif(not (torch.cuda.is_available() and has_triton()), reason="needs a GPU and Triton")
@@ -56,11 +60,14 @@ def test_an_unknown_way_of_access_is_refused() -> None:
         ShardedCache(1, access="nvlink")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("hardware", "way", "words"), [
-    ({"device": "cpu"}, None, "the run is on the CPU"),
-    ({"nodes": 2, "workers": 2}, None, "a clique of 4 ranks is on several machines"),
-    ({"nodes": 2, "workers": 3}, {"clique": 2}, "a clique of 2 ranks is on several machines"),
-])
+@pytest.mark.parametrize(
+    ("hardware", "way", "words"),
+    [
+        ({"device": "cpu"}, None, "the run is on the CPU"),
+        ({"nodes": 2, "workers": 2}, None, "a clique of 4 ranks is on several machines"),
+        ({"nodes": 2, "workers": 3}, {"clique": 2}, "a clique of 2 ranks is on several machines"),
+    ],
+)
 def test_what_cannot_be_is_refused(hardware: dict[str, Any], way: dict[str, Any] | None, words: str) -> None:
     experiment = experiment_in({"hardware": {"device": "cuda", "nodes": 1, "workers": 2, **hardware}})
     store = LocalStore(cache=ShardedCache(1, access="peer", **(way or {})))
@@ -95,6 +102,7 @@ def test_a_rank_without_a_gpu_exchanges_rows_or_refuses() -> None:
 
 def _broken(fault: str, patch: pytest.MonkeyPatch) -> None:
     """Break something on this rank."""
+
     def refuse(*anything: object, **more: object) -> None:
         raise RuntimeError("out of handles\nat a place")
 
@@ -131,12 +139,16 @@ def _refused(fault: str, where: int) -> list[str]:
 @pytest.mark.gpu
 @needs_gpu
 @emulated_only
-@pytest.mark.parametrize(("fault", "words"), [
-    ("peers", "the GPU of rank 1 of the clique has no peer access to the GPU of rank 0"),
-    ("triton", "the package triton is not installed"), ("reduce_tensor", "out of handles"),
-    ("rebuild_cuda_tensor", "out of handles"),
-    ("wrong bytes", "rank 1 of the clique reads wrong values"),
-])
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("peers", "the GPU of rank 1 of the clique has no peer access to the GPU of rank 0"),
+        ("triton", "the package triton is not installed"),
+        ("reduce_tensor", "out of handles"),
+        ("rebuild_cuda_tensor", "out of handles"),
+        ("wrong bytes", "rank 1 of the clique reads wrong values"),
+    ],
+)
 def test_all_ranks_hear_of_the_fault_of_one(ranks, fault: str, words: str) -> None:
     if fault == "peers" and torch.cuda.device_count() == 1:
         pytest.skip("all ranks have the same GPU")
@@ -190,14 +202,25 @@ def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[Read]:
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize(("size", "dtype", "narrow", "kind"), [
-    (1, torch.float32, None, "uva"), (2, torch.float32, None, "uva"), (3, torch.float64, None, "host"),
-    (4, torch.float32, "bfloat16", "uva"), (2, torch.float32, "bfloat16", "host"),
-    (3, torch.float32, None, "partitioned"),
-])
+@pytest.mark.parametrize(
+    ("size", "dtype", "narrow", "kind"),
+    [
+        (1, torch.float32, None, "uva"),
+        (2, torch.float32, None, "uva"),
+        (3, torch.float64, None, "host"),
+        (4, torch.float32, "bfloat16", "uva"),
+        (2, torch.float32, "bfloat16", "host"),
+        (3, torch.float32, None, "partitioned"),
+    ],
+)
 def test_rows_and_counts_are_those_of_exchanges(ranks, size, dtype, narrow, kind) -> None:
-    nodes = {access: [{**STORES[kind], "dtype": narrow, "cache": {"_target_": SHARDED, "access": access, **cache}}
-                      for cache in CACHES.values()] for access in ("peer", "collective")}
+    nodes = {
+        access: [
+            {**STORES[kind], "dtype": narrow, "cache": {"_target_": SHARDED, "access": access, **cache}}
+            for cache in CACHES.values()
+        ]
+        for access in ("peer", "collective")
+    }
     row = 13 * (2 if narrow else dtype.itemsize)
     ids = [sum(one.nbytes for one in reads_of(rank, 60)) for rank in range(size)]
     direct, through = (ranks(size).run(_reads, nodes[access], dtype) for access in ("peer", "collective"))
@@ -226,16 +249,28 @@ def _curve(config: dict[str, Any], way: str, size: int) -> Curve:
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize(("way", "size", "sampler", "tier", "model", "overlap"), [
-    ("data", 2, "cuda", "uva", "sage", False), ("data", 2, "cpu", "host", "gat", True),
-    ("data", 4, "cuda", "uva", "gat", True), ("split", 3, "auto", "uva", "sage", False),
-    ("data", 1, "cuda", "uva", "sage", True),
-])
+@pytest.mark.parametrize(
+    ("way", "size", "sampler", "tier", "model", "overlap"),
+    [
+        ("data", 2, "cuda", "uva", "sage", False),
+        ("data", 2, "cpu", "host", "gat", True),
+        ("data", 4, "cuda", "uva", "gat", True),
+        ("split", 3, "auto", "uva", "sage", False),
+        ("data", 1, "cuda", "uva", "sage", True),
+    ],
+)
 def test_training_is_that_of_exchanges(ranks, way, size, sampler, tier, model, overlap) -> None:
     curves = {}
     for access in ("collective", "auto"):
-        config = config_in(way, MODELS[model], hardware={"workers": size, "device": "cuda"}, feature_store={
-            "tier": tier, "cache": {"_target_": SHARDED, "capacity": 9, "policy": "frequency", "access": access}})
+        config = config_in(
+            way,
+            MODELS[model],
+            hardware={"workers": size, "device": "cuda"},
+            feature_store={
+                "tier": tier,
+                "cache": {"_target_": SHARDED, "capacity": 9, "policy": "frequency", "access": access},
+            },
+        )
         config["sampler"] = {**config["sampler"], "device": sampler}
         config["train"] = {**config["train"], "eval_every": None, "overlap": overlap}
         curves[access] = ranks(size).run(_curve, config, way, size)

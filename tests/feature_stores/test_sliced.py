@@ -30,7 +30,9 @@ def test_slices_cover_every_dimension_once_and_are_even(num_dims: int, num_slice
 
 
 def _slice(
-    num_features: int, sparse: bool, tier: Literal["host", "device"] = "host",
+    num_features: int,
+    sparse: bool,
+    tier: Literal["host", "device"] = "host",
 ) -> tuple[list[torch.Tensor], dict[str, int], int]:
     comm = Communicator(read_environment(), PhaseTimer(), CPU)
     graph = graph_of(sparse=sparse, num_features=num_features)
@@ -66,8 +68,9 @@ def test_slices_side_by_side_are_the_rows(ranks, num_features, sparse):
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_a_slice_on_the_device_brings_nothing_from_the_host(ranks, sparse):
-    for on_host, on_device in zip(ranks(3).run(_slice, 13, sparse), ranks(3).run(_slice, 13, sparse, "device"),
-                                  strict=True):
+    for on_host, on_device in zip(
+        ranks(3).run(_slice, 13, sparse), ranks(3).run(_slice, 13, sparse, "device"), strict=True
+    ):
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(on_host[0], on_device[0], strict=True))
         total = sum(ids.numel() for ids in reads_of(7, 60))
         assert on_device[1] == {"features_loaded_local": total, "tier/h2d_bytes": 0} and on_device[2] == on_host[2]

@@ -21,9 +21,12 @@ from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in, placed
 
 pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible"),
-    pytest.mark.skipif(not has_triton() or (torch.version.cuda is None and not is_interpreted()),
-                       reason="needs Triton, and on the emulated device TRITON_INTERPRET=1"),
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible"),
+    pytest.mark.skipif(
+        not has_triton() or (torch.version.cuda is None and not is_interpreted()),
+        reason="needs Triton, and on the emulated device TRITON_INTERPRET=1",
+    ),
 ]
 SHARDED = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 9}
 
@@ -49,14 +52,25 @@ def _curve(config: dict[str, Any], way: str, size: int, stored: bool, steps: int
     return found, sum(dense)
 
 
-def assert_same(ranks: Any, size: int, config: dict[str, Any], steps: int = 3, *, way: str = "data",
-                weighted: bool = False, stored: bool = True) -> None:
+def assert_same(
+    ranks: Any,
+    size: int,
+    config: dict[str, Any],
+    steps: int = 3,
+    *,
+    way: str = "data",
+    weighted: bool = False,
+    stored: bool = True,
+) -> None:
     """Compare bit by bit; `stored` is whether rows are read where they are at all."""
     config["hardware"] = {**config["hardware"], "workers": size, "device": "cuda"}
     there, matrix = (ranks(size).run(_curve, config, way, size, on, steps, weighted) for on in (True, False))
     for (one, dense), (other, never) in zip(there, matrix, strict=True):
         assert one.losses == other.losses and (one.work, one.sent_bytes, one.rounds) == (
-            other.work, other.sent_bytes, other.rounds)
+            other.work,
+            other.sent_bytes,
+            other.rounds,
+        )
         assert all(gradient.equal(other.gradients[name]) for name, gradient in one.gradients.items())
         rows = sum(amount for name, amount in one.work.items() if name.startswith("features_loaded"))
         most = rows * (2 if config["model"].get("residual") else 1)  # the skip connection reads them once more
@@ -65,28 +79,47 @@ def assert_same(ranks: Any, size: int, config: dict[str, Any], steps: int = 3, *
 
 def _config(name: str, way: str = "data", /, **changes: Any) -> dict[str, Any]:
     store = {"tier": "device", **changes.pop("feature_store", {})}
-    return config_in(way, {**MODELS[name], "kernel": "triton", "input_dropout": 0.0, **changes.pop("model", {})},
-                     feature_store=store, **changes)
+    return config_in(
+        way,
+        {**MODELS[name], "kernel": "triton", "input_dropout": 0.0, **changes.pop("model", {})},
+        feature_store=store,
+        **changes,
+    )
 
 
-@pytest.mark.parametrize(("model", "size", "dtype", "weighted"), [
-    ("sage", 1, "float32", False), ("gcn", 1, "float64", False), ("gin", 2, "float32", False),
-    ("sage", 2, "float64", True), ("gcn", 1, "float32", True), ("gin", 1, "float64", True)])
+@pytest.mark.parametrize(
+    ("model", "size", "dtype", "weighted"),
+    [
+        ("sage", 1, "float32", False),
+        ("gcn", 1, "float64", False),
+        ("gin", 2, "float32", False),
+        ("sage", 2, "float64", True),
+        ("gcn", 1, "float32", True),
+        ("gin", 1, "float64", True),
+    ],
+)
 def test_losses_and_gradients_have_the_same_bits(ranks, model, size, dtype, weighted):
     options = {"residual": True, "norm": True} if weighted else {}
     assert_same(ranks, size, _config(model, train={"dtype": dtype}, model=options), weighted=weighted)
 
 
-@pytest.mark.parametrize(("model", "dtype", "narrow", "sampler"), [
-    ("sage", "float32", "bfloat16", "cuda"), ("gcn", "float32", "bfloat16", "cpu"),
-    ("gin", "float64", "bfloat16", "cuda")])
+@pytest.mark.parametrize(
+    ("model", "dtype", "narrow", "sampler"),
+    [
+        ("sage", "float32", "bfloat16", "cuda"),
+        ("gcn", "float32", "bfloat16", "cpu"),
+        ("gin", "float64", "bfloat16", "cuda"),
+    ],
+)
 def test_rows_in_bfloat16_are_widened_in_registers(ranks, model, dtype, narrow, sampler):
-    assert_same(ranks, 1, _config(model, train={"dtype": dtype}, feature_store={"dtype": narrow},
-                                  sampler={"device": sampler}))
+    assert_same(
+        ranks, 1, _config(model, train={"dtype": dtype}, feature_store={"dtype": narrow}, sampler={"device": sampler})
+    )
 
 
-@pytest.mark.parametrize(("size", "store"), [
-    (1, {"tier": "host"}), (2, {"tier": "host", "cache": SHARDED}), (1, {"tier": "uva"})])
+@pytest.mark.parametrize(
+    ("size", "store"), [(1, {"tier": "host"}), (2, {"tier": "host", "cache": SHARDED}), (1, {"tier": "uva"})]
+)
 def test_rows_that_cross_in_bfloat16_stay_narrow(ranks, size, store):
     assert_same(ranks, size, _config("sage", feature_store={"dtype": "bfloat16", **store}))
 
@@ -105,15 +138,26 @@ def _rounded(config: dict[str, Any], narrow: bool, weighted: bool) -> tuple[Curv
         return run_steps(config, weighted_graph() if weighted else nasty_graph(), 3), kept
 
 
-@pytest.mark.parametrize(("model", "size", "options"), [
-    ("sage", 1, {"layers": 3}), ("gcn", 2, {"dropout": 0.0}), ("gin", 1, {"layers": 3}),
-    ("sage", 1, {"residual": True}), ("gcn", 1, {"weighted": True, "hidden": 7, "layers": 3}),
-    pytest.param("gat", 1, {}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("model", "size", "options"),
+    [
+        ("sage", 1, {"layers": 3}),
+        ("gcn", 2, {"dropout": 0.0}),
+        ("gin", 1, {"layers": 3}),
+        ("sage", 1, {"residual": True}),
+        ("gcn", 1, {"weighted": True, "hidden": 7, "layers": 3}),
+        pytest.param("gat", 1, {}, marks=pytest.mark.slow),
+    ],
+)
 def test_rows_between_layers_stay_in_bfloat16(ranks, model, size, options):
     weighted = options.pop("weighted", False)
-    config = _config(model, model=options, train={"dtype": "float32", "activations": "bf16"},
-                     sampler={"fanouts": [4, 3, 2][:options.get("layers", 2)]},
-                     hardware={"workers": size, "device": "cuda"})
+    config = _config(
+        model,
+        model=options,
+        train={"dtype": "float32", "activations": "bf16"},
+        sampler={"fanouts": [4, 3, 2][: options.get("layers", 2)]},
+        hardware={"workers": size, "device": "cuda"},
+    )
     there, wide = (ranks(size).run(_rounded, config, narrow, weighted) for narrow in (True, False))
     for (one, held), (other, before) in zip(there, wide, strict=True):
         assert one.losses == other.losses and one.work == other.work and one.sent_bytes == other.sent_bytes
@@ -140,8 +184,9 @@ def test_dropout_of_inputs_reads_stored_rows(ranks, narrow):
     assert_same(ranks, 1, config, stored=False)
 
 
-@pytest.mark.parametrize(("model", "way", "size"), [
-    pytest.param("gat", "data", 1, marks=pytest.mark.slow), ("sage", "split", 2)])
+@pytest.mark.parametrize(
+    ("model", "way", "size"), [pytest.param("gat", "data", 1, marks=pytest.mark.slow), ("sage", "split", 2)]
+)
 def test_other_layers_and_exchanged_rows_stay_a_matrix(ranks, model, way, size):
     assert_same(ranks, size, _config(model, way), way=way, stored=False)
 
@@ -150,7 +195,8 @@ def test_a_layer_that_projects_first_reads_a_matrix(ranks):
     """13 columns become one, so all rows are projected before the sums."""
     graph, config = nasty_graph(), _config("gcn", model={"hidden": 1, "dropout": 0.0}, hardware={"device": "cuda"})
     (found, dense), (expected, _) = (
-        ranks(1).run(_curve, config, "data", 1, stored, 2, False)[0] for stored in (True, False))
+        ranks(1).run(_curve, config, "data", 1, stored, 2, False)[0] for stored in (True, False)
+    )
     assert found.losses == expected.losses and dense >= found.work["features_loaded_local"] > 0
     assert graph.num_features == 13
 
@@ -194,10 +240,15 @@ def test_trained_values_are_refused() -> None:
 
 
 def test_the_record_says_what_is_read_where(ranks):
-    for tier, narrow, words in (("device", None, "read where they are stored"), ("device", "bfloat16", "read where"),
-                                ("host", "bfloat16", "widened by"), ("host", None, "")):
-        found = ranks(1).run(_stored, _config("sage", feature_store={"tier": tier, "dtype": narrow},
-                                              hardware={"device": "cuda"}))[0]
+    for tier, narrow, words in (
+        ("device", None, "read where they are stored"),
+        ("device", "bfloat16", "read where"),
+        ("host", "bfloat16", "widened by"),
+        ("host", None, ""),
+    ):
+        found = ranks(1).run(
+            _stored, _config("sage", feature_store={"tier": tier, "dtype": narrow}, hardware={"device": "cuda"})
+        )[0]
         assert found.startswith(words) and bool(found) == bool(words)
     assert ranks(1).run(_stored, _config("gat", hardware={"device": "cuda"})) == [""]
     assert ranks(1).run(_stored, {**_config("sage", hardware={"device": "cuda"}, model={"kernel": "torch"})}) == [""]

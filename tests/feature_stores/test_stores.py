@@ -62,8 +62,11 @@ def _read(nodes: list[dict[str, Any]], sparse: bool, dtype: torch.dtype) -> list
 ORIGINS = {"none": set[str](), "static": {"local"}, "sharded": {"local", "peer"}}
 
 
-@pytest.mark.parametrize(("sparse", "dtype"), [(False, torch.float32), (False, torch.float64), (True, torch.float64)],
-                         ids=["float32", "float64", "sparse"])
+@pytest.mark.parametrize(
+    ("sparse", "dtype"),
+    [(False, torch.float32), (False, torch.float64), (True, torch.float64)],
+    ids=["float32", "float64", "sparse"],
+)
 @pytest.mark.parametrize("store", STORES)
 def test_every_store_and_cache_gives_the_same_rows(ranks, store, sparse, dtype):
     nodes = [{**STORES[store], "cache": cache} for cache in CACHES.values()]
@@ -141,14 +144,17 @@ def test_a_graph_without_features_is_refused() -> None:
             store.setup(shard, torch.float32, CPU, alone())
 
 
-@pytest.mark.parametrize(("make", "sparse"), [
-    pytest.param(lambda: LocalStore("ram"), False, id="ram dense"),
-    pytest.param(lambda: LocalStore("ram"), True, id="ram sparse"),
-    pytest.param(PartitionedStore, False, id="partitioned dense"),
-    pytest.param(PartitionedStore, True, id="partitioned sparse"),
-    pytest.param(SlicedStore, False, id="sliced dense"),
-    pytest.param(SlicedStore, True, id="sliced sparse"),
-])
+@pytest.mark.parametrize(
+    ("make", "sparse"),
+    [
+        pytest.param(lambda: LocalStore("ram"), False, id="ram dense"),
+        pytest.param(lambda: LocalStore("ram"), True, id="ram sparse"),
+        pytest.param(PartitionedStore, False, id="partitioned dense"),
+        pytest.param(PartitionedStore, True, id="partitioned sparse"),
+        pytest.param(SlicedStore, False, id="sliced dense"),
+        pytest.param(SlicedStore, True, id="sliced sparse"),
+    ],
+)
 def test_what_is_held_in_ram_is_a_copy(make: Any, sparse: bool) -> None:
     """With one rank and the file's own dtype too."""
     graph = graph_of(sparse=sparse)

@@ -30,28 +30,40 @@ from gnnexp.testing.ways import config_in, placed
 LOCAL = "gnnexp.feature_stores.local.LocalStore"
 SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
 CACHES: dict[str, dict[str, Any] | None] = {
-    "none": None, "static": {"_target_": STATIC, "capacity": 0.3},
+    "none": None,
+    "static": {"_target_": STATIC, "capacity": 0.3},
     "owned": {"_target_": STATIC, "capacity": 7, "policy": "frequency", "of": "owned"},
-    "nothing": {"_target_": STATIC, "capacity": "1B"}, "all": {"_target_": STATIC, "capacity": 1.0},
+    "nothing": {"_target_": STATIC, "capacity": "1B"},
+    "all": {"_target_": STATIC, "capacity": 1.0},
     "sharded": {"_target_": SHARDED, "capacity": 9, "policy": "frequency", "access": "collective"},
     "sharded_alone": {"_target_": SHARDED, "capacity": 5, "clique": 1, "access": "collective"},
 }
 needs_gpu = pytest.mark.skipif(not (torch.cuda.is_available() and has_triton()), reason="needs a GPU and Triton")
 
 
-def _config(way: str, size: int, tier: str, device: str = "cuda", model: str = "sage", **store: object
-            ) -> dict[str, Any]:
-    return config_in(way, MODELS[model], feature_store={"tier": tier, **store},
-                     hardware={"workers": size, "device": device}, train={"eval_every": None})
+def _config(
+    way: str, size: int, tier: str, device: str = "cuda", model: str = "sage", **store: object
+) -> dict[str, Any]:
+    return config_in(
+        way,
+        MODELS[model],
+        feature_store={"tier": tier, **store},
+        hardware={"workers": size, "device": device},
+        train={"eval_every": None},
+    )
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("way", "device", "words"), [
-    ("data", "cpu", "the run is on the CPU"), ("communicate", "cuda", "reads rows on the host"),
-])
+@pytest.mark.parametrize(
+    ("way", "device", "words"),
+    [
+        ("data", "cpu", "the run is on the CPU"),
+        ("communicate", "cuda", "reads rows on the host"),
+    ],
+)
 def test_what_cannot_be_is_refused(way: str, device: str, words: str) -> None:
     (problem,) = (one for one in read(_config(way, 1, "uva", device)).problems if one.key == "feature_store.tier")
-    assert ("triton" in str(problem) if not has_triton() else words in str(problem))
+    assert "triton" in str(problem) if not has_triton() else words in str(problem)
     assert "feature_store.tier=host" in str(problem)
 
 
@@ -105,11 +117,14 @@ def _reads(nodes: list[dict[str, Any]], dtype: torch.dtype) -> list[tuple[dict[s
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize(("size", "dtype", "narrow"), [
-    (1, torch.float64, None), (3, torch.float32, None), (2, torch.float32, "bfloat16")])
+@pytest.mark.parametrize(
+    ("size", "dtype", "narrow"), [(1, torch.float64, None), (3, torch.float32, None), (2, torch.float32, "bfloat16")]
+)
 def test_rows_and_counts_are_those_of_the_host_tier(ranks, size, dtype, narrow) -> None:
-    stores = {tier: [{"_target_": LOCAL, "tier": tier, "cache": cache, "dtype": narrow} for cache in CACHES.values()]
-              for tier in ("uva", "host")}
+    stores = {
+        tier: [{"_target_": LOCAL, "tier": tier, "cache": cache, "dtype": narrow} for cache in CACHES.values()]
+        for tier in ("uva", "host")
+    }
     ids = [sum(one.nbytes for one in reads_of(rank, 60)) for rank in range(size)]
     itemsize = 2 if narrow else dtype.itemsize
     direct, through = (ranks(size).run(_reads, stores[tier], dtype) for tier in ("uva", "host"))
@@ -132,10 +147,19 @@ def _curve(config: dict[str, Any], way: str, size: int) -> Curve:
 @pytest.mark.gpu
 @needs_gpu
 @pytest.mark.parametrize("model", ["sage", "gat"])
-@pytest.mark.parametrize(("way", "size", "sampler", "cache"), [
-    ("data", 1, "cuda", "none"), ("data", 2, "cpu", "none"), ("data", 2, "cuda", "static"),
-    ("split", 2, "cpu", "none"), ("split", 2, "cuda", "none"), ("split", 2, "auto", "owned"),
-    ("data", 2, "cpu", "sharded"), ("split", 2, "auto", "sharded")])
+@pytest.mark.parametrize(
+    ("way", "size", "sampler", "cache"),
+    [
+        ("data", 1, "cuda", "none"),
+        ("data", 2, "cpu", "none"),
+        ("data", 2, "cuda", "static"),
+        ("split", 2, "cpu", "none"),
+        ("split", 2, "cuda", "none"),
+        ("split", 2, "auto", "owned"),
+        ("data", 2, "cpu", "sharded"),
+        ("split", 2, "auto", "sharded"),
+    ],
+)
 def test_training_is_that_of_the_host_tier(ranks, way, size, sampler, cache, model) -> None:
     curves = {}
     for tier in ("host", "uva"):
@@ -170,8 +194,11 @@ def test_other_caches_read_their_misses_over_the_link() -> None:
     rows = store.read(ids)
     assert isinstance(rows, torch.Tensor) and isinstance(graph.features, torch.Tensor)
     assert rows.cpu().equal(graph.features)
-    assert store.take_counts() == {"features_loaded_local": 20, "features_loaded_host": 40,
-                                   "tier/h2d_bytes": 40 * (13 * 4 + 8)}
+    assert store.take_counts() == {
+        "features_loaded_local": 20,
+        "features_loaded_host": 40,
+        "tier/h2d_bytes": 40 * (13 * 4 + 8),
+    }
 
 
 @pytest.mark.gpu

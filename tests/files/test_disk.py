@@ -26,14 +26,17 @@ from gnnexp.files.disk import (
 from gnnexp.graph.storage.writer import ArrayWriter
 
 
-@pytest.mark.parametrize(("number", "what", "fix"), [
-    (errno.ENOSPC, "the disk is full", "make room there (df -h /a/run), then: gnnexp resume /a/run"),
-    (errno.EDQUOT, "your quota on this disk is exceeded", "quota -s"),
-    (errno.EFBIG, "the file would be larger than files may be", "ulimit -f"),
-    (errno.EROFS, "the disk is mounted read-only", "have it mounted for writing"),
-    (errno.EACCES, "you have no right to use this place", "change its rights"),
-    (errno.ENOSYS, "this file system has no file locks", "Lustre: -o flock"),
-])
+@pytest.mark.parametrize(
+    ("number", "what", "fix"),
+    [
+        (errno.ENOSPC, "the disk is full", "make room there (df -h /a/run), then: gnnexp resume /a/run"),
+        (errno.EDQUOT, "your quota on this disk is exceeded", "quota -s"),
+        (errno.EFBIG, "the file would be larger than files may be", "ulimit -f"),
+        (errno.EROFS, "the disk is mounted read-only", "have it mounted for writing"),
+        (errno.EACCES, "you have no right to use this place", "change its rights"),
+        (errno.ENOSYS, "this file system has no file locks", "Lustre: -o flock"),
+    ],
+)
 def test_every_refusal_has_words_and_a_fix(number: int, what: str, fix: str) -> None:
     problem = refusal(OSError(number, os.strerror(number), "/a/run/result.json"), "gnnexp resume /a/run")
     assert problem is not None and (problem.key, problem.allowed) == ("/a/run/result.json", what)
@@ -41,10 +44,15 @@ def test_every_refusal_has_words_and_a_fix(number: int, what: str, fix: str) -> 
     assert one_line(problem) == f"{what}: /a/run/result.json ({os.strerror(number)})"
 
 
-@pytest.mark.parametrize("error", [
-    FileNotFoundError(errno.ENOENT, "No such file", "/a"), ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
-    PermissionError(errno.EACCES, "a socket"), OSError("no number"),
-])
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file", "/a"),
+        ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
+        PermissionError(errno.EACCES, "a socket"),
+        OSError("no number"),
+    ],
+)
 def test_errors_of_another_kind_pass(error: OSError) -> None:
     assert refusal(error) is None
     with pytest.raises(type(error)) as caught, in_words():
@@ -79,9 +87,15 @@ def test_a_file_that_is_written_to_is_named(tmp_path: Path) -> None:
     assert caught.value.filename == str(tmp_path / "epochs.jsonl")
 
 
-@pytest.mark.parametrize(("number", "words"), [
-    (errno.EEXIST, "must be a folder, and is a file"), (errno.ENOTDIR, "must be a folder, and is a file"),
-    (errno.ELOOP, "leads back to itself"), (errno.ENAMETOOLONG, "too long")])
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EEXIST, "must be a folder, and is a file"),
+        (errno.ENOTDIR, "must be a folder, and is a file"),
+        (errno.ELOOP, "leads back to itself"),
+        (errno.ENAMETOOLONG, "too long"),
+    ],
+)
 def test_a_path_that_cannot_be_a_folder_is_explained(tmp_path: Path, number: int, words: str) -> None:
     (tmp_path / "sweeps").touch()
     problem = refusal(OSError(number, os.strerror(number), str(tmp_path / "sweeps")))
@@ -154,12 +168,19 @@ def test_a_folder_of_a_killed_process_is_removed_and_one_that_is_held_stays(tmp_
     assert sorted(item.name for item in tmp_path.iterdir()) == ["four", "three", "two"]
 
 
-@pytest.mark.parametrize(("place", "words"), [
-    (".gnnexp", "the artifact cache must be writable: this file system has no file locks"),
-    ("runs", "this file system has no file locks"),
-])
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        (".gnnexp", "the artifact cache must be writable: this file system has no file locks"),
+        ("runs", "this file system has no file locks"),
+    ],
+)
 def test_a_file_system_without_locks_is_named_before_a_run_starts(
-        place: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    place: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def flock(handle: int, operation: int) -> None:
         path = Path(f"/proc/self/fd/{handle}").readlink()

@@ -10,8 +10,9 @@ def test_plain_data_is_read() -> None:
     assert parse_yaml(b"a: &a {b: [1, x]}\nc: *a\n") == {"a": {"b": [1, "x"]}, "c": {"b": [1, "x"]}}
 
 
-@pytest.mark.parametrize("text", ["a: &a [x, x, x]\nb: [*a, *a, *a, *a]\n",
-                                  "a: &a {p: x, q: x}\nb: &b {<<: [*a, *a]}\nc: {<<: [*b, *b]}\n"])
+@pytest.mark.parametrize(
+    "text", ["a: &a [x, x, x]\nb: [*a, *a, *a, *a]\n", "a: &a {p: x, q: x}\nb: &b {<<: [*a, *a]}\nc: {<<: [*b, *b]}\n"]
+)
 def test_aliases_count_as_their_content(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_yaml(text.encode())
     monkeypatch.setattr(foreign_yaml, "MAX_NODES", 20)
@@ -34,8 +35,20 @@ def test_depth_and_bytes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert excess_of(b"[1, 2, 3]") == "more than 8 bytes" and not excess_of(b"[1, 2]")
 
 
-@pytest.mark.parametrize("text", ["!!bool maybe", '!!int ""', "!!timestamp noon", "2024-13-45",
-                                  "!!python/name:os.system", "[1", "{[1]: 2}", "a\x00b", "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "!!bool maybe",
+        '!!int ""',
+        "!!timestamp noon",
+        "2024-13-45",
+        "!!python/name:os.system",
+        "[1",
+        "{[1]: 2}",
+        "a\x00b",
+        "\xff",
+    ],
+)
 def test_every_error_of_the_loader_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_yaml(text.encode("latin-1"))

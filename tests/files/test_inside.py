@@ -17,8 +17,9 @@ def test_a_full_name_in_the_folder(tmp_path: Path) -> None:
     assert place_inside(tmp_path / "metadata.yaml", str(tmp_path / "a.npy"), "") == tmp_path / "a.npy"
 
 
-@pytest.mark.parametrize("name", ["../a.npy", "/etc/passwd", "data/../../a.npy", "~/../../../etc/passwd", "a\0", 3,
-                                  None])
+@pytest.mark.parametrize(
+    "name", ["../a.npy", "/etc/passwd", "data/../../a.npy", "~/../../../etc/passwd", "a\0", 3, None]
+)
 def test_names_that_lead_elsewhere(name: object, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"metadata\.yaml"):
         place_inside(tmp_path / "metadata.yaml", name, "")

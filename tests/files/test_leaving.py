@@ -24,19 +24,26 @@ sys.exit(7)
 """
 
 
-@pytest.mark.parametrize(("code", "ended", "said"), [
-    (3, 3, "held joined\nregistered\n"), (None, 7, "held joined\nregistered\nfreed\n")])
+@pytest.mark.parametrize(
+    ("code", "ended", "said"), [(3, 3, "held joined\nregistered\n"), (None, 7, "held joined\nregistered\nfreed\n")]
+)
 @pytest.mark.interpreter
 def test_a_process_leaves_with_its_own_code(code: int | None, ended: int, said: str) -> None:
-    done = subprocess.run([sys.executable, "-c", _SCRIPT.format(code=code)], capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT.format(code=code)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (ended, said), done.stderr
 
 
 @pytest.mark.interpreter
 def test_a_stream_that_cannot_be_written_is_reported_by_python() -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-c", "from gnnexp.files.leaving import Ending\nprint(1)\n"
-                               "Ending().exit_code = 0"], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-                              env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"})
+        done = subprocess.run(
+            [sys.executable, "-c", "from gnnexp.files.leaving import Ending\nprint(1)\nEnding().exit_code = 0"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        )
     assert done.returncode == 120 and "No space left" in done.stderr

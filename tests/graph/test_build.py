@@ -103,8 +103,9 @@ def test_long_rows_and_any_integer_dtype() -> None:
 def test_inverse_relations_of_any_integer_dtype(kind: type[np.integer]) -> None:
     last = min(np.iinfo(kind).max, 2**30 - 1)
     types = np.array([0, last], kind)
-    arrays = build_graph(np.array([0, 1], kind), np.array([1, 2], kind), 3, types=types, symmetrize=True,
-                         num_relations=int(last) + 1)
+    arrays = build_graph(
+        np.array([0, 1], kind), np.array([1, 2], kind), 3, types=types, symmetrize=True, num_relations=int(last) + 1
+    )
     assert arrays.types is not None and arrays.types.dtype.itemsize == 4
     assert sorted(arrays.types.tolist()) == [0, last, last + 1, 2 * last + 1]
     assert types.tolist() == [0, last]
@@ -158,8 +159,9 @@ def test_weights_go_with_their_edges() -> None:
     both = build_graph(src, dst, 3, symmetrize=True, weights=weights, merge_weights="min")
     assert both.indices.tolist() == [1, 2, 0, 1, 0] and both.weights is not None
     assert both.weights.tolist() == [2, 1.5, 2, 4, 1.5]
-    inverse = build_graph(src, dst, 3, symmetrize=True, num_relations=1, types=np.zeros(4, np.int64), weights=weights,
-                          merge_weights="min")
+    inverse = build_graph(
+        src, dst, 3, symmetrize=True, num_relations=1, types=np.zeros(4, np.int64), weights=weights, merge_weights="min"
+    )
     assert inverse.weights is not None and sorted(inverse.weights.tolist()) == [1.5, 1.5, 2, 2, 4, 4]
     with pytest.raises(DataError, match=r"1 edge is there more than once with different weights \(2 -> 0: 1.5 to 3\)"):
         build_graph(src, dst, 3, weights=weights)

@@ -40,6 +40,7 @@ from gnnexp.testing.graphs import nasty_graph
 
 __all__ = ["workplace"]
 
+
 def same_arrays(left: Graph, right: Graph) -> bool:
     a, b = arrays_of(left), arrays_of(right)
     return list(a) == list(b) and all(torch.equal(a[name].nan_to_num(-7), b[name].nan_to_num(-7)) for name in a)
@@ -76,14 +77,29 @@ def nonsense(array: np.ndarray, generator: random.Random) -> np.ndarray | bytes:
     """Values, dtypes and shapes of somebody who computes checksums."""
     changed = array.copy()
     integer = array.dtype.kind == "i"
-    extremes = [-1, -2, 1 << 30, np.iinfo(array.dtype).max, np.iinfo(array.dtype).min] if integer else [
-        math.nan, math.inf, -math.inf, 1e38]
-    changed.reshape(-1)[generator.randrange(max(1, array.size)) : ][:1] = generator.choice(extremes)
-    return generator.choice([
-        changed, changed, changed, array[:-1], np.concatenate([array, array]), array.astype(np.float64),
-        array.reshape(-1, 1), np.zeros(0, array.dtype), np.empty((), object), OBJECT + EXECUTES,
-        claims("<i8", (1 << 60,)), claims("<f4", (1 << 31, 1 << 31)), array[..., ::-1],
-    ])
+    extremes = (
+        [-1, -2, 1 << 30, np.iinfo(array.dtype).max, np.iinfo(array.dtype).min]
+        if integer
+        else [math.nan, math.inf, -math.inf, 1e38]
+    )
+    changed.reshape(-1)[generator.randrange(max(1, array.size)) :][:1] = generator.choice(extremes)
+    return generator.choice(
+        [
+            changed,
+            changed,
+            changed,
+            array[:-1],
+            np.concatenate([array, array]),
+            array.astype(np.float64),
+            array.reshape(-1, 1),
+            np.zeros(0, array.dtype),
+            np.empty((), object),
+            OBJECT + EXECUTES,
+            claims("<i8", (1 << 60,)),
+            claims("<f4", (1 << 31, 1 << 31)),
+            array[..., ::-1],
+        ]
+    )
 
 
 @pytest.mark.parametrize("seed", many(40, quick=15))
@@ -115,8 +131,17 @@ def test_names_of_arrays_lead_nowhere(name: str) -> None:
     refused(GnnexpFormat(path="graph").load, "without any path")
 
 
-@pytest.mark.parametrize(("target", "word"), [("/etc/passwd", ".npy"), ("/dev/zero", ".npy"), ("/dev/null", ".npy"),
-                                              ("labels.npy", ".npy"), ("nowhere", ".npy"), ("..", ".npy")])
+@pytest.mark.parametrize(
+    ("target", "word"),
+    [
+        ("/etc/passwd", ".npy"),
+        ("/dev/zero", ".npy"),
+        ("/dev/null", ".npy"),
+        ("labels.npy", ".npy"),
+        ("nowhere", ".npy"),
+        ("..", ".npy"),
+    ],
+)
 def test_links_are_read_as_what_they_lead_to(target: str, word: str) -> None:
     save_graph(full_graph(), Path("graph"))
     Path("graph/labels.npy").unlink()
@@ -172,22 +197,50 @@ def test_damaged_partitions(seed: int) -> None:
 OWNERS = np.arange(GRAPH.num_nodes, dtype=np.int16) % 4
 
 
-@pytest.mark.parametrize("owners", [
-    OWNERS[:-1], np.concatenate([OWNERS, OWNERS]), OWNERS + 1, OWNERS - 1, OWNERS.astype(np.int64),
-    OWNERS.astype(np.float32), OWNERS[:, None], OWNERS[:0], OBJECT + EXECUTES, EXECUTES, claims("<i2", (1 << 60,)),
-    np.full_like(OWNERS, 32767), np.full_like(OWNERS, -32768),
-], ids=range(13))
+@pytest.mark.parametrize(
+    "owners",
+    [
+        OWNERS[:-1],
+        np.concatenate([OWNERS, OWNERS]),
+        OWNERS + 1,
+        OWNERS - 1,
+        OWNERS.astype(np.int64),
+        OWNERS.astype(np.float32),
+        OWNERS[:, None],
+        OWNERS[:0],
+        OBJECT + EXECUTES,
+        EXECUTES,
+        claims("<i2", (1 << 60,)),
+        np.full_like(OWNERS, 32767),
+        np.full_like(OWNERS, -32768),
+    ],
+    ids=range(13),
+)
 def test_forged_partitions(owners: np.ndarray | bytes) -> None:
     put_partition()
     forge(Path("partition"), "node_owner", owners)
     refused(read_partition, "partition")
 
 
-@pytest.mark.parametrize("change", [
-    {"num_parts": 0}, {"num_parts": 5}, {"num_parts": 1 << 40}, {"num_parts": 1 << 70}, {"num_parts": "4"},
-    {"num_parts": True}, {"num_parts": 3}, {"options": []}, {"graph_key": "another"}, {"kind": "graph"}, {"arrays": {}},
-    {"seconds": "1"}, {"schema": 10**9},
-], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_parts": 0},
+        {"num_parts": 5},
+        {"num_parts": 1 << 40},
+        {"num_parts": 1 << 70},
+        {"num_parts": "4"},
+        {"num_parts": True},
+        {"num_parts": 3},
+        {"options": []},
+        {"graph_key": "another"},
+        {"kind": "graph"},
+        {"arrays": {}},
+        {"seconds": "1"},
+        {"schema": 10**9},
+    ],
+    ids=str,
+)
 def test_wrong_metadata_of_partitions(change: dict[str, Any]) -> None:
     put_partition()
     path = Path("partition", META)
@@ -208,6 +261,13 @@ def test_a_run_with_a_malformed_partition_never_starts(capsys: pytest.CaptureFix
     save_graph(replace(GRAPH, name="g"), Path("graph"))
     put_partition()
     forge(Path("partition"), "node_owner", OBJECT + EXECUTES)
-    arguments = ["dataset=gnnexp_format", "dataset.path=graph", "partitioner=stored", "partitioner.path=partition",
-                 "hardware.workers=4", "tracker=none", "hydra.run.dir=never"]
+    arguments = [
+        "dataset=gnnexp_format",
+        "dataset.path=graph",
+        "partitioner=stored",
+        "partitioner.path=partition",
+        "hardware.workers=4",
+        "tracker=none",
+        "hydra.run.dir=never",
+    ]
     assert "partition" in said_on_refusal(["partition", *arguments], capsys)

@@ -49,8 +49,11 @@ def test_a_block_survives_its_packet(graph: Graph, needs: BlockNeeds, data: st.D
     sizes, packet = pack_block(block)
     assert packet.dtype == block.src_ids.dtype
     assert sizes.tolist() == [
-        block.num_dst, block.num_edges, block.num_src,
-        0 if block.occurrence is None else block.num_edges, 0 if block.edge_types is None else block.num_edges,
+        block.num_dst,
+        block.num_edges,
+        block.num_src,
+        0 if block.occurrence is None else block.num_edges,
+        0 if block.edge_types is None else block.num_edges,
     ]
     assert packet.numel() == int(sizes.sum())
     same(unpack_block(packet, sizes, like), block)
@@ -100,9 +103,10 @@ def test_only_whole_blocks_travel(field: str) -> None:
 def test_a_part_has_all_in_edges_of_its_vertices_and_no_others(
     graph: Graph, num_parts: int, data: st.DataObject
 ) -> None:
-    owner = torch.tensor(data.draw(st.lists(
-        st.integers(0, num_parts - 1), min_size=graph.num_nodes, max_size=graph.num_nodes
-    )), dtype=torch.int16)
+    owner = torch.tensor(
+        data.draw(st.lists(st.integers(0, num_parts - 1), min_size=graph.num_nodes, max_size=graph.num_nodes)),
+        dtype=torch.int16,
+    )
     total = 0
     for part in range(num_parts):
         own = Shard(graph, part, num_parts, partition=Partition(owner, num_parts), part=part).owned_topology

@@ -24,10 +24,21 @@ GRAPH = random_graph(30, 90, 0)
 
 def make(graph: Graph = GRAPH, num_parts: int = 4, *, edges: bool = False, seed: int = 0) -> Partition:
     draws = torch.Generator().manual_seed(seed)
-    owners = [torch.randint(num_parts, (size,), generator=draws).to(owner_dtype(num_parts))
-              for size in (graph.num_nodes, graph.num_edges)]
-    return Partition(owners[0], num_parts, owners[1] if edges else None, "drawn", {"seed": seed, "balance": ["train"]},
-                     "key-of-graph", 1.5, 1 << 20, 1 << 19)
+    owners = [
+        torch.randint(num_parts, (size,), generator=draws).to(owner_dtype(num_parts))
+        for size in (graph.num_nodes, graph.num_edges)
+    ]
+    return Partition(
+        owners[0],
+        num_parts,
+        owners[1] if edges else None,
+        "drawn",
+        {"seed": seed, "balance": ["train"]},
+        "key-of-graph",
+        1.5,
+        1 << 20,
+        1 << 19,
+    )
 
 
 @pytest.mark.parametrize("edges", [True, False])
@@ -96,8 +107,19 @@ def test_an_owner_out_of_range_is_refused(tmp_path: Path, array: str, owner: int
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("num_parts", "4"), ("num_parts", True), ("num_parts", 0), ("method", 3), ("options", []), ("seconds", None),
-     ("kind", "graph"), ("arrays", {}), ("graph_key", 7), ("rss_before_bytes", "0"), ("rss_before_bytes", True)],
+    [
+        ("num_parts", "4"),
+        ("num_parts", True),
+        ("num_parts", 0),
+        ("method", 3),
+        ("options", []),
+        ("seconds", None),
+        ("kind", "graph"),
+        ("arrays", {}),
+        ("graph_key", 7),
+        ("rss_before_bytes", "0"),
+        ("rss_before_bytes", True),
+    ],
 )
 def test_a_damaged_meta_is_refused(tmp_path: Path, key: str, value: object) -> None:
     make().save(tmp_path / "p")

@@ -135,7 +135,8 @@ def test_a_disk_that_fills_leaves_nothing_and_the_next_cut_succeeds(tmp_path: Pa
     partition = Partition(torch.arange(graph.num_nodes).remainder(2).short(), 2)
     _, elsewhere = prepare_parts(graph, partition, Path("p"), tmp_path / "elsewhere", full_neighbors=True)
     sizes = {"edges": 8 * open_parts(elsewhere).sizes[0].edges} | {
-        path.name: path.stat().st_size for path in (elsewhere / "part_0" / "graph").iterdir()}
+        path.name: path.stat().st_size for path in (elsewhere / "part_0" / "graph").iterdir()
+    }
     assert next(name for name in ("edges", "features.npy", "meta.json") if sizes[name] > room).startswith(where)
     with room_for(room), pytest.raises(DataError, match=r"(?s)File too large.*fix: make room there"):
         prepare_parts(graph, partition, Path("p"), tmp_path / "cache", full_neighbors=True)
@@ -154,7 +155,8 @@ def test_a_damaged_part_is_cut_again(tmp_path: Path) -> None:
     np.save(indices, values)
     parts, _ = prepare_parts(graph, partition, Path("p"), tmp_path, full_neighbors=True)
     assert original_edges(parts.open(2)) == original_edges(
-        written(graph, partition, tmp_path / "again", full=True).open(2))
+        written(graph, partition, tmp_path / "again", full=True).open(2)
+    )
 
 
 def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path, monkeypatch) -> None:

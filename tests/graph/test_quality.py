@@ -53,8 +53,10 @@ def test_equals_brute_force(graph: Graph, num_parts: int, vertex_cut: bool, seed
     draws = np.random.default_rng(seed)
     train = torch.from_numpy(np.flatnonzero(draws.random(graph.num_nodes) < 0.4))
     graph = replace(graph, splits=Splits(train, NONE, NONE))
-    owners = [torch.from_numpy(draws.integers(0, num_parts, size)).to(owner_dtype(num_parts))
-              for size in (graph.num_nodes, graph.num_edges)]
+    owners = [
+        torch.from_numpy(draws.integers(0, num_parts, size)).to(owner_dtype(num_parts))
+        for size in (graph.num_nodes, graph.num_edges)
+    ]
     partition = Partition(owners[0], num_parts, owners[1] if vertex_cut else None)
     found, expected = quality(graph, partition), brute_force(graph, partition)
     assert found == pytest.approx(expected, rel=1e-12)

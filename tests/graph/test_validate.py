@@ -95,8 +95,10 @@ OFFENCES: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "label below": (with_(labels=lambda g: changed(g.labels, 5, -2)), "first at position 5: -2"),
     "labels are floats": (with_(labels=lambda g: g.labels.float()), "must be 0 where labels are real"),  # type: ignore[union-attr]
     "no classes": (with_(num_classes=lambda _: 0), "num_classes"),
-    "no vertex has one": (with_(labels=lambda g: torch.full_like(g.labels, -1), num_classes=lambda _: 0),  # type: ignore[arg-type]
-                          "no vertex has a label"),
+    "no vertex has one": (
+        with_(labels=lambda g: torch.full_like(g.labels, -1), num_classes=lambda _: 0),  # type: ignore[arg-type]
+        "no vertex has a label",
+    ),
     "no labels": (with_(labels=lambda _: None), "vertices of the splits need labels"),
     "split beyond": (splits([1, 40]), "first at position 1: 40"),
     "split negative": (splits([-1, 3]), "first at position 0: -1"),
@@ -108,8 +110,10 @@ OFFENCES: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "link beyond": (with_(links=lambda _: {"train": torch.tensor([[0, 40]])}), "links_train[:, 1]"),
     "relation negative": (with_(links=lambda _: {"test": torch.tensor([[0, -1, 3]])}), "links_test[:, 1]"),
     "link of four": (with_(links=lambda _: {"test": torch.zeros(1, 4, dtype=torch.int64)}), "[n, 2]"),
-    "links of two kinds": (with_(links=lambda _: {"train": torch.tensor([[0, 1]]), "valid": torch.tensor([[0, 1, 2]])}),
-                           "columns: 2 (train), 3 (valid)"),
+    "links of two kinds": (
+        with_(links=lambda _: {"train": torch.tensor([[0, 1]]), "valid": torch.tensor([[0, 1, 2]])}),
+        "columns: 2 (train), 3 (valid)",
+    ),
     "unknown links": (with_(links=lambda _: {"spare": torch.zeros(1, 2, dtype=torch.int64)}), "links_spare"),
 }
 
@@ -167,8 +171,9 @@ def test_all_offences_are_said_at_once() -> None:
 def test_no_content_of_the_topology_crashes_it(data: st.DataObject) -> None:
     graph = random_graph(8, 20, 1)
     indptr = torch.tensor(data.draw(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=9, max_size=9)))
-    indices = torch.tensor(data.draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=20, max_size=20)),
-                           dtype=torch.int32)
+    indices = torch.tensor(
+        data.draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=20, max_size=20)), dtype=torch.int32
+    )
     assert said(replace(graph, indptr=indptr, indices=indices)) != []
 
 

@@ -50,8 +50,12 @@ def test_versions_saved_at_once_are_kept_apart(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     numbers = list(range(24))
     # All processes compile all versions, each in another order.
-    going = [subprocess.Popen([sys.executable, "adding.py", *map(str, numbers[first:] + numbers[:first])],
-                              cwd=tmp_path, env=environment) for first in (0, 6, 12, 18)]
+    going = [
+        subprocess.Popen(
+            [sys.executable, "adding.py", *map(str, numbers[first:] + numbers[:first])], cwd=tmp_path, env=environment
+        )
+        for first in (0, 6, 12, 18)
+    ]
     assert [process.wait(120) for process in going] == [0, 0, 0, 0]
     assert _versions(tmp_path / "cache") == {number: number for number in numbers}
     data = list((tmp_path / "cache").rglob("*.nbc"))
@@ -62,8 +66,17 @@ def test_versions_saved_at_once_are_kept_apart(tmp_path):
 def test_a_process_says_once_that_it_compiles_and_nothing_if_it_loads(tmp_path: Path) -> None:
     (tmp_path / "adding.py").write_text(MODULE)
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    said = [subprocess.run([sys.executable, "adding.py", "1", "2", "3"], cwd=tmp_path, env=environment, check=True,
-                           capture_output=True, text=True).stderr for _ in range(2)]
+    said = [
+        subprocess.run(
+            [sys.executable, "adding.py", "1", "2", "3"],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stderr
+        for _ in range(2)
+    ]
     assert said[0].count("compiling kernels at their first use") == 1
     assert said[1] == ""
 
@@ -82,8 +95,9 @@ with locked(Path(sys.argv[1])):
 @contextmanager
 def _held_by_another(file: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the lock of `file` until it is killed at the end."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as holder:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         try:
             assert holder.stdout is not None and holder.stdout.readline() == "held\n"
             yield holder

@@ -9,9 +9,15 @@ from gnnexp.kernels import crossing
 from gnnexp.kernels.crossing import across, back, crossed
 from gnnexp.testing.emulated import counting, is_wanted
 
-ARRAYS = [torch.arange(5, dtype=torch.int32), torch.tensor([True, False, True]), torch.arange(6.0).view(2, 3),
-          torch.empty(0, dtype=torch.int64), torch.arange(3, dtype=torch.int64), torch.arange(10)[::3],
-          torch.rand(3, 2, dtype=torch.float64)]
+ARRAYS = [
+    torch.arange(5, dtype=torch.int32),
+    torch.tensor([True, False, True]),
+    torch.arange(6.0).view(2, 3),
+    torch.empty(0, dtype=torch.int64),
+    torch.arange(3, dtype=torch.int64),
+    torch.arange(10)[::3],
+    torch.rand(3, 2, dtype=torch.float64),
+]
 
 
 def test_on_the_host_nothing_is_copied():

@@ -35,12 +35,19 @@ def test_another_process_loads_the_same_kernels_and_starts_no_thread() -> None:
     assert said[BOUNDARIES] and any(name.startswith(GATHER) for name in said)
     assert not any(name.endswith("_all_ranges") for name in said), "loading a parallel loop starts numba's threads"
     lesson = {name: said[name] for name in said if name == BOUNDARIES or name.startswith(GATHER)}
-    done = subprocess.run([sys.executable, "-c", LEARN], input=json.dumps(lesson), text=True, capture_output=True,
-                          env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LEARN],
+        input=json.dumps(lesson),
+        text=True,
+        capture_output=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
     counts, known = done.stdout.splitlines()
     assert counts.split() == [str(sum(map(len, lesson.values()))), "0", "1"]
     assert {name: set(found) for name, found in json.loads(known).items()} == {
-        name: set(found) for name, found in lesson.items()}
+        name: set(found) for name, found in lesson.items()
+    }
 
 
 def test_what_the_cache_does_not_have_is_not_loaded() -> None:

@@ -27,9 +27,17 @@ def test_a_thread_works_on_the_gpu_of_its_rank() -> None:
     told.assert_called_once_with(SECOND)
 
 
-@pytest.mark.parametrize(("device", "cores", "threads", "expected"), [
-    (CPU, 16, 1, 1), (SECOND, 16, 1, 15), (SECOND, 16, 4, 3), (SECOND, 2, 4, 1), (SECOND, 1, 1, 1), (SECOND, 4, 0, 3),
-])
+@pytest.mark.parametrize(
+    ("device", "cores", "threads", "expected"),
+    [
+        (CPU, 16, 1, 1),
+        (SECOND, 16, 1, 15),
+        (SECOND, 16, 4, 3),
+        (SECOND, 2, 4, 1),
+        (SECOND, 1, 1, 1),
+        (SECOND, 4, 0, 3),
+    ],
+)
 def test_beside_a_gpu_kernels_have_the_cores_that_the_loop_needs_not(device, cores, threads, expected) -> None:
     with patch("numba.get_num_threads", return_value=cores):
         assert threads_next_to(device, threads) == expected

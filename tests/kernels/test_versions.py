@@ -21,9 +21,14 @@ def python_function(version: Version) -> object:
     return getattr(found, "kernel", found).py_func
 
 
-@pytest.mark.parametrize("types", [
-    "int64 =272 bool", "uint8[1Cr] float32[2A] float64", "int64 (int64[1C] bool (uint32 float32)) int64",
-])
+@pytest.mark.parametrize(
+    "types",
+    [
+        "int64 =272 bool",
+        "uint8[1Cr] float32[2A] float64",
+        "int64 (int64[1C] bool (uint32 float32)) int64",
+    ],
+)
 def test_types_become_text_again(types: str) -> None:
     assert " ".join(map(text, signature(types))) == types
 
@@ -50,8 +55,9 @@ def test_kernels_of_a_module_are_in_one_piece_but_slow_ones() -> None:
 def test_the_first_commands_compile_nothing_after_set_up(tmp_path: Path) -> None:
     """Counted in numba's cache, which has a file per compiled version."""
     cache = tmp_path / "kernels"
-    subprocess.run([sys.executable, "-m", "gnnexp.kernels.warmup"], check=True,
-                   env={**os.environ, "NUMBA_CACHE_DIR": str(cache)})
+    subprocess.run(
+        [sys.executable, "-m", "gnnexp.kernels.warmup"], check=True, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    )
     assert in_cache(cache) == read(FIRST)
     execute(tmp_path, cache)
     assert in_cache(cache) == read(FIRST)

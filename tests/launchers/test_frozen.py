@@ -60,9 +60,7 @@ def test_a_frozen_rank_under_a_frozen_starter(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("behaviour", ["freeze", "freeze_before_first_word"])
-def test_a_frozen_rank_was_last_seen_somewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str
-) -> None:
+def test_a_frozen_rank_was_last_seen_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
     outcome = launch(tmp_path, [behaviour], monkeypatch)
     phase = "forward" if behaviour == "freeze" else "start"
     assert outcome.kind == "hang" and outcome.reason.endswith(f"s; last seen in phase {phase}")
@@ -119,4 +117,5 @@ def test_a_rank_that_says_nothing_and_one_that_does_nothing_are_told_apart() -> 
     stuck = Status(1, "running", time=111.0, host="here", phase="forward", since=101.0)
     found = hanging([waits, stuck], 112.0, 10.0)
     assert found == Hang(stuck) and found.describe() == (
-        "rank 1 on here hangs in phase forward (nothing began or ended there for 10 s)")
+        "rank 1 on here hangs in phase forward (nothing began or ended there for 10 s)"
+    )

@@ -24,8 +24,9 @@ os.rename("child.tmp", "child")
 
 def start(*command: str, cwd: Path) -> subprocess.Popen[str]:
     words = [sys.executable, "-I", keeper.__file__, str(os.getpid()), *command]
-    return subprocess.Popen(words, cwd=cwd, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            text=True)
+    return subprocess.Popen(
+        words, cwd=cwd, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def python(text: str, cwd: Path) -> subprocess.Popen[str]:
@@ -37,8 +38,10 @@ def child_of(folder: Path) -> int:
     return int((folder / "child").read_text())
 
 
-@pytest.mark.parametrize(("text", "code"), [
-    ("", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137), ("import os; os.abort()", 134)])
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("", 0), ("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 137), ("import os; os.abort()", 134)],
+)
 @pytest.mark.interpreter
 def test_the_exit_code_is_that_of_the_command(tmp_path: Path, text: str, code: int) -> None:
     assert python(text, tmp_path).wait(30) == code
@@ -67,8 +70,10 @@ def test_a_child_that_is_left_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.interpreter
 def test_the_command_may_end_by_itself_at_sigterm(tmp_path: Path) -> None:
-    text = ("import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nopen('child', 'w')\n"
-            "time.sleep(600)")
+    text = (
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\nopen('child', 'w')\n"
+        "time.sleep(600)"
+    )
     process = python(text, tmp_path)
     assert wait_until((tmp_path / "child").exists, 30)
     process.send_signal(signal.SIGTERM)
@@ -77,8 +82,9 @@ def test_the_command_may_end_by_itself_at_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.interpreter
 def test_sighup_kills_a_command_that_ignores_sigterm(tmp_path: Path) -> None:
-    process = python("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + ESCAPED
-                     + "time.sleep(600)", tmp_path)
+    process = python(
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)" + ESCAPED + "time.sleep(600)", tmp_path
+    )
     child = child_of(tmp_path)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGHUP)
@@ -87,9 +93,11 @@ def test_sighup_kills_a_command_that_ignores_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.interpreter
 def test_nothing_survives_the_death_of_the_rank(tmp_path: Path) -> None:
-    rank = ("import os, subprocess, sys\n"
-            f"subprocess.Popen([sys.executable, '-I', {keeper.__file__!r}, str(os.getpid()), sys.executable, '-c', "
-            f"{ESCAPED + 'open(str(os.getpid()), chr(119)); time.sleep(600)'!r}], start_new_session=True).wait()")
+    rank = (
+        "import os, subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-I', {keeper.__file__!r}, str(os.getpid()), sys.executable, '-c', "
+        f"{ESCAPED + 'open(str(os.getpid()), chr(119)); time.sleep(600)'!r}], start_new_session=True).wait()"
+    )
     process = subprocess.Popen([sys.executable, "-c", rank], cwd=tmp_path)
     child = child_of(tmp_path)
     assert wait_until(lambda: [file for file in tmp_path.iterdir() if file.name.isdigit()], 30)
@@ -101,8 +109,11 @@ def test_nothing_survives_the_death_of_the_rank(tmp_path: Path) -> None:
 
 @pytest.mark.interpreter
 def test_a_killed_keeper_takes_the_command_with_it(tmp_path: Path) -> None:
-    process = python("import os, time; open('child.tmp', 'w').write(str(os.getpid())); "
-                     "os.rename('child.tmp', 'child'); time.sleep(600)", tmp_path)
+    process = python(
+        "import os, time; open('child.tmp', 'w').write(str(os.getpid())); "
+        "os.rename('child.tmp', 'child'); time.sleep(600)",
+        tmp_path,
+    )
     command = child_of(tmp_path)
     process.kill()
     process.wait()

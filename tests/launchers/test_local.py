@@ -29,7 +29,9 @@ def test_all_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = launch(tmp_path, ["environment", "environment"], monkeypatch, threads=1)
     assert outcome == Outcome(0, "finished")
     assert [(tmp_path / "logs" / f"rank_{rank}.log").read_text() for rank in (0, 1)] == [
-        "hello from 0\n", "hello from 1\n"]
+        "hello from 0\n",
+        "hello from 1\n",
+    ]
     seen = json.loads((tmp_path / "environment_1.json").read_text())
     assert (seen["RANK"], seen["WORLD_SIZE"], seen["MASTER_ADDR"]) == ("1", "2", "127.0.0.1")
     assert seen["OMP_NUM_THREADS"] == seen["NUMBA_NUM_THREADS"] == "1"
@@ -82,8 +84,10 @@ def test_a_users_mistake_seen_by_a_rank_has_exit_code_2_and_no_traceback(
 
 
 SIGNALS = pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
-    ids=["ctrl-c", "sigterm", "terminal closed"])
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["ctrl-c", "sigterm", "terminal closed"],
+)
 
 
 @SIGNALS

@@ -39,7 +39,7 @@ def test_a_rank_that_does_something_else_hangs(tmp_path: Path, monkeypatch: pyte
     assert "rank 1" in outcome.reason.partition(";")[0] and "hangs in phase start" in outcome.reason
     assert "rank 0" in outcome.reason.partition(";")[2] and "no answer of another rank within 3 s" in outcome.reason
     log = (tmp_path / "logs" / "rank_1.log").read_text()
-    assert 'in _meet' in log and 'meeting_worker.py"' in log
+    assert "in _meet" in log and 'meeting_worker.py"' in log
 
 
 def test_a_rank_that_waits_for_an_answer_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

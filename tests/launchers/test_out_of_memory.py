@@ -18,8 +18,17 @@ from gnnexp.record.records import read_epochs
 from torture.processes.control_group import NoControlGroupsError, control_group, kills_of
 
 _LIMIT, _MORE, _EPOCHS = 1600 << 20, 4000 << 20, 4
-RUN = ["run", "tracker=none", "hardware.workers=2", "hardware.threads=1", "model.hidden=16", "train.batch_size=64",
-       f"train.epochs={_EPOCHS}", "optimizer={_target_: hungry.Hungry, _partial_: true, lr: 0.1}", "hydra.run.dir=run"]
+RUN = [
+    "run",
+    "tracker=none",
+    "hardware.workers=2",
+    "hardware.threads=1",
+    "model.hidden=16",
+    "train.batch_size=64",
+    f"train.epochs={_EPOCHS}",
+    "optimizer={_target_: hungry.Hungry, _partial_: true, lr: 0.1}",
+    "hydra.run.dir=run",
+]
 
 
 def test_the_message_names_the_rank_the_limit_and_what_to_do(tmp_path: Path) -> None:
@@ -31,8 +40,15 @@ def test_the_message_names_the_rank_the_limit_and_what_to_do(tmp_path: Path) -> 
 
 def test_a_rank_that_could_not_allocate_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "status").mkdir()
-    status = {"rank": 0, "state": "failed", "time": 12.0, "reason": "out of memory: 5 bytes available",
-              "kind": "out of memory", "traceback": "MemoryError\n", "available_bytes": 5}
+    status = {
+        "rank": 0,
+        "state": "failed",
+        "time": 12.0,
+        "reason": "out of memory: 5 bytes available",
+        "kind": "out of memory",
+        "traceback": "MemoryError\n",
+        "available_bytes": 5,
+    }
     (tmp_path / "status" / "rank_0.json").write_text(json.dumps(status))
     outcome = judge(tmp_path, [Death(0, 1, 12.1)])
     assert outcome.message.splitlines()[-1].startswith("fix: give the run more memory")
@@ -47,8 +63,14 @@ def test_a_killed_rank_is_not_told_to_take_less_memory(tmp_path: Path) -> None:
 def in_group(group: Path, place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     paths = [str(Path(hungry.__file__).parent), os.environ.get("PYTHONPATH", "")]
     command = f'echo $$ > {group}/cgroup.procs && exec "$0" -m gnnexp "$@"'
-    return subprocess.run(["sh", "-c", command, sys.executable, *words], cwd=place, capture_output=True, text=True,
-                          check=False, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)})
+    return subprocess.run(
+        ["sh", "-c", command, sys.executable, *words],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+    )
 
 
 def result(place: Path) -> dict[str, Any]:

@@ -48,8 +48,13 @@ def test_the_same_process_serves_the_next_launch_and_one_after_a_failure(launch)
         launcher = launchers.of(with_launcher(NODE))
         other = with_launcher({**NODE, "worker_module": "other"})
         assert launchers.of(with_launcher(dict(NODE))) is launcher and launchers.of(other) is not launcher
-        outcomes, parents = zip(*[launch(launcher, behaviours, threads=1) for behaviours in (
-            ["finish"], ["raise", "sleep"], ["finish"] * 3)], strict=True)
+        outcomes, parents = zip(
+            *[
+                launch(launcher, behaviours, threads=1)
+                for behaviours in (["finish"], ["raise", "sleep"], ["finish"] * 3)
+            ],
+            strict=True,
+        )
         assert [outcome.status for outcome in outcomes] == ["finished", "failed", "finished"]
         assert len(set(parents)) == 1
     assert gone(int(parents[0])), "closed with the launchers"
@@ -112,22 +117,41 @@ def test_closing_ends_ranks_that_run(tmp_path: Path) -> None:
 
 
 def test_later_ranks_have_what_rank_0_of_an_earlier_run_needed(
-        launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lesson that is too long for the pipe or cannot be learned is left out; a failed run teaches nothing."""
     monkeypatch.setenv("LESSONS", "first,long,wrong,,last,failed,end")
     with Launchers() as launchers:
         launcher = launchers.of(with_launcher({**NODE, "worker_module": "learning_worker"}))
-        outcomes = [launch(launcher, behaviours, threads=1)[0].status for behaviours in (
-            ["finish"], ["finish"] * 2, ["finish"], ["finish"], ["finish"], ["raise"], ["finish"] * 2)]
+        outcomes = [
+            launch(launcher, behaviours, threads=1)[0].status
+            for behaviours in (
+                ["finish"],
+                ["finish"] * 2,
+                ["finish"],
+                ["finish"],
+                ["finish"],
+                ["raise"],
+                ["finish"] * 2,
+            )
+        ]
     assert outcomes == [*["finished"] * 5, "failed", "finished"]
     runs = sorted(folder for folder in tmp_path.iterdir() if folder.name.isdecimal())
     assert [(folder / "learned_0").read_text() for folder in runs] == [
-        "", "first", "first", "first", "first", "first last", "first last"]
+        "",
+        "first",
+        "first",
+        "first",
+        "first",
+        "first last",
+        "first last",
+    ]
     assert (runs[-1] / "learned_1").read_text() == "first last"
 
 
 def test_a_rank_leaves_at_once_but_after_its_threads_and_what_they_have_written(
-        launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LESSONS", "one,two")
     with Launchers() as launchers:
         launcher = launchers.of(with_launcher({**NODE, "worker_module": "learning_worker"}))

@@ -31,6 +31,11 @@ def test_a_port_that_is_taken_is_passed_over(listening: bool) -> None:
 
 @pytest.mark.interpreter
 def test_the_job_script_reads_it_from_a_process_that_loads_nothing_heavy() -> None:
-    told = subprocess.run([sys.executable, "-X", "importtime", "-m", "gnnexp.launchers.rendezvous_port"],
-                          env={"SLURM_JOB_ID": "4000000000"}, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "gnnexp.launchers.rendezvous_port"],
+        env={"SLURM_JOB_ID": "4000000000"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert 10_000 <= int(told.stdout) < 30_000 and "torch" not in told.stderr and "numpy" not in told.stderr

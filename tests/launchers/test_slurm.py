@@ -33,8 +33,11 @@ from gnnexp.record.attempts import JOB_OVER, note
 
 RUNS, GONE = lists("4711|RUNNING|N/A|None"), lists()
 DURING = {
-    "an error": Reply("", "", DOWN), "nothing": Reply("", "", ""), "garbage": Reply("\0<html>\n4711|RUNN", "", ""),
-    "too late": Reply("", "", "squeue did not answer in time"), "a state of the future": lists("4711|WARPING|N/A|None"),
+    "an error": Reply("", "", DOWN),
+    "nothing": Reply("", "", ""),
+    "garbage": Reply("\0<html>\n4711|RUNN", "", ""),
+    "too late": Reply("", "", "squeue did not answer in time"),
+    "a state of the future": lists("4711|WARPING|N/A|None"),
     "too much": Reply("", "", "squeue printed more than 16777216 bytes"),
 }
 
@@ -117,8 +120,15 @@ def test_a_job_that_vanished_is_lost_when_it_was_silent_for_long(tmp_path: Path,
 
 def test_a_preempted_job_that_comes_back_goes_on(tmp_path: Path, slurm: FakeSlurm) -> None:
     def each(second: int) -> None:
-        slurm.squeue = (RUNS if second < 20 else lists(f"4711|PREEMPTED|{at(1)}|None") if second < 40
-                        else lists("4711|PENDING|N/A|BeginTime") if second < 60 else RUNS)
+        slurm.squeue = (
+            RUNS
+            if second < 20
+            else lists(f"4711|PREEMPTED|{at(1)}|None")
+            if second < 40
+            else lists("4711|PENDING|N/A|BeginTime")
+            if second < 60
+            else RUNS
+        )
 
     assert follow(make_run(tmp_path), slurm, 100, each) is None
 
@@ -163,6 +173,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def launched(run_dir: Path, interrupt_when: Callable[[], object]) -> Outcome:
     """Launch, and press Ctrl-C when it holds."""
+
     def press() -> None:
         end = time.monotonic() + 60
         while not interrupt_when() and time.monotonic() < end:
@@ -213,11 +224,18 @@ def test_the_job_that_prepares_data_is_cancelled_with_the_run(commands: Path, tm
     assert (commands / "asked").read_text() == "scancel 4711\n", "a refusal does not matter: it may have ended"
 
 
-@pytest.mark.parametrize(("script", "kept"), [
-    ("echo 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1", False),
-    ("echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1", True),
-    ("echo hello", True), (r"printf 'job \377'", True),
-])
+@pytest.mark.parametrize(
+    ("script", "kept"),
+    [
+        ("echo 'sbatch: error: Batch job submission failed: Invalid account' >&2; exit 1", False),
+        (
+            "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1",
+            True,
+        ),
+        ("echo hello", True),
+        (r"printf 'job \377'", True),
+    ],
+)
 def test_a_submission_without_an_answer_may_have_been_taken(
     commands: Path, tmp_path: Path, script: str, kept: bool
 ) -> None:
@@ -251,8 +269,12 @@ def test_a_job_is_put_back_when_slurm_answers_again(
 ) -> None:
     monkeypatch.setattr("gnnexp.launchers.queue.slurm_jobs._FIRST_WAIT_S", 0.01)
     tries = commands / "tries"
-    install(commands, "scontrol", f"echo x >> {tries}; [ $(wc -l < {tries}) -ge 4 ] && exit 0; "
-                                  "echo 'Unexpected message received for job 4711' >&2; exit 1")
+    install(
+        commands,
+        "scontrol",
+        f"echo x >> {tries}; [ $(wc -l < {tries}) -ge 4 ] && exit 0; "
+        "echo 'Unexpected message received for job 4711' >&2; exit 1",
+    )
     requeue("4711")
     assert len(tries.read_text()) == 8 and capsys.readouterr().out.count("asking again") == 3
     install(commands, "scontrol", f"echo x >> {tries}; echo 'Requested operation is presently disabled' >&2; exit 1")

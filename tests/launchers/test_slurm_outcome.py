@@ -22,8 +22,14 @@ srun: error: n2: tasks 2-3,5: Terminated
 
 def write(run_dir: Path, rank: int, time: float, state: str = "running", reason: str = "") -> None:
     (run_dir / "status").mkdir(parents=True, exist_ok=True)
-    status = {"rank": rank, "host": "n1" if rank < 2 else "n2", "state": state, "time": time, "phase": "wait",
-              "reason": reason}
+    status = {
+        "rank": rank,
+        "host": "n1" if rank < 2 else "n2",
+        "state": state,
+        "time": time,
+        "phase": "wait",
+        "reason": reason,
+    }
     (run_dir / "status" / f"rank_{rank}.json").write_text(json.dumps(status))
 
 
@@ -48,11 +54,14 @@ def test_the_killed_rank_is_named_although_another_was_last_heard_before(tmp_pat
     assert "rank 3 on n2 vanished" in outcome_of(tmp_path, state, 4).reason, "scancel and its like end all"
 
 
-@pytest.mark.parametrize("reason", [
-    "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown?",
-    "DistStoreError: wait timeout after 60000ms, keys: /default_pg/0",
-    "RuntimeError: [tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1",
-])
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown?",
+        "DistStoreError: wait timeout after 60000ms, keys: /default_pg/0",
+        "RuntimeError: [tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1",
+    ],
+)
 def test_a_rank_that_lost_its_peer_is_not_the_cause(tmp_path: Path, reason: str) -> None:
     """Rank 0 serves torch's store: whoever forms a group when rank 0 is killed hears of it from the store."""
     write(tmp_path, 0, 12.0)
@@ -66,7 +75,8 @@ def test_what_a_rank_says_of_itself_comes_before_those_that_were_ended_for_it(tm
     """Their last heartbeat is older than its last word."""
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "23_0_log.err").write_text(
-        "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n")
+        "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n"
+    )
     write(tmp_path, 0, 12.0, "failed", "RuntimeError: address already in use")
     write(tmp_path, 1, 10.2)
     assert "address already in use" in outcome_of(tmp_path, Ended("23", "FAILED"), 2).reason
@@ -75,7 +85,8 @@ def test_what_a_rank_says_of_itself_comes_before_those_that_were_ended_for_it(tm
 def test_a_rank_that_left_without_a_word_is_named_with_its_exit_code(tmp_path: Path) -> None:
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "23_0_log.err").write_text(
-        "srun: error: n1: tasks 0,2: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n")
+        "srun: error: n1: tasks 0,2: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n"
+    )
     assert exited(tmp_path, "23") == {0: 1, 2: 1}
     write(tmp_path, 1, 10.2)
     assert "rank 0 exited with code 1" in outcome_of(tmp_path, Ended("23", "FAILED"), 3).reason

@@ -48,8 +48,7 @@ def test_closing_ends_it_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.interpreter
-def test_it_goes_on_after_the_process_had_no_file_handle_left(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_after_the_process_had_no_file_handle_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a disk did not answer: it looks again, and the frozen rank is found all the same."""
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     os.kill(rank.pid, signal.SIGSTOP)
@@ -77,10 +76,14 @@ def test_it_goes_on_after_the_process_had_no_file_handle_left(
         rank.wait()
 
 
-@pytest.mark.parametrize(("wall", "steady"), [(100.0, 100.0), (100.0, 0.1), (-100.0, 0.1)],
-                         ids=["paused", "suspended, or the clock was set", "the clock was set back"])
+@pytest.mark.parametrize(
+    ("wall", "steady"),
+    [(100.0, 100.0), (100.0, 0.1), (-100.0, 0.1)],
+    ids=["paused", "suspended, or the clock was set", "the clock was set back"],
+)
 def test_ranks_have_their_time_again_after_all_were_frozen(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: float, steady: float) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: float, steady: float
+) -> None:
     clock = FakeClock()
     monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
     (tmp_path / "status").mkdir()
@@ -100,7 +103,8 @@ def test_ranks_have_their_time_again_after_all_were_frozen(
 
 @pytest.mark.interpreter
 def test_a_frozen_rank_is_the_cause_though_the_launcher_was_frozen_too_and_a_rank_gave_up_first(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The launcher has not heard rank 0 for less than the time limit when rank 1, which waited for it, ends."""
     clock = FakeClock()
     monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
@@ -114,8 +118,11 @@ def test_a_frozen_rank_is_the_cause_though_the_launcher_was_frozen_too_and_a_ran
         watchdog._look()
         clock.passes(4.0, 4.0)  # the launcher is frozen
         watchdog._look()
-        (tmp_path / "status" / "rank_1.json").write_text(json.dumps(
-            {"rank": 1, "state": "failed", "time": clock.wall, "host": "n1", "reason": "Timed out waiting 10000ms"}))
+        (tmp_path / "status" / "rank_1.json").write_text(
+            json.dumps(
+                {"rank": 1, "state": "failed", "time": clock.wall, "host": "n1", "reason": "Timed out waiting 10000ms"}
+            )
+        )
         watchdog.vanished = {1: clock.wall}
         clock.passes(2.0, 2.0)
         watchdog._look()
@@ -145,5 +152,6 @@ class FakeClock:
 
 
 def beat(run_dir: Path, now: float) -> None:
-    (run_dir / "status" / "rank_0.json").write_text(json.dumps(
-        {"rank": 0, "state": "running", "time": now, "host": "n1", "phase": "forward", "since": now}))
+    (run_dir / "status" / "rank_0.json").write_text(
+        json.dumps({"rank": 0, "state": "running", "time": now, "host": "n1", "phase": "forward", "since": now})
+    )

@@ -30,9 +30,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def process(folder: Path, *, v1: str = "", v2: str = "", root: str = "/") -> Path:
     """Files of a process in the groups `v1` and `v2`; `root`: what of the hierarchy is mounted."""
     groups = [f"4:memory,hugetlb:{v1}"] * bool(v1) + ["3:cpu:/elsewhere", "1:name=systemd:/"] + [f"0::{v2}"] * bool(v2)
-    mounts = [f"30 25 0:1 / {folder}/cpu rw - cgroup cgroup rw,cpu",
-              f"31 25 0:2 {root} {folder}/one\\040memory rw,nosuid shared:4 - cgroup cgroup rw,memory,hugetlb",
-              f"32 25 0:3 {root} {folder}/two rw - cgroup2 cgroup2 rw", f"33 25 0:4 / {folder} rw - tmpfs none rw"]
+    mounts = [
+        f"30 25 0:1 / {folder}/cpu rw - cgroup cgroup rw,cpu",
+        f"31 25 0:2 {root} {folder}/one\\040memory rw,nosuid shared:4 - cgroup cgroup rw,memory,hugetlb",
+        f"32 25 0:3 {root} {folder}/two rw - cgroup2 cgroup2 rw",
+        f"33 25 0:4 / {folder} rw - tmpfs none rw",
+    ]
     (folder / "cgroup").write_text("\n".join(groups) + "\n")
     (folder / "mountinfo").write_text("\n".join(mounts) + "\n")
     return folder
@@ -76,12 +79,16 @@ def test_pages_of_files_are_no_usage(tmp_path: Path, version: int) -> None:
     assert total_memory(tmp_path) == 700
 
 
-@pytest.mark.parametrize(("levels", "left"), [
-    ({"a": ("500", 450), "a/b": ("max", 10), "a/b/c": ("900", 10)}, 50),
-    ({"a": ("900", 450), "a/b": ("100", 30), "a/b/c": ("900", 10)}, 70),
-    ({"a": ("900", 450), "a/b": ("800", 30), "a/b/c": ("100", 90)}, 10),
-    ({"": ("60", 10), "a/b/c": ("100", 20)}, 50),
-    ({"a/b/c": ("100", 130)}, 0)])
+@pytest.mark.parametrize(
+    ("levels", "left"),
+    [
+        ({"a": ("500", 450), "a/b": ("max", 10), "a/b/c": ("900", 10)}, 50),
+        ({"a": ("900", 450), "a/b": ("100", 30), "a/b/c": ("900", 10)}, 70),
+        ({"a": ("900", 450), "a/b": ("800", 30), "a/b/c": ("100", 90)}, 10),
+        ({"": ("60", 10), "a/b/c": ("100", 20)}, 50),
+        ({"a/b/c": ("100", 130)}, 0),
+    ],
+)
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_narrowest_of_all_levels_counts(
     tmp_path: Path, version: int, levels: dict[str, tuple[str, int]], left: int
@@ -142,13 +149,15 @@ def test_a_message_says_whose_limit_it_is(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_nothing_else_asks_the_machine() -> None:
     """But what describes the machine, and how busy all of it is."""
-    asking = {str(file.relative_to(_HOUSE)) for file in _HOUSE.rglob("*.py")
-              if any(word in file.read_text() for word in ("virtual_memory", "SC_PHYS_PAGES", "meminfo"))}
+    asking = {
+        str(file.relative_to(_HOUSE))
+        for file in _HOUSE.rglob("*.py")
+        if any(word in file.read_text() for word in ("virtual_memory", "SC_PHYS_PAGES", "meminfo"))
+    }
     assert asking == {"measure/available.py", "measure/machine_load.py", "provenance/machine.py"}
 
 
 def test_it_is_what_this_machine_has() -> None:
     """The real files can be read."""
     assert 0 < available_memory() <= FREE
-    assert all(kind in {"cgroup", "cgroup2"} and group.is_relative_to(top)
-               for kind, group, top in groups_of_process())
+    assert all(kind in {"cgroup", "cgroup2"} and group.is_relative_to(top) for kind, group, top in groups_of_process())

@@ -45,8 +45,16 @@ def test_it_says_whose_limit_it_is(group: Path) -> None:
 
 
 def test_a_run_that_does_not_fit_is_refused_before_it_starts(group: Path, tmp_path: Path) -> None:
-    done = gnnexp(group, "run", "dataset=dcsbm", "dataset.num_nodes=2000000", "tracker=none", "hardware.workers=2",
-                  "train.epochs=1", f"hydra.run.dir={tmp_path}/run")
+    done = gnnexp(
+        group,
+        "run",
+        "dataset=dcsbm",
+        "dataset.num_nodes=2000000",
+        "tracker=none",
+        "hardware.workers=2",
+        "train.epochs=1",
+        f"hydra.run.dir={tmp_path}/run",
+    )
     assert kills_of(group) == 0, done.stderr
     assert done.returncode == 2, done.stderr
     assert "GiB" in done.stderr

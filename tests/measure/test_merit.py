@@ -13,8 +13,12 @@ from gnnexp.training.best import Best
 
 @pytest.mark.parametrize(("metric", "epoch"), [("mse", 1), ("r2", 2)])
 def test_the_best_epoch(metric: str, epoch: int) -> None:
-    values = [{"mse/val": 5.0, "r2/val": 0.1}, {"mse/val": 2.0, "r2/val": -3.0}, {"mse/val": 3.0, "r2/val": 0.2},
-              {"mse/val": 2.0, "r2/val": 0.2}]
+    values = [
+        {"mse/val": 5.0, "r2/val": 0.1},
+        {"mse/val": 2.0, "r2/val": -3.0},
+        {"mse/val": 3.0, "r2/val": 0.2},
+        {"mse/val": 2.0, "r2/val": 0.2},
+    ]
     best = Best()
     for number, found in enumerate(values):
         best = best.after(number, found, metric)

@@ -162,8 +162,12 @@ def test_what_is_not_timed_is_left_out_and_never_time_that_was_spent() -> None:
 
 
 def test_names_of_times_are_known_before_there_is_a_record() -> None:
-    times = PhaseTimes(1.0, dict.fromkeys(PHASES, 0.0), dict.fromkeys((*PHASES, "comm"), 0.5),
-                       {"h2d": 0.1, "d2h": 0.1, "host_add": 0.1})
+    times = PhaseTimes(
+        1.0,
+        dict.fromkeys(PHASES, 0.0),
+        dict.fromkeys((*PHASES, "comm"), 0.5),
+        {"h2d": 0.1, "d2h": 0.1, "host_add": 0.1},
+    )
     assert reduce_times([RankRecord(0, times, {}, {}, {})] * 2).keys() <= TIME_NAMES
 
 

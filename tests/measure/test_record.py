@@ -7,8 +7,10 @@ from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
 
 TIMES = PhaseTimes(1.0, dict.fromkeys(PHASES, 0.0), {}, {})
 # Three ranks with 3, 1 and no targets in the first step; 2, 0 and 2 in the second.
-RANKS = [RankRecord(rank, TIMES, {}, {}, {}, losses)
-         for rank, losses in enumerate([[(6.0, 3), (1.0, 2)], [(4.0, 1), (0.0, 0)], [(0.0, 0), (3.0, 2)]])]
+RANKS = [
+    RankRecord(rank, TIMES, {}, {}, {}, losses)
+    for rank, losses in enumerate([[(6.0, 3), (1.0, 2)], [(4.0, 1), (0.0, 0)], [(0.0, 0), (3.0, 2)]])
+]
 
 
 def test_a_steps_loss_is_the_sum_over_all_targets_by_their_number() -> None:

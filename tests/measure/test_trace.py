@@ -30,23 +30,42 @@ def test_intervals_that_overlap_count_once() -> None:
 
 def test_busy_seconds_are_those_of_kernels_of_all_streams() -> None:
     copy = {**event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 200, 50), "args": {"bytes": 70}}
-    events = [event("kernel", "gemm", 0, 100), event("kernel", "softmax", 50, 100), event("kernel", "adam", 300, 10),
-              copy, event("gpu_user_annotation", "step", 0, 1000),
-              event("cpu_op", "aten::mm", 0, 1000)]
+    events = [
+        event("kernel", "gemm", 0, 100),
+        event("kernel", "softmax", 50, 100),
+        event("kernel", "adam", 300, 10),
+        copy,
+        event("gpu_user_annotation", "step", 0, 1000),
+        event("cpu_op", "aten::mm", 0, 1000),
+    ]
     found = gpu_figures(events)
     assert found["gpu_busy_s"] == pytest.approx(160e-6) and (found["h2d_bytes"], found["d2h_bytes"]) == (70, 0)
 
 
 def test_launches_and_waits_are_calls_of_the_host() -> None:
-    launches = ("cudaLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernelExC", "cudaGraphLaunch",
-                "cudaLaunchCooperativeKernel")
+    launches = (
+        "cudaLaunchKernel",
+        "cuLaunchKernelEx",
+        "cudaLaunchKernelExC",
+        "cudaGraphLaunch",
+        "cudaLaunchCooperativeKernel",
+    )
     waits = ("cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize", "cuCtxSynchronize", "cudaMemcpy")
     neither = ("cudaMemcpyAsync", "cudaStreamWaitEvent", "cudaEventRecord", "cudaEventQuery", "cudaMalloc")
-    found = gpu_figures([event("cuda_driver" if name.startswith("cu") and not name.startswith("cuda") else
-                               "cuda_runtime", name) for name in (*launches, *waits, *neither)])
+    found = gpu_figures(
+        [
+            event("cuda_driver" if name.startswith("cu") and not name.startswith("cuda") else "cuda_runtime", name)
+            for name in (*launches, *waits, *neither)
+        ]
+    )
     assert (found["launches"], found["waits"]) == (len(launches), len(waits))
     assert gpu_figures([event("cpu_op", "cudaLaunchKernel"), {"ph": "M"}]) == {
-        "gpu_busy_s": 0.0, "launches": 0, "waits": 0, "h2d_bytes": 0, "d2h_bytes": 0}
+        "gpu_busy_s": 0.0,
+        "launches": 0,
+        "waits": 0,
+        "h2d_bytes": 0,
+        "d2h_bytes": 0,
+    }
 
 
 def test_a_long_trace_keeps_its_beginning_and_says_what_is_left_out() -> None:
@@ -79,8 +98,10 @@ def record(trace: dict[str, float], rank: int = 0) -> RankRecord:
 
 
 def test_figures_of_ranks_are_summed_and_of_seconds_the_most_counts() -> None:
-    ranks = [record({"events": 10, "launches": 5, "gpu_busy_s": 0.5}), record({"events": 20, "launches": 7,
-                                                                               "gpu_busy_s": 0.3}, 1)]
+    ranks = [
+        record({"events": 10, "launches": 5, "gpu_busy_s": 0.5}),
+        record({"events": 20, "launches": 7, "gpu_busy_s": 0.3}, 1),
+    ]
     found = reduce_trace(ranks)
     assert (found["trace/events"], found["trace/launches"], found["trace/gpu_busy_s"]) == (30, 12, 0.5)
     assert found["trace/gpu_busy_s_min"] == 0.3 and found["trace/gpu_busy_s_mean"] == 0.4
@@ -91,14 +112,24 @@ def test_figures_of_ranks_are_summed_and_of_seconds_the_most_counts() -> None:
 def test_an_epoch_of_two_pieces_has_no_figures_but_still_says_that_it_was_traced() -> None:
     assert record({"events": 10, "launches": 5}).joined(record({})).trace == {"events": 10}
     assert record({}).joined(record({})).trace == {}
-    state = {"rank": 0, "times": {"epoch_s": 1.0, "phases": {}}, "traffic": {}, "work": {}, "memory": {}, "losses": [],
-             "batches": {}}
+    state = {
+        "rank": 0,
+        "times": {"epoch_s": 1.0, "phases": {}},
+        "traffic": {},
+        "work": {},
+        "memory": {},
+        "losses": [],
+        "batches": {},
+    }
     assert record_of(state).trace == {}, "checkpoints of earlier versions have none"
 
 
 def test_a_traced_epoch_counts_in_no_median_but_its_figures_do() -> None:
-    epochs = [{"time/epoch_s": 9.0}, {"time/epoch_s": 5.0, "trace/events": 3.0, "trace/waits": 2.0},
-              {"time/epoch_s": 1.0}]
+    epochs = [
+        {"time/epoch_s": 9.0},
+        {"time/epoch_s": 5.0, "trace/events": 3.0, "trace/waits": 2.0},
+        {"time/epoch_s": 1.0},
+    ]
     assert warm_median(epochs, "time/epoch_s") == 1.0 and warm_median(epochs, "trace/waits") == 2.0
     assert math.isnan(warm_median(epochs, "trace/launches"))
     assert summarize([{"epoch": n, "metrics": one} for n, one in enumerate(epochs)], "acc")["time/epoch_s"] == 1.0

@@ -49,8 +49,14 @@ def kind(case: str) -> str:
 def options(case: str) -> dict[str, Any]:
     targets = {"gcn": "gcn.GCN", "sage": "sage.SAGE", "gin": "gin.GIN", "gat": "gat.GAT", "rgcn": "rgcn.RGCN"}
     more = {"attention_dropout": 0.0} if kind(case) == "gat" else {}
-    return {"_target_": f"gnnexp.models.{targets[kind(case)]}", "hidden": 12, "dropout": 0.0, "input_dropout": 0.0,
-            **more, **CASES[case]}
+    return {
+        "_target_": f"gnnexp.models.{targets[kind(case)]}",
+        "hidden": 12,
+        "dropout": 0.0,
+        "input_dropout": 0.0,
+        **more,
+        **CASES[case],
+    }
 
 
 # --- the other side --------------------------------------------------------------------------------------------------
@@ -166,8 +172,14 @@ def assert_gradients(model: Model, p: Named) -> None:
 # --- the twin --------------------------------------------------------------------------------------------------------
 def made(case: str, kernel: str) -> Model:
     model = build({**options(case), "kernel": kernel}, Model)
-    model.setup(GRAPH.num_features, GRAPH.num_classes, Degrees.of(GRAPH), seed=0, dtype=torch.float64,
-                device=torch.device("cpu"))
+    model.setup(
+        GRAPH.num_features,
+        GRAPH.num_classes,
+        Degrees.of(GRAPH),
+        seed=0,
+        dtype=torch.float64,
+        device=torch.device("cpu"),
+    )
     return model
 
 
@@ -201,9 +213,18 @@ def test_the_twin_equals_dense_matrices_with_every_gradient(case, kernel):
 
 @pytest.mark.parametrize(
     ("case", "chunks", "frozen"),
-    [("gcn", 1, False), ("sage", 3, False), ("gin", 3, False), ("rgcn", 1, False), ("rgcn", 3, False),
-     ("rgcn_by_vertex", 3, False), ("gat", 1, False), ("gat", 1, True),
-     ("gat_heads", 4, False), ("gat_heads", 4, True)],
+    [
+        ("gcn", 1, False),
+        ("sage", 3, False),
+        ("gin", 3, False),
+        ("rgcn", 1, False),
+        ("rgcn", 3, False),
+        ("rgcn_by_vertex", 3, False),
+        ("gat", 1, False),
+        ("gat", 1, True),
+        ("gat_heads", 4, False),
+        ("gat_heads", 4, True),
+    ],
 )
 def test_training_by_columns_has_the_loss_and_gradients_of_dense_matrices(case, chunks, frozen):
     """The paradigm on one rank; frozen attention is computed, and has no gradient."""
@@ -229,7 +250,8 @@ def test_no_twin_takes_a_gradient_for_attention_or_eps_of_hidden_layers():
         model = made(case, "numba")
         twin = Decoupled(model)
         run_in_parts(twin, model.needs, [torch.arange(GRAPH.num_nodes)]).sum().backward()
-        hidden, last = ([p.grad for name, p in model.named_parameters() if word in name and f"layers.{at}" in name]
-                        for at in (0, 1))
+        hidden, last = (
+            [p.grad for name, p in model.named_parameters() if word in name and f"layers.{at}" in name] for at in (0, 1)
+        )
         assert hidden and all(grad is None for grad in hidden)
         assert last and all(grad is not None and grad.any() for grad in last)

@@ -29,7 +29,11 @@ def make_model(name: str, graph: Graph = GRAPH, **options) -> Model:
     node = {"hidden": 8, "layers": 2, "dropout": 0.0, "kernel": "numba", **MODELS[name], **options}
     model = build(node, Model)
     model.setup(
-        graph.num_features, graph.num_classes, Degrees.of(graph), seed=0, dtype=torch.float64,
+        graph.num_features,
+        graph.num_classes,
+        Degrees.of(graph),
+        seed=0,
+        dtype=torch.float64,
         device=CPU,
     )
     return model

@@ -28,8 +28,11 @@ from gnnexp.testing.graphs import nasty_graph, typed_graph
 
 GRAPH = typed_graph()
 CASES: dict[str, dict[str, Any]] = {
-    "basis": {"bases": 3}, "one_basis": {"bases": 1}, "basis_by_vertex": {"bases": 2, "norm_by": "vertex"},
-    "block": {"decomposition": "block", "blocks": 4}, "one_block": {"decomposition": "block", "blocks": 1},
+    "basis": {"bases": 3},
+    "one_basis": {"bases": 1},
+    "basis_by_vertex": {"bases": 2, "norm_by": "vertex"},
+    "block": {"decomposition": "block", "blocks": 4},
+    "one_block": {"decomposition": "block", "blocks": 1},
     "columns": {"decomposition": "block", "blocks": 7, "norm_by": "vertex"},
 }
 
@@ -93,8 +96,11 @@ def test_equal_to_the_formula_edge_by_edge_with_every_gradient(case, fanout, ker
     assert (found - expected).abs().max() <= 1e-12
     weights = torch.randn_like(found)
     wanted = [h, *(p for name, p in layer.named_parameters() if name != "bias")]
-    for a, b in zip(torch.autograd.grad((found * weights).sum(), wanted),
-                    torch.autograd.grad((expected * weights).sum(), wanted), strict=True):
+    for a, b in zip(
+        torch.autograd.grad((found * weights).sum(), wanted),
+        torch.autograd.grad((expected * weights).sum(), wanted),
+        strict=True,
+    ):
         assert (a - b).abs().max() <= 1e-11
 
 
@@ -207,9 +213,11 @@ def test_pairs_of_relations_and_destinations(block):
     assert list(zip(types, pairs.destinations.tolist(), strict=True)) == found
     assert pairs.degree.tolist() == [alike[pair] for pair in found]
     assert [(u, found[pair]) for u, pair, _ in _plain_edges(pairs.incoming)] == [
-        (u, pair) for pair in found for u, v, r in edges if (r, v) == pair]
+        (u, pair) for pair in found for u, v, r in edges if (r, v) == pair
+    ]
     assert [(v, found[pair]) for pair, v, _ in _plain_edges(pairs.outgoing)] == sorted(
-        ((v, (r, v)) for r, v in found), key=lambda edge: (edge[0], edge[1]))
+        ((v, (r, v)) for r, v in found), key=lambda edge: (edge[0], edge[1])
+    )
     assert block.relations is pairs
 
 
@@ -221,9 +229,13 @@ def _plain_edges(block: Block) -> list[tuple[int, int, int]]:
 # --- what makes no sense ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("options", "key"),
-    [({"decomposition": "none"}, "model.decomposition"), ({"norm_by": "degree"}, "model.norm_by"),
-     ({"bases": 0}, "model.bases"), ({"blocks": 0}, "model.blocks"),
-     ({"decomposition": "block", "blocks": 20, "hidden": 16}, "model.blocks")],
+    [
+        ({"decomposition": "none"}, "model.decomposition"),
+        ({"norm_by": "degree"}, "model.norm_by"),
+        ({"bases": 0}, "model.bases"),
+        ({"blocks": 0}, "model.blocks"),
+        ({"decomposition": "block", "blocks": 20, "hidden": 16}, "model.blocks"),
+    ],
 )
 def test_arguments_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:

@@ -60,8 +60,10 @@ def made(kind: type[Model], kernel: str = "numba") -> Model:
 def assert_same(found: Tensor, expected: Tensor, over: list[Tensor], reference: list[Tensor]) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
     pull = torch.linspace(-1, 1, found.numel(), dtype=found.dtype).view(found.shape)
-    gradients = (torch.autograd.grad(out, inputs, pull, retain_graph=True)
-                 for out, inputs in ((found, over), (expected, reference)))
+    gradients = (
+        torch.autograd.grad(out, inputs, pull, retain_graph=True)
+        for out, inputs in ((found, over), (expected, reference))
+    )
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
@@ -79,8 +81,10 @@ def test_gcn_is_that_of_pyg(kernel: str, dims: tuple[int, int]) -> None:
     edges = torch.stack((graph.indices.long(), graph.destinations().long()))
     assert graph.edge_weights is not None
     assert_same(
-        local.preactivated_rows(layer, block, x, None), conv(x, edges, graph.edge_weights.double()),
-        [x, layer.weight, layer.bias], [x, conv.lin.weight, conv.bias],
+        local.preactivated_rows(layer, block, x, None),
+        conv(x, edges, graph.edge_weights.double()),
+        [x, layer.weight, layer.bias],
+        [x, conv.lin.weight, conv.bias],
     )
 
 
@@ -117,12 +121,16 @@ def test_sage_and_gin_are_sums_over_weighted_edges(make, scaled: bool, dims: tup
 
 
 @pytest.mark.parametrize("kernel", ["numba", "torch"])
-@pytest.mark.parametrize("model", [
-    lambda kernel: GAT(layers=1, dropout=0.0, attention_dropout=0.0, heads=2, kernel=kernel),
-    lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="basis", kernel=kernel),
-    lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="block", kernel=kernel),
-    lambda kernel: GCN(layers=1, dropout=0.0, kernel=kernel),
-], ids=["gat", "basis", "block", "gcn"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda kernel: GAT(layers=1, dropout=0.0, attention_dropout=0.0, heads=2, kernel=kernel),
+        lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="basis", kernel=kernel),
+        lambda kernel: RGCN(layers=1, dropout=0.0, decomposition="block", kernel=kernel),
+        lambda kernel: GCN(layers=1, dropout=0.0, kernel=kernel),
+    ],
+    ids=["gat", "basis", "block", "gcn"],
+)
 def test_scale_multiplies_messages_and_nothing_else(model, kernel: str) -> None:
     """With the same scale on all edges the neighbours' part is that many times as large."""
     graph = typed_graph()

@@ -26,8 +26,11 @@ each_backend = pytest.mark.parametrize("name", BACKENDS)
 
 
 BLOCKS = {
-    "multigraph": make_block(13, 29, 90), "simple": make_block(9, 9, 20, 1, parallel=False),
-    "no_edges": make_block(5, 7, 0), "no_destinations": make_block(0, 4, 0), "one": make_block(1, 1, 3),
+    "multigraph": make_block(13, 29, 90),
+    "simple": make_block(9, 9, 20, 1, parallel=False),
+    "no_edges": make_block(5, 7, 0),
+    "no_destinations": make_block(0, 4, 0),
+    "one": make_block(1, 1, 3),
 }
 each_block = pytest.mark.parametrize("which", BLOCKS)
 
@@ -58,6 +61,7 @@ def dense_attention(block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
 
 def edge_mask(block: Block, heads: int, drop: Drop) -> Tensor:
     """Reference mask `[E, K]` with the documented hash, in Python integers."""
+
     def absorb(state: int, word: int) -> int:
         return mix(state ^ mix(word + GOLDEN))
 
@@ -101,8 +105,11 @@ def normal(*shape: int) -> Tensor:
 def test_sum(name: str, which: str, width: int) -> None:
     block, backend = BLOCKS[which], BACKENDS[name]()
     ones = torch.ones(block.num_edges, 1, dtype=torch.float64)
-    compare(lambda x: backend.aggregate(block, x, None, None), lambda x: dense_sum(block, x, ones, [0] * width),
-            normal(block.num_src, width))
+    compare(
+        lambda x: backend.aggregate(block, x, None, None),
+        lambda x: dense_sum(block, x, ones, [0] * width),
+        normal(block.num_src, width),
+    )
 
 
 WEIGHTED = [(1, 1), (1, 41), (3, 41), (4, 64), (8, 128)]
@@ -129,9 +136,11 @@ def test_weights_that_depend_on_the_source(name: str, which: str, width: int) ->
     block, backend = BLOCKS[which], BACKENDS[name]()
     scale = normal(block.num_src).detach().abs() + 0.1
     weight = scale[block.sources.long()].unsqueeze(1)
-    compare(lambda x: backend.aggregate_scaled(block, x, scale),
-            lambda x: dense_sum(block, x, weight, [0] * width) if width else x.new_zeros(block.num_dst, 0) + x.sum(),
-            normal(block.num_src, width))
+    compare(
+        lambda x: backend.aggregate_scaled(block, x, scale),
+        lambda x: dense_sum(block, x, weight, [0] * width) if width else x.new_zeros(block.num_dst, 0) + x.sum(),
+        normal(block.num_src, width),
+    )
 
 
 @each_backend
@@ -173,8 +182,12 @@ def test_outer_sum(name: str, which: str, heads: int, width: int) -> None:
     def expected(x: Tensor, weight: Tensor) -> Tensor:
         return torch.stack([dense_sum(block, x, weight, [k] * width) for k in range(heads)], 1)
 
-    compare(lambda x, w: backend.aggregate_outer(block, x, w), expected, normal(block.num_src, width),
-            normal(block.num_edges, heads))
+    compare(
+        lambda x, w: backend.aggregate_outer(block, x, w),
+        expected,
+        normal(block.num_src, width),
+        normal(block.num_edges, heads),
+    )
 
 
 @each_backend
@@ -191,13 +204,17 @@ def test_attention_with_all_gradients(name: str, which: str, heads: int, p: floa
     keys = normal(block.num_src, heads), normal(block.num_dst, heads)
     compare(
         lambda x, s, d: backend.attention(block, x, s, d, SLOPE, drop),
-        lambda x, s, d: dense_sum(block, x, dense_attention(block, s, d) * scale, column), x, *keys,
+        lambda x, s, d: dense_sum(block, x, dense_attention(block, s, d) * scale, column),
+        x,
+        *keys,
     )
     compare(
         lambda x, s, d: backend.attention_aggregate_first(block, x, s, d, SLOPE, drop),
         lambda x, s, d: torch.stack(
-            [dense_sum(block, x, dense_attention(block, s, d) * scale, [k] * 7) for k in range(heads)], 1),
-        raw, *keys,
+            [dense_sum(block, x, dense_attention(block, s, d) * scale, [k] * 7) for k in range(heads)], 1
+        ),
+        raw,
+        *keys,
     )
 
 
@@ -216,8 +233,13 @@ def test_phases_compose_to_the_fused_attention(name: str, which: str) -> None:
         summed = backend.aggregate(block, x, backend.edge_dropout(block, weight, drop), column)
         return summed / mass.clamp(min=1e-300)[:, column]
 
-    compare(phases, lambda x, s, d: backend.attention(block, x, s, d, SLOPE, drop), normal(block.num_src, 8),
-            normal(block.num_src, 2), normal(block.num_dst, 2))
+    compare(
+        phases,
+        lambda x, s, d: backend.attention(block, x, s, d, SLOPE, drop),
+        normal(block.num_src, 8),
+        normal(block.num_src, 2),
+        normal(block.num_dst, 2),
+    )
 
 
 @each_backend
@@ -228,8 +250,12 @@ def test_attention_is_exact_for_any_common_peak(name: str) -> None:
     shares = [backend.edge_exp(block, score, peak + shift) for shift in (0, 3, -3)]
     _, dst = ends(block)
     for weight in shares:
-        torch.testing.assert_close(weight / backend.edge_sum(block, weight)[dst],
-                                   shares[0] / backend.edge_sum(block, shares[0])[dst], rtol=1e-12, atol=0)
+        torch.testing.assert_close(
+            weight / backend.edge_sum(block, weight)[dst],
+            shares[0] / backend.edge_sum(block, shares[0])[dst],
+            rtol=1e-12,
+            atol=0,
+        )
 
 
 @pytest.mark.parametrize("kind", [torch.int32, torch.int64])
@@ -241,15 +267,24 @@ def test_backends_draw_the_same_masks(kind: torch.dtype) -> None:
     for backend, out in zip(backends, whole, strict=True):
         assert torch.equal(out, whole[0]) and (out == 0).any() and (out > 0).any()
         assert torch.equal(backend.dropout(x[5:9, 10:20], ids[5:9], drop, 23, 10), out[5:9, 10:20])
-        assert torch.equal(backend.relu_dropout(x - 1, ids, drop, 23), torch.where(x > 1, (x - 1) * drop.scale, 0)
-                           * (out > 0))
+        assert torch.equal(
+            backend.relu_dropout(x - 1, ids, drop, 23), torch.where(x > 1, (x - 1) * drop.scale, 0) * (out > 0)
+        )
     weight = normal(90, 6).abs() + 0.1
     types = torch.randint(0, 5, (90,), dtype=torch.int32)
     source = BLOCKS["multigraph"]
-    typed = Block(source.indptr, source.sources, source.src_ids, source.num_dst, occurrence=source.occurrence,
-                  edge_types=types, dst_positions=torch.arange(source.num_dst) + 3)
-    looped = Block(torch.arange(10) * 10, torch.randint(0, 20, (90,), dtype=torch.int32), torch.randperm(20), 9,
-                   self_loops=True)
+    typed = Block(
+        source.indptr,
+        source.sources,
+        source.src_ids,
+        source.num_dst,
+        occurrence=source.occurrence,
+        edge_types=types,
+        dst_positions=torch.arange(source.num_dst) + 3,
+    )
+    looped = Block(
+        torch.arange(10) * 10, torch.randint(0, 20, (90,), dtype=torch.int32), torch.randperm(20), 9, self_loops=True
+    )
     for block in (source, typed, looped):
         masks = [backend.edge_dropout(block, weight, drop) for backend in backends]
         assert all(torch.equal(found, masks[0]) for found in masks)
@@ -276,8 +311,12 @@ def test_sparse_features(name: str) -> None:
     dense = normal(12, 30) * (normal(30, 12).t() > 0.8)
     dense[3] = 0
     stored = dense != 0
-    rows = SparseRows(torch.cat((torch.zeros(1, dtype=torch.int64), stored.sum(1).cumsum(0))),
-                      stored.nonzero()[:, 1].int(), dense[stored], 30)
+    rows = SparseRows(
+        torch.cat((torch.zeros(1, dtype=torch.int64), stored.sum(1).cumsum(0))),
+        stored.nonzero()[:, 1].int(),
+        dense[stored],
+        30,
+    )
     dropped = backend.sparse_dropout(rows, ids, drop)
     assert torch.equal(dropped.to_dense(), backend.dropout(dense, ids, drop, 30))
     compare(lambda w: backend.sparse_linear(dropped, w), lambda w: dropped.to_dense() @ w.t(), normal(5, 30))
@@ -293,8 +332,9 @@ def test_gather_adds_gradients_of_repeated_rows(name: str) -> None:
 def test_slices_transposed_rows_and_expanded_gradients(name: str) -> None:
     """Strided inputs, and the stride-0 gradient of a plain sum."""
     backend, block, wide = BACKENDS[name](), BLOCKS["multigraph"], normal(29, 40)
-    torch.testing.assert_close(backend.aggregate(block, wide[:, 3:19], None, None),
-                               backend.aggregate(block, wide, None, None)[:, 3:19])
+    torch.testing.assert_close(
+        backend.aggregate(block, wide[:, 3:19], None, None), backend.aggregate(block, wide, None, None)[:, 3:19]
+    )
     turned = wide.t().contiguous().t()
     torch.testing.assert_close(backend.aggregate(block, turned, None, None), backend.aggregate(block, wide, None, None))
     x = wide.clone().requires_grad_()

@@ -30,11 +30,15 @@ def test_auto_is_not_triton_before_a_gpu_has_proved_it(machine) -> None:
     assert chosen_kernel("torch", "cuda") == "torch"
 
 
-@pytest.mark.parametrize(("kernel", "device", "words"), [
-    ("cuda", "cpu", "must be one of: auto, numba, triton, torch, dgl"),
-    ("numba", "cuda", "must be triton, torch or auto"), ("dgl", "cuda", "must be triton, torch or auto"),
-    ("triton", "cpu", "needs an NVIDIA GPU"),
-])
+@pytest.mark.parametrize(
+    ("kernel", "device", "words"),
+    [
+        ("cuda", "cpu", "must be one of: auto, numba, triton, torch, dgl"),
+        ("numba", "cuda", "must be triton, torch or auto"),
+        ("dgl", "cuda", "must be triton, torch or auto"),
+        ("triton", "cpu", "needs an NVIDIA GPU"),
+    ],
+)
 def test_a_kernel_that_the_device_does_not_run_is_refused(machine, kernel: str, device: str, words: str) -> None:
     machine(triton=True, gpu=True)
     problem = kernel_problem(kernel, device)
@@ -65,8 +69,12 @@ def test_dgl_that_is_not_installed_is_named_before_ranks_start(monkeypatch: pyte
 
 
 def test_an_old_or_missing_triton_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    for version, installed, counts in (("3.2.0", True, False), ("3.6.0", True, True), ("3.10.1", True, True),
-                                       ("3.9.0", False, False)):
+    for version, installed, counts in (
+        ("3.2.0", True, False),
+        ("3.6.0", True, True),
+        ("3.10.1", True, True),
+        ("3.9.0", False, False),
+    ):
         monkeypatch.setattr(backends, "version", lambda _, version=version: version)
         monkeypatch.setattr(backends, "is_installed", lambda _, installed=installed: installed)
         assert backends.has_triton() is counts

@@ -18,7 +18,9 @@ def test_no_class_is_a_plain_function_of_autograd() -> None:
         for path in ROOT.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef)
-        and any(ast.unparse(base).endswith("Function") and ast.unparse(base) != FirstOrderFunction.__name__
-                for base in node.bases)
+        and any(
+            ast.unparse(base).endswith("Function") and ast.unparse(base) != FirstOrderFunction.__name__
+            for base in node.bases
+        )
     ]
     assert plain == [f"ops/first_order.py:{FirstOrderFunction.__name__}"]

@@ -33,16 +33,25 @@ def test_a_mask_is_drawn_from_seed_epoch_step_micro_batch_layer_and_purpose() ->
     masks |= {"layer": _mask(KEY, layer=2), "purpose": _mask(KEY, Purpose.ATTENTION_DROPOUT), "none": _mask(KEY)}
     assert torch.equal(masks["none"], _mask(KEY))
     names = list(masks)
-    same = [(one, other) for place, one in enumerate(names) for other in names[:place]
-            if torch.equal(masks[one], masks[other])]
+    same = [
+        (one, other)
+        for place, one in enumerate(names)
+        for other in names[:place]
+        if torch.equal(masks[one], masks[other])
+    ]
     assert same == []
 
 
 @given(
-    st.integers(1, 40).flatmap(lambda width: st.tuples(
-        st.just(width), st.integers(0, width).flatmap(lambda first: st.tuples(
-            st.just(first), st.integers(0, width - first))))),
-    st.integers(0, (1 << 64) - 1), st.lists(st.integers(0, (1 << 62)), max_size=5), st.sampled_from([0.1, 0.5, 1.0]),
+    st.integers(1, 40).flatmap(
+        lambda width: st.tuples(
+            st.just(width),
+            st.integers(0, width).flatmap(lambda first: st.tuples(st.just(first), st.integers(0, width - first))),
+        )
+    ),
+    st.integers(0, (1 << 64) - 1),
+    st.lists(st.integers(0, (1 << 62)), max_size=5),
+    st.sampled_from([0.1, 0.5, 1.0]),
 )
 def test_masks_of_slices_of_columns_are_those_of_numba(
     columns: tuple[int, tuple[int, int]], key: int, ids: list[int], p: float

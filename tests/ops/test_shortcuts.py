@@ -44,10 +44,13 @@ def test_a_gradient_that_a_hook_has_kept_stays_as_it_was() -> None:
     assert torch.equal(kept[0], torch.full((4, 3), 2.0))
 
 
-@pytest.mark.parametrize("made", [
-    lambda x: SplitDestinations.run(x, slice(2))[0].sum() + SplitDestinations.run(x, slice(2))[1].pow(2).sum(),
-    lambda x: SumOfLinears.run(x, torch.ones(2, 3), x, torch.ones(2, 3), None).pow(3).sum(),
-])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda x: SplitDestinations.run(x, slice(2))[0].sum() + SplitDestinations.run(x, slice(2))[1].pow(2).sum(),
+        lambda x: SumOfLinears.run(x, torch.ones(2, 3), x, torch.ones(2, 3), None).pow(3).sum(),
+    ],
+)
 def test_a_gradient_of_a_gradient_is_refused(made) -> None:
     """It would be wrong: what kernels and exchanges do in a backward pass is not seen by autograd."""
     x = torch.ones(4, 3, requires_grad=True)

@@ -14,9 +14,7 @@ from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
 from gnnexp.testing.steps import MODELS
 from gnnexp.testing.ways import WAYS, config_in, placed
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 
 
 def _on_gpu(way: str, model: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -36,7 +34,8 @@ def test_chunks_without_edges(ranks, way, model, steps):
 def test_a_users_task_with_a_decoder_of_vertices(ranks, way, steps):
     config = _on_gpu(way, MODELS["sage"], task=DECODED)
     curves, reference = assert_exact(
-        ranks, 2, nasty_graph, config, 1e-10, steps=steps, partition=placed(way, nasty_graph(), 2))
+        ranks, 2, nasty_graph, config, 1e-10, steps=steps, partition=placed(way, nasty_graph(), 2)
+    )
     learned = [name for name in reference.gradients if name.startswith("decoder.")]
     assert all(float(curve.gradients[name].abs().max()) > 0 for curve in curves for name in learned) and learned
 

@@ -29,8 +29,12 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 emulated = pytest.mark.skipif(not is_wanted(), reason="a real GPU may add in another order")
 PLAIN = {"_target_": VERTEX}
 WAYS: dict[str, dict[str, Any]] = {
-    "communicate": PLAIN, "cache": {**PLAIN, "dependency": "cache"}, "broadcast": {**PLAIN, "exchange": "broadcast"},
-    "cut": PLAIN, "coupled": {"_target_": TENSOR}, "decoupled": {"_target_": TENSOR, "mode": "decoupled"},
+    "communicate": PLAIN,
+    "cache": {**PLAIN, "dependency": "cache"},
+    "broadcast": {**PLAIN, "exchange": "broadcast"},
+    "cut": PLAIN,
+    "coupled": {"_target_": TENSOR},
+    "decoupled": {"_target_": TENSOR, "mode": "decoupled"},
 }
 
 
@@ -38,8 +42,9 @@ def pair(ranks: Any, size: int, model: str, way: str, **options: Any) -> list[An
     """The same training without and with a graph, of every rank."""
     evaluate = options.pop("evaluate", False)
     cases = [captured_config(model, WAYS[way], captured=on, cut=way == "cut", **options) for on in (False, True)]
-    found = [[trained(case, evaluate=evaluate)] if size == 1 else ranks(size).run(_on_rank, case, evaluate)
-             for case in cases]
+    found = [
+        [trained(case, evaluate=evaluate)] if size == 1 else ranks(size).run(_on_rank, case, evaluate) for case in cases
+    ]
     for plain, captured in zip(*found, strict=True):
         assert_same(plain, captured)
     return list(zip(*found, strict=True))
@@ -50,10 +55,18 @@ def _on_rank(config: dict[str, Any], evaluate: bool) -> Any:
 
 
 @emulated
-@pytest.mark.parametrize(("model", "way"), [
-    *((model, way) for model in ("gcn", "sage", "gin", "gat_residual", "written_here")
-      for way in ("communicate", "cut", "coupled")),
-    ("residual", "decoupled"), ("gcn", "decoupled")])
+@pytest.mark.parametrize(
+    ("model", "way"),
+    [
+        *(
+            (model, way)
+            for model in ("gcn", "sage", "gin", "gat_residual", "written_here")
+            for way in ("communicate", "cut", "coupled")
+        ),
+        ("residual", "decoupled"),
+        ("gcn", "decoupled"),
+    ],
+)
 def test_one_rank(model, way):
     ((plain, captured),) = pair(None, 1, model, way)
     assert captured.waits == plain.waits == 0
@@ -90,8 +103,13 @@ def test_kernels_of_triton(model):
 @emulated
 def test_what_changes_between_steps_stays_outside_of_the_graph():
     """Learning rate, weight decay, clipping, and evaluation between steps."""
-    schedule = {"_target_": "torch.optim.lr_scheduler.StepLR", "_partial_": True, "step_size": 1, "gamma": 0.5,
-                "interval": "epoch"}
+    schedule = {
+        "_target_": "torch.optim.lr_scheduler.StepLR",
+        "_partial_": True,
+        "step_size": 1,
+        "gamma": 0.5,
+        "interval": "epoch",
+    }
     cases = []
     for on in (False, True):
         config = captured_config("gat", PLAIN, captured=on, train={"clip_norm": 0.1, "weight_decay_on": "first"})
@@ -160,14 +178,21 @@ def test_a_rank_without_a_gpu_is_told(monkeypatch):
 
 
 @emulated
-@pytest.mark.parametrize(("size", "stop_at"), [
-    (1, 1), (1, 4), pytest.param(2, 4, marks=[pytest.mark.slow, pytest.mark.gpus]),
-], ids=["while_warming_up", "after_replays", "two_ranks"])
+@pytest.mark.parametrize(
+    ("size", "stop_at"),
+    [
+        (1, 1),
+        (1, 4),
+        pytest.param(2, 4, marks=[pytest.mark.slow, pytest.mark.gpus]),
+    ],
+    ids=["while_warming_up", "after_replays", "two_ranks"],
+)
 def test_stopped_and_resumed_it_goes_on_as_without_a_graph(ranks, size, stop_at, tmp_path):
     if torch.cuda.device_count() < size:
         pytest.skip("ranks share a GPU: no NCCL")
-    plain, config = (captured_config("sage", PLAIN, captured=on, train={"epochs": 8, "checkpoint_every": 1})
-                     for on in (False, True))
+    plain, config = (
+        captured_config("sage", PLAIN, captured=on, train={"epochs": 8, "checkpoint_every": 1}) for on in (False, True)
+    )
     expected, ended = undisturbed(ranks, size, plain)
     first = ranks(size).run(attempt, config, str(tmp_path), stop_at)
     assert first[-1]["stopped_by"] == "SIGTERM" and len(curve(str(tmp_path))) == stop_at + 1

@@ -39,8 +39,14 @@ def _compare(ranks, size: int, config: dict[str, Any], bound: float, steps: int)
 
 @pytest.mark.parametrize(
     ("size", "model", "dtype"),
-    combinations([2, 3, 4], MODELS, BOUNDS, quick=lambda *case: case in (
-        (3, "gcn", "float32"), (3, "gin", "float32"), (4, "sage", "float64"), (4, "gat", "float64"))),
+    combinations(
+        [2, 3, 4],
+        MODELS,
+        BOUNDS,
+        quick=lambda *case: (
+            case in ((3, "gcn", "float32"), (3, "gin", "float32"), (4, "sage", "float64"), (4, "gat", "float64"))
+        ),
+    ),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, dtype, steps):
     steps = WHOLE if (model, dtype) == ("gat", "float64") else steps
@@ -49,8 +55,9 @@ def test_same_losses_and_gradients_as_one_worker(ranks, size, model, dtype, step
 
 @pytest.mark.parametrize("model", combinations(MODELS, quick=lambda model: model in ("gin", "gat")))
 def test_residual_and_norm(ranks, model, steps):
-    config = small_config({**MODELS[model], "residual": True, "norm": True, "layers": 3},
-                          sampler={"fanouts": [3, 3, 2]})
+    config = small_config(
+        {**MODELS[model], "residual": True, "norm": True, "layers": 3}, sampler={"fanouts": [3, 3, 2]}
+    )
     _compare(ranks, 3, config, 1e-10, steps)
 
 
@@ -77,8 +84,12 @@ def test_micro_key_draws_independently(ranks):
 def test_micro_batches_draw_the_same_wherever_the_topology_is(ranks):
     """A vertex of another part is drawn there with the key of the rank that asks."""
     config = small_config(MODELS["sage"], sampler={"key": "micro", "fanouts": [2, 2]}, paradigm={"assign": "owner"})
-    whole, parted = (ranks(3).run(ranks_steps, nasty_graph, {**config, "sampler": {**config["sampler"],
-                     "topology": topology}}, 8, 3, "random") for topology in ("replicated", "partitioned"))
+    whole, parted = (
+        ranks(3).run(
+            ranks_steps, nasty_graph, {**config, "sampler": {**config["sampler"], "topology": topology}}, 8, 3, "random"
+        )
+        for topology in ("replicated", "partitioned")
+    )
     assert [curve.losses for curve in parted] == [curve.losses for curve in whole]
     assert all(curve.rounds["frontier"] for curve in parted)
 

@@ -9,9 +9,7 @@ from gnnexp.graph.block import Block
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, global_losses, run_steps, small_config, worst_gradient_error, worst_loss_error
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 
 
 def _steps(config, steps):
@@ -36,8 +34,10 @@ def test_cuda_equals_cpu(ranks, size, model):
 
 def test_blocks_and_their_transposes_cross_to_the_device():
     block = Block(
-        indptr=torch.tensor([0, 2, 3]), sources=torch.tensor([2, 0, 2], dtype=torch.int32),
-        src_ids=torch.tensor([5, 6, 7], dtype=torch.int32), num_dst=2,
+        indptr=torch.tensor([0, 2, 3]),
+        sources=torch.tensor([2, 0, 2], dtype=torch.int32),
+        src_ids=torch.tensor([5, 6, 7], dtype=torch.int32),
+        num_dst=2,
     )
     moved = block.to(torch.device("cuda"))
     assert moved.sources.is_cuda

@@ -16,9 +16,7 @@ from gnnexp.testing.graphs import nasty_graph, typed_graph, weighted_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps
 from gnnexp.testing.ways import config_in
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 GRAPHS = {"nasty": nasty_graph, "typed": typed_graph, "weighted": weighted_graph}
 KEYS = 2  # hops
 
@@ -34,17 +32,22 @@ def _config(way: str, model: dict[str, Any], size: int, device: str, **sampler: 
     return config_in(way, model, sampler={"device": device, **sampler}, hardware={"workers": size, "device": "cuda"})
 
 
-@pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), [
-    ("data", "gat", 1, "nasty", {}),
-    ("data", "sage", 2, "weighted", {"fanouts": [-1, 3], "key": "micro"}),
-    ("data", "rgcn", 1, "typed", {"fanouts": [100, 2]}),
-    ("projections", "gat", 2, "nasty", {}),
-    ("aggregates", "gcn", 2, "weighted", {"fanouts": [3, -1]}),
-])
+@pytest.mark.parametrize(
+    ("way", "model", "size", "graph", "sampler"),
+    [
+        ("data", "gat", 1, "nasty", {}),
+        ("data", "sage", 2, "weighted", {"fanouts": [-1, 3], "key": "micro"}),
+        ("data", "rgcn", 1, "typed", {"fanouts": [100, 2]}),
+        ("projections", "gat", 2, "nasty", {}),
+        ("aggregates", "gcn", 2, "weighted", {"fanouts": [3, -1]}),
+    ],
+)
 def test_losses_and_gradients_are_those_of_batches_from_the_host(ranks, steps, way, model, size, graph, sampler):
     options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
-    there, here = (ranks(size).run(_curve, _config(way, options, size, device, **sampler), graph, steps)
-                   for device in ("cuda", "cpu"))
+    there, here = (
+        ranks(size).run(_curve, _config(way, options, size, device, **sampler), graph, steps)
+        for device in ("cuda", "cpu")
+    )
     for curve, other in zip(there, here, strict=True):
         assert curve.losses == other.losses  # bit by bit: the blocks are the same
         assert all(gradient.equal(other.gradients[name]) for name, gradient in curve.gradients.items())
@@ -54,8 +57,10 @@ def test_losses_and_gradients_are_those_of_batches_from_the_host(ranks, steps, w
 
 
 def test_auto_makes_batches_on_the_gpu_and_counts_the_bytes_that_cross(ranks, steps):
-    auto, there = (ranks(1).run(_curve, _config("data", MODELS["sage"], 1, device), "nasty", steps)[0]
-                   for device in ("auto", "cuda"))
+    auto, there = (
+        ranks(1).run(_curve, _config("data", MODELS["sage"], 1, device), "nasty", steps)[0]
+        for device in ("auto", "cuda")
+    )
     assert (auto.losses, auto.work) == (there.losses, there.work)
     features = there.work["features_loaded_host"] * nasty_graph().num_features * 8
     targets = sum(count for _, count in there.losses)
@@ -82,8 +87,11 @@ def _shared(ranks, way, model, size, graph, sampler, steps):
         config = _config(way, options, size, device, **sampler)
         if sampler.get("topology") == "partitioned" and way == "data":
             config["paradigm"] = {**config["paradigm"], "assign": "owner"}
-        found.append(ranks(size).run(
-            ranks_steps, GRAPHS[graph], config, steps, None, "random", _placed(way, graph, size, sampler)))
+        found.append(
+            ranks(size).run(
+                ranks_steps, GRAPHS[graph], config, steps, None, "random", _placed(way, graph, size, sampler)
+            )
+        )
     return found
 
 
@@ -100,9 +108,12 @@ SHARED = [
 ]
 
 
-ALL = [pytest.param(way, model, size, "typed" if model == "rgcn" else "nasty", options, marks=pytest.mark.slow)
-       for way, options in (("split", {}), ("data", PARTITIONED)) for model in ("gat", "sage", "rgcn")
-       for size in (1, 2, 3, 4)]
+ALL = [
+    pytest.param(way, model, size, "typed" if model == "rgcn" else "nasty", options, marks=pytest.mark.slow)
+    for way, options in (("split", {}), ("data", PARTITIONED))
+    for model in ("gat", "sage", "rgcn")
+    for size in (1, 2, 3, 4)
+]
 
 
 @pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), SHARED + ALL)
@@ -121,16 +132,22 @@ def test_batches_that_ranks_make_together_on_gpus_are_those_of_the_hosts(
 CACHED = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.3}
 
 
-@pytest.mark.parametrize(("way", "sampler", "changes"), [
-    ("split", {"threads": 1, "prefetch": 3}, {"train": {"overlap": True}, "measure": "free"}),
-    ("data", {**PARTITIONED, "prefetch": 3}, {"train": {"overlap": True}}),
-    ("split", {"key": "micro"}, {"paradigm": {"group_size": 2}}),
-    ("split", {}, {"feature_store": {"tier": "device"}}),
-    ("data", PARTITIONED, {"feature_store": {
-        "_target_": "gnnexp.feature_stores.partitioned.PartitionedStore", "cache": CACHED}}),
-    ("split", {}, {"train": {"batch_size": None}}),
-    ("split", {"fanouts": [3, 2], **PARTITIONED}, {"model": {"_target_": "gnnexp.models.sage_pool.SAGEPool"}}),
-])
+@pytest.mark.parametrize(
+    ("way", "sampler", "changes"),
+    [
+        ("split", {"threads": 1, "prefetch": 3}, {"train": {"overlap": True}, "measure": "free"}),
+        ("data", {**PARTITIONED, "prefetch": 3}, {"train": {"overlap": True}}),
+        ("split", {"key": "micro"}, {"paradigm": {"group_size": 2}}),
+        ("split", {}, {"feature_store": {"tier": "device"}}),
+        (
+            "data",
+            PARTITIONED,
+            {"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore", "cache": CACHED}},
+        ),
+        ("split", {}, {"train": {"batch_size": None}}),
+        ("split", {"fanouts": [3, 2], **PARTITIONED}, {"model": {"_target_": "gnnexp.models.sage_pool.SAGEPool"}}),
+    ],
+)
 def test_other_choices_get_the_same_batches(ranks, steps, way, sampler, changes):
     size = 4 if "paradigm" in changes else 2
     curves = []
@@ -166,13 +183,16 @@ def test_links_get_the_same_batches(ranks, steps, way, task):
 
 
 @needs_triton
-@pytest.mark.parametrize(("way", "model", "size", "graph", "sampler"), [
-    ("data", "gat", 1, "nasty", {"fanouts": [3, -1]}),
-    ("data", "sage", 2, "weighted", {}),
-    pytest.param("projections", "gat", 2, "nasty", {}, marks=pytest.mark.slow),
-    ("split", "rgcn", 2, "typed", PARTITIONED),
-    ("data", "rgcn", 2, "typed", {**PARTITIONED, "key": "micro"}),
-])
+@pytest.mark.parametrize(
+    ("way", "model", "size", "graph", "sampler"),
+    [
+        ("data", "gat", 1, "nasty", {"fanouts": [3, -1]}),
+        ("data", "sage", 2, "weighted", {}),
+        pytest.param("projections", "gat", 2, "nasty", {}, marks=pytest.mark.slow),
+        ("split", "rgcn", 2, "typed", PARTITIONED),
+        ("data", "rgcn", 2, "typed", {**PARTITIONED, "key": "micro"}),
+    ],
+)
 def test_edges_that_a_gpu_reads_in_host_memory_give_the_same_batches(ranks, way, model, size, graph, sampler):
     options = {**MODELS, "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"}}[model]
     found = []
@@ -180,17 +200,21 @@ def test_edges_that_a_gpu_reads_in_host_memory_give_the_same_batches(ranks, way,
         config = _config(way, {**options, "kernel": "triton"}, size, "cuda", tier=tier, **sampler)
         if sampler.get("topology") == "partitioned" and way == "data":
             config["paradigm"] = {**config["paradigm"], "assign": "owner"}
-        found.append(ranks(size).run(
-            ranks_steps, GRAPHS[graph], config, 2, None, "random", _placed(way, graph, size, sampler)))
+        found.append(
+            ranks(size).run(ranks_steps, GRAPHS[graph], config, 2, None, "random", _placed(way, graph, size, sampler))
+        )
     read, drawn = [], sum(curve.work["edges_sampled"] for curve in found[0])
     for curve, other in zip(*found, strict=True):
         assert curve.losses == other.losses  # bit by bit: the blocks are the same
         assert all(gradient.equal(other.gradients[name]) for name, gradient in curve.gradients.items())
         assert (curve.rounds, curve.sent_bytes) == (other.rounds, other.sent_bytes)
-        read.append( curve.work.pop("tier/h2d_bytes_topology"))
+        read.append(curve.work.pop("tier/h2d_bytes_topology"))
         assert curve.work.pop("tier/h2d_bytes") == other.work.pop("tier/h2d_bytes") + read[-1]
         assert curve.work == other.work
     needs, whole = experiment_of(config).model.options.needs, GRAPHS[graph]()
-    kinds = (needs.edge_identity and whole.occurrence is not None, whole.edge_weights is not None,
-             whole.edge_types is not None and (needs.edge_types or needs.edge_identity))
+    kinds = (
+        needs.edge_identity and whole.occurrence is not None,
+        whole.edge_weights is not None,
+        whole.edge_types is not None and (needs.edge_types or needs.edge_identity),
+    )
     assert sum(read) == drawn * 4 * (1 + sum(kinds)) > 0

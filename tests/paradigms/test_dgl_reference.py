@@ -38,9 +38,14 @@ def _train(config: dict[str, Any]) -> list[dict[str, Any]]:
         return trained(config, Artifacts(nasty_graph()), Path(folder), environment)
 
 
-@pytest.mark.parametrize(("paradigm", "model"), combinations(
-    [REFERENCE, FULL_GRAPH], MODELS,
-    quick=lambda paradigm, model: (paradigm == REFERENCE) == (model in ("sage", "gat"))))
+@pytest.mark.parametrize(
+    ("paradigm", "model"),
+    combinations(
+        [REFERENCE, FULL_GRAPH],
+        MODELS,
+        quick=lambda paradigm, model: (paradigm == REFERENCE) == (model in ("sage", "gat")),
+    ),
+)
 def test_it_learns(model, paradigm):
     config = _config(model, paradigm, epochs=6, batch_size=30, lr=0.02)
     config["model"] |= {"dropout": 0.0, "input_dropout": 0.0}
@@ -104,8 +109,11 @@ def test_evaluation_uses_the_trained_parameters():
 
 def test_what_it_cannot_do_is_refused_with_the_reason():
     with pytest.raises(ConfigError, match="residual"):
-        run_steps({**_config("sage", REFERENCE), "model": {**_config("sage", REFERENCE)["model"], "residual": True}},
-                  nasty_graph(), 1)
+        run_steps(
+            {**_config("sage", REFERENCE), "model": {**_config("sage", REFERENCE)["model"], "residual": True}},
+            nasty_graph(),
+            1,
+        )
     full: Paradigm = build(FULL_GRAPH, Paradigm)
     sage, store, task = (_config("sage", REFERENCE)[group] for group in ("model", "feature_store", "task"))
     rest = {"feature_store": store, "task": task, "hardware": {"nodes": 1, "workers": 1, "device": "cpu"}}

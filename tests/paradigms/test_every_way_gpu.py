@@ -12,7 +12,8 @@ from gnnexp.testing.on_gpu import Case, cases, run_case
 from gnnexp.testing.ranks import RankPools
 
 pytestmark = [
-    pytest.mark.gpu, pytest.mark.slow,
+    pytest.mark.gpu,
+    pytest.mark.slow,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible"),
 ]
 

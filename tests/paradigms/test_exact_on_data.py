@@ -46,12 +46,16 @@ PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
 SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
 PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
 PARTITIONERS: dict[str, Callable[[], Partitioner]] = {
-    "random": RandomPartitioner, "range": RangePartitioner, "metis": MetisPartitioner,
+    "random": RandomPartitioner,
+    "range": RangePartitioner,
+    "metis": MetisPartitioner,
     "presampled": partial(PresampledPartitioner, epochs=2),
     "presampled_node": partial(PresampledNodePartitioner, epochs=2),
 }
 DATASETS: dict[str, Callable[[], Dataset]] = {
-    "cora": Planetoid, "amazon-computers": GraphDataNpz, "rmat": partial(Rmat, num_nodes=3000, num_edges=20000),
+    "cora": Planetoid,
+    "amazon-computers": GraphDataNpz,
+    "rmat": partial(Rmat, num_nodes=3000, num_edges=20000),
 }
 
 
@@ -83,8 +87,12 @@ def _partition(partitioner: Partitioner, graph: Graph, config: dict[str, Any], n
 
 FEW = {("cora", "sage"), ("amazon-computers", "gat"), ("amazon-computers", "gcn"), ("rmat", "gin")}
 # What runs in `make test`: every data set and every partitioner once, and every model.
-QUICK = {("cora", "metis", "gat"), ("amazon-computers", "presampled", "sage"), ("rmat", "range", "gat"),
-         ("rmat", "presampled_node", "sage")}
+QUICK = {
+    ("cora", "metis", "gat"),
+    ("amazon-computers", "presampled", "sage"),
+    ("rmat", "range", "gat"),
+    ("rmat", "presampled_node", "sage"),
+}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +110,9 @@ def test_split_parallel(ranks, make, data, partitioner, model, steps):
     ("data", "model"), combinations(DATASETS, ["gcn", "gin"], quick=lambda data, model: (data, model) in FEW)
 )
 def test_split_parallel_in_float32_and_groups(ranks, make, data, model, steps):
-    config = _config(model, paradigm={**SPLIT, "group_size": 2}, train={"dtype": "float32"},
-                     sampler={"topology": "partitioned"})
+    config = _config(
+        model, paradigm={**SPLIT, "group_size": 2}, train={"dtype": "float32"}, sampler={"topology": "partitioned"}
+    )
     partition = _partition(MetisPartitioner(), make(), config, 2)
     assert_exact(ranks, 4, make, config, 1e-5, partition=partition, steps=steps)
 
@@ -170,8 +179,16 @@ class GatedLayer(Layer):
 class Gated(Model):
     """A stack of them."""
 
-    def __init__(self, hidden: int = 16, layers: int = 2, dropout: float = 0.0, input_dropout: float = 0.0,
-                 residual: bool = True, norm: bool = True, kernel: str = "auto") -> None:
+    def __init__(
+        self,
+        hidden: int = 16,
+        layers: int = 2,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        residual: bool = True,
+        norm: bool = True,
+        kernel: str = "auto",
+    ) -> None:
         super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel)
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> GatedLayer:
@@ -226,7 +243,8 @@ def test_a_users_task_with_a_decoder_of_vertices(ranks, way, steps):
     """Parameters outside the model get the same gradients, however the outputs are divided."""
     config = config_in(way, MODELS["sage"], task=DECODED)
     curves, reference = assert_exact(
-        ranks, 3, nasty_graph, config, 1e-10, steps=steps, partition=placed(way, nasty_graph(), 3))
+        ranks, 3, nasty_graph, config, 1e-10, steps=steps, partition=placed(way, nasty_graph(), 3)
+    )
     learned = [name for name in reference.gradients if name.startswith("decoder.")]
     assert len(learned) == 4
     assert all(float(curve.gradients[name].abs().max()) > 0 for curve in curves for name in learned)

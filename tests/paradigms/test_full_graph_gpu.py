@@ -12,12 +12,20 @@ from gnnexp.testing.exactness import cut_parts, joined, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error, worst_loss_error
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 
-SYSTEMS = ("neutronstar_comm", "neutronstar_cache", "neutronstar", "sancus", "distgnn", "neutrontp_naive", "neutrontp",
-           "hongtu_base", "hongtu_p2p", "hongtu")
+SYSTEMS = (
+    "neutronstar_comm",
+    "neutronstar_cache",
+    "neutronstar",
+    "sancus",
+    "distgnn",
+    "neutrontp_naive",
+    "neutrontp",
+    "hongtu_base",
+    "hongtu_p2p",
+    "hongtu",
+)
 
 
 def _config(system: str, model: str, device: str, **options: Any) -> dict[str, Any]:
@@ -47,11 +55,17 @@ def assert_same(ranks: Any, size: int, system: str, model: str, steps: int, **op
         assert (curve.rounds, curve.sent_bytes, curve.work) == (other.rounds, other.sent_bytes, other.work)
 
 
-@pytest.mark.parametrize(("size", "model"), [
-    (2, "gat"), (4, "gat"),
-    *(pytest.param(size, model, marks=pytest.mark.slow) for size, model in [
-        (1, "gat"), *((2, model) for model in FULL_MODELS if model != "gat")]),
-])
+@pytest.mark.parametrize(
+    ("size", "model"),
+    [
+        (2, "gat"),
+        (4, "gat"),
+        *(
+            pytest.param(size, model, marks=pytest.mark.slow)
+            for size, model in [(1, "gat"), *((2, model) for model in FULL_MODELS if model != "gat")]
+        ),
+    ],
+)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_cuda_equals_cpu(ranks, size, model, system, steps):
     assert_same(ranks, size, system, model, steps)
@@ -59,10 +73,17 @@ def test_cuda_equals_cpu(ranks, size, model, system, steps):
 
 @pytest.mark.parametrize(
     ("system", "options"),
-    [("sancus", {"staleness": 0}), ("sancus", {"staleness": 2, "exchange": "halo"}), ("distgnn", {"delay": 2}),
-     ("distgnn", {"cache_input_halo": False}), ("neutrontp_naive", {"chunks": 3}),
-     ("neutrontp", {"chunks": 1, "pipeline": False}), ("neutrontp", {"chunks": 3, "pipeline": False}),
-     ("neutrontp", {"chunks": None, "device_memory": 60_000}), ("neutrontp", {"attention": "frozen"})],
+    [
+        ("sancus", {"staleness": 0}),
+        ("sancus", {"staleness": 2, "exchange": "halo"}),
+        ("distgnn", {"delay": 2}),
+        ("distgnn", {"cache_input_halo": False}),
+        ("neutrontp_naive", {"chunks": 3}),
+        ("neutrontp", {"chunks": 1, "pipeline": False}),
+        ("neutrontp", {"chunks": 3, "pipeline": False}),
+        ("neutrontp", {"chunks": None, "device_memory": 60_000}),
+        ("neutrontp", {"attention": "frozen"}),
+    ],
     ids=lambda value: value if isinstance(value, str) else "_".join(f"{k}={v}" for k, v in value.items()),
 )
 def test_cuda_equals_cpu_with_other_options(ranks, system, options, steps):

@@ -24,9 +24,19 @@ from gnnexp.testing.steps import Curve, global_losses, optimizer, run_steps, sma
 from gnnexp.testing.ways import MINI_BATCH, SLICED, placed
 
 
-def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", kind: str = "random",
-          bound: float = 1e-10, dtype: str = "float64", *, steps: int,
-          changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+def check(
+    ranks: Any,
+    size: int,
+    way: str,
+    model: str,
+    task: str = "distmult",
+    kind: str = "random",
+    bound: float = 1e-10,
+    dtype: str = "float64",
+    *,
+    steps: int,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
     make = typed_links if model in ("basis", "block") else plain_links
     partition = placed(way, make(), size, kind)
     config = config_of(way, model, task, dtype)
@@ -37,10 +47,20 @@ def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", k
 
 @pytest.mark.parametrize(
     ("size", "way", "model"),
-    combinations([1, 2, 3, 4], WAYS, ["basis", "block", "gcn", "sage_residual", "gat", "gin"],
-                 quick=lambda size, way, model: size == 3 and (way, model) in (
-                     *((way, "basis") for way in ("data", "split", "aggregates")),
-                     ("communicate", "sage_residual"), ("offload_projected", "basis"))),
+    combinations(
+        [1, 2, 3, 4],
+        WAYS,
+        ["basis", "block", "gcn", "sage_residual", "gat", "gin"],
+        quick=lambda size, way, model: (
+            size == 3
+            and (way, model)
+            in (
+                *((way, "basis") for way in ("data", "split", "aggregates")),
+                ("communicate", "sage_residual"),
+                ("offload_projected", "basis"),
+            )
+        ),
+    ),
 )
 def test_same_losses_gradients_and_rows_as_one_worker(ranks, size, way, model, steps):
     steps = 20 if way == "split" else steps
@@ -49,9 +69,12 @@ def test_same_losses_gradients_and_rows_as_one_worker(ranks, size, way, model, s
 
 @pytest.mark.parametrize(
     ("way", "model", "kind"),
-    combinations([way for way, (_, place) in WAYS.items() if place], ["basis", "sage"], ["skewed", "empty"],
-                 quick=lambda way, model, kind: kind == "empty" and (way, model) in (
-                     ("vertex_cut", "basis"), ("split", "sage"))),
+    combinations(
+        [way for way, (_, place) in WAYS.items() if place],
+        ["basis", "sage"],
+        ["skewed", "empty"],
+        quick=lambda way, model, kind: kind == "empty" and (way, model) in (("vertex_cut", "basis"), ("split", "sage")),
+    ),
 )
 def test_uneven_and_empty_parts(ranks, way, model, kind, steps):
     """A rank without vertices has links all the same."""
@@ -60,8 +83,11 @@ def test_uneven_and_empty_parts(ranks, way, model, kind, steps):
 
 @pytest.mark.parametrize(
     ("way", "task"),
-    combinations(WAYS, ["dot", "mlp"], quick=lambda way, task: (way, task) in (
-        ("split", "mlp"), ("coupled", "dot"), ("aggregates", "mlp"))),
+    combinations(
+        WAYS,
+        ["dot", "mlp"],
+        quick=lambda way, task: (way, task) in (("split", "mlp"), ("coupled", "dot"), ("aggregates", "mlp")),
+    ),
 )
 def test_decoders_and_ways_to_draw_negatives(ranks, way, task, steps):
     check(ranks, 3, way, "sage", task, steps=steps)
@@ -78,19 +104,23 @@ def test_targets_left_out_of_message_passing(ranks, way, model, steps):
 
 @pytest.mark.parametrize(
     ("size", "way", "changes"),
-    [(2, "split", {"optimizer": optimizer("SGD")}), (2, "communicate", {"train": {"batch_size": None}}),
-     (1, "data", {"sampler": {"key": "micro"}, "hardware": {"workers": 1}}),
-     # A rank has no column of the trained rows.
-     (3, "aggregates", {"optimizer": optimizer("SGD"), "feature_store": {"dim": 2}}),
-     (3, "projections", {"optimizer": optimizer("SGD"), "feature_store": {"dim": 2}}),
-     (3, "aggregates", {"optimizer": optimizer("Adam"), "feature_store": {"dim": 2}})],
+    [
+        (2, "split", {"optimizer": optimizer("SGD")}),
+        (2, "communicate", {"train": {"batch_size": None}}),
+        (1, "data", {"sampler": {"key": "micro"}, "hardware": {"workers": 1}}),
+        # A rank has no column of the trained rows.
+        (3, "aggregates", {"optimizer": optimizer("SGD"), "feature_store": {"dim": 2}}),
+        (3, "projections", {"optimizer": optimizer("SGD"), "feature_store": {"dim": 2}}),
+        (3, "aggregates", {"optimizer": optimizer("Adam"), "feature_store": {"dim": 2}}),
+    ],
 )
 def test_other_settings(ranks, size, way, changes, steps):
     check(ranks, size, way, "sage", "dot", changes=changes, steps=steps)
 
 
-@pytest.mark.parametrize("way", [
-    pytest.param(way, marks=() if way in ("data", "vertex_cut") else pytest.mark.slow) for way in WAYS])
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way in ("data", "vertex_cut") else pytest.mark.slow) for way in WAYS]
+)
 def test_ranks_without_any_link(ranks, way):
     """They compute for others, or take part in exchanges only."""
     check(ranks, 3, way, "sage", changes={"train": {"batch_size": 2}}, steps=4)
@@ -112,7 +142,8 @@ def test_float32(ranks, way):
 
 
 @pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=() if way in ("data", "vertex_cut") else pytest.mark.slow) for way in WAYS])
+    "way", [pytest.param(way, marks=() if way in ("data", "vertex_cut") else pytest.mark.slow) for way in WAYS]
+)
 def test_vertices_are_classified_from_trained_rows(ranks, way, steps):
     """Trained rows go with any task."""
     config = config_of(way, "sage", "dot")
@@ -123,13 +154,15 @@ def test_vertices_are_classified_from_trained_rows(ranks, way, steps):
 
 
 @pytest.mark.parametrize(
-    "way", [pytest.param(way, marks=() if way in ("split", "coupled_in_chunks") else pytest.mark.slow) for way in WAYS])
+    "way", [pytest.param(way, marks=() if way in ("split", "coupled_in_chunks") else pytest.mark.slow) for way in WAYS]
+)
 def test_links_of_a_graph_with_features(ranks, way, steps):
     """Links go with any features."""
     config = config_of(way, "sage", "dot")
     sliced = way in SLICED
-    config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore" if sliced else
-                               "gnnexp.feature_stores.local.LocalStore"}
+    config["feature_store"] = {
+        "_target_": "gnnexp.feature_stores.sliced.SlicedStore" if sliced else "gnnexp.feature_stores.local.LocalStore"
+    }
     partition = placed(way, featured(), 3)
     assert_exact(ranks, 3, featured, config, 1e-10, partition=partition, steps=steps)
 
@@ -150,12 +183,18 @@ def test_a_mistake_would_be_seen(ranks, broken):
 def _broken(config: dict[str, Any], broken: str) -> Curve:
     with pytest.MonkeyPatch.context() as patch:
         if broken == "gradients_stay":
-            patch.setattr(shuffle.ShuffleIndex, "scatter_add_home",
-                          lambda self, rows, comm, tag: rows[: self.num_local])
+            patch.setattr(
+                shuffle.ShuffleIndex, "scatter_add_home", lambda self, rows, comm, tag: rows[: self.num_local]
+            )
         else:
             drawn = LinkPrediction.examples
-            patch.setattr(LinkPrediction, "examples", lambda self, chosen, batch, key: drawn(
-                self, chosen, batch, replace(key, step=key.step + 1000 * int(os.environ.get("RANK", "0")))))
+            patch.setattr(
+                LinkPrediction,
+                "examples",
+                lambda self, chosen, batch, key: drawn(
+                    self, chosen, batch, replace(key, step=key.step + 1000 * int(os.environ.get("RANK", "0")))
+                ),
+            )
         return run_steps(config, plain_links(), 6, parts(plain_links(), 2))
 
 

@@ -12,9 +12,7 @@ from gnnexp.testing.exactness import joined
 from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error, worst_loss_error
 from gnnexp.testing.ways import MINI_BATCH, placed
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 
 
 def _steps(config: dict[str, Any], way: str, size: int, typed: bool, steps: int) -> Curve:
@@ -23,10 +21,17 @@ def _steps(config: dict[str, Any], way: str, size: int, typed: bool, steps: int)
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("size", "model", "task"), [
-    (2, "basis", "distmult"), (4, "gat", "mlp"), *(pytest.param(*case, marks=pytest.mark.slow) for case in [
-        (2, "sage", "dot"), (2, "gcn", "mlp"), (1, "block", "distmult")]),
-])
+@pytest.mark.parametrize(
+    ("size", "model", "task"),
+    [
+        (2, "basis", "distmult"),
+        (4, "gat", "mlp"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [(2, "sage", "dot"), (2, "gcn", "mlp"), (1, "block", "distmult")]
+        ),
+    ],
+)
 def test_cuda_equals_cpu(ranks, size, way, model, task, steps):
     on_cpu = config_of(way, model, task)
     on_cpu["model"] = {**on_cpu["model"], "kernel": "torch"}  # numba's moves the transposes of chunks too

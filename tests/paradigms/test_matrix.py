@@ -44,6 +44,7 @@ def _parameters() -> list[Any]:
     def marks(case: Case, quick: bool) -> list[Any]:
         quick = quick and not (_trained_elsewhere(case) or _imports_dgl_often(case))
         return [*(ON_GPU if named(case)["device"] == "cuda" else ()), *(() if quick else (pytest.mark.slow,))]
+
     return [pytest.param(case, id=name_of(case), marks=marks(case, quick)) for case, quick in read_cases().items()]
 
 
@@ -65,8 +66,11 @@ def test_every_pair_is_in_a_case_or_refused():
 @pytest.mark.parametrize("cases", ["quick", pytest.param("all", marks=pytest.mark.slow)])
 def test_no_case_is_refused(cases):
     """The others are trained with the mark `slow`, which a refusal ends."""
-    refused = {name_of(case): why for case, quick in read_cases().items()
-               if (quick or cases == "all") and (why := refusal(case))}
+    refused = {
+        name_of(case): why
+        for case, quick in read_cases().items()
+        if (quick or cases == "all") and (why := refusal(case))
+    }
     assert not refused, FIX
 
 

@@ -9,9 +9,7 @@ from gnnexp.testing.exactness import joined, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, global_losses, run_steps, small_config, worst_gradient_error, worst_loss_error
 
-pytestmark = [
-    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")]
 
 SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
 PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
@@ -38,17 +36,31 @@ def _steps(config, num_parts, steps):
     return run_steps(config, graph, steps, partition)
 
 
-@pytest.mark.parametrize(("size", "model"), [
-    (2, "sage"), (2, "gat"), (4, "gat"),
-    *(pytest.param(size, model, marks=pytest.mark.slow) for size, model in [
-        (4, "sage"), *((size, model) for size in (2, 4) for model in MODELS if model not in ("sage", "gat"))]),
-])
+@pytest.mark.parametrize(
+    ("size", "model"),
+    [
+        (2, "sage"),
+        (2, "gat"),
+        (4, "gat"),
+        *(
+            pytest.param(size, model, marks=pytest.mark.slow)
+            for size, model in [
+                (4, "sage"),
+                *((size, model) for size in (2, 4) for model in MODELS if model not in ("sage", "gat")),
+            ]
+        ),
+    ],
+)
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_cuda_equals_one_cpu_worker(ranks, size, model, system, steps):
     paradigm, store, topology = SYSTEMS[system]
     plain = small_config(MODELS[model])
-    on_cpu = {**plain, "paradigm": paradigm, "feature_store": store,
-              "sampler": {**plain["sampler"], "topology": topology}}
+    on_cpu = {
+        **plain,
+        "paradigm": paradigm,
+        "feature_store": store,
+        "sampler": {**plain["sampler"], "topology": topology},
+    }
     on_cpu["sampler"]["device"] = "cpu"  # counts are compared; test_device_sampling_gpu.py has cuda
     on_gpu = {**on_cpu, "hardware": {**plain["hardware"], "device": "cuda"}}
     reference = run_steps(plain, nasty_graph(), steps)

@@ -148,8 +148,12 @@ def test_parts_have_weights(ranks, model):
 
 @pytest.mark.parametrize(
     ("size", "sync_every", "dtype"),
-    combinations([2, 3, 4], [1, 3], ["float64", "float32"],
-                 quick=lambda size, sync_every, dtype: sync_every == 1 and (size, dtype) in QUICK),
+    combinations(
+        [2, 3, 4],
+        [1, 3],
+        ["float64", "float32"],
+        quick=lambda size, sync_every, dtype: sync_every == 1 and (size, dtype) in QUICK,
+    ),
 )
 def test_identical_on_any_number_of_ranks(ranks, size, sync_every, dtype):
     options = {"sync_every": sync_every}
@@ -240,8 +244,7 @@ def by_hand(config: dict[str, Any], parts: int, epochs: int, sync_every: int) ->
 
 @pytest.mark.parametrize(
     ("model", "sync_every"),
-    combinations(["gcn", "sage", "gat"], [1, 2],
-                 quick=lambda *case: case in (("gcn", 1), ("sage", 2), ("gat", 1))),
+    combinations(["gcn", "sage", "gat"], [1, 2], quick=lambda *case: case in (("gcn", 1), ("sage", 2), ("gat", 1))),
 )
 def test_what_a_plain_loop_over_the_parts_gives(model, sync_every):
     config = averaging(model, paradigm={"sync_every": sync_every})

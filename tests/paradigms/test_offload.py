@@ -23,7 +23,9 @@ from gnnexp.training.train import probe_memory
 
 OFFLOAD = "gnnexp.paradigms.offload.Offload"
 NONE, INTER, INTRA, BOTH = (
-    {"inter": False, "intra": False}, {"inter": True, "intra": False}, {"inter": False, "intra": True},
+    {"inter": False, "intra": False},
+    {"inter": True, "intra": False},
+    {"inter": False, "intra": True},
     {"inter": True, "intra": True},
 )
 WAYS: dict[str, dict[str, Any]] = {
@@ -41,9 +43,16 @@ WAYS: dict[str, dict[str, Any]] = {
     "file_outputs": {"dedup": BOTH, "reorganise": True, "keep": "outputs", "rows": "cheapest", "host": "file"},
 }
 # Every model and every kind of way once, on one rank and several.
-QUICK = {(1, 5, "gcn", "both"), (2, 5, "gcn", "both_outputs"), (2, 5, "written_here", "both_outputs"),
-         (2, 5, "gat", "both_outputs"), (2, 5, "gat_residual", "both_raw"), (2, 5, "residual", "file_outputs"),
-         (2, 5, "gin", "inter_outputs"), (3, 16, "sage", "both")}
+QUICK = {
+    (1, 5, "gcn", "both"),
+    (2, 5, "gcn", "both_outputs"),
+    (2, 5, "written_here", "both_outputs"),
+    (2, 5, "gat", "both_outputs"),
+    (2, 5, "gat_residual", "both_raw"),
+    (2, 5, "residual", "file_outputs"),
+    (2, 5, "gin", "inter_outputs"),
+    (3, 16, "sage", "both"),
+}
 
 
 def _config(name: str, way: str, chunks: int, dtype: str = "float64", **changes: Any) -> dict[str, Any]:
@@ -66,9 +75,12 @@ def test_float32(ranks, way, steps):
 
 @pytest.mark.parametrize(
     ("model", "way", "kind"),
-    combinations(FULL_MODELS, WAYS, ["skewed", "empty"],
-                 quick=lambda model, way, kind: model == "gat_residual" and kind == "empty"
-                 and way == "both"),
+    combinations(
+        FULL_MODELS,
+        WAYS,
+        ["skewed", "empty"],
+        quick=lambda model, way, kind: model == "gat_residual" and kind == "empty" and way == "both",
+    ),
 )
 def test_uneven_and_empty_parts(ranks, model, way, kind, steps):
     assert_exact(ranks, 3, nasty_graph, _config(model, way, 7), 1e-10, num_parts=3, kind=kind, steps=steps)
@@ -88,18 +100,30 @@ def test_keys_that_projected_rows_do_not_tell(ranks, way, steps):
     assert_exact(ranks, 2, nasty_graph, _config("gat", way, 4, model=model), 1e-10, num_parts=2, steps=steps)
 
 
-@pytest.mark.parametrize(("way", "kernel"), combinations(
-    ["both", "both_outputs"], ["torch", "dgl"],
-    quick=lambda *case: case in (("both", "torch"), ("both_outputs", "dgl"))))
+@pytest.mark.parametrize(
+    ("way", "kernel"),
+    combinations(
+        ["both", "both_outputs"],
+        ["torch", "dgl"],
+        quick=lambda *case: case in (("both", "torch"), ("both_outputs", "dgl")),
+    ),
+)
 def test_other_kernels(ranks, kernel, way, steps):
     config = _config("residual", way, 4, model={"kernel": kernel})
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2, steps=steps)
 
 
-@pytest.mark.parametrize(("chosen", "kernel"), combinations(
-    [("gcn", "base"), ("gcn", "both"), ("sage", "both"), ("gat", "both")], ["torch", "numba"],
-    quick=lambda *case: case in ((("gcn", "base"), "torch"), (("sage", "both"), "torch"), (("gat", "both"), "numba"))),
-    ids=lambda value: value if isinstance(value, str) else "-".join(value))
+@pytest.mark.parametrize(
+    ("chosen", "kernel"),
+    combinations(
+        [("gcn", "base"), ("gcn", "both"), ("sage", "both"), ("gat", "both")],
+        ["torch", "numba"],
+        quick=lambda *case: (
+            case in ((("gcn", "base"), "torch"), (("sage", "both"), "torch"), (("gat", "both"), "numba"))
+        ),
+    ),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
 def test_chunks_without_edges(ranks, chosen, kernel, steps):
     """Gradients of their sources are zeros, which a layer scales in place."""
     model, way = chosen
@@ -137,7 +161,8 @@ def _read(destinations: list[int]) -> set[int]:
     """N_ij."""
     graph = nasty_graph()
     return {int(u) for v in destinations for u in graph.indices[int(graph.indptr[v]) : int(graph.indptr[v + 1])]} | {
-        *destinations}
+        *destinations
+    }
 
 
 def _volumes(batches: list[list[list[int]]], owner: list[int]) -> dict[str, int]:
@@ -161,8 +186,11 @@ def _volumes(batches: list[list[list[int]]], owner: list[int]) -> dict[str, int]
 
 @pytest.mark.parametrize(
     ("size", "way"),
-    combinations([1, 2, 3], [way for way in WAYS if not way.startswith("file")],
-                 quick=lambda size, way: size == 3 or (size, way) in ((1, "both"), (2, "base"))),
+    combinations(
+        [1, 2, 3],
+        [way for way in WAYS if not way.startswith("file")],
+        quick=lambda size, way: size == 3 or (size, way) in ((1, "both"), (2, "base")),
+    ),
 )
 def test_rows_that_cross_are_those_of_the_formulas(ranks, size, way):
     config = _config("sage", way, 6, "float32", model={"layers": LAYERS, "dropout": 0.0, "input_dropout": 0.0})
@@ -173,24 +201,32 @@ def test_rows_that_cross_are_those_of_the_formulas(ranks, size, way):
     volumes = _volumes([batches for _, batches, _ in told], owner)
     assert {name: work[f"tier/rows_{name}"] for name in volumes} == volumes
     dedup = WAYS[way]["dedup"]
-    host = volumes[{(False, False): "original", (True, False): "inter", (False, True): "intra",
-                    (True, True): "both"}[dedup["inter"], dedup["intra"]]]
+    host = volumes[
+        {(False, False): "original", (True, False): "inter", (False, True): "intra", (True, True): "both"}[
+            dedup["inter"], dedup["intra"]
+        ]
+    ]
     between = volumes["foreign_new" if dedup["intra"] else "foreign"]
     raw = [FEATURES, HIDDEN, HIDDEN]
     projected = [HIDDEN, HIDDEN, CLASSES]
     by_rows = {"raw": [False] * LAYERS, "projected": [True] * LAYERS, "cheapest": [False, False, True]}
     projects = by_rows[WAYS[way]["rows"]]
-    kept = {"paper": [True] * LAYERS, "outputs": [False] * LAYERS,
-            "cheapest": [host > (2 if on else 3) * vertices for on in projects]}[WAYS[way]["keep"]]
+    kept = {
+        "paper": [True] * LAYERS,
+        "outputs": [False] * LAYERS,
+        "cheapest": [host > (2 if on else 3) * vertices for on in projects],
+    }[WAYS[way]["keep"]]
     again, own = kept.count(False), projects.count(True)  # SAGE's self part is no neighbour's
     back = LAYERS - 1 + projects[0]  # features that are read as they are take no gradient
     expected = {
-        "h2d_rows_forward": LAYERS * host, "h2d_rows_backward": again * host,
+        "h2d_rows_forward": LAYERS * host,
+        "h2d_rows_backward": again * host,
         # Of the logits only targets have any.
         "h2d_rows_gradients": back * vertices + graph.splits.train.numel(),
         "d2h_rows_outputs": back * vertices + graph.splits.train.numel(),
         "h2d_rows_features": 2 * vertices * projects[0],
-        "h2d_rows_sums": kept.count(True) * vertices, "d2h_rows_sums": kept.count(True) * vertices,
+        "h2d_rows_sums": kept.count(True) * vertices,
+        "d2h_rows_sums": kept.count(True) * vertices,
         "h2d_rows_own": vertices * (3 * own + sum(k and not p for k, p in zip(kept, projects, strict=True))),
         "d2h_rows_own": vertices * 2 * own,
         "d2h_rows_gradients": back * host,
@@ -239,13 +275,24 @@ def _smallest(config: dict[str, Any], size: int) -> int:
 
 @pytest.mark.parametrize(
     ("size", "model", "way"),
-    combinations([1, 2], [name for name in FULL_MODELS if name != "written_here"],
-                 ["both", "both_outputs", "base_outputs"],
-                 # Every model once, every way with and without attention.
-                 quick=lambda *case: case in (
-                     (1, "gcn", "both"), (1, "sage", "base_outputs"), (1, "gin", "both_outputs"),
-                     (1, "gat", "both_outputs"), (1, "gat_residual", "base_outputs"), (1, "residual", "both_outputs"),
-                     (2, "gat", "both"))),
+    combinations(
+        [1, 2],
+        [name for name in FULL_MODELS if name != "written_here"],
+        ["both", "both_outputs", "base_outputs"],
+        # Every model once, every way with and without attention.
+        quick=lambda *case: (
+            case
+            in (
+                (1, "gcn", "both"),
+                (1, "sage", "base_outputs"),
+                (1, "gin", "both_outputs"),
+                (1, "gat", "both_outputs"),
+                (1, "gat_residual", "base_outputs"),
+                (1, "residual", "both_outputs"),
+                (2, "gat", "both"),
+            )
+        ),
+    ),
 )
 def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
     config = _config(model, way, 1, "float32")
@@ -258,9 +305,14 @@ def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > numbers[-1], "more memory, fewer chunks"
 
 
-@pytest.mark.parametrize(("way", "model"), combinations(
-    ["both", "both_raw", "base_outputs"], ["gcn", "sage", "gin"],
-    quick=lambda *case: case in (("both", "gcn"), ("both_raw", "sage"), ("base_outputs", "gin"))))
+@pytest.mark.parametrize(
+    ("way", "model"),
+    combinations(
+        ["both", "both_raw", "base_outputs"],
+        ["gcn", "sage", "gin"],
+        quick=lambda *case: case in (("both", "gcn"), ("both_raw", "sage"), ("base_outputs", "gin")),
+    ),
+)
 def test_weights_are_a_part_of_the_budget(ranks, model, way):
     config, bounds = _config(model, way, 20, "float32"), []
     for weighted in (False, True):
@@ -284,8 +336,11 @@ def test_chunks_are_sought_for_sums_where_rows_that_cross_decide(ranks, factor):
 
 @pytest.mark.parametrize(
     ("model", "way"),
-    combinations(["gcn", "gat_residual"], ["both", "both_raw", "base_outputs"],
-                 quick=lambda model, way: (model, way) == ("gcn", "both")),
+    combinations(
+        ["gcn", "gat_residual"],
+        ["both", "both_raw", "base_outputs"],
+        quick=lambda model, way: (model, way) == ("gcn", "both"),
+    ),
 )
 def test_small_chunks_of_wide_features_stay_in_what_was_promised(ranks, model, way):
     """Where gradients of parameters are as large as rows."""

@@ -55,17 +55,26 @@ print(json.dumps([counted, grown]))
 """
 
 
-@pytest.mark.parametrize(("model", "keep"), [
-    ("gcn", "paper"), pytest.param("sage", "outputs", marks=pytest.mark.slow),
-    pytest.param("gat", "outputs", marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("model", "keep"),
+    [
+        ("gcn", "paper"),
+        pytest.param("sage", "outputs", marks=pytest.mark.slow),
+        pytest.param("gat", "outputs", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.interpreter
 def test_the_count_is_the_growth_of_the_process(model, keep):
     # Freed memory goes back at once, so that none of it is there to be used again.
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536",
-                   "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1] / "support"), *sys.path])}
-    done = subprocess.run([sys.executable, "-c", PROGRAM, model, keep], env=environment, text=True,
-                          capture_output=True, check=False)
+    environment = {
+        **os.environ,
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+        "MALLOC_TRIM_THRESHOLD_": "65536",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1] / "support"), *sys.path]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, model, keep], env=environment, text=True, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     chunks = list(zip(*json.loads(done.stdout), strict=True))
     # The first chunk of an epoch also takes memory that stays for the others.

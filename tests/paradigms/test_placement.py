@@ -33,9 +33,15 @@ def _config(model: str = "gat", **changes: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("overlap", "size", "model"),
-    combinations([True, False], [2, 3, 4], MODELS,
-                 quick=lambda overlap, size, model: (overlap, size) == ((True, 3) if model != "gat" else (True, 4))
-                 or (overlap, size, model) == (False, 4, "gat")),
+    combinations(
+        [True, False],
+        [2, 3, 4],
+        MODELS,
+        quick=lambda overlap, size, model: (
+            (overlap, size) == ((True, 3) if model != "gat" else (True, 4))
+            or (overlap, size, model) == (False, 4, "gat")
+        ),
+    ),
 )
 def test_distdgl_vanilla_equals_one_worker(ranks, size, model, overlap, steps):
     steps = 20 if (size, overlap) == (4, True) else steps
@@ -46,8 +52,11 @@ def test_distdgl_vanilla_equals_one_worker(ranks, size, model, overlap, steps):
 
 @pytest.mark.parametrize(
     ("cache", "store"),
-    combinations([None, *CACHES], ["local", "partitioned"],
-                 quick=lambda cache, store: store == "partitioned" or cache == "everything"),
+    combinations(
+        [None, *CACHES],
+        ["local", "partitioned"],
+        quick=lambda cache, store: store == "partitioned" or cache == "everything",
+    ),
 )
 def test_stores_and_caches_equal_one_worker(ranks, store, cache, steps):
     config = _config("sage", paradigm=OWNER)

@@ -37,15 +37,26 @@ def _config(way: str, model: str, workers: int, matmul: str) -> dict[str, Any]:
 def _distance(found: Curve, expected: Curve) -> float:
     """Norm of the difference of all gradients, relative to their norm."""
     pairs = [(found.gradients[name], gradient) for name, gradient in expected.gradients.items()]
-    return float(torch.cat([(a - b).flatten() for a, b in pairs]).norm() / torch.cat([b.flatten() for _, b in pairs])
-                 .norm())
+    return float(
+        torch.cat([(a - b).flatten() for a, b in pairs]).norm() / torch.cat([b.flatten() for _, b in pairs]).norm()
+    )
 
 
-@pytest.mark.parametrize(("way", "model"), combinations(WAYS, MODELS, quick=lambda way, model: (
-    model == "sage" or (model, way) in {("gat", "split"), ("gat", "vertex_cut"), ("gin", "coupled")})))
+@pytest.mark.parametrize(
+    ("way", "model"),
+    combinations(
+        WAYS,
+        MODELS,
+        quick=lambda way, model: (
+            model == "sage" or (model, way) in {("gat", "split"), ("gat", "vertex_cut"), ("gin", "coupled")}
+        ),
+    ),
+)
 def test_a_way_rounds_as_one_worker_does(ranks, way, model):
-    serial = {**_config("data", model, 1, "bf16"), **{group: _config(way, model, 1, "bf16")[group]
-                                                      for group in ("sampler", "train")}}
+    serial = {
+        **_config("data", model, 1, "bf16"),
+        **{group: _config(way, model, 1, "bf16")[group] for group in ("sampler", "train")},
+    }
     reference = _steps(serial, "data", 1)
     curves = ranks(2).run(_steps, _config(way, model, 2, "bf16"), way, 2)
     error = worst_loss_error(global_losses(curves)[:1], global_losses([reference])[:1])
@@ -63,15 +74,27 @@ def test_rounding_changes_the_loss_of_every_paradigm(ranks, way):
     assert all(1e-6 < worst_loss_error(a[:1], b[:1]) < 4 * UNIT for a, b in pairs)
 
 
-@pytest.mark.parametrize(("model", "typed"), [
-    ({"_target_": "gnnexp.models.mlp.MLP"}, False), ({"_target_": "gnnexp.models.sage_pool.SAGEPool"}, False),
-    ({"_target_": "gnnexp.models.rgcn.RGCN"}, True),
-    ({"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block", "blocks": 3}, True)], ids=str)
+@pytest.mark.parametrize(
+    ("model", "typed"),
+    [
+        ({"_target_": "gnnexp.models.mlp.MLP"}, False),
+        ({"_target_": "gnnexp.models.sage_pool.SAGEPool"}, False),
+        ({"_target_": "gnnexp.models.rgcn.RGCN"}, True),
+        ({"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block", "blocks": 3}, True),
+    ],
+    ids=str,
+)
 def test_other_models_round_too_and_train(model, typed):
     graph = nasty_graph(typed=typed)
     plain, rounded = (
-        run_steps(config_in("communicate", model, train={"dtype": "float32", "matmul": matmul}), graph, 2,
-                  placed("communicate", graph, 1)) for matmul in ("float32", "bf16"))
+        run_steps(
+            config_in("communicate", model, train={"dtype": "float32", "matmul": matmul}),
+            graph,
+            2,
+            placed("communicate", graph, 1),
+        )
+        for matmul in ("float32", "bf16")
+    )
     assert 1e-6 < worst_loss_error(global_losses([plain]), global_losses([rounded])) < 4 * UNIT
     # Rounding may flip the sign of a unit before its ReLU: 60 vertices are few, and one flip changes much.
     assert 1e-4 < _distance(rounded, plain) < 32 * UNIT
@@ -82,12 +105,24 @@ HALVED = ("data", "split", "communicate", "cache")
 
 
 def _halved(way: str, model: str, workers: int, activations: str = "bf16", **more: Any) -> dict[str, Any]:
-    return config_in(way, {**MODELS[model], **more}, train={"dtype": "float32", "activations": activations},
-                     hardware={"workers": workers})
+    return config_in(
+        way,
+        {**MODELS[model], **more},
+        train={"dtype": "float32", "activations": activations},
+        hardware={"workers": workers},
+    )
 
 
-@pytest.mark.parametrize(("way", "model"), combinations(HALVED, MODELS, quick=lambda way, model: (
-    model == "sage" or (model, way) in {("gat", "split"), ("gin", "communicate"), ("gcn", "communicate")})))
+@pytest.mark.parametrize(
+    ("way", "model"),
+    combinations(
+        HALVED,
+        MODELS,
+        quick=lambda way, model: (
+            model == "sage" or (model, way) in {("gat", "split"), ("gin", "communicate"), ("gcn", "communicate")}
+        ),
+    ),
+)
 def test_rows_between_layers_are_rounded_once_wherever_they_are(ranks, way, model):
     """Rows are rounded by their owner, and exchanged without a further loss: forward is that of one worker."""
     serial = {**_halved("data", model, 1), **{group: _halved(way, model, 1)[group] for group in ("sampler", "train")}}
@@ -100,14 +135,21 @@ def test_rows_between_layers_are_rounded_once_wherever_they_are(ranks, way, mode
     assert 1e-7 < worst_loss_error(global_losses([plain])[:1], global_losses([reference])[:1]) < 4 * UNIT
 
 
-@pytest.mark.parametrize(("way", "more"), [
-    ("split", {}), ("communicate", {}), ("communicate", {"dependency": "communicate", "exchange": "broadcast"})])
+@pytest.mark.parametrize(
+    ("way", "more"),
+    [("split", {}), ("communicate", {}), ("communicate", {"dependency": "communicate", "exchange": "broadcast"})],
+)
 def test_exchanges_of_rows_between_layers_have_half_of_the_bytes(ranks, way, more):
     """Everything else has the same bytes and rounds."""
     half, plain = (
-        ranks(2).run(_steps, {**(config := _halved(way, "sage", 2, activations, layers=2)),
-                              "paradigm": {**config["paradigm"], **more}}, way, 2)
-        for activations in ("bf16", "float32"))
+        ranks(2).run(
+            _steps,
+            {**(config := _halved(way, "sage", 2, activations, layers=2)), "paradigm": {**config["paradigm"], **more}},
+            way,
+            2,
+        )
+        for activations in ("bf16", "float32")
+    )
     for one, other in zip(half, plain, strict=True):
         assert one.rounds == other.rounds and one.sent_bytes["activations"] > 0
         assert one.sent_bytes == {**other.sent_bytes, "activations": other.sent_bytes["activations"] // 2}

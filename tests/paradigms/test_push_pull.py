@@ -29,10 +29,16 @@ def _config(model: str, dtype: str = "float64", pull: str = "auto", **changes):
 
 @pytest.mark.parametrize(  # 13 dimensions: no number of ranks divides them
     ("size", "model", "pull", "dtype"),
-    combinations([1, 2, 3, 4], MODELS, ["projections", "aggregates"], BOUNDS,
-                 quick=lambda size, model, pull, dtype:
-                 (size, model, pull, dtype) == (3, "gcn", "aggregates", "float32")
-                 or ((size, dtype) == (4, "float64") and (pull == "aggregates") == (model in ("sage", "gat")))),
+    combinations(
+        [1, 2, 3, 4],
+        MODELS,
+        ["projections", "aggregates"],
+        BOUNDS,
+        quick=lambda size, model, pull, dtype: (
+            (size, model, pull, dtype) == (3, "gcn", "aggregates", "float32")
+            or ((size, dtype) == (4, "float64") and (pull == "aggregates") == (model in ("sage", "gat")))
+        ),
+    ),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, pull, dtype, steps):
     steps = 20 if (size, model, pull) == (4, "gat", "aggregates") else steps
@@ -41,20 +47,32 @@ def test_same_losses_and_gradients_as_one_worker(ranks, size, model, pull, dtype
 
 @pytest.mark.parametrize(
     ("model", "pull"),
-    combinations(MODELS, ["projections", "aggregates"],
-                 quick=lambda model, pull: (pull == "aggregates") == (model in ("sage", "gin"))),
+    combinations(
+        MODELS,
+        ["projections", "aggregates"],
+        quick=lambda model, pull: (pull == "aggregates") == (model in ("sage", "gin")),
+    ),
 )
 def test_residual_norm_and_overlap(ranks, model, pull, steps):
     changes = {"residual": True, "norm": True, "layers": 3}
-    config = small_config({**MODELS[model], **changes}, sampler={"fanouts": [3, 3, 2]}, train={"overlap": True},
-                          paradigm={**PUSH_PULL, "pull": pull})
+    config = small_config(
+        {**MODELS[model], **changes},
+        sampler={"fanouts": [3, 3, 2]},
+        train={"overlap": True},
+        paradigm={**PUSH_PULL, "pull": pull},
+    )
     config["feature_store"] = SLICED
     assert_exact(ranks, 3, nasty_graph, config, 1e-10, steps=steps)
 
 
-@pytest.mark.parametrize(("model", "pull"), combinations(
-    ["sage", "gat"], ["projections", "aggregates"],
-    quick=lambda *case: case in (("gat", "projections"), ("sage", "aggregates"))))
+@pytest.mark.parametrize(
+    ("model", "pull"),
+    combinations(
+        ["sage", "gat"],
+        ["projections", "aggregates"],
+        quick=lambda *case: case in (("gat", "projections"), ("sage", "aggregates")),
+    ),
+)
 def test_micro_batches_have_the_draws_and_the_masks_of_data_parallelism(ranks, model, pull):
     """What a rank computes of another's block has the masks of the rank that trains it."""
     config = _config(model, pull=pull)

@@ -42,18 +42,25 @@ def valued_graph() -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("size", "way"), combinations([1, 2, 3, 4], WAYS, quick=lambda size, way: size == 3 and way in QUICK))
+    ("size", "way"), combinations([1, 2, 3, 4], WAYS, quick=lambda size, way: size == 3 and way in QUICK)
+)
 def test_losses_and_gradients_are_those_of_one_worker(ranks, size: int, way: str) -> None:
     assert_exact_in(ranks, way, MODELS["sage"], size, steps=4, make=valued_graph, task=TASK)
 
 
-@pytest.mark.parametrize(("way", "kind"), combinations(
-    [way for way, (_, place) in WAYS.items() if place], ["skewed", "empty"],
-    quick=lambda way, kind: (way, kind) == ("split", "empty")))
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    combinations(
+        [way for way, (_, place) in WAYS.items() if place],
+        ["skewed", "empty"],
+        quick=lambda way, kind: (way, kind) == ("split", "empty"),
+    ),
+)
 def test_uneven_parts(ranks, way: str, kind: str) -> None:
     changes: dict[str, Any] = {"train": {"batch_size": 7}} if way in MINI_BATCH else {}
-    assert_exact_in(ranks, way, MODELS["gcn"], steps=5, kind=kind, make=valued_graph,
-                    task={**TASK, "standardize": False}, **changes)
+    assert_exact_in(
+        ranks, way, MODELS["gcn"], steps=5, kind=kind, make=valued_graph, task={**TASK, "standardize": False}, **changes
+    )
 
 
 def _evaluated(config: dict[str, Any], folder: Path) -> dict[str, float]:
@@ -87,8 +94,12 @@ def _averaged(config: dict[str, Any], parts: int) -> dict[str, torch.Tensor]:
 
 
 def test_model_averaging_is_the_same_to_the_bit(ranks) -> None:
-    config = small_config(MODELS["sage"], task=TASK, train={"epochs": 2},
-                          paradigm={"_target_": "gnnexp.paradigms.model_averaging.ModelAveraging"})
+    config = small_config(
+        MODELS["sage"],
+        task=TASK,
+        train={"epochs": 2},
+        paradigm={"_target_": "gnnexp.paradigms.model_averaging.ModelAveraging"},
+    )
     alone = _averaged(config, 4)
     for found in ranks(2).run(_averaged, config, 4):
         assert all(torch.equal(found[name], value) for name, value in alone.items())

@@ -31,8 +31,16 @@ MODELS: dict[str, dict[str, Any]] = {
     "basis": RGCN,
     "basis_residual": {**RGCN, "bases": 3, "norm_by": "vertex", "residual": True, "norm": True, "layers": 3},
     "block": {**RGCN, "decomposition": "block", "blocks": 4},
-    "block_residual": {**RGCN, "decomposition": "block", "blocks": 4, "norm_by": "vertex", "residual": True,
-                       "norm": True, "layers": 3, "hidden": 18},
+    "block_residual": {
+        **RGCN,
+        "decomposition": "block",
+        "blocks": 4,
+        "norm_by": "vertex",
+        "residual": True,
+        "norm": True,
+        "layers": 3,
+        "hidden": 18,
+    },
 }
 QUICK = 6
 
@@ -50,18 +58,35 @@ def config_of(way: str, model: str, dtype: str = "float64") -> dict[str, Any]:
     return config
 
 
-def check(ranks: Any, size: int, way: str, model: str, kind: str = "random", bound: float = 1e-10,
-          dtype: str = "float64", steps: int = QUICK) -> None:
+def check(
+    ranks: Any,
+    size: int,
+    way: str,
+    model: str,
+    kind: str = "random",
+    bound: float = 1e-10,
+    dtype: str = "float64",
+    steps: int = QUICK,
+) -> None:
     partition = placed(way, typed_graph(), size, kind)
     assert_exact(ranks, size, typed_graph, config_of(way, model, dtype), bound, partition=partition, steps=steps)
 
 
 @pytest.mark.parametrize(
     ("size", "way", "model"),
-    combinations([1, 2, 3, 4], WAYS, MODELS,
-                 quick=lambda size, way, model: size == 3 and (
-                     model == "block_residual" if way in ("split", "aggregates", "vertex_cut", "coupled") else
-                     model == "basis" and way not in ("offload", "offload_raw"))),
+    combinations(
+        [1, 2, 3, 4],
+        WAYS,
+        MODELS,
+        quick=lambda size, way, model: (
+            size == 3
+            and (
+                model == "block_residual"
+                if way in ("split", "aggregates", "vertex_cut", "coupled")
+                else model == "basis" and way not in ("offload", "offload_raw")
+            )
+        ),
+    ),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, way, model, steps):
     check(ranks, size, way, model, steps=steps)
@@ -69,27 +94,44 @@ def test_same_losses_and_gradients_as_one_worker(ranks, size, way, model, steps)
 
 @pytest.mark.parametrize(
     ("way", "model", "kind"),
-    combinations([way for way, (_, place) in WAYS.items() if place], MODELS, ["skewed", "empty"],
-                 quick=lambda way, model, kind: kind == "empty" and (way, model) in (
-                     ("vertex_cut", "block_residual"), ("split", "basis"), ("offload_raw", "block"))),
+    combinations(
+        [way for way, (_, place) in WAYS.items() if place],
+        MODELS,
+        ["skewed", "empty"],
+        quick=lambda way, model, kind: (
+            kind == "empty"
+            and (way, model) in (("vertex_cut", "block_residual"), ("split", "basis"), ("offload_raw", "block"))
+        ),
+    ),
 )
 def test_uneven_and_empty_parts(ranks, way, model, kind, steps):
     """With parts of which some have no edges of some relations, or no edges at all."""
     check(ranks, 3, way, model, kind, steps=steps)
 
 
-@pytest.mark.parametrize(("way", "model"), combinations(
-    ["coupled", "vertex_cut"], ["basis", "block"],
-    quick=lambda *case: case in (("coupled", "block"), ("vertex_cut", "basis"))))
+@pytest.mark.parametrize(
+    ("way", "model"),
+    combinations(
+        ["coupled", "vertex_cut"],
+        ["basis", "block"],
+        quick=lambda *case: case in (("coupled", "block"), ("vertex_cut", "basis")),
+    ),
+)
 def test_float32(ranks, way, model):
     check(ranks, 2 if way == "coupled" else 3, way, model, bound=1e-5, dtype="float32")
 
 
 @pytest.mark.parametrize(
     ("size", "model", "chunks", "pipeline"),
-    combinations([1, 2, 3, 4], ["basis", "basis_residual"], [1, 3], [False, True],
-                 quick=lambda size, model, chunks, pipeline: (size, model) == (2, "basis")
-                 and (chunks, pipeline) in ((1, False), (3, True))),
+    combinations(
+        [1, 2, 3, 4],
+        ["basis", "basis_residual"],
+        [1, 3],
+        [False, True],
+        quick=lambda size, model, chunks, pipeline: (
+            (size, model) == (2, "basis") and (chunks, pipeline) in ((1, False), (3, True))
+        ),
+    ),
 )
 def test_decoupled_bases_have_those_of_their_serial_twin(ranks, size, model, chunks, pipeline, steps):
     config = config_of("coupled", model)
@@ -105,9 +147,14 @@ def test_types_travel_where_the_topology_is_partitioned(ranks, model):
     assert_exact(ranks, 3, typed_graph, config, 1e-10, steps=QUICK, partition=parts(typed_graph(), 3))
 
 
-@pytest.mark.parametrize(("model", "pull"), combinations(
-    ["basis", "block"], ["projections", "aggregates"],
-    quick=lambda *case: case in (("basis", "projections"), ("block", "aggregates"))))
+@pytest.mark.parametrize(
+    ("model", "pull"),
+    combinations(
+        ["basis", "block"],
+        ["projections", "aggregates"],
+        quick=lambda *case: case in (("basis", "projections"), ("block", "aggregates")),
+    ),
+)
 def test_slices_without_columns(ranks, model, pull):
     """More ranks than features."""
     config = config_of(pull, model)
@@ -117,8 +164,11 @@ def test_slices_without_columns(ranks, model, pull):
 
 @pytest.mark.parametrize(
     ("way", "model"),
-    combinations(WAYS, ["basis", "block"],
-                 quick=lambda way, model: (way, model) in (("projections", "basis"), ("vertex_cut", "block"))),
+    combinations(
+        WAYS,
+        ["basis", "block"],
+        quick=lambda way, model: (way, model) in (("projections", "basis"), ("vertex_cut", "block")),
+    ),
 )
 def test_types_of_vertices_have_input_projections_of_their_own(ranks, way, model, steps):
     """Rows are wider, and that is all that a paradigm sees: 2 of 3 types have features, slices cut through types."""
@@ -175,9 +225,14 @@ def larger_graph() -> Graph:
 
 @pytest.mark.parametrize(
     ("way", "model", "factor"),
-    combinations(["communicate", "coupled", "offload_raw", "offload_projected"], MODELS, [1, 4],
-                 quick=lambda way, model, factor: factor == 1
-                 and model == ("basis" if way in ("communicate", "offload_raw") else "block")),
+    combinations(
+        ["communicate", "coupled", "offload_raw", "offload_projected"],
+        MODELS,
+        [1, 4],
+        quick=lambda way, model, factor: (
+            factor == 1 and model == ("basis" if way in ("communicate", "offload_raw") else "block")
+        ),
+    ),
 )
 def test_chunks_stay_within_the_smallest_budget_that_is_told(ranks, way, model, factor):
     config = config_of(way, model, "float32")
@@ -227,8 +282,9 @@ def test_more_ranks_than_blocks():
 @pytest.mark.parametrize("way", WAYS)
 def test_a_graph_without_edges_has_no_relations(way, model):
     graph = typed_graph()
-    empty = replace(graph, indptr=torch.zeros_like(graph.indptr), indices=graph.indices[:0],
-                    edge_types=graph.indices[:0])
+    empty = replace(
+        graph, indptr=torch.zeros_like(graph.indptr), indices=graph.indices[:0], edge_types=graph.indices[:0]
+    )
     problems = data_problems(config_of(way, model), empty)
     found = [problem.allowed for problem in problems if problem.key == "model"]
     assert found == ["dataset nasty has no edges, so no relations"]

@@ -22,10 +22,17 @@ from gnnexp.training.optimization import make_optimizer
 LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
 
 
-@pytest.mark.parametrize(("model", "dependency", "exchange"), combinations(
-    ["sage", "gcn"], ["communicate", "stale"], ["halo", "broadcast"],
-    quick=lambda model, dependency, exchange: (model == "gcn") == (
-        (dependency, exchange) in (("stale", "broadcast"), ("communicate", "halo")))))
+@pytest.mark.parametrize(
+    ("model", "dependency", "exchange"),
+    combinations(
+        ["sage", "gcn"],
+        ["communicate", "stale"],
+        ["halo", "broadcast"],
+        quick=lambda model, dependency, exchange: (
+            (model == "gcn") == ((dependency, exchange) in (("stale", "broadcast"), ("communicate", "halo")))
+        ),
+    ),
+)
 def test_fetched_rows_are_of_the_same_step(ranks, model, dependency, exchange) -> None:
     """An epoch has several batches of links here, each with another mask of the input dropout."""
     config = config_in("communicate", MODELS[model])
@@ -39,8 +46,20 @@ SPARSE_WAYS = [way for way in WAYS if way not in DENSE_ONLY]
 
 @pytest.mark.parametrize(
     ("way", "model"),
-    combinations(SPARSE_WAYS, MODELS, quick=lambda way, model: (way, model) in (
-        ("data", "gcn"), ("projections", "sage"), ("communicate", "gat"), ("vertex_cut", "gin"), ("coupled", "sage"))),
+    combinations(
+        SPARSE_WAYS,
+        MODELS,
+        quick=lambda way, model: (
+            (way, model)
+            in (
+                ("data", "gcn"),
+                ("projections", "sage"),
+                ("communicate", "gat"),
+                ("vertex_cut", "gin"),
+                ("coupled", "sage"),
+            )
+        ),
+    ),
 )
 def test_a_skip_connection_from_as_many_features_as_hidden_columns(ranks, way, model, steps) -> None:
     """It has no weight: the sparse rows themselves are added, as dense ones are."""
@@ -100,10 +119,19 @@ def _steps(config: Mapping[str, Any], way: str, size: int) -> Curve:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
-@pytest.mark.parametrize(("size", "model"), [
-    (1, "sage"), (3, "gat"), *(pytest.param(size, model, marks=pytest.mark.slow) for size in (1, 3) for model in MODELS
-                               if (size, model) not in ((1, "sage"), (3, "gat"))),
-])
+@pytest.mark.parametrize(
+    ("size", "model"),
+    [
+        (1, "sage"),
+        (3, "gat"),
+        *(
+            pytest.param(size, model, marks=pytest.mark.slow)
+            for size in (1, 3)
+            for model in MODELS
+            if (size, model) not in ((1, "sage"), (3, "gat"))
+        ),
+    ],
+)
 @pytest.mark.parametrize("way", SPARSE_WAYS)
 def test_cuda_equals_cpu(ranks, way, model, size) -> None:
     config = config_in(way, {**MODELS[model], "kernel": "torch"}, hardware={"workers": size})

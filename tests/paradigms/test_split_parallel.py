@@ -27,9 +27,14 @@ def _config(model: str, dtype: str = "float64", **changes):
 
 @pytest.mark.parametrize(
     ("size", "model", "dtype"),
-    combinations([1, 2, 3, 4], MODELS, BOUNDS,
-                 quick=lambda *case: case in ((3, "gcn", "float32"), (3, "sage", "float32"),
-                                              (4, "gin", "float64"), (4, "gat", "float64"))),
+    combinations(
+        [1, 2, 3, 4],
+        MODELS,
+        BOUNDS,
+        quick=lambda *case: (
+            case in ((3, "gcn", "float32"), (3, "sage", "float32"), (4, "gin", "float64"), (4, "gat", "float64"))
+        ),
+    ),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, dtype, steps):
     steps = 20 if (model, dtype) == ("gat", "float64") else steps
@@ -71,8 +76,12 @@ def test_a_group_has_the_draws_and_the_masks_of_one_rank(ranks, model):
 def test_partitioned_topology_residual_norm_and_overlap(ranks, model, overlap, steps):
     """The graph structure is split as the batch is (GSplit, section 6.2)."""
     changes = {"residual": True, "norm": True, "layers": 3}
-    config = small_config({**MODELS[model], **changes}, paradigm=SPLIT, train={"overlap": overlap},
-                          sampler={"fanouts": [3, 3, 2], "topology": "partitioned"})
+    config = small_config(
+        {**MODELS[model], **changes},
+        paradigm=SPLIT,
+        train={"overlap": overlap},
+        sampler={"fanouts": [3, 3, 2], "topology": "partitioned"},
+    )
     whole = {**config, "sampler": {**config["sampler"], "topology": "replicated"}}
     curves, _ = assert_exact(ranks, 3, nasty_graph, config, 1e-10, num_parts=3, steps=steps)
     same, _ = assert_exact(ranks, 3, nasty_graph, whole, 1e-10, num_parts=3, steps=steps)
@@ -118,8 +127,11 @@ def test_counts_equal_their_formulas(ranks, size, model):
     rows = ranks(size).run(_foreign_rows, config, steps, size)
     first, second = (sum(of_rank[layer] for of_rank in rows) for layer in range(2))
     sent = {tag: sum(curve.sent_bytes[tag] for curve in curves) for tag in ("frontier", "features", "activations")}
-    assert sent == {"frontier": 4 * (first + second), "features": 4 * first * features,
-                    "activations": 2 * 4 * second * hidden}
+    assert sent == {
+        "frontier": 4 * (first + second),
+        "features": 4 * first * features,
+        "activations": 2 * 4 * second * hidden,
+    }
 
 
 def _foreign_rows(config: dict[str, Any], steps: int, num_parts: int) -> list[int]:

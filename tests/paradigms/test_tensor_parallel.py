@@ -35,9 +35,12 @@ def _config(name: str, mode: str, dtype: str = "float64", chunks: int = 1, pipel
 
 @pytest.mark.parametrize(
     ("size", "model", "chunks"),
-    combinations([1, 2, 3, 4], FULL_MODELS, [1, 5],
-                 quick=lambda size, model, chunks:
-                 (size, chunks) == ((2, 5) if model == "gat_residual" else (3, 1))),
+    combinations(
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        [1, 5],
+        quick=lambda size, model, chunks: (size, chunks) == ((2, 5) if model == "gat_residual" else (3, 1)),
+    ),
 )
 def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size, model, chunks, steps):
     steps = 20 if chunks == 1 and model == "gat" else steps
@@ -46,10 +49,20 @@ def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size,
 
 @pytest.mark.parametrize(
     ("size", "model", "chunks", "pipeline"),
-    combinations([1, 2, 3, 4], FULL_MODELS, [1, 3, 16], [False, True],
-                 quick=lambda size, model, chunks, pipeline: (size, chunks, pipeline) == {
-                     "gat_residual": (4, 1, False), "gcn": (2, 16, True), "written_here": (2, 3, False),
-                 }.get(model, (3, 3, True))),
+    combinations(
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        [1, 3, 16],
+        [False, True],
+        quick=lambda size, model, chunks, pipeline: (
+            (size, chunks, pipeline)
+            == {
+                "gat_residual": (4, 1, False),
+                "gcn": (2, 16, True),
+                "written_here": (2, 3, False),
+            }.get(model, (3, 3, True))
+        ),
+    ),
 )
 def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, chunks, pipeline, steps):
     config = _config(model, "decoupled", chunks=chunks, pipeline=pipeline)
@@ -57,16 +70,21 @@ def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, ch
     assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
 
 
-@pytest.mark.parametrize(("size", "chunks", "pipeline"), [
-    (2, 1, False), (3, 3, True), pytest.param(4, 16, False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("size", "chunks", "pipeline"), [(2, 1, False), (3, 3, True), pytest.param(4, 16, False, marks=pytest.mark.slow)]
+)
 def test_attention_that_every_rank_computes_is_the_same(ranks, size, chunks, pipeline, steps):
     config = _config("gat_residual", "decoupled", chunks=chunks, pipeline=pipeline)
     config["paradigm"]["attention_work"] = "replicated"
     assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
 
 
-@pytest.mark.parametrize(("pipeline", "model"), combinations(
-    [False, True], ["gcn", "gat_residual"], quick=lambda pipeline, model: pipeline == (model == "gat_residual")))
+@pytest.mark.parametrize(
+    ("pipeline", "model"),
+    combinations(
+        [False, True], ["gcn", "gat_residual"], quick=lambda pipeline, model: pipeline == (model == "gat_residual")
+    ),
+)
 def test_dense_updates_on_the_host_give_the_same(ranks, model, pipeline, steps):
     config = _config(model, "decoupled", chunks=3 if pipeline else 1, pipeline=pipeline)
     config["paradigm"]["nn_device"] = "host"
@@ -77,17 +95,26 @@ def _simple():
     return nasty_graph(simple=True)
 
 
-@pytest.mark.parametrize(("model", "mode"), combinations(
-    ["gcn", "gat"], ["coupled", "decoupled"], quick=lambda *case: case in (("gcn", "decoupled"), ("gat", "coupled"))))
+@pytest.mark.parametrize(
+    ("model", "mode"),
+    combinations(
+        ["gcn", "gat"], ["coupled", "decoupled"], quick=lambda *case: case in (("gcn", "decoupled"), ("gat", "coupled"))
+    ),
+)
 def test_undirected_graphs_and_float32(ranks, model, mode, steps):
     more = {} if mode == "coupled" else {"serial_paradigm": TWIN}
     assert_exact(ranks, 3, _simple, _config(model, mode, "float32", chunks=4), 1e-5, steps=steps, **more)
 
 
-@pytest.mark.parametrize(("chosen", "kernel"), combinations(
-    [("coupled", "gcn"), ("decoupled", "gcn"), ("decoupled", "sage")], ["torch", "numba"],
-    quick=lambda chosen, kernel: kernel == ("numba" if chosen == ("decoupled", "gcn") else "torch")),
-    ids=lambda value: value if isinstance(value, str) else "-".join(value))
+@pytest.mark.parametrize(
+    ("chosen", "kernel"),
+    combinations(
+        [("coupled", "gcn"), ("decoupled", "gcn"), ("decoupled", "sage")],
+        ["torch", "numba"],
+        quick=lambda chosen, kernel: kernel == ("numba" if chosen == ("decoupled", "gcn") else "torch"),
+    ),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
 def test_chunks_without_edges(ranks, chosen, kernel, steps):
     """Gradients of their sources are zeros, which a layer scales or adds to in place."""
     mode, model = chosen
@@ -138,9 +165,11 @@ def test_attention_shares_two_key_columns_per_head(ranks, size):
 
 @pytest.mark.parametrize(
     ("way", "layers"),
-    combinations([("gcn", "shared"), ("gat", "shared"), ("gat", "replicated")], [1, 2, 3, 4, 5, 6],
-                 quick=lambda way, layers: layers == {("gcn", "shared"): 6, ("gat", "shared"): 1,
-                                                      ("gat", "replicated"): 6}[way]),
+    combinations(
+        [("gcn", "shared"), ("gat", "shared"), ("gat", "replicated")],
+        [1, 2, 3, 4, 5, 6],
+        quick=lambda way, layers: layers == {("gcn", "shared"): 6, ("gat", "shared"): 1, ("gat", "replicated"): 6}[way],
+    ),
 )
 def test_decoupled_layers_exchange_four_times_whatever_their_number(ranks, layers, way):
     """Attention: 2K key columns per vertex (K = 1 in the last layer), a weight per edge if shared, and back."""
@@ -216,8 +245,14 @@ def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
 
 @pytest.mark.parametrize(
     ("model", "mode", "pipeline"),
-    [("gcn", "coupled", False), ("gat", "coupled", False), ("gcn", "decoupled", True), ("gat", "decoupled", False),
-     ("gat", "decoupled", True), ("sage", "decoupled", False)],
+    [
+        ("gcn", "coupled", False),
+        ("gat", "coupled", False),
+        ("gcn", "decoupled", True),
+        ("gat", "decoupled", False),
+        ("gat", "decoupled", True),
+        ("sage", "decoupled", False),
+    ],
 )
 def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
     budget = 2_500_000 if mode == "coupled" else 1_000_000
@@ -231,11 +266,19 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
 # --- what makes no sense ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("options", "key"),
-    [({"mode": "both"}, "mode"), ({"chunks": 0}, "chunks"), ({"chunks": None}, "chunks"),
-     ({"device_memory": 0}, "device_memory"), ({"chunks": 3, "device_memory": 10}, "chunks"),
-     ({"pipeline": True}, "pipeline"), ({"attention": "stolen"}, "attention"), ({"attention": "frozen"}, "attention"),
-     ({"attention_work": "none"}, "attention_work"), ({"nn_device": "host"}, "nn_device"),
-     ({"mode": "decoupled", "nn_device": "moon"}, "nn_device")],
+    [
+        ({"mode": "both"}, "mode"),
+        ({"chunks": 0}, "chunks"),
+        ({"chunks": None}, "chunks"),
+        ({"device_memory": 0}, "device_memory"),
+        ({"chunks": 3, "device_memory": 10}, "chunks"),
+        ({"pipeline": True}, "pipeline"),
+        ({"attention": "stolen"}, "attention"),
+        ({"attention": "frozen"}, "attention"),
+        ({"attention_work": "none"}, "attention_work"),
+        ({"nn_device": "host"}, "nn_device"),
+        ({"mode": "decoupled", "nn_device": "moon"}, "nn_device"),
+    ],
 )
 def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:

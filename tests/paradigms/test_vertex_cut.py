@@ -24,9 +24,12 @@ def _config(name: str, dtype: str = "float64", **options: Any) -> dict[str, Any]
 
 @pytest.mark.parametrize(
     ("size", "model", "held"),
-    combinations([1, 2, 3, 4], FULL_MODELS, [False, True],
-                 quick=lambda size, model, held: size == 3 + held
-                 and held == (model in ("sage", "gat_residual"))),
+    combinations(
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        [False, True],
+        quick=lambda size, model, held: size == 3 + held and held == (model in ("sage", "gat_residual")),
+    ),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, held, steps):
     steps = 20 if (size, model) == (3, "gat") else steps
@@ -65,8 +68,9 @@ def _copies(size: int) -> tuple[int, int]:
     return len(sources), len(destinations)
 
 
-@pytest.mark.parametrize(("model", "size"), combinations(
-    ["sage", "gat"], [2, 3], quick=lambda *case: case in (("sage", 2), ("gat", 3))))
+@pytest.mark.parametrize(
+    ("model", "size"), combinations(["sage", "gat"], [2, 3], quick=lambda *case: case in (("sage", 2), ("gat", 3)))
+)
 def test_bytes_equal_their_formula(ranks, size, model):
     """Forward Rs(C+B) + Rd(C+B) + 3 Rd B, backward the same without the two rounds of the maximum."""
     curves = ranks(size).run(_steps, _config(model, "float32"), size)
@@ -103,8 +107,10 @@ def test_what_is_late_is_used_later(ranks):
 
 @pytest.mark.parametrize(
     ("options", "partitioner", "key"),
-    [({"dependency": "cache"}, "libra.Libra", "paradigm.dependency"),
-     ({"exchange": "broadcast"}, "libra.Libra", "paradigm.exchange")],
+    [
+        ({"dependency": "cache"}, "libra.Libra", "paradigm.dependency"),
+        ({"exchange": "broadcast"}, "libra.Libra", "paradigm.exchange"),
+    ],
 )
 def test_options_that_do_not_go_together(options, partitioner, key):
     config = _config("gcn", **options)

@@ -45,10 +45,16 @@ def _config(name: str, way: str, dtype: str = "float64", **changes: Any) -> dict
 
 @pytest.mark.parametrize(
     ("size", "model", "way"),
-    combinations([1, 2, 3, 4], FULL_MODELS, WAYS,
-                 quick=lambda size, model, way: (size, way) == (3, "communicate")
-                 or (model == "gat" and size == 3 and way not in ("cache", "hybrid", "chunks"))
-                 or (size, way, model) in ((2, "chunks", "gat_residual"), (2, "hybrid", "gcn"), (4, "cache", "sage"))),
+    combinations(
+        [1, 2, 3, 4],
+        FULL_MODELS,
+        WAYS,
+        quick=lambda size, model, way: (
+            (size, way) == (3, "communicate")
+            or (model == "gat" and size == 3 and way not in ("cache", "hybrid", "chunks"))
+            or (size, way, model) in ((2, "chunks", "gat_residual"), (2, "hybrid", "gcn"), (4, "cache", "sage"))
+        ),
+    ),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, way, steps):
     steps = 20 if (way, model) == ("hybrid", "gcn") else steps
@@ -62,9 +68,14 @@ def test_float32(ranks, way, steps):
 
 @pytest.mark.parametrize(
     ("model", "way", "kind"),
-    combinations(FULL_MODELS, WAYS, ["skewed", "empty"],
-                 quick=lambda model, way, kind: model == "gat_residual" and kind == "empty"
-                 and way not in ("input_halo", "cache_in_chunks")),
+    combinations(
+        FULL_MODELS,
+        WAYS,
+        ["skewed", "empty"],
+        quick=lambda model, way, kind: (
+            model == "gat_residual" and kind == "empty" and way not in ("input_halo", "cache_in_chunks")
+        ),
+    ),
 )
 def test_uneven_and_empty_parts(ranks, model, way, kind, steps):
     assert_exact(ranks, 3, nasty_graph, _config(model, way), 1e-10, num_parts=3, kind=kind, steps=steps)
@@ -151,7 +162,8 @@ def test_broadcasts_send_whole_parts(ranks, size):
     curves, vertices = _counted(ranks, size, "broadcast"), nasty_graph().num_nodes
     assert sum(c.sent_bytes["features"] for c in curves) == STEPS * (size - 1) * vertices * FEATURES * 4
     assert sum(c.sent_bytes["activations"] for c in curves) == (
-        STEPS * 2 * (LAYERS - 1) * (size - 1) * vertices * HIDDEN * 4)
+        STEPS * 2 * (LAYERS - 1) * (size - 1) * vertices * HIDDEN * 4
+    )
     assert all(c.rounds["features"] == STEPS * size for c in curves)
     assert all(c.rounds["activations"] == STEPS * (LAYERS - 1) * (size + 1) for c in curves)
 
@@ -190,8 +202,13 @@ def test_hybrid_mixes_both(ranks):
 
 @pytest.mark.parametrize(
     ("options", "key"),
-    [({"staleness": -1}, "staleness"), ({"staleness": 2}, "staleness"), ({"dependency": "guess"}, "dependency"),
-     ({"exchange": "smoke"}, "exchange"), ({"dependency": "cache", "exchange": "broadcast"}, "exchange")],
+    [
+        ({"staleness": -1}, "staleness"),
+        ({"staleness": 2}, "staleness"),
+        ({"dependency": "guess"}, "dependency"),
+        ({"exchange": "smoke"}, "exchange"),
+        ({"dependency": "cache", "exchange": "broadcast"}, "exchange"),
+    ],
 )
 def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:

@@ -22,8 +22,10 @@ TAKING = ("gcn", "sage", "gin")
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN", "bases": 2}
 BLOCK_DIAGONAL = {**RGCN, "decomposition": "block"}
 PYG = {"_target_": "gnnexp.models.pyg.PyG"}
-CONVOLUTIONS = {name: {**PYG, "module": f"torch_geometric.nn.{name}", "options": {"heads": 2, "concat": False}}
-                for name in ("GATv2Conv", "TransformerConv")}
+CONVOLUTIONS = {
+    name: {**PYG, "module": f"torch_geometric.nn.{name}", "options": {"heads": 2, "concat": False}}
+    for name in ("GATv2Conv", "TransformerConv")
+}
 CONVOLUTIONS |= {name: {**PYG, "module": f"plain_modules.{name}"} for name in ("PairMean", "SquareGates")}
 # Where a rank has all in-edges and whole rows of a destination.
 WHOLE = ("data", "split", "communicate", "cache", "hybrid", "chunks", "offload_raw", "offload")
@@ -42,15 +44,21 @@ def test_weights_are_exact(ranks, way: str, model: str) -> None:
     assert_exact_in(ranks, way, MODELS[model], steps=4, make=weighted_graph)
 
 
-@pytest.mark.parametrize(("way", "size"), combinations(
-    WAYS, [1, 2, 4], quick=lambda way, size: size == (4, 2)[PLACES[way] % 2] or (way, size) == ("communicate", 1)))
+@pytest.mark.parametrize(
+    ("way", "size"),
+    combinations(
+        WAYS, [1, 2, 4], quick=lambda way, size: size == (4, 2)[PLACES[way] % 2] or (way, size) == ("communicate", 1)
+    ),
+)
 def test_on_any_number_of_ranks(ranks, way: str, size: int) -> None:
     kind = "empty" if size == 4 else "random"
     assert_exact_in(ranks, way, {**MODELS["sage"], "residual": True}, size, steps=4, kind=kind, make=signed_graph)
 
 
-@pytest.mark.parametrize(("pipeline", "model"), combinations(
-    [False, True], TAKING, quick=lambda pipeline, model: pipeline == (model != "sage")))
+@pytest.mark.parametrize(
+    ("pipeline", "model"),
+    combinations([False, True], TAKING, quick=lambda pipeline, model: pipeline == (model != "sage")),
+)
 def test_the_decoupled_twin_weighs_its_propagations(ranks, model: str, pipeline: bool) -> None:
     decoupled = {"_target_": WAYS["coupled"][0]["_target_"], "mode": "decoupled"}
     config = config_in("coupled", MODELS[model], hardware={"workers": 3})
@@ -66,22 +74,32 @@ def test_a_partitioned_topology_sends_weights(ranks, model: str, sampler: dict[s
     assert_exact(ranks, 3, weighted_graph, config, 1e-10, steps=4, partition=placed("split", weighted_graph(), 3))
 
 
-SCALED = [("weighted", "gcn"), ("weighted", "sage"), ("weighted", "gin"), ("plain", "sage"), ("plain", "gat"),
-          ("typed", "basis"), ("typed", "block")]
+SCALED = [
+    ("weighted", "gcn"),
+    ("weighted", "sage"),
+    ("weighted", "gin"),
+    ("plain", "sage"),
+    ("plain", "gat"),
+    ("typed", "basis"),
+    ("typed", "block"),
+]
 GRAPHS = {"weighted": weighted_graph, "plain": nasty_graph, "typed": typed_graph}
 
 
-@pytest.mark.parametrize(("way", "scaled"), combinations(
-    MINI_BATCH, SCALED, quick=lambda way, scaled: (PLACES[way] + SCALED.index(scaled)) % 4 == 0),
-    ids=lambda value: value if isinstance(value, str) else "-".join(value))
+@pytest.mark.parametrize(
+    ("way", "scaled"),
+    combinations(MINI_BATCH, SCALED, quick=lambda way, scaled: (PLACES[way] + SCALED.index(scaled)) % 4 == 0),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
 def test_scales_are_exact(ranks, way: str, scaled: tuple[str, str]) -> None:
     make, model = GRAPHS[scaled[0]], scaled[1]
     chosen = {**MODELS, "basis": RGCN, "block": BLOCK_DIAGONAL}[model]
     assert_exact_in(ranks, way, chosen, steps=4, make=make, sampler=SCALING)
 
 
-@pytest.mark.parametrize("way", [
-    "data", "communicate", *(pytest.param(way, marks=pytest.mark.slow) for way in ("split", "offload"))])
+@pytest.mark.parametrize(
+    "way", ["data", "communicate", *(pytest.param(way, marks=pytest.mark.slow) for way in ("split", "offload"))]
+)
 def test_weights_that_one_rank_forgets_are_found(ranks, way: str) -> None:
     with pytest.raises(AssertionError, match="differs"):
         assert_exact_in(ranks, way, {"_target_": "weighted.Forgetful"}, steps=2, make=weighted_graph)
@@ -95,9 +113,16 @@ def test_a_shards_own_sums_of_weights_are_found(ranks) -> None:
     assert found.loss_error > 1e-4
 
 
-@pytest.mark.parametrize(("way", "name"), combinations(
-    WAYS, CONVOLUTIONS, quick=lambda way, name: way not in WHOLE
-    or list(CONVOLUTIONS).index(name) == (WHOLE.index(way) + WHOLE.index(way) // 4) % 4))
+@pytest.mark.parametrize(
+    ("way", "name"),
+    combinations(
+        WAYS,
+        CONVOLUTIONS,
+        quick=lambda way, name: (
+            way not in WHOLE or list(CONVOLUTIONS).index(name) == (WHOLE.index(way) + WHOLE.index(way) // 4) % 4
+        ),
+    ),
+)
 def test_pyg_modules_are_exact_or_refused(ranks, way: str, name: str) -> None:
     if way in WHOLE:
         assert_exact_in(ranks, way, CONVOLUTIONS[name], steps=4)
@@ -119,7 +144,8 @@ def test_rows_of_a_layer_are_seen_before_dropout(ranks, way: str) -> None:
     seen = ranks(3).run(remembered, config, 1, placed(way, weighted_graph(), 3))
     for layer in (0, 1):
         assert {vertex for own in seen for at, vertex in own if at == layer} == {
-            vertex for at, vertex in expected if at == layer}
+            vertex for at, vertex in expected if at == layer
+        }
     for own in seen:
         for place, rows in own.items():
             for row in rows:
@@ -170,9 +196,12 @@ def test_dgls_loader_does_not_rescale() -> None:
 
 def test_a_module_must_read_in_edges_only() -> None:
     for module, options, words in (
-        ("GCNConv", {}, "in-neighbours"), ("GATv2Conv", {"heads": 2}, "must give"),
-        ("GATv2Conv", {"dropout": 0.5}, "dropout of its own"), ("NoConv", {}, "no class"),
-        ("GATv2Conv", {"wings": 2}, "raised"), ("plain_modules.SourceDegrees", {}, "in-neighbours"),
+        ("GCNConv", {}, "in-neighbours"),
+        ("GATv2Conv", {"heads": 2}, "must give"),
+        ("GATv2Conv", {"dropout": 0.5}, "dropout of its own"),
+        ("NoConv", {}, "no class"),
+        ("GATv2Conv", {"wings": 2}, "raised"),
+        ("plain_modules.SourceDegrees", {}, "in-neighbours"),
     ):
         name = module if "." in module else f"torch_geometric.nn.{module}"
         model = {**PYG, "module": name, "options": options}

@@ -140,7 +140,9 @@ def test_bad_options_are_refused_all_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         MetisPartitioner(balance=[], imbalance=0.0, seed=-1)
     assert [problem.key for problem in caught.value.problems] == [
-        "partitioner.balance", "partitioner.imbalance", "partitioner.seed"
+        "partitioner.balance",
+        "partitioner.imbalance",
+        "partitioner.seed",
     ]
     with pytest.raises(ConfigError, match="each once"):
         MetisPartitioner(balance=["edges", "edges"])
@@ -153,7 +155,7 @@ def test_several_vertex_weights_need_our_own_call() -> None:
     starts, neighbours, _ = undirected(graph.indptr.numpy(), graph.indices.numpy(), index_dtype())
     adjacency = pymetis.CSRAdjacency(starts, neighbours)
     weights = np.ones(2 * graph.num_nodes, index_dtype())
-    weights[graph.num_nodes:] = 10**6
+    weights[graph.num_nodes :] = 10**6
     plain = pymetis.part_graph(4, adjacency, vweights=weights[: graph.num_nodes], recursive=False)
     double = pymetis.part_graph(4, adjacency, vweights=weights, recursive=False)
     assert list(plain.vertex_part) == list(double.vertex_part)

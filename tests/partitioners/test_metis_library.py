@@ -34,8 +34,10 @@ def small_graphs(count: int) -> Iterator[Graph]:
 
 def parted(count: int = 400) -> list[list[int]]:
     options = {"imbalance": 0.03, "seed": 0}
-    return [part_graph(starts, neighbours, weights, None, parts, recursive=recursive, **options)[0].tolist()
-            for starts, neighbours, weights, parts, recursive in small_graphs(count)]
+    return [
+        part_graph(starts, neighbours, weights, None, parts, recursive=recursive, **options)[0].tolist()
+        for starts, neighbours, weights, parts, recursive in small_graphs(count)
+    ]
 
 
 def test_its_lines_are_not_printed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

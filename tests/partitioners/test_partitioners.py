@@ -64,9 +64,14 @@ def test_more_parts_than_vertices_are_refused(name: str, num_parts: int) -> None
         ALL[name]().partition(random_graph(30, 60, 0), num_parts)
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=pytest.mark.slow if name.startswith("restream") else ()) for name in ALL
-    if not name.startswith("metis")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name.startswith("restream") else ())
+        for name in ALL
+        if not name.startswith("metis")
+    ],
+)
 def test_many_parts_need_wider_owners(name: str) -> None:
     partition = ALL[name]().partition(random_graph(40_000, 10, 0), 33_000)
     assert partition.node_owner.dtype == torch.int32
@@ -74,9 +79,18 @@ def test_many_parts_need_wider_owners(name: str) -> None:
 
 
 def test_keys_tell_everything_that_decides_the_result_apart() -> None:
-    made = [RandomPartitioner(), RandomPartitioner(seed=1), RandomPartitioner(balanced=False), RangePartitioner(),
-            RangePartitioner(balance="edges"), MetisPartitioner(), MetisPartitioner(balance=["edges"]),
-            MetisPartitioner(imbalance=0.1), MetisPartitioner(seed=1), MetisPartitioner(recursive=True)]
+    made = [
+        RandomPartitioner(),
+        RandomPartitioner(seed=1),
+        RandomPartitioner(balanced=False),
+        RangePartitioner(),
+        RangePartitioner(balance="edges"),
+        MetisPartitioner(),
+        MetisPartitioner(balance=["edges"]),
+        MetisPartitioner(imbalance=0.1),
+        MetisPartitioner(seed=1),
+        MetisPartitioner(recursive=True),
+    ]
     keys = {item.key("graph", parts) for item in made for parts in (2, 3)} | {made[0].key("other", 2)}
     assert len(keys) == 2 * len(made) + 1
     # How many parts are asked for decides, not how that was written.

@@ -70,11 +70,18 @@ def sampled() -> tuple[Graph, Presample]:
 
 def counts_of(graph: Graph, destinations: Any = None, edges: Any = None, inputs: Any = None) -> Presample:
     """Counts as given, ones where nothing is."""
+
     def array(given: Any, length: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.ones(length, dtype=dtype) if given is None else torch.as_tensor(given, dtype=dtype)
 
-    return Presample(array(destinations, graph.num_nodes, torch.int64), array(inputs, graph.num_nodes, torch.int64),
-                     array(edges, graph.num_edges, torch.int32), 1, 0.1, [])
+    return Presample(
+        array(destinations, graph.num_nodes, torch.int64),
+        array(inputs, graph.num_nodes, torch.int64),
+        array(edges, graph.num_edges, torch.int32),
+        1,
+        0.1,
+        [],
+    )
 
 
 def balance(owner: torch.Tensor, weights: torch.Tensor, num_parts: int) -> float:
@@ -187,7 +194,8 @@ def test_every_part_of_every_small_graph_has_a_vertex(kind: Both, graph: Graph, 
     num_parts = data.draw(st.integers(1, graph.num_nodes))
     count = st.sampled_from([0, 0, 1, 3, 1000])
     counts = counts_of(
-        graph, data.draw(st.lists(count, min_size=graph.num_nodes, max_size=graph.num_nodes)),
+        graph,
+        data.draw(st.lists(count, min_size=graph.num_nodes, max_size=graph.num_nodes)),
         data.draw(st.lists(count, min_size=graph.num_edges, max_size=graph.num_edges)),
     )
     partition = kind().partition(graph, num_parts, "key", counts)
@@ -210,13 +218,23 @@ def test_nothing_was_sampled() -> None:
     assert int(sizes.max()) <= 11  # then every vertex weighs the same
 
 
-@pytest.mark.parametrize(("options", "keys"), [
-    ({"epochs": 0}, ["epochs"]), ({"input_weight": -1.0}, ["input_weight"]), ({"input_weight": 1e6}, ["input_weight"]),
-    ({"input_weight": float("nan")}, ["input_weight"]), ({"imbalance": 0.0}, ["imbalance"]),
-    ({"imbalance": float("nan")}, ["imbalance"]), ({"seed": -1}, ["seed"]), ({"seed": (1 << 31) - 1}, ["seed"]),
-    ({"epochs": -3, "imbalance": -1.0, "seed": -1, "input_weight": -0.1},
-     ["epochs", "input_weight", "imbalance", "seed"]),
-])
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ({"epochs": 0}, ["epochs"]),
+        ({"input_weight": -1.0}, ["input_weight"]),
+        ({"input_weight": 1e6}, ["input_weight"]),
+        ({"input_weight": float("nan")}, ["input_weight"]),
+        ({"imbalance": 0.0}, ["imbalance"]),
+        ({"imbalance": float("nan")}, ["imbalance"]),
+        ({"seed": -1}, ["seed"]),
+        ({"seed": (1 << 31) - 1}, ["seed"]),
+        (
+            {"epochs": -3, "imbalance": -1.0, "seed": -1, "input_weight": -0.1},
+            ["epochs", "input_weight", "imbalance", "seed"],
+        ),
+    ],
+)
 @pytest.mark.parametrize("kind", [PresampledPartitioner, PresampledNodePartitioner])
 def test_bad_options_are_refused_all_at_once(kind: Both, options: dict[str, Any], keys: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -236,8 +254,13 @@ def test_it_asks_for_its_epochs_and_its_key_holds_the_counts() -> None:
     assert PresampledPartitioner(epochs=7).presampled_epochs == 7
     assert PresampledNodePartitioner(epochs=3).presampled_epochs == 3
     assert (MetisPartitioner().presampled_epochs, RandomPartitioner().presampled_epochs) == (0, 0)
-    made = [PresampledPartitioner(), PresampledPartitioner(edge_weights=False), PresampledNodePartitioner(),
-            PresampledPartitioner(input_weight=1.0), PresampledPartitioner(seed=1)]
+    made = [
+        PresampledPartitioner(),
+        PresampledPartitioner(edge_weights=False),
+        PresampledNodePartitioner(),
+        PresampledPartitioner(input_weight=1.0),
+        PresampledPartitioner(seed=1),
+    ]
     keys = {partitioner.key("graph", 4, "counts") for partitioner in made}
     keys |= {made[0].key("graph", 4, "other"), made[0].key("graph", 8, "counts"), made[0].key("other", 4, "counts")}
     assert len(keys) == 8
@@ -309,8 +332,11 @@ def test_its_key_is_what_it_holds_wherever_that_is(graph: Graph, folder: Path, t
 
 
 def test_another_number_of_parts_is_refused(graph: Graph, folder: Path, tmp_path: Path) -> None:
-    for use in (lambda stored: stored.partition(graph, 4, "key"), lambda stored: stored.assign(graph, 4),
-                lambda stored: prepare_partition(stored, graph, "key", 4, tmp_path / "cache")):
+    for use in (
+        lambda stored: stored.partition(graph, 4, "key"),
+        lambda stored: stored.assign(graph, 4),
+        lambda stored: prepare_partition(stored, graph, "key", 4, tmp_path / "cache"),
+    ):
         with pytest.raises(DataError) as caught:
             use(StoredPartitioner(str(folder)))
         (problem,) = caught.value.problems
@@ -350,15 +376,25 @@ def flip(folder: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [
-    lambda folder: os.truncate(folder / "node_owner.npy", 140), lambda folder: (folder / "node_owner.npy").unlink(),
-    lambda folder: (folder / META).write_text("{"), lambda folder: edit(folder, kind="graph"),
-    lambda folder: edit(folder, num_parts="3"), lambda folder: edit(folder, graph_key=None), flip,
-], ids=["cut short", "owners gone", "no json", "a graph", "parts as text", "no key", "a changed owner"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: os.truncate(folder / "node_owner.npy", 140),
+        lambda folder: (folder / "node_owner.npy").unlink(),
+        lambda folder: (folder / META).write_text("{"),
+        lambda folder: edit(folder, kind="graph"),
+        lambda folder: edit(folder, num_parts="3"),
+        lambda folder: edit(folder, graph_key=None),
+        flip,
+    ],
+    ids=["cut short", "owners gone", "no json", "a graph", "parts as text", "no key", "a changed owner"],
+)
 def test_a_damaged_folder_is_refused(graph: Graph, folder: Path, tmp_path: Path, damage: Any) -> None:
     damage(folder)
-    for use in (lambda stored: stored.partition(graph, 3, "key"),
-                lambda stored: prepare_partition(stored, graph, "key", 3, tmp_path / "cache")):
+    for use in (
+        lambda stored: stored.partition(graph, 3, "key"),
+        lambda stored: prepare_partition(stored, graph, "key", 3, tmp_path / "cache"),
+    ):
         with pytest.raises(ProblemsError) as caught:
             use(StoredPartitioner(str(folder)))
         assert all(problem.fix and str(folder) in problem.key for problem in caught.value.problems)

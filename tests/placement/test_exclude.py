@@ -28,8 +28,10 @@ def edges(block: Block) -> list[tuple[int | None, ...]]:
     ends, found = block.indptr.tolist(), []
     for dst in range(block.num_dst):
         for edge in range(ends[dst], ends[dst + 1]):
-            data = [None if values is None else int(values[edge])
-                    for values in (block.edge_types, block.occurrence, block.edge_ids)]
+            data = [
+                None if values is None else int(values[edge])
+                for values in (block.edge_types, block.occurrence, block.edge_ids)
+            ]
             added = block.self_loops and edge == ends[dst + 1] - 1
             found.append((int(block.dst_ids[dst]), int(block.src_ids[block.sources[edge]]), *data, added))
     return found
@@ -50,9 +52,7 @@ def test_what_is_left_is_what_was_not_named(
     gone = {(t, h, *kind) for h, *kind, t in links} | {(h, t, *(r + inverse for r in kind)) for h, *kind, t in links}
     if not (carried and graph.num_relations):
         gone = {pair[:2] for pair in gone}
-    pairs = excluded(
-        torch.tensor(links, dtype=torch.int64).view(-1, 3 if typed else 2), of_links, graph.num_relations
-    )
+    pairs = excluded(torch.tensor(links, dtype=torch.int64).view(-1, 3 if typed else 2), of_links, graph.num_relations)
     left = without(block, pairs)
     compared = 3 if carried and graph.num_relations else 2
     assert edges(left) == [edge for edge in edges(block) if edge[-1] or edge[:compared] not in gone]
@@ -72,8 +72,11 @@ def test_a_block_without_them_is_handed_on_and_weights_are_not() -> None:
 
 
 def test_weights_of_the_edges_that_are_left_stay() -> None:
-    graph = Graph(torch.tensor([0, 2, 3, 3]), torch.tensor([1, 2, 0], dtype=torch.int32),
-                  edge_weights=torch.tensor([1.0, 2.0, 4.0]))
+    graph = Graph(
+        torch.tensor([0, 2, 3, 3]),
+        torch.tensor([1, 2, 0], dtype=torch.int32),
+        edge_weights=torch.tensor([1.0, 2.0, 4.0]),
+    )
     block = block_of(graph, [0, 1, 2], -1, loops=True, types=False)
     assert block.weight is not None and block.weight.tolist() == [1, 2, 1, 4, 1, 1]  # added loops weigh 1
     left = without(replace(block, scale=torch.arange(6).float()), excluded(torch.tensor([[0, 1]]), 0, 0))

@@ -37,7 +37,8 @@ def _told(size: int, count: int, seed: int) -> dict[str, object]:
     chunks = algorithm_4(found, comm)
     initial = np.tile(np.arange(count), (size, 1))
     return {
-        "reads": [set(ids[rows].tolist()) for rows in found.rows], "chunks": chunks.tolist(),
+        "reads": [set(ids[rows].tolist()) for rows in found.rows],
+        "chunks": chunks.tolist(),
         "volumes": [volumes_of(found, order, comm) for order in (initial, chunks)],
         "by_batch": volumes_by_batch(found, chunks, comm),
         "bounds": [(chunk.first, chunk.last) for chunk in found.chunks],
@@ -65,8 +66,10 @@ def _algorithm_4(reads: list[list[set[int]]]) -> list[list[int]]:
 
 
 def _volumes(reads: list[list[set[int]]], chunks: list[list[int]]) -> tuple[int, int, int]:
-    unions = [set().union(*(reads[rank][order[batch]] for rank, order in enumerate(chunks)))
-              for batch in range(len(chunks[0]))]
+    unions = [
+        set().union(*(reads[rank][order[batch]] for rank, order in enumerate(chunks)))
+        for batch in range(len(chunks[0]))
+    ]
     again = sum(len(now & then) for now, then in zip(unions[1:], unions, strict=False))
     inter = sum(map(len, unions))
     return sum(len(rows) for of_rank in reads for rows in of_rank), inter, inter - again
@@ -92,8 +95,10 @@ def test_an_order_that_costs_more_is_not_taken(monkeypatch):
     rates = Rates.of(HardwareConfig(), 64)
     path = list(range(6))
     initial = volumes_of(found, np.array([path]), comm)
-    orders = {order: volumes_of(found, np.array([order]), comm).both for order in
-              (tuple(np.random.default_rng(seed).permutation(6).tolist()) for seed in range(30))}
+    orders = {
+        order: volumes_of(found, np.array([order]), comm).both
+        for order in (tuple(np.random.default_rng(seed).permutation(6).tolist()) for seed in range(30))
+    }
     worst = max(orders, key=lambda order: orders[order])
     assert orders[worst] > initial.both, "the graph has an order to avoid"
     monkeypatch.setattr("gnnexp.placement.reorganise.algorithm_4", lambda found, comm: np.array([worst]))
@@ -110,6 +115,10 @@ def test_equation_4_takes_the_profile_in_rows_per_second():
     volumes = Volumes(original=100, inter=60, both=40, intra=70, foreign=45, foreign_new=30)
     assert volumes.cost(rates) == pytest.approx(40 / 1e9 + 40 / 2e9 + 20 / 1e10)
     assert [volumes.from_host(Dedup(inter, intra)) for inter in (False, True) for intra in (False, True)] == [
-        100, 70, 60, 40]
+        100,
+        70,
+        60,
+        40,
+    ]
     nobody_says = Rates.of(HardwareConfig(), 64)
     assert volumes.cost(nobody_says) == 40 and "no figures" in nobody_says.source

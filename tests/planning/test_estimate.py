@@ -16,12 +16,27 @@ from gnnexp.planning.estimate import estimate
 from gnnexp.planning.machine import Machine, all_machines, machine_named, machine_of, machines_named
 from gnnexp.planning.work import Workload
 
-WORK = Workload(ranks=4, sampled_edges=640, loaded_bytes={"host": 1000}, gathered_bytes=2000, flops=6000,
-            sent_bytes={"frontier": 100, "features": 200, "activations": 300, "gradients": 400},
-            rounds={"frontier": 1, "features": 2, "activations": 3, "gradients": 4, "sizes": 5}, crossing_bytes=50,
-            device_bytes=999)
-GPU = {"nodes": 1, "workers": 4, "device": "cuda", "flops": 100.0, "gather": 64.0, "latency": 0.5,
-       "device_memory": 1000, "links": {"h2d": 10.0, "d2d": 20.0, "network": None}}
+WORK = Workload(
+    ranks=4,
+    sampled_edges=640,
+    loaded_bytes={"host": 1000},
+    gathered_bytes=2000,
+    flops=6000,
+    sent_bytes={"frontier": 100, "features": 200, "activations": 300, "gradients": 400},
+    rounds={"frontier": 1, "features": 2, "activations": 3, "gradients": 4, "sizes": 5},
+    crossing_bytes=50,
+    device_bytes=999,
+)
+GPU = {
+    "nodes": 1,
+    "workers": 4,
+    "device": "cuda",
+    "flops": 100.0,
+    "gather": 64.0,
+    "latency": 0.5,
+    "device_memory": 1000,
+    "links": {"h2d": 10.0, "d2d": 20.0, "network": None},
+}
 
 
 def described(name: str, hardware: dict[str, Any]) -> Machine:
@@ -70,8 +85,9 @@ def test_batches_prepared_ahead_hide_all_of_the_shorter_but_its_first_batch() ->
 def test_pipelined_exchanges_pass_behind_the_work_on_other_chunks() -> None:
     told = estimate(replace(WORK, pipelined=4, pipelined_bytes=200), described("gpu", GPU))
     assert told.hidden_s == pytest.approx(200 / 20 * 3 / 4)  # less than what is computed meanwhile
-    endless = estimate(replace(WORK, pipelined=4, pipelined_bytes=1e9, sent_bytes={"activations": 1e9}),
-                       described("gpu", GPU))
+    endless = estimate(
+        replace(WORK, pipelined=4, pipelined_bytes=1e9, sent_bytes={"activations": 1e9}), described("gpu", GPU)
+    )
     computed = 2000 / 64 + 6000 / 100
     assert endless.hidden_s == pytest.approx(computed * 3 / 4)
 
@@ -96,18 +112,32 @@ _TAGS = ("frontier", "features", "activations", "gradients")
 @st.composite
 def works(draw: st.DrawFn) -> Workload:
     named = {tag: draw(COUNTS) for tag in _TAGS}
-    return Workload(4, draw(COUNTS), {"host": draw(COUNTS), "disk": draw(COUNTS)}, draw(COUNTS), draw(COUNTS), named,
-                {tag: draw(COUNTS) for tag in _TAGS}, draw(COUNTS), 1.0, elementwise_bytes=draw(COUNTS),
-                steps=draw(st.integers(1, 1000)))
+    return Workload(
+        4,
+        draw(COUNTS),
+        {"host": draw(COUNTS), "disk": draw(COUNTS)},
+        draw(COUNTS),
+        draw(COUNTS),
+        named,
+        {tag: draw(COUNTS) for tag in _TAGS},
+        draw(COUNTS),
+        1.0,
+        elementwise_bytes=draw(COUNTS),
+        steps=draw(st.integers(1, 1000)),
+    )
 
 
-@given(works(), st.sampled_from(["sampled_edges", "gathered_bytes", "flops", "elementwise_bytes", "steps"]),
-       st.floats(1, 100))
+@given(
+    works(),
+    st.sampled_from(["sampled_edges", "gathered_bytes", "flops", "elementwise_bytes", "steps"]),
+    st.floats(1, 100),
+)
 def test_linear_in_each_count(work: Workload, name: str, more: float) -> None:
     machine = described("gpu", {**GPU, "step_s": 1.0})
     work = replace(work, sampled_edges=work.sampled_edges + 1)  # of a system that samples, whatever is scaled
-    nothing, once, several = (estimate(replace(work, **{name: getattr(work, name) * by}), machine).epoch_s
-                              for by in (1, 2, 1 + more))
+    nothing, once, several = (
+        estimate(replace(work, **{name: getattr(work, name) * by}), machine).epoch_s for by in (1, 2, 1 + more)
+    )
     assert several - nothing == pytest.approx(more * (once - nothing), rel=1e-6, abs=1e-9 * several)
 
 
@@ -118,7 +148,8 @@ def test_linear_in_bytes_and_rounds(work: Workload, tag: str, more: float) -> No
         counts = getattr(work, name)
         nothing, once, several = (
             estimate(replace(work, **{name: {**counts, tag: counts[tag] * by}}), machine).epoch_s
-            for by in (1, 2, 1 + more))
+            for by in (1, 2, 1 + more)
+        )
         assert several - nothing == pytest.approx(more * (once - nothing), rel=1e-6, abs=1e-9 * several)
 
 
@@ -127,24 +158,33 @@ def test_a_faster_machine_is_never_slower(work: Workload, name: str, times: floa
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     rate = {"stream": 64.0, "sampling": 1.0} | GPU
     faster = {**rate, name: rate[name] * times}
-    assert (estimate(work, described("fast", faster)).epoch_s
-            <= estimate(work, described("gpu", rate)).epoch_s * (1 + 1e-9))
+    assert estimate(work, described("fast", faster)).epoch_s <= estimate(work, described("gpu", rate)).epoch_s * (
+        1 + 1e-9
+    )
 
 
 @given(works(), st.sampled_from(["h2d", "d2d"]), st.floats(1, 1e6), st.booleans())
 def test_a_wider_link_is_never_slower(work: Workload, name: str, times: float, overlaps: bool) -> None:
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     faster = {**GPU, "links": {**GPU["links"], name: GPU["links"][name] * times}}
-    assert (estimate(work, described("fast", faster)).epoch_s
-            <= estimate(work, described("gpu", GPU)).epoch_s * (1 + 1e-9))
+    assert estimate(work, described("fast", faster)).epoch_s <= estimate(work, described("gpu", GPU)).epoch_s * (
+        1 + 1e-9
+    )
 
 
-@pytest.mark.parametrize(("changes", "link", "host"), [
-    ({}, 20, 10),  # devices of a host, directly
-    ({"links": {"h2d": 10.0, "d2d": None, "network": 5.0}}, 10, 10),  # through the host
-    ({"nodes": 2, "workers": 2, "links": {"h2d": 10.0, "d2d": 20.0, "network": 5.0}}, 2.5, 10),  # ranks share a node's
-    ({"device": "cpu", "links": {"h2d": None, "d2d": None, "network": 5.0}}, 5, 64),  # nothing crosses
-])
+@pytest.mark.parametrize(
+    ("changes", "link", "host"),
+    [
+        ({}, 20, 10),  # devices of a host, directly
+        ({"links": {"h2d": 10.0, "d2d": None, "network": 5.0}}, 10, 10),  # through the host
+        (
+            {"nodes": 2, "workers": 2, "links": {"h2d": 10.0, "d2d": 20.0, "network": 5.0}},
+            2.5,
+            10,
+        ),  # ranks share a node's
+        ({"device": "cpu", "links": {"h2d": None, "d2d": None, "network": 5.0}}, 5, 64),  # nothing crosses
+    ],
+)
 def test_which_link_ranks_talk_over(changes: dict[str, Any], link: float, host: float) -> None:
     machine = described("one", {**GPU, **changes})
     assert (machine.link, machine.host) == (link, host)
@@ -164,7 +204,10 @@ def test_what_a_profile_lacks_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         described("gpu", {**GPU, "flops": None, "gather": 0, "links": {}, "nodes": 2})
     assert [problem.key for problem in caught.value.problems] == [
-        "hardware.flops", "hardware.gather", "hardware.links.network"]
+        "hardware.flops",
+        "hardware.gather",
+        "hardware.links.network",
+    ]
     with pytest.raises(ConfigError) as caught:
         machines_named(["p3_8xlarg", "local"])
     text = str(caught.value)
@@ -181,7 +224,8 @@ def test_a_profile_of_the_user_s_and_all_profiles_that_say_enough_and_the_names_
     (tmp_path / "hardware").mkdir()
     (tmp_path / "hardware" / "mine.yaml").write_text(
         "defaults: [local, _self_]\nworkers: 2\ndevice: cpu\nflops: 1.0e+9\ngather: 2.0e+9\nlatency: 1.0e-4\n"
-        "links: {h2d: null, d2d: null, network: 3.0e+9}\n")
+        "links: {h2d: null, d2d: null, network: 3.0e+9}\n"
+    )
     machine = machine_named("mine", str(tmp_path))
     assert (machine.flops, machine.gather, machine.link, machine.workers) == (1e9, 2e9, 3e9, 2)
     found, untold = all_machines(str(tmp_path))
@@ -200,19 +244,23 @@ def full_graph(vertices: float, edges: float, dims: list[int], ranks: int) -> Wo
     return Workload(ranks, 0, {}, 0, 0, {}, {}, 0, held)
 
 
-@pytest.mark.parametrize(("name", "vertices", "edges", "dims", "machine", "fits"), [
-    # HongTu, Table 6: HongTu-IM on 4 x 80 GB, a hidden layer of 128 (256 on the small graphs).
-    ("reddit", 0.23e6, 114e6, [602, 256, 41], "a100x4_nvlink", True),
-    ("products", 2.4e6, 62e6, [100, 256, 47], "a100x4_nvlink", True),
-    ("papers100m", 111e6, 1.6e9, [200, 128, 128, 172], "a100x4_nvlink", False),
-    # NeutronTP, Table 2: NeutronStar and Sancus on 16 x 16 GB.
-    ("reddit", 0.23e6, 114e6, [602, 256, 41], "t4x16_15gbps", True),
-    ("products", 2.45e6, 61.7e6, [100, 64, 47], "t4x16_15gbps", True),
-    ("papers100m", 111.1e6, 1.616e9, [128, 128, 172], "t4x16_15gbps", False),
-    ("friendster", 65.6e6, 2.5e9, [256, 128, 64], "t4x16_15gbps", False),
-])
-def test_full_graphs_out_of_memory(name: str, vertices: float, edges: float, dims: list[int], machine: str,
-                                   fits: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "vertices", "edges", "dims", "machine", "fits"),
+    [
+        # HongTu, Table 6: HongTu-IM on 4 x 80 GB, a hidden layer of 128 (256 on the small graphs).
+        ("reddit", 0.23e6, 114e6, [602, 256, 41], "a100x4_nvlink", True),
+        ("products", 2.4e6, 62e6, [100, 256, 47], "a100x4_nvlink", True),
+        ("papers100m", 111e6, 1.6e9, [200, 128, 128, 172], "a100x4_nvlink", False),
+        # NeutronTP, Table 2: NeutronStar and Sancus on 16 x 16 GB.
+        ("reddit", 0.23e6, 114e6, [602, 256, 41], "t4x16_15gbps", True),
+        ("products", 2.45e6, 61.7e6, [100, 64, 47], "t4x16_15gbps", True),
+        ("papers100m", 111.1e6, 1.616e9, [128, 128, 172], "t4x16_15gbps", False),
+        ("friendster", 65.6e6, 2.5e9, [256, 128, 64], "t4x16_15gbps", False),
+    ],
+)
+def test_full_graphs_out_of_memory(
+    name: str, vertices: float, edges: float, dims: list[int], machine: str, fits: bool
+) -> None:
     """By the definition of what such a system holds alone."""
     work = full_graph(vertices, edges, dims, machine_named(machine).nodes * machine_named(machine).workers)
     assert estimate(work, machine_named(machine)).fits == fits

@@ -12,10 +12,23 @@ from gnnexp.record.runs import Run
 
 
 def run_of(batch: int | None = 16, **dataset: Any) -> Run:
-    config = {"dataset": {"shape": "orkut_like", "scale": 0.25, **dataset}, "hardware": {"workers": 2}, "task": {},
-              "model": {"hidden": 4, "layers": 1}, "feature_store": {}, "sampler": {}, "train": {"batch_size": batch}}
-    epoch = {"work/edges_sampled": 100.0, "work/edges_layer1": 100.0, "work/vertices_layer1": 10.0,
-             "comm/bytes_gradients": 64.0, "comm/rounds_gradients": 8.0, "work/features_loaded_host": 50.0}
+    config = {
+        "dataset": {"shape": "orkut_like", "scale": 0.25, **dataset},
+        "hardware": {"workers": 2},
+        "task": {},
+        "model": {"hidden": 4, "layers": 1},
+        "feature_store": {},
+        "sampler": {},
+        "train": {"batch_size": batch},
+    }
+    epoch = {
+        "work/edges_sampled": 100.0,
+        "work/edges_layer1": 100.0,
+        "work/vertices_layer1": 10.0,
+        "comm/bytes_gradients": 64.0,
+        "comm/rounds_gradients": 8.0,
+        "work/features_loaded_host": 50.0,
+    }
     provenance = {"graph": {"num_features": 8, "num_classes": 3, "num_train": 128}, "choices": {"model": "sage"}}
     return Run(Path("x"), config, provenance, [epoch] * 3, {}, "finished")
 
@@ -37,8 +50,9 @@ def test_a_paper_may_train_another_share_than_the_shape_has() -> None:
     assert full_steps(run_of(None, train=0.05), 0.1) == 1.0
 
 
-@pytest.mark.parametrize("run", [run_of(None, train=0.05), run_of(train=None), run_of(shape=None, train=0.05),
-                                 run_of(train=0.65)])
+@pytest.mark.parametrize(
+    "run", [run_of(None, train=0.05), run_of(train=None), run_of(shape=None, train=0.05), run_of(train=0.65)]
+)
 def test_as_many_steps(run: Run) -> None:
     assert full_steps(run) == 1.0
 

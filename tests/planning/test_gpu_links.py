@@ -25,19 +25,32 @@ from gnnexp.planning.probes import QUICK, Bench
 from gnnexp.testing.emulated import is_wanted
 
 GPUS = "0, GPU-aa\n1, GPU-bb\n2, GPU-cc\n"
-MATRIX = "\n".join([
-    "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m",
-    "GPU0\t X \tNV18\tSYS\tPIX\t0-51\t0\t\tN/A",
-    "GPU1\tNV18\t X \tPHB\tSYS\t0-51\t0\t\tN/A",
-    "GPU2\tSYS\tPHB\t X \tSYS\t52-103\t1\t\tN/A",
-    "NIC0\tPIX\tSYS\tSYS\t X \t\t\t\t", "", "Legend:", "", "  X    = Self", "  NV#  = Connection of # NVLinks",
-])
+MATRIX = "\n".join(
+    [
+        "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m",
+        "GPU0\t X \tNV18\tSYS\tPIX\t0-51\t0\t\tN/A",
+        "GPU1\tNV18\t X \tPHB\tSYS\t0-51\t0\t\tN/A",
+        "GPU2\tSYS\tPHB\t X \tSYS\t52-103\t1\t\tN/A",
+        "NIC0\tPIX\tSYS\tSYS\t X \t\t\t\t",
+        "",
+        "Legend:",
+        "",
+        "  X    = Self",
+        "  NV#  = Connection of # NVLinks",
+    ]
+)
 
 
 def test_nvlink_and_pcie_are_told_apart() -> None:
     found = links_of(Said(GPUS, MATRIX))
-    assert found == {("aa", "bb"): "NV18", ("bb", "aa"): "NV18", ("aa", "cc"): "SYS", ("cc", "aa"): "SYS",
-                     ("bb", "cc"): "PHB", ("cc", "bb"): "PHB"}
+    assert found == {
+        ("aa", "bb"): "NV18",
+        ("bb", "aa"): "NV18",
+        ("aa", "cc"): "SYS",
+        ("cc", "aa"): "SYS",
+        ("bb", "cc"): "PHB",
+        ("cc", "bb"): "PHB",
+    }
 
 
 @pytest.mark.parametrize("said", [Said("", ""), Said(GPUS, ""), Said("", MATRIX), Said(GPUS, "GPU0\n\nno matrix\n")])

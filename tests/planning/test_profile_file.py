@@ -13,8 +13,9 @@ from gnnexp.planning.probes import uneven
 
 
 def test_medians_and_quartiles_over_the_repetitions_of_all_ranks() -> None:
-    (flops, latency) = figures_of([{"flops": [1.0, 2.0, 3.0], "latency": [5.0, 5.0]}, {"flops": [4.0, 5.0, 6.0],
-                                                                                         "latency": [5.0, 5.0]}])
+    (flops, latency) = figures_of(
+        [{"flops": [1.0, 2.0, 3.0], "latency": [5.0, 5.0]}, {"flops": [4.0, 5.0, 6.0], "latency": [5.0, 5.0]}]
+    )
     assert (flops.name, flops.median, flops.low, flops.high, flops.repetitions) == ("flops", 3.5, 2.25, 4.75, 3)
     assert flops.spread == pytest.approx(2.5 / 3.5) and latency.spread == 0
 

@@ -12,19 +12,35 @@ from gnnexp.planning.work import Workload, widths, work_of
 from gnnexp.record.runs import Run
 
 METRICS = {
-    "work/edges_sampled": 1000, "imbalance/edges_sampled": 1.2, "work/features_loaded_host": 400,
-    "imbalance/features_loaded_host": 1.1, "work/features_loaded_peer": 100, "work/edges_layer1": 600,
-    "work/edges_layer2": 400, "imbalance/edges_layer1": 1.5, "work/vertices_layer1": 200, "work/vertices_layer2": 50,
-    "comm/bytes_features": 4000, "comm/rounds_features": 6, "comm/bytes_gradients": 900, "comm/rounds_gradients": 3,
-    "comm/bytes_evaluation": 7, "comm/rounds_evaluation": 1, "tier/h2d_bytes": 200_000,
+    "work/edges_sampled": 1000,
+    "imbalance/edges_sampled": 1.2,
+    "work/features_loaded_host": 400,
+    "imbalance/features_loaded_host": 1.1,
+    "work/features_loaded_peer": 100,
+    "work/edges_layer1": 600,
+    "work/edges_layer2": 400,
+    "imbalance/edges_layer1": 1.5,
+    "work/vertices_layer1": 200,
+    "work/vertices_layer2": 50,
+    "comm/bytes_features": 4000,
+    "comm/rounds_features": 6,
+    "comm/bytes_gradients": 900,
+    "comm/rounds_gradients": 3,
+    "comm/bytes_evaluation": 7,
+    "comm/rounds_evaluation": 1,
+    "tier/h2d_bytes": 200_000,
     "memory/device_peak_bytes": 5_000,
 }
 
 
 def run_of(chosen: str = "sage", purpose: str = "node_classification", **more: Any) -> Run:
     config: dict[str, Any] = {
-        "dataset": {}, "hardware": {"nodes": 1, "workers": 2}, "model": {"hidden": 16, "layers": 2},
-        "feature_store": {}, "task": {}, **more,
+        "dataset": {},
+        "hardware": {"nodes": 1, "workers": 2},
+        "model": {"hidden": 16, "layers": 2},
+        "feature_store": {},
+        "task": {},
+        **more,
     }
     graph = {"num_nodes": 50, "num_edges": 700, "num_features": 100, "num_classes": 4}
     provenance = {"choices": {"model": chosen, "task": purpose}, "graph": graph}
@@ -49,12 +65,15 @@ def test_rows_in_bfloat16_have_half_the_bytes() -> None:
     assert work.crossing_bytes == pytest.approx(100_000 - 44_000)
 
 
-@pytest.mark.parametrize(("model", "gathered", "flops"), [
-    # GCN has no matrix of its own for the vertex; GAT reads projected rows three times; an MLP gathers what is there.
-    ("gcn", 2 * 16 * 4 * 450 + 2 * 4 * 4 * 200, 2 * 2 * 100 * 16 * 250 + 3 * 2 * 16 * 4 * 100),
-    ("gat", 3 * 16 * 4 * 450 + 3 * 4 * 4 * 200, 2 * 2 * 100 * 16 * 250 + 3 * 2 * 16 * 4 * 100),
-    ("mlp", 2 * 16 * 4 * 450 + 2 * 4 * 4 * 200, 2 * 2 * 100 * 16 * 100 + 3 * 2 * 16 * 4 * 25),
-])
+@pytest.mark.parametrize(
+    ("model", "gathered", "flops"),
+    [
+        # GCN has no matrix of its own for the vertex; GAT reads projected rows three times; an MLP gathers its rows.
+        ("gcn", 2 * 16 * 4 * 450 + 2 * 4 * 4 * 200, 2 * 2 * 100 * 16 * 250 + 3 * 2 * 16 * 4 * 100),
+        ("gat", 3 * 16 * 4 * 450 + 3 * 4 * 4 * 200, 2 * 2 * 100 * 16 * 250 + 3 * 2 * 16 * 4 * 100),
+        ("mlp", 2 * 16 * 4 * 450 + 2 * 4 * 4 * 200, 2 * 2 * 100 * 16 * 100 + 3 * 2 * 16 * 4 * 25),
+    ],
+)
 def test_models(model: str, gathered: float, flops: float) -> None:
     work = work_of(run_of(model))
     assert work.gathered_bytes == pytest.approx(gathered) and work.flops == pytest.approx(flops)
@@ -88,13 +107,29 @@ def test_columns_are_read_by_every_rank() -> None:
 
 def test_a_larger_graph_has_larger_batches_and_as_many_steps() -> None:
     work = Workload(2, 10, {"host": 20}, 30, 40, {"features": 50, "gradients": 60}, {"features": 3}, 70, 80)
-    assert work.scaled(10) == Workload(2, 100, {"host": 200}, 300, 400, {"features": 500, "gradients": 60},
-                                   {"features": 3}, 700, 800)
+    assert work.scaled(10) == Workload(
+        2, 100, {"host": 200}, 300, 400, {"features": 500, "gradients": 60}, {"features": 3}, 700, 800
+    )
 
 
 def test_what_does_not_grow_with_the_graph() -> None:
-    work = Workload(2, 10, {}, 30, 40, {}, {}, 70, 80, elementwise_bytes=50, update_bytes=20, fixed_bytes=30, steps=7,
-                pipelined=4, pipelined_bytes=5)
+    work = Workload(
+        2,
+        10,
+        {},
+        30,
+        40,
+        {},
+        {},
+        70,
+        80,
+        elementwise_bytes=50,
+        update_bytes=20,
+        fixed_bytes=30,
+        steps=7,
+        pipelined=4,
+        pipelined_bytes=5,
+    )
     larger = work.scaled(10)
     assert (larger.elementwise_bytes, larger.update_bytes) == (320, 20)
     assert (larger.device_bytes, larger.fixed_bytes) == (530, 30)

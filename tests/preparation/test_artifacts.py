@@ -254,10 +254,15 @@ def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -
     assert second.graph_key == dataset.key()
     assert second.seconds == first.seconds > 0
     assert read_quality(folder) == quality(graph, first) | first.cost and first.rss_before_bytes > 0
-    others = {prepare_partition(made, graph, key, parts, tmp_path)[1]
-              for made, key, parts in ((partitioner, dataset.key(), 2), (partitioner, "other", 3),
-                                       (RandomPartitioner(seed=1), dataset.key(), 3),
-                                       (RangePartitioner(), dataset.key(), 3))}
+    others = {
+        prepare_partition(made, graph, key, parts, tmp_path)[1]
+        for made, key, parts in (
+            (partitioner, dataset.key(), 2),
+            (partitioner, "other", 3),
+            (RandomPartitioner(seed=1), dataset.key(), 3),
+            (RangePartitioner(), dataset.key(), 3),
+        )
+    }
     assert len(others | {folder}) == 5
 
 

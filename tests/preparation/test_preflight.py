@@ -37,8 +37,11 @@ def configured(**changes: Any) -> dict[str, Any]:
 def of(config: dict[str, Any], **graph: Any) -> dict[str, int]:
     found = estimated(config, nasty_graph(**graph), graph_files=1234)
     for place in ("host", "device", "shared", "disk"):
-        total = sum(need.num_bytes * (found.ranks if need.per_rank and place != "device" else 1) for need in found.needs
-                    if need.place == place or (place == "host" and need.place == "device"))
+        total = sum(
+            need.num_bytes * (found.ranks if need.per_rank and place != "device" else 1)
+            for need in found.needs
+            if need.place == place or (place == "host" and need.place == "device")
+        )
         assert found.total(place) == total
         assert len(found.lines(place)) <= len(found.needs)
     return {place: found.total(place) for place in ("host", "device", "shared", "disk")}
@@ -56,10 +59,15 @@ def test_every_rank_needs_its_own_and_the_files_are_shared():
 def test_a_topology_of_its_own_is_what_a_rank_holds(typed, edge):
     graph = nasty_graph(typed=typed)
     data = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
-    changes = {"paradigm": data, "hardware": {"workers": 2},
-               "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}
-    own, whole = (of(configured(**changes, sampler={"topology": topology}), typed=typed)["host"]
-                  for topology in ("partitioned", "replicated"))
+    changes = {
+        "paradigm": data,
+        "hardware": {"workers": 2},
+        "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"},
+    }
+    own, whole = (
+        of(configured(**changes, sampler={"topology": topology}), typed=typed)["host"]
+        for topology in ("partitioned", "replicated")
+    )
     assert own - whole == 2 * (8 * (graph.num_nodes + 1) + edge * -(-graph.num_edges // 2))
     shards = [Shard(graph, rank, 2, BlockNeeds(), parts(graph, 2), rank) for rank in range(2)]
     sampler = FusedSampler([4, 3], topology="partitioned")
@@ -90,8 +98,10 @@ def test_dgl_holds_a_copy_of_the_sources():
     names = {"fused": "gnnexp.samplers.fused.FusedSampler", "dgl": "gnnexp.samplers.dgl.DGLSampler"}
     found = {name: of(configured(sampler={"_target_": target}))["host"] for name, target in names.items()}
     assert found["dgl"] - found["fused"] == 8 * graph.num_edges
-    held = {name: build({"_target_": target, "fanouts": [4, 3]}, Sampler).topology_bytes(Shard(graph))
-            for name, target in names.items()}
+    held = {
+        name: build({"_target_": target, "fanouts": [4, 3]}, Sampler).topology_bytes(Shard(graph))
+        for name, target in names.items()
+    }
     assert held["dgl"] - held["fused"] == found["dgl"] - found["fused"]
 
 
@@ -112,12 +122,17 @@ def test_pinned_features_are_there_once_per_machine(dtype, itemsize):
 def test_edges_that_gpus_read_are_pinned_once_per_machine_or_part(topology):
     graph = nasty_graph()
     bounds, edges = graph.indptr.nbytes + 4 * graph.num_nodes, graph.indices.nbytes
-    for tier, device, on_gpu, pinned in (("uva", "auto", bounds, edges), ("device", "cuda", bounds + edges, 0),
-                                         ("auto", "cuda", bounds + edges, 0), ("auto", "auto", None, None)):
+    for tier, device, on_gpu, pinned in (
+        ("uva", "auto", bounds, edges),
+        ("device", "cuda", bounds + edges, 0),
+        ("auto", "cuda", bounds + edges, 0),
+        ("auto", "auto", None, None),
+    ):
         config = configured(hardware={"workers": 4}, sampler={"tier": tier, "device": device, "topology": topology})
         needs = {need.what: need for need in estimated(config, graph, 0).needs}
-        there, far = (needs.get(what) for what in ("topology for sampling on a GPU",
-                                                   "pinned edges that a machine's GPUs read"))
+        there, far = (
+            needs.get(what) for what in ("topology for sampling on a GPU", "pinned edges that a machine's GPUs read")
+        )
         assert (None if there is None else there.num_bytes) == on_gpu
         if far is not None:
             own = topology == "partitioned"
@@ -127,9 +142,12 @@ def test_edges_that_gpus_read_are_pinned_once_per_machine_or_part(topology):
 def test_offload_pins_rows_of_some_chunks_on_a_gpu():
     graph, budget, found = nasty_graph(), 200_000, {}
     for device, options in (("cpu", {}), ("cuda", {}), ("cuda", {"chunks": None, "device_memory": budget})):
-        config = configured(hardware={"device": device, "workers": 2}, sampler={
-            "_target_": "gnnexp.samplers.full.FullSampler", "fanouts": None}, train={"batch_size": None},
-            paradigm={"_target_": "gnnexp.paradigms.offload.Offload", **options})
+        config = configured(
+            hardware={"device": device, "workers": 2},
+            sampler={"_target_": "gnnexp.samplers.full.FullSampler", "fanouts": None},
+            train={"batch_size": None},
+            paradigm={"_target_": "gnnexp.paradigms.offload.Offload", **options},
+        )
         config["sampler"].pop("fanouts")
         needs = {need.what: need for need in estimated(config, graph, 0).needs}
         found[device, bool(options)] = needs["pinned memory through which rows cross"].num_bytes
@@ -154,14 +172,25 @@ def test_the_files_of_evaluation_are_there_once_per_machine():
         assert files["disk"] - ram["disk"] == nodes * 2 * 60 * 16 * 8
 
 
-@pytest.mark.parametrize(("changes", "place"), [
-    ({"model": {"hidden": 512}}, "device"), ({"train": {"dtype": "float64", "batch_size": 30}}, "device"),
-    ({"sampler": {"device": "cuda"}}, "device"),
-    ({"sampler": {"prefetch": 9}, "train": {"overlap": True}}, "device"), ({"train": {"checkpoints_kept": 9}}, "disk"),
-    ({"feature_store": {"cache": {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 1.0}}},
-     "device"),
-    ({"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}, "host"),
-])
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"model": {"hidden": 512}}, "device"),
+        ({"train": {"dtype": "float64", "batch_size": 30}}, "device"),
+        ({"sampler": {"device": "cuda"}}, "device"),
+        ({"sampler": {"prefetch": 9}, "train": {"overlap": True}}, "device"),
+        ({"train": {"checkpoints_kept": 9}}, "disk"),
+        (
+            {
+                "feature_store": {
+                    "cache": {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 1.0}
+                }
+            },
+            "device",
+        ),
+        ({"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}, "host"),
+    ],
+)
 def test_what_is_asked_for_costs(changes, place):
     large = {"num_nodes": 3000, "num_edges": 60000}
     assert of(configured(**changes), **large)[place] > of(configured(), **large)[place]

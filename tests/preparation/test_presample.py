@@ -107,14 +107,18 @@ def batches_of(config: dict[str, Any], graph: Graph, epochs: int) -> list[tuple[
     schedule = TargetSchedule(graph.splits.train, config["train"]["batch_size"], seed, True)
     return [
         (schedule.global_batch(schedule.order(epoch), step).tolist(), BatchKey(seed, epoch, step))
-        for epoch in range(epochs) for step in range(schedule.num_steps)
+        for epoch in range(epochs)
+        for step in range(schedule.num_steps)
     ]
 
 
 def counted_by_hand(graph: Graph, batches: list[list[dict[str, list[int]]]]) -> dict[str, list[int]]:
     """Counts over batches of blocks in plain lists (`indptr`, `sources`, `src_ids`, input side first)."""
-    first = {(int(graph.indices[edge]), dst): edge for dst in range(graph.num_nodes)
-             for edge in reversed(range(int(graph.indptr[dst]), int(graph.indptr[dst + 1])))}
+    first = {
+        (int(graph.indices[edge]), dst): edge
+        for dst in range(graph.num_nodes)
+        for edge in reversed(range(int(graph.indptr[dst]), int(graph.indptr[dst + 1])))
+    }
     destinations, inputs, edges = Counter[int](), Counter[int](), Counter[int]()
     for blocks in batches:
         inputs.update(blocks[0]["src_ids"])
@@ -124,13 +128,17 @@ def counted_by_hand(graph: Graph, batches: list[list[dict[str, list[int]]]]) -> 
                 destinations[ids[place]] += 1
                 for source in block["sources"][starts[place] : starts[place + 1]]:
                     edges[first[ids[source], ids[place]]] += 1
-    return {"destinations": dense(destinations, graph.num_nodes), "inputs": dense(inputs, graph.num_nodes),
-            "edges": dense(edges, graph.num_edges)}
+    return {
+        "destinations": dense(destinations, graph.num_nodes),
+        "inputs": dense(inputs, graph.num_nodes),
+        "edges": dense(edges, graph.num_edges),
+    }
 
 
 def as_lists(batch: Batch) -> list[dict[str, list[int]]]:
-    return [{name: getattr(block, name).tolist() for name in ("indptr", "sources", "src_ids")}
-            for block in batch.blocks]
+    return [
+        {name: getattr(block, name).tolist() for name in ("indptr", "sources", "src_ids")} for block in batch.blocks
+    ]
 
 
 @pytest.mark.parametrize("simple", [True, False])
@@ -343,14 +351,20 @@ def test_damaged_counts_are_sampled_again(tmp_path: Path, runs: list[int]) -> No
 
 
 OTHER: dict[str, dict[str, Any]] = {
-    "fanouts": {"sampler": {"fanouts": [4, 2]}}, "batch size": {"train": {"batch_size": 9}},
-    "order": {"train": {"shuffle": False}}, "layers": {"model": {"layers": 3}},
+    "fanouts": {"sampler": {"fanouts": [4, 2]}},
+    "batch size": {"train": {"batch_size": 9}},
+    "order": {"train": {"shuffle": False}},
+    "layers": {"model": {"layers": 3}},
     "task": {"task": {"metric": "acc"}},
 }
 SAME: dict[str, dict[str, Any]] = {
-    "threads": {"sampler": {"threads": 3}}, "prefetch": {"sampler": {"prefetch": 9}},
-    "topology": {"sampler": {"topology": "partitioned"}}, "micro": {"sampler": {"key": "micro"}},
-    "lr": {"optimizer": {"lr": 1.0}}, "hidden": {"model": {"hidden": 3}}, "workers": {"hardware": {"workers": 4}},
+    "threads": {"sampler": {"threads": 3}},
+    "prefetch": {"sampler": {"prefetch": 9}},
+    "topology": {"sampler": {"topology": "partitioned"}},
+    "micro": {"sampler": {"key": "micro"}},
+    "lr": {"optimizer": {"lr": 1.0}},
+    "hidden": {"model": {"hidden": 3}},
+    "workers": {"hardware": {"workers": 4}},
 }
 
 

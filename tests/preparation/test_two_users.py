@@ -96,8 +96,10 @@ def test_a_damaged_graph_of_another_user_is_named(cache: Path) -> None:
     prepare(cache, SOMEBODY)
 
 
-@pytest.mark.parametrize("write", [lambda path: write_bytes(path, b"new"),
-                                   lambda path: try_lock(path.with_name(f".{path.name}.{os.getpid()}.tmp"))])
+@pytest.mark.parametrize(
+    "write",
+    [lambda path: write_bytes(path, b"new"), lambda path: try_lock(path.with_name(f".{path.name}.{os.getpid()}.tmp"))],
+)
 def test_a_link_in_a_shared_folder_leads_to_no_other_file(tmp_path: Path, write: object) -> None:
     """Another user, who knows the names of temporary files and locks, puts links there."""
     (tmp_path / "mine").write_text("old")

@@ -47,8 +47,11 @@ class OfFiles(Dataset):
             raise DataError(Problem("a.txt", "2", "must be whole", "write it again"))
         if self.how is not None:
             change(Path(self.path), self.how)
-        found = full_graph(seed=int((Path(self.path) / "a.txt").read_text() or 9)) if self.how != "removed" else \
-            full_graph()
+        found = (
+            full_graph(seed=int((Path(self.path) / "a.txt").read_text() or 9))
+            if self.how != "removed"
+            else full_graph()
+        )
         if self.how == "there and back":
             (Path(self.path) / "a.txt").write_text("1")
         return found
@@ -162,7 +165,8 @@ def test_a_stored_partition_that_changes(tmp_path: Path, monkeypatch: pytest.Mon
         found = RangePartitioner().partition(graph, 2, "key")
         shutil.rmtree(tmp_path / "parts")
         type(found)(torch.from_numpy(half).to(found.node_owner.dtype), 2, method="other", graph_key="key").save(
-            tmp_path / "parts")
+            tmp_path / "parts"
+        )
         return read(self, *arguments)
 
     partitioner = StoredPartitioner(str(tmp_path / "parts"))

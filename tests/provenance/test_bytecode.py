@@ -50,8 +50,10 @@ def test_the_code_that_is_recorded_is_the_code_that_is_executed(edited: Path) ->
 def test_what_is_right_stays(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def rate(x, *, y=(1, {2})):\n    return [lambda: x for _ in y]\n")
-    compiled = [Path(py_compile.compile(str(file), invalidation_mode=mode)) for mode in (
-        py_compile.PycInvalidationMode.TIMESTAMP, py_compile.PycInvalidationMode.UNCHECKED_HASH)]
+    compiled = [
+        Path(py_compile.compile(str(file), invalidation_mode=mode))
+        for mode in (py_compile.PycInvalidationMode.TIMESTAMP, py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    ]
     before = compiled[1].read_bytes()
     drop_if_stale(file)
     assert compiled[1].read_bytes() == before

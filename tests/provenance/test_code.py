@@ -27,8 +27,9 @@ from gnnexp.provenance.code import (
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of the user's own on `sys.path`, with a model, what it imports, and what nobody imports."""
-    (tmp_path / "mymodel.py").write_text("from gnnexp.models.sage import SAGE\nfrom myparts import rate\n"
-                                         "class Mine(SAGE):\n    rate = 1\n")
+    (tmp_path / "mymodel.py").write_text(
+        "from gnnexp.models.sage import SAGE\nfrom myparts import rate\nclass Mine(SAGE):\n    rate = 1\n"
+    )
     (tmp_path / "myparts.py").write_text("def rate():\n    return 1\n")
     (tmp_path / "unused.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -36,8 +37,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def config(model: str = "mymodel.Mine") -> dict[str, Any]:
-    return {"model": {"_target_": model}, "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
-            "tracker": {"_target_": "mytracker.Mine"}, "hardware": {"launcher": {"_target_": "mylauncher.Mine"}}}
+    return {
+        "model": {"_target_": model},
+        "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
+        "tracker": {"_target_": "mytracker.Mine"},
+        "hardware": {"launcher": {"_target_": "mylauncher.Mine"}},
+    }
 
 
 def test_an_edit_of_the_class_or_of_what_it_imports_is_other_code(folder: Path) -> None:
@@ -52,8 +57,9 @@ def test_an_edit_of_the_class_or_of_what_it_imports_is_other_code(folder: Path) 
     assert code_of_config(config()).own["mymodel"] != before.own["mymodel"]
 
 
-def test_code_in_another_folder_of_the_path_is_followed(folder: Path, tmp_path_factory: pytest.TempPathFactory,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_another_folder_of_the_path_is_followed(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "myother.py").write_text("rate = 1\n")
     monkeypatch.syspath_prepend(str(other))
@@ -84,19 +90,22 @@ def test_a_package_without_init_and_a_nested_class(folder: Path) -> None:
 
 def test_an_installed_package_is_its_version() -> None:
     assert set(code_of(["torch.nn.modules.linear"]).own) == {
-        f"torch=={code_module.importlib.metadata.version('torch')}"}
+        f"torch=={code_module.importlib.metadata.version('torch')}"
+    }
     assert code_of(["json", "sys"]).own.keys() <= {"json", "sys"}, "Python itself"
 
 
 def test_a_package_that_says_where_its_modules_are_is_followed(
-        folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Checkouts that share a package (`pkgutil.extend_path`), and a folder that has another name."""
     other = tmp_path_factory.mktemp("other")
     monkeypatch.syspath_prepend(str(other))
     for place in (other, folder):
         (place / "shared").mkdir()
         (place / "shared" / "__init__.py").write_text(
-            f"__path__ = __import__('pkgutil').extend_path(__path__, __name__) + [{str(folder / 'more')!r}]\n")
+            f"__path__ = __import__('pkgutil').extend_path(__path__, __name__) + [{str(folder / 'more')!r}]\n"
+        )
     (folder / "more").mkdir()
     (folder / "more" / "far.py").write_text("import myparts\nrate = 1\n")
     (folder / "shared" / "mine.py").write_text("from shared import near\n")

@@ -35,7 +35,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "mymodel.py").write_text(MODEL)
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "mine.yaml").write_text(
-        "_target_: mymodel.Mine\nhidden: 8\nlayers: 1\ndropout: 0.0\n")
+        "_target_: mymodel.Mine\nhidden: 8\nlayers: 1\ndropout: 0.0\n"
+    )
     (tmp_path / "mine.yaml").write_text(SWEEP)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "support"))
@@ -75,7 +76,8 @@ def test_a_sweep_is_run_again_when_its_code_was_edited(workplace: Path, capsys: 
 
 
 def test_runs_of_another_kind_of_machine_are_found_and_not_taken(
-        workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert sweep() == 0
     (run,) = runs(workplace)
     _elsewhere(run, cpu="Another CPU")
@@ -90,7 +92,9 @@ def test_runs_of_another_kind_of_machine_are_found_and_not_taken(
     assert sweep("--dry-run") == 0 and "1 finished before" in capsys.readouterr().out
 
 
-SELF_EDITING = MODEL + """
+SELF_EDITING = (
+    MODEL
+    + """
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         import os, pathlib
@@ -98,11 +102,13 @@ SELF_EDITING = MODEL + """
             file = pathlib.Path(__file__)
             file.write_text(file.read_text().replace("rate = 1", "rate = 2"))
 """
+)
 
 
 @pytest.mark.slow
-def test_code_that_is_edited_while_a_sweep_runs_is_not_mixed_in(workplace: Path,
-                                                                capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_that_is_edited_while_a_sweep_runs_is_not_mixed_in(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The rank of the first case edits the code, while the second case waits."""
     (workplace / "mymodel.py").write_text(SELF_EDITING)
     real = SWEEP.replace("hardware.launcher.worker_module=pretending_worker", "hardware.threads=1")
@@ -128,8 +134,17 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
     from gnnexp.cli.running.prepare import checked
     from gnnexp.launchers.base import Launchers
 
-    words = ["dataset=digits", "tracker=none", "model=mine", "model.hidden=8", "model.layers=1", "sampler.fanouts=[3]",
-             "train.epochs=1", "hardware.threads=1", "hydra.run.dir=run"]
+    words = [
+        "dataset=digits",
+        "tracker=none",
+        "model=mine",
+        "model.hidden=8",
+        "model.layers=1",
+        "sampler.fanouts=[3]",
+        "train.epochs=1",
+        "hardware.threads=1",
+        "hydra.run.dir=run",
+    ]
     monkeypatch.syspath_prepend(str(workplace))
     composed, console = checked(words, "conf"), make_console()
     experiment = experiment_of(composed.config)
@@ -151,9 +166,20 @@ def test_a_result_of_other_code_than_was_asked_for_is_not_taken(workplace: Path)
     assert sweep() == 0 and len(runs(workplace)) == 2
 
 
-BEGUN = ["run", "dataset=digits", "tracker=none", "model=mine", "model.hidden=8", "model.layers=1",
-         "sampler.fanouts=[3]", "hardware.threads=1", "train.epochs=2", "hydra.run.dir=runs/begun",
-         "--config-dir", "conf"]
+BEGUN = [
+    "run",
+    "dataset=digits",
+    "tracker=none",
+    "model=mine",
+    "model.hidden=8",
+    "model.layers=1",
+    "sampler.fanouts=[3]",
+    "hardware.threads=1",
+    "train.epochs=2",
+    "hydra.run.dir=runs/begun",
+    "--config-dir",
+    "conf",
+]
 
 
 def _provenance(run: str) -> dict[str, Any]:
@@ -173,7 +199,8 @@ def _cut_off(run: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_goes_on_with_edited_code_only_where_the_user_says_so(
-        workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command(*BEGUN) == 0
     key = _provenance("begun")["run_key"]
     _cut_off("begun")
@@ -207,8 +234,13 @@ def _elsewhere(run: Path, **node: Any) -> None:
 
 
 def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker",
-               "hydra.run.dir=runs/one"]
+    command = [
+        "run",
+        "dataset=digits",
+        "tracker=none",
+        "hardware.launcher.worker_module=pretending_worker",
+        "hydra.run.dir=runs/one",
+    ]
     assert run_command(command) == 0
     assert run_command(command) == 2 and "--rerun" in capsys.readouterr().err
     first = (workplace / "runs" / "one" / "job.json").read_text()
@@ -225,11 +257,18 @@ def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.Capture
 
 def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the memory does not hold, or Ctrl-C: after the directory was set aside."""
-    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun",
-               "hydra.run.dir=runs/one"]
+    command = [
+        "run",
+        "dataset=digits",
+        "tracker=none",
+        "hardware.launcher.worker_module=pretending_worker",
+        "--rerun",
+        "hydra.run.dir=runs/one",
+    ]
     assert run_command(command) == 0
     first = (workplace / "runs" / "one" / "job.json").read_text()
     for error, code in ((ConfigError(Problem("a", "b", "c", "d")), 2), (KeyboardInterrupt(), 130)):
+
         def refuse(*_: Any, error: BaseException = error) -> None:
             raise error
 
@@ -240,8 +279,9 @@ def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, monkey
 
 
 @pytest.mark.parametrize("inside", [".", "logs"])
-def test_the_current_folder_is_not_set_aside(workplace: Path, monkeypatch: pytest.MonkeyPatch, inside: str,
-                                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_current_folder_is_not_set_aside(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, inside: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun"]
     assert run_command([*command, "hydra.run.dir=runs/one"]) == 0
     monkeypatch.chdir(workplace / "runs" / "one" / inside)
@@ -251,10 +291,16 @@ def test_the_current_folder_is_not_set_aside(workplace: Path, monkeypatch: pytes
 
 
 def test_a_run_whose_job_may_be_alive_is_not_set_aside(
-        workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody holds the lock of a detached job's run; its ranks would write into the new one."""
-    arguments = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker",
-                 "hydra.run.dir=runs/one"]
+    arguments = [
+        "run",
+        "dataset=digits",
+        "tracker=none",
+        "hardware.launcher.worker_module=pretending_worker",
+        "hydra.run.dir=runs/one",
+    ]
     assert run_command(arguments) == 0
     for answer in (Alive("4711", "RUNNING"), Unknown("4711", "squeue does not answer")):
         monkeypatch.setattr("gnnexp.cli.commands.resume.ask", lambda run_dir, controller, answer=answer: answer)
@@ -273,7 +319,8 @@ class Mine(RandomPartitioner):
 
 @pytest.mark.parametrize("words", [["run"], ["run", "-m"]])
 def test_what_earlier_code_made_is_not_kept_as_that_of_the_edited_code(
-        workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     """The graph is prepared for minutes; the partitioner, which is imported, is edited meanwhile."""
     from gnnexp.cli.running import prepare
 
@@ -288,8 +335,16 @@ def test_what_earlier_code_made_is_not_kept_as_that_of_the_edited_code(
     monkeypatch.setattr(prepare, "prepare_graph", slowly)
     monkeypatch.setenv("GNNEXP_CACHE", str(workplace / "cache"))
     _imported_digest.cache_clear()
-    assert run_command([*words, "dataset=digits", "tracker=none", "paradigm=split_parallel", "hardware.workers=2",
-                        "partitioner._target_=mypartitioner.Mine"]) in (1, 2)
+    assert run_command(
+        [
+            *words,
+            "dataset=digits",
+            "tracker=none",
+            "paradigm=split_parallel",
+            "hardware.workers=2",
+            "partitioner._target_=mypartitioner.Mine",
+        ]
+    ) in (1, 2)
     assert "mypartitioner.py='was edited'" in capsys.readouterr().err
     assert (workplace / "cache" / "graphs").is_dir() and not list((workplace / "cache").glob("partitions/*"))
     sys.modules.pop("mypartitioner")
@@ -303,7 +358,19 @@ def test_of_a_folder_of_configurations_only_these_are_recorded(workplace: Path) 
     (workplace / "nowhere").symlink_to("there is none")
     (workplace / "folder").symlink_to("conf")
     (workplace / "data.bin").write_bytes(b"a lot of data\n")
-    assert command("run", "dataset=digits", "tracker=none", "model=mine", "--config-dir", ".", "hydra.run.dir=one",
-                   "sampler.fanouts=[3]", "hardware.launcher.worker_module=pretending_worker") == 0
+    assert (
+        command(
+            "run",
+            "dataset=digits",
+            "tracker=none",
+            "model=mine",
+            "--config-dir",
+            ".",
+            "hydra.run.dir=one",
+            "sampler.fanouts=[3]",
+            "hardware.launcher.worker_module=pretending_worker",
+        )
+        == 0
+    )
     (found,) = json.loads(Path("one", "job.json").read_text())["provenance"]["repositories"]
     assert "b/model/mine.yaml" in found["diff"] and "b/mymodel.py" in found["diff"] and "a lot" not in found["diff"]

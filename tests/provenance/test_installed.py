@@ -58,10 +58,18 @@ def test_a_wheel_carries_every_file_of_data(wheels: tuple[Path, Path]) -> None:
     assert files_of(from_sdist) == carried
     package = REPOSITORY / "gnnexp"
     linked = (package / "conf", package / "sweeps")
-    own = [file for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts
-           and not any(file.is_relative_to(folder) for folder in linked)]
-    files = [*own, *(REPOSITORY / "conf").rglob("*.yaml"),
-             *(file for file in (REPOSITORY / "sweeps").rglob("*") if file.is_file())]
+    own = [
+        file
+        for file in package.rglob("*")
+        if file.is_file()
+        and "__pycache__" not in file.parts
+        and not any(file.is_relative_to(folder) for folder in linked)
+    ]
+    files = [
+        *own,
+        *(REPOSITORY / "conf").rglob("*.yaml"),
+        *(file for file in (REPOSITORY / "sweeps").rglob("*") if file.is_file()),
+    ]
     assert set(carried) == {f"gnnexp/{str(file.relative_to(REPOSITORY)).removeprefix('gnnexp/')}" for file in files}
     assert {Path(name).suffix for name in carried} >= {".py", ".yaml", ".csv", ".css", ".js", ".typed"}
 
@@ -69,8 +77,15 @@ def test_a_wheel_carries_every_file_of_data(wheels: tuple[Path, Path]) -> None:
 @pytest.mark.interpreter
 def test_a_wheel_gives_the_keys_of_the_checkout(site_packages: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(site_packages)}
-    done = subprocess.run([sys.executable, "-c", ASK], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     place, digest, key = json.loads(done.stdout)
     config = compose(OVERRIDES).config
@@ -80,17 +95,26 @@ def test_a_wheel_gives_the_keys_of_the_checkout(site_packages: Path, tmp_path: P
     assert key == run_key(config, "some data", here)
 
 
-@pytest.mark.parametrize(("place", "beside", "names", "installed"), [
-    ("lib/python3.11/site-packages", "a-1.0.dist-info", "theirs package", True),  # the user's own, a cluster's module
-    ("dist-packages", "a-1.0.egg-info", "theirs package", True),  # Debian
-    ("target", "a-1.0.dist-info", "theirs package", True),  # pip install --target
-    ("target", "a-1.0.dist-info", "another", False),  # a user's own module, where packages were installed to
-    ("lib/python3.11/site-packages", "a-1.0.dist-info", "another", False),  # copied there by hand
-    ("project", "a.egg-info", "theirs package", False),  # what `pip install --editable` leaves in a project
-    ("project", "", "", False),
-])
+@pytest.mark.parametrize(
+    ("place", "beside", "names", "installed"),
+    [
+        (
+            "lib/python3.11/site-packages",
+            "a-1.0.dist-info",
+            "theirs package",
+            True,
+        ),  # the user's own, a cluster's module
+        ("dist-packages", "a-1.0.egg-info", "theirs package", True),  # Debian
+        ("target", "a-1.0.dist-info", "theirs package", True),  # pip install --target
+        ("target", "a-1.0.dist-info", "another", False),  # a user's own module, where packages were installed to
+        ("lib/python3.11/site-packages", "a-1.0.dist-info", "another", False),  # copied there by hand
+        ("project", "a.egg-info", "theirs package", False),  # what `pip install --editable` leaves in a project
+        ("project", "", "", False),
+    ],
+)
 def test_what_a_package_manager_put_there_is_installed(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, beside: str, names: str, installed: bool) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, beside: str, names: str, installed: bool
+) -> None:
     folder = tmp_path / place
     folder.mkdir(parents=True)
     if beside:
@@ -102,8 +126,9 @@ def test_what_a_package_manager_put_there_is_installed(
     (folder / "package" / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(folder))
     module = spec_from_file_location("theirs", folder / "theirs.py")
-    package = spec_from_file_location("package", folder / "package" / "__init__.py",
-                                      submodule_search_locations=[str(folder / "package")])
+    package = spec_from_file_location(
+        "package", folder / "package" / "__init__.py", submodule_search_locations=[str(folder / "package")]
+    )
     assert module is not None and package is not None
     found = [_is_installed(module, folder / "theirs.py"), _is_installed(package, folder / "package")]
     assert found == [installed, installed]
@@ -120,7 +145,8 @@ def _install(folder: Path, package: str, source: str) -> None:
 
 
 def test_a_package_that_was_edited_and_installed_again_under_its_version_is_other_code(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`pip install .` without a new version: the result of the earlier code is not its result."""
     folder = tmp_path / "site-packages"
     _install(folder, "labplugin", "rate = 1\n")
@@ -132,7 +158,8 @@ def test_a_package_that_was_edited_and_installed_again_under_its_version_is_othe
 
 
 def test_a_folder_of_the_users_own_in_a_namespace_that_others_install_into_is_followed(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lab's packages share a name without `__init__.py`: one of them is installed, another one is being written."""
     _install(tmp_path / "site-packages", "labspace", "")
     own = tmp_path / "project" / "labspace"

@@ -58,8 +58,9 @@ def test_cores_are_those_that_may_be_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert machine._cores() == 2
 
 
-@pytest.mark.parametrize(("words", "count"), [
-    ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 0), ("", 0)])
+@pytest.mark.parametrize(
+    ("words", "count"), [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 0), ("", 0)]
+)
 def test_a_container_has_a_quota_of_cpus(tmp_path: Path, words: str, count: int) -> None:
     (tmp_path / "cpu.max").write_text(words)
     assert machine._of_container(tmp_path / "cpu.max") == count and machine._of_container(tmp_path / "none") == 0
@@ -70,13 +71,20 @@ def test_this_machine_is_known() -> None:
     assert node.cores > 0 and node.torch.startswith("2.") and node.host == hardware()["host"]
 
 
-@pytest.mark.parametrize(("nodes", "config", "kind"), [
-    ([NODE.to_json()], {}, NODE.kind), ([], LOCAL, "64 cores of EPYC, 2 x A100, torch 2.13.0"),
-    ([], {"hardware": {"launcher": {"_target_": "gnnexp.launchers.slurm.SlurmLauncher"}}}, UNKNOWN), ([], {}, UNKNOWN),
-])
+@pytest.mark.parametrize(
+    ("nodes", "config", "kind"),
+    [
+        ([NODE.to_json()], {}, NODE.kind),
+        ([], LOCAL, "64 cores of EPYC, 2 x A100, torch 2.13.0"),
+        ([], {"hardware": {"launcher": {"_target_": "gnnexp.launchers.slurm.SlurmLauncher"}}}, UNKNOWN),
+        ([], {}, UNKNOWN),
+    ],
+)
 def test_older_records_say_it_where_they_can(nodes: list[dict[str, Any]], config: dict[str, Any], kind: str) -> None:
-    launched = {"hardware": {"host": "n1", "cpu": "EPYC", "cores": 64, "gpus": ["A100", "A100"]},
-                "libraries": {"torch": "2.13.0"}}
+    launched = {
+        "hardware": {"host": "n1", "cpu": "EPYC", "cores": 64, "gpus": ["A100", "A100"]},
+        "libraries": {"torch": "2.13.0"},
+    }
     assert machine_of(nodes, config, launched) == kind
     assert node_of_launch({}) is None
     launched["hardware"]["side_by_side"] = {"num_cases": 2, "cores": [0], "gpus": ""}

@@ -28,7 +28,11 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_clean_checkout_is_its_commit(checkout: Path) -> None:
     (found,) = repositories([checkout / "model.py", checkout])
     assert (found.path, found.commit, found.dirty, found.diff) == (
-        str(checkout), git(checkout, "rev-parse", "HEAD").strip(), False, "")
+        str(checkout),
+        git(checkout, "rev-parse", "HEAD").strip(),
+        False,
+        "",
+    )
 
 
 def test_edits_and_files_that_git_does_not_know_are_in_the_difference(checkout: Path) -> None:
@@ -96,8 +100,9 @@ def test_what_is_no_text_is_its_digest(checkout: Path) -> None:
     assert found.dirty and "no text, SHA-256" in found.diff and "PK" not in found.diff
 
 
-def test_a_hook_of_git_names_no_other_repository(checkout: Path, tmp_path_factory: pytest.TempPathFactory,
-                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_of_git_names_no_other_repository(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path_factory.mktemp("other")
     git(other, "init", "-q")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))

@@ -78,10 +78,13 @@ def test_an_edit_of_the_same_length_is_seen(tmp_path: Path) -> None:
     assert digest(tmp_path, "rate = 1\n") != digest(tmp_path, "rate = 2\n")
 
 
-@pytest.mark.parametrize("content", [
-    b"\xef\xbb\xbfx = 'caf\xc3\xa9'\n",  # the mark of UTF-8, as editors of Windows write it
-    b"# -*- coding: latin-1 -*-\nx = 'caf\xe9'\n",
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbfx = 'caf\xc3\xa9'\n",  # the mark of UTF-8, as editors of Windows write it
+        b"# -*- coding: latin-1 -*-\nx = 'caf\xe9'\n",
+    ],
+)
 def test_every_encoding_that_python_reads_is_read(tmp_path: Path, content: bytes) -> None:
     file, plain = tmp_path / "mine.py", tmp_path / "plain.py"
     file.write_bytes(content)
@@ -108,10 +111,15 @@ def package(tmp_path: Path) -> Path:
     files = {
         "mine/__init__.py": "",
         "mine/model.py": "from typing import TYPE_CHECKING\nfrom . import layers\nfrom .deep.inner import f\n"
-                         "if TYPE_CHECKING:\n    from mine import types_only\n\ndef g():\n    import mine.lazy\n",
-        "mine/layers.py": "import torch.nn.functional\nimport helper\n", "mine/lazy.py": "", "mine/types_only.py": "",
-        "mine/unused.py": "", "mine/deep/__init__.py": "from ..constants import RATE\n", "mine/deep/inner.py": "",
-        "mine/constants.py": "RATE = 1\n", "helper.py": "import gnnexp.training.train\n",
+        "if TYPE_CHECKING:\n    from mine import types_only\n\ndef g():\n    import mine.lazy\n",
+        "mine/layers.py": "import torch.nn.functional\nimport helper\n",
+        "mine/lazy.py": "",
+        "mine/types_only.py": "",
+        "mine/unused.py": "",
+        "mine/deep/__init__.py": "from ..constants import RATE\n",
+        "mine/deep/inner.py": "",
+        "mine/constants.py": "RATE = 1\n",
+        "helper.py": "import gnnexp.training.train\n",
     }
     for name, text in files.items():
         file = tmp_path / name
@@ -122,8 +130,16 @@ def package(tmp_path: Path) -> Path:
 
 def test_everything_that_an_import_may_read_is_found(package: Path) -> None:
     found = closure(["mine.model"], package, ["gnnexp"])
-    assert set(found.files) == {"mine", "mine.model", "mine.layers", "mine.lazy", "mine.deep", "mine.deep.inner",
-                                "mine.constants", "helper"}
+    assert set(found.files) == {
+        "mine",
+        "mine.model",
+        "mine.layers",
+        "mine.lazy",
+        "mine.deep",
+        "mine.deep.inner",
+        "mine.constants",
+        "helper",
+    }
     assert {"torch.nn.functional", "gnnexp.training.train"} <= found.outside
     assert "mine.layers" in imports_of(package / "mine" / "model.py", "mine.model")
 
@@ -140,10 +156,14 @@ def test_compiled_modules_are_found_before_their_sources(package: Path) -> None:
     assert digest_of(found.files["mine.layers"]) != before
 
 
-@pytest.mark.parametrize("listed", [
-    '__all__ = ["constants", "RATE"]', '__all__: list[str] = []\n__all__ += ["constants"]',
-    '__all__ = []\n__all__.extend(("constants",))',
-])
+@pytest.mark.parametrize(
+    "listed",
+    [
+        '__all__ = ["constants", "RATE"]',
+        '__all__: list[str] = []\n__all__ += ["constants"]',
+        '__all__ = []\n__all__.extend(("constants",))',
+    ],
+)
 @pytest.mark.parametrize("star", ["from mine import *", "from . import *"])
 def test_a_star_imports_the_modules_that_a_package_lists(package: Path, star: str, listed: str) -> None:
     (package / "mine" / "__init__.py").write_text(f"{listed}\n")

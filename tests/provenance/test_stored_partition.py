@@ -10,8 +10,18 @@ import pytest
 
 from gnnexp.cli.main import run_command
 
-FIXED = ["dataset=digits", "tracker=none", "model.hidden=8", "model.layers=1", "sampler.fanouts=[3]", "train.epochs=2",
-         "paradigm=split_parallel", "hardware.workers=2", "partitioner=stored", "partitioner.path=parts"]
+FIXED = [
+    "dataset=digits",
+    "tracker=none",
+    "model.hidden=8",
+    "model.layers=1",
+    "sampler.fanouts=[3]",
+    "train.epochs=2",
+    "paradigm=split_parallel",
+    "hardware.workers=2",
+    "partitioner=stored",
+    "partitioner.path=parts",
+]
 PRETENDING = "hardware.launcher.worker_module=pretending_worker"
 
 
@@ -27,8 +37,19 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _store(seed: int) -> None:
     """Have a partition of this seed in `parts`."""
     before = set(Path("cache").glob("partitions/*"))
-    assert run_command(["partition", "dataset=digits", "partitioner=random", f"partitioner.seed={seed}",
-                        "hardware.workers=2", "partitioner.num_parts=2"]) == 0
+    assert (
+        run_command(
+            [
+                "partition",
+                "dataset=digits",
+                "partitioner=random",
+                f"partitioner.seed={seed}",
+                "hardware.workers=2",
+                "partitioner.num_parts=2",
+            ]
+        )
+        == 0
+    )
     (made,) = set(Path("cache").glob("partitions/*")) - before
     shutil.rmtree("parts", ignore_errors=True)
     shutil.copytree(made, "parts")

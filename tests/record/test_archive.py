@@ -90,8 +90,9 @@ def test_damaged_records_are_not_exported(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
-def test_by_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_by_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_sweep(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert run_command(["export", "some", "--out", "kept/some.tar.xz"]) == 0

@@ -45,8 +45,9 @@ def test_the_lock_says_who_holds_it(tmp_path: Path) -> None:
         assert holder(tmp_path) is None
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)],
-                         ids=["a FIFO", "a folder", "a loop of links"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)], ids=["a FIFO", "a folder", "a loop of links"]
+)
 def test_a_lock_that_is_no_file_is_named_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / LOCK_FILE)
     with pytest.raises(ConfigError, match="remove it: it is only a lock"):

@@ -41,8 +41,11 @@ def test_other_bytes_are_said_and_other_code_too(dataset: EdgeList, tmp_path: Pa
     executed(tmp_path, package_digest() if same_code else "another")
     np.save(tmp_path / "edges.npy", [[0, 2], [1, 2]])
     said = changed_data(tmp_path, record, dataset)
-    assert said.startswith("the data of edge_list have changed" if same_code else
-                           "the data of edge_list or the code that reads them have changed")
+    assert said.startswith(
+        "the data of edge_list have changed"
+        if same_code
+        else "the data of edge_list or the code that reads them have changed"
+    )
     assert f"key {str(record['dataset_key'])[:12]}, today {dataset.key()[:12]}" in said
 
 

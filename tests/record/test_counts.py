@@ -17,9 +17,17 @@ from gnnexp.tasks.link_prediction import LinkPrediction
 
 
 def of_a_run(count: int) -> dict[str, Any]:
-    return {"config": {
-        "dataset": {}, "model": {"hidden": count}, "feature_store": {"dim": count}, "task": {"dim": count},
-        "train": {}, "hardware": {"launcher": {}, "nodes": count, "workers": count}}, "provenance": {}}
+    return {
+        "config": {
+            "dataset": {},
+            "model": {"hidden": count},
+            "feature_store": {"dim": count},
+            "task": {"dim": count},
+            "train": {},
+            "hardware": {"launcher": {}, "nodes": count, "workers": count},
+        },
+        "provenance": {},
+    }
 
 
 def outside(config: dict[str, Any]) -> list[Problem]:

@@ -68,8 +68,10 @@ def test_an_imported_run_says_so_and_has_no_tracker(tmp_path: Path, good: dict[s
     evil = {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": "http://somebody.example/"}
     good["config"]["tracker"] = evil
     good["provenance"]["imported"] = {"file": "another", "sha256": "0", "uid": "uid-of-yours"}
-    file = archive(tmp_path / "gift.tar.xz", {f"{RUN}/result.json": good, f"{RUN}/job.json": good,
-                                              f"{RUN}/config.yaml": b"tracker: {_target_: os.system}"})
+    file = archive(
+        tmp_path / "gift.tar.xz",
+        {f"{RUN}/result.json": good, f"{RUN}/job.json": good, f"{RUN}/config.yaml": b"tracker: {_target_: os.system}"},
+    )
     assert unpack(file, tmp_path) == (1, 0)
     place = tmp_path / RUN
     for found in (load_job(place), load_result(place)):
@@ -82,20 +84,35 @@ def test_an_imported_run_says_so_and_has_no_tracker(tmp_path: Path, good: dict[s
 
 def test_other_files_of_a_run_are_made_from_its_result(tmp_path: Path, good: dict[str, Any]) -> None:
     other = {**good, "config": {**good["config"], "seed": 5}, "graph": "/etc", "partition": "/etc"}
-    unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/job.json": other, f"{RUN}/epochs.jsonl": b"no JSON\n",
-                                           f"{RUN}/result.json": good}), tmp_path)
+    unpack(
+        archive(
+            tmp_path / "x.tar.xz",
+            {f"{RUN}/job.json": other, f"{RUN}/epochs.jsonl": b"no JSON\n", f"{RUN}/result.json": good},
+        ),
+        tmp_path,
+    )
     job = load_job(tmp_path / RUN)
     assert (job["config"]["seed"], job["graph"], job["partition"]) == (0, None, None)
     assert read_epochs(tmp_path / RUN) == good["epochs"]
     assert sorted(path.name for path in (tmp_path / RUN).iterdir()) == [
-        "config.yaml", "epochs.jsonl", "job.json", "result.json"]
+        "config.yaml",
+        "epochs.jsonl",
+        "job.json",
+        "result.json",
+    ]
 
 
-@pytest.mark.parametrize(("best", "taken"), [
-    ({"epoch": 1, "checkpoint": "checkpoints/best"}, {"epoch": 1, "checkpoint": None}), ({}, {}), ("text", "text"),
-])
+@pytest.mark.parametrize(
+    ("best", "taken"),
+    [
+        ({"epoch": 1, "checkpoint": "checkpoints/best"}, {"epoch": 1, "checkpoint": None}),
+        ({}, {}),
+        ("text", "text"),
+    ],
+)
 def test_no_checkpoint_is_named_that_is_not_there(
-        tmp_path: Path, good: dict[str, Any], best: object, taken: object) -> None:
+    tmp_path: Path, good: dict[str, Any], best: object, taken: object
+) -> None:
     """Earlier versions exported its name."""
     file = archive(tmp_path / "a.tar.xz", {f"{RUN}/result.json": {**good, "best": best}})
     unpack(file, tmp_path / "there")
@@ -221,11 +238,31 @@ def test_one_import_at_a_time(tmp_path: Path, good: dict[str, Any]) -> None:
 
 
 # --- what is no archive of ours --------------------------------------------------------------------------------------
-NAMES = ["", ".", "..", "/etc/result.json", "runs/../../result.json", "runs/./a/result.json", "runs//a/result.json",
-         "runs/a/logs.txt", "result.json", "runs/result.json", "runs/sweeps/result.json", "runs/sweeps/job.json",
-         "runs/sweeps/deeper/x.json", "runs/sweeps/x/result.json", "runs/a/evil.py", "runs/.hidden/result.json",
-         "runs/sweeps/...json", "runs/sweeps/.json", "runs/a\x1b[31m/result.json", "runs/a\nb/result.json",
-         f"runs/{'a' * 300}/result.json", f"runs/{'a/' * 5000}result.json", "runs/a/result.json/"]
+NAMES = [
+    "",
+    ".",
+    "..",
+    "/etc/result.json",
+    "runs/../../result.json",
+    "runs/./a/result.json",
+    "runs//a/result.json",
+    "runs/a/logs.txt",
+    "result.json",
+    "runs/result.json",
+    "runs/sweeps/result.json",
+    "runs/sweeps/job.json",
+    "runs/sweeps/deeper/x.json",
+    "runs/sweeps/x/result.json",
+    "runs/a/evil.py",
+    "runs/.hidden/result.json",
+    "runs/sweeps/...json",
+    "runs/sweeps/.json",
+    "runs/a\x1b[31m/result.json",
+    "runs/a\nb/result.json",
+    f"runs/{'a' * 300}/result.json",
+    f"runs/{'a/' * 5000}result.json",
+    "runs/a/result.json/",
+]
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name[:40]))
@@ -248,8 +285,18 @@ def test_names_that_no_system_takes(tmp_path: Path, value: str) -> None:
     assert not (tmp_path / "there").exists()
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE,
-                                  tarfile.GNUTYPE_SPARSE, tarfile.CONTTYPE])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.DIRTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.CHRTYPE,
+        tarfile.GNUTYPE_SPARSE,
+        tarfile.CONTTYPE,
+    ],
+)
 def test_only_regular_files(tmp_path: Path, kind: bytes) -> None:
     file = tmp_path / "x.tar.xz"
     with tarfile.open(file, "w:xz") as written:
@@ -260,8 +307,9 @@ def test_only_regular_files(tmp_path: Path, kind: bytes) -> None:
         unpack(file, tmp_path / "there")
 
 
-@pytest.mark.parametrize("header", [{"size": "99999999999999"}, {"size": "-1"}, {"GNU.sparse.major": "1"},
-                                    {"uid": "0"}])
+@pytest.mark.parametrize(
+    "header", [{"size": "99999999999999"}, {"size": "-1"}, {"GNU.sparse.major": "1"}, {"uid": "0"}]
+)
 def test_headers_that_change_what_a_file_is(tmp_path: Path, header: dict[str, str]) -> None:
     file = tmp_path / "x.tar.xz"
     with tarfile.open(file, "w:xz") as written:
@@ -283,12 +331,19 @@ def test_a_file_that_is_there_twice(tmp_path: Path, good: dict[str, Any]) -> Non
         unpack(tmp_path / "x.tar.xz", tmp_path / "there")
 
 
-@pytest.mark.parametrize("damage", [
-    lambda result: result.pop("config"), lambda result: result["summary"].update({"acc/test": None}),
-    lambda result: result["epochs"][1].update(metrics={"loss/train": "x"}), lambda result: result.update(status="done"),
-    lambda result: result["config"]["hardware"].update(workers=2**70), lambda result: result.update(epochs=None),
-    lambda result: result["provenance"].update(choices=[1]), lambda result: result.update(notes=_deep(40)),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda result: result.pop("config"),
+        lambda result: result["summary"].update({"acc/test": None}),
+        lambda result: result["epochs"][1].update(metrics={"loss/train": "x"}),
+        lambda result: result.update(status="done"),
+        lambda result: result["config"]["hardware"].update(workers=2**70),
+        lambda result: result.update(epochs=None),
+        lambda result: result["provenance"].update(choices=[1]),
+        lambda result: result.update(notes=_deep(40)),
+    ],
+)
 def test_a_record_of_another_shape_is_refused(tmp_path: Path, good: dict[str, Any], damage: Any) -> None:
     damage(good)
     with pytest.raises(DataError, match=f"{RUN}/result.json"):
@@ -354,8 +409,9 @@ def test_an_archive_takes_little_memory_whatever_it_claims(tmp_path: Path) -> No
     kinds = ["L", "K", "x", "g", "0"]
     subprocess.run([sys.executable, "-S", "-c", _BOMB, str(160 << 20), *kinds], cwd=tmp_path, check=True)
     assert all((tmp_path / kind).stat().st_size < 1 << 20 for kind in kinds)
-    done = subprocess.run([sys.executable, "-c", _IMPORT, *kinds], cwd=tmp_path, check=True, capture_output=True,
-                          text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORT, *kinds], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     grown = dict(line.split() for line in done.stdout.splitlines())
     assert [*grown] == kinds and not [kind for kind in kinds if int(grown[kind]) >= 100 << 10], grown
     assert not (tmp_path / "there").exists()
@@ -364,11 +420,11 @@ def test_an_archive_takes_little_memory_whatever_it_claims(tmp_path: Path) -> No
 def test_a_decoder_gets_no_more_memory_than_ours_needs(tmp_path: Path) -> None:
     """The header of an `.xz` file says how large the dictionary is: here 1 GiB."""
     content = bytearray(lzma.compress(bytes(1 << 12)))
-    header = content[12:12 + 4 * (content[12] + 1)]
+    header = content[12 : 12 + 4 * (content[12] + 1)]
     place = header.index(b"\x21\x01") + 2  # of LZMA2's one property
     header[place] = 36
     header[-4:] = zlib.crc32(header[:-4]).to_bytes(4, "little")
-    content[12:12 + len(header)] = header
+    content[12 : 12 + len(header)] = header
     assert lzma.decompress(bytes(content)) == bytes(1 << 12)
     (tmp_path / "x.tar.xz").write_bytes(content)
     with pytest.raises(DataError, match="Memory usage limit"):
@@ -376,8 +432,9 @@ def test_a_decoder_gets_no_more_memory_than_ours_needs(tmp_path: Path) -> None:
 
 
 # --- commands --------------------------------------------------------------------------------------------------------
-def test_an_imported_run_is_not_resumed(tmp_path: Path, good: dict[str, Any], monkeypatch: pytest.MonkeyPatch,
-                                        capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_imported_run_is_not_resumed(
+    tmp_path: Path, good: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     good["provenance"]["dataset_key"] = "x"
     for status in ("finished", "failed"):

@@ -35,11 +35,13 @@ Disown = Callable[[Path], None]
 @pytest.fixture
 def disown(monkeypatch: pytest.MonkeyPatch) -> Disown:
     """Gives a file to another user; where nobody may do that, this process becomes another user's to all who ask."""
+
     def give(path: Path) -> None:
         if os.geteuid() == 0:
             os.chown(path, 12345, -1)
         else:
             monkeypatch.setattr("os.geteuid", lambda: 0)
+
     return give
 
 

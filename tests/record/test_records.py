@@ -22,8 +22,13 @@ def found(folder: Path) -> list[str]:
 
 def test_links_to_folders_are_followed(tmp_path: Path) -> None:
     """A sweep's runs, or one run, on another disk."""
-    runs(tmp_path / "runs" / "here" / "b", tmp_path / "runs" / "here" / "a", tmp_path / "disk" / "sweep" / "c",
-         tmp_path / "disk" / "d", tmp_path / "disk" / "sweep" / ".hidden" / "e")
+    runs(
+        tmp_path / "runs" / "here" / "b",
+        tmp_path / "runs" / "here" / "a",
+        tmp_path / "disk" / "sweep" / "c",
+        tmp_path / "disk" / "d",
+        tmp_path / "disk" / "sweep" / ".hidden" / "e",
+    )
     (tmp_path / "runs" / "far").symlink_to(tmp_path / "disk" / "sweep")
     (tmp_path / "runs" / "alone").symlink_to(Path("../disk/d"))
     assert found(tmp_path / "runs") == ["here/a", "here/b", "alone", "far/c"]

@@ -68,8 +68,17 @@ def change(name: str = "result.json", **provenance: Any) -> None:
 
 def as_of_0_1(**more: Any) -> None:
     for name in ("job.json", "result.json"):
-        change(name, **{"result_version": None, "run_key": "0" * 32, "dataset_key": DIGITS, "code_version": "0.1.0+abc",
-                        "code": {"changed": {}, "own": {}}, **more})
+        change(
+            name,
+            **{
+                "result_version": None,
+                "run_key": "0" * 32,
+                "dataset_key": DIGITS,
+                "code_version": "0.1.0+abc",
+                "code": {"changed": {}, "own": {}},
+                **more,
+            },
+        )
 
 
 def test_a_run_of_0_1_is_named_and_taken_only_on_demand(said: Said) -> None:
@@ -96,10 +105,16 @@ def test_rekeyed_it_counts_as_finished(said: Said) -> None:
     assert "1 finished before" in plan and "were made by other code of gnnexp (0.1.0+abc): --same-code" in plan
 
 
-@pytest.mark.parametrize(("more", "why"), [
-    ({"code": {"changed": {"gnnexp.models.sage": "1" * 16}, "own": {}}}, NOT_THE_LAST),
-    ({"run_key": ""}, NO_KEY), ({"run_key": None}, NO_KEY), ({"dataset_key": "1" * 64}, NO_DATA),
-    ({"imported": {"file": "a.tar.xz"}}, "was imported from a.tar.xz")])
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"code": {"changed": {"gnnexp.models.sage": "1" * 16}, "own": {}}}, NOT_THE_LAST),
+        ({"run_key": ""}, NO_KEY),
+        ({"run_key": None}, NO_KEY),
+        ({"dataset_key": "1" * 64}, NO_DATA),
+        ({"imported": {"file": "a.tar.xz"}}, "was imported from a.tar.xz"),
+    ],
+)
 def test_what_keeps_its_key_and_why(said: Said, more: dict[str, Any], why: str) -> None:
     as_of_0_1(**more)
     before = [file.read_bytes() for file in sorted(Path("runs").glob("one/*/*.json"))]

@@ -14,12 +14,29 @@ from gnnexp.reports.breakdown import breakdown_of, write
 
 def run_of(path: Path, **metrics: float) -> Run:
     seconds = {"sample": 0.2, "forward": 0.3, "backward": 0.4, "wait": 0.05, "unaccounted": 0.05}
-    times = {f"time/{name}_s{of}": seconds.get(name, 0.0) * factor for name in (*PHASES, "unaccounted")
-             for of, factor in (("_mean", 1.0), ("_min", 0.5), ("", 2.0))}
-    epoch = {**times, "time/epoch_s": 1.1, "time/epoch_s_mean": 1.0, "time/epoch_s_min": 0.9,
-             "time/hidden_sample_s_mean": 0.7, "time/fb_s_mean": 0.7, "loss/train": 1.0, **metrics}
-    return Run(path, {"seed": 0, "system": "<dgl>", "hardware": {}}, {"reproduce": "gnnexp run", "choices": {}},
-               [epoch] * 3, {}, "finished")
+    times = {
+        f"time/{name}_s{of}": seconds.get(name, 0.0) * factor
+        for name in (*PHASES, "unaccounted")
+        for of, factor in (("_mean", 1.0), ("_min", 0.5), ("", 2.0))
+    }
+    epoch = {
+        **times,
+        "time/epoch_s": 1.1,
+        "time/epoch_s_mean": 1.0,
+        "time/epoch_s_min": 0.9,
+        "time/hidden_sample_s_mean": 0.7,
+        "time/fb_s_mean": 0.7,
+        "loss/train": 1.0,
+        **metrics,
+    }
+    return Run(
+        path,
+        {"seed": 0, "system": "<dgl>", "hardware": {}},
+        {"reproduce": "gnnexp run", "choices": {}},
+        [epoch] * 3,
+        {},
+        "finished",
+    )
 
 
 def test_the_phases_add_up_to_the_epoch(tmp_path: Path) -> None:

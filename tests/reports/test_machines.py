@@ -56,8 +56,11 @@ def test_a_comparison_has_a_row_for_each_kind(two_kinds: list[Run]) -> None:
 
 
 def test_no_speed_up_is_drawn_between_them() -> None:
-    runs = [made_on(figure_run("dgl", 4.0), SMALL), made_on(figure_run("p3", 1.0), SMALL),
-            made_on(figure_run("dgl", 100.0), LARGE)]
+    runs = [
+        made_on(figure_run("dgl", 4.0), SMALL),
+        made_on(figure_run("p3", 1.0), SMALL),
+        made_on(figure_run("dgl", 100.0), LARGE),
+    ]
     table = draw(Figure("speedup", "matrix", ("time/epoch_s",), series=("system",)), runs, ()).table
     assert len(table.rows) == 2 * 2 + 1
     assert all((SMALL.cpu in row[1]) == (SMALL.cpu in row[2]) for row in table.rows)
@@ -77,9 +80,15 @@ def test_a_comparison_of_two_runs_names_them(two_kinds: list[Run]) -> None:
     assert "comparable" not in compare(*two_kinds[:2]).caption
 
 
-@pytest.mark.parametrize("figure", [Figure("f", "bars", y=("time/epoch_s",)), Figure("f", "lines", x="seed"),
-                                    Figure("f", "curves", series=("system",)),
-                                    Figure("f", "lines", x="seed", panels=("machine",))])
+@pytest.mark.parametrize(
+    "figure",
+    [
+        Figure("f", "bars", y=("time/epoch_s",)),
+        Figure("f", "lines", x="seed"),
+        Figure("f", "curves", series=("system",)),
+        Figure("f", "lines", x="seed", panels=("machine",)),
+    ],
+)
 def test_a_figure_has_a_series_or_a_panel_for_each_kind(figure: Figure) -> None:
     runs = [made_on(figure_run("dgl", 1.0, seed=0), SMALL), made_on(figure_run("dgl", 9.0, seed=0), LARGE)]
     panels = cut(figure, runs, ("system",))
@@ -98,8 +107,9 @@ def test_every_query_has_rows_of_their_own(name: str, two_kinds: list[Run]) -> N
     assert table_of(name, two_kinds[:2]).header[0] != MACHINE
 
 
-def test_figures_of_a_query_are_drawn_for_each_machine(two_kinds: list[Run], tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_of_a_query_are_drawn_for_each_machine(
+    two_kinds: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn: list[tuple[Path, str]] = []
 
     def save(figures: object, folder: Path, title: str) -> list[Path]:

@@ -34,8 +34,11 @@ def test_every_sweep_of_a_paper_has_runs(paper: str) -> None:
     names = [name for name in product_sweeps() if name.startswith(f"{paper}_")]
     found = sweeps_run(names)
     assert [name for name in names if not found[name].runs] == []
-    assert all(run.status == "finished" and run.epochs and run.summary and not found[name].here
-               for name in names for run in found[name].runs)
+    assert all(
+        run.status == "finished" and run.epochs and run.summary and not found[name].here
+        for name in names
+        for run in found[name].runs
+    )
 
 
 def test_what_was_made_here_comes_first(tmp_path: Path) -> None:

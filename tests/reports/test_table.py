@@ -97,8 +97,11 @@ def printed(table: Table, width: int) -> list[str]:
 @pytest.mark.parametrize(("columns", "rows"), [(2, 1), (13, 1), (13, 2), (20, 3)])
 def test_numbers_stand_whole_where_there_is_room_for_them(width: int, columns: int, rows: int) -> None:
     cells = [[f"{row}{column}.1234 ± 0.0{column}" for column in range(columns)] for row in range(rows)]
-    table = Table(("a long name", *(f"bytes {column}" for column in range(columns))),
-                  tuple(("word " * 20, *row) for row in cells), "")
+    table = Table(
+        ("a long name", *(f"bytes {column}" for column in range(columns))),
+        tuple(("word " * 20, *row) for row in cells),
+        "",
+    )
     seen = printed(table, width)
     if width >= min(columns * 22, 12 + rows * 22):  # as columns, or as lines
         assert {cell for row in cells for cell in row} <= {*seen}
@@ -110,8 +113,10 @@ def test_a_table_that_is_too_wide_is_cut_into_tables_with_the_same_labels() -> N
     """12 rows of 17 columns at width 80 were columns of three letters."""
     header = ("system", "model", "dataset", "workers", *(f"time of {place} s" for place in range(13)))
     kinds = itertools.product(("gsplit", "distdgl", "dgl"), ("digits", "cora"), ("1", "2"))
-    rows = tuple((system, "sage", *more, *(f"{number + place / 8:.4f}" for place in range(13)))
-                 for number, (system, *more) in enumerate(kinds))
+    rows = tuple(
+        (system, "sage", *more, *(f"{number + place / 8:.4f}" for place in range(13)))
+        for number, (system, *more) in enumerate(kinds)
+    )
     seen = printed(Table(header, rows, "what it means"), 80)
     assert {cell for row in rows for place, cell in enumerate(row) if place != 1} <= {*seen}, "no cell is folded"
     assert seen[0] == "in all rows: model sage"
@@ -125,8 +130,18 @@ def test_the_cells_are_the_records(tmp_path: Path) -> None:
     table = make_table(group_runs(runs, keys), keys)
     row = dict(zip(table.header, table.rows[0], strict=True))
     assert row == {
-        "system": "dgl", "acc/test %": "73.00", "S s": "0.1000", "L s": "0.2000", "FB s": "0.4000", "sync s": "0.0500",
-        "wait s": "0.0200", "epoch s": "0.8000", "features MB": "0", "gradients MB": "0.001", "runs": "1"}
+        "system": "dgl",
+        "acc/test %": "73.00",
+        "S s": "0.1000",
+        "L s": "0.2000",
+        "FB s": "0.4000",
+        "sync s": "0.0500",
+        "wait s": "0.0200",
+        "epoch s": "0.8000",
+        "features MB": "0",
+        "gradients MB": "0.001",
+        "runs": "1",
+    }
     assert [tuple(line) for line in csv.reader(io.StringIO(table.csv()))] == [table.header, *table.rows]
     lines = table.markdown().splitlines()
     assert [tuple(line.strip("| ").split(" | ")) for line in (lines[0], *lines[2:4])] == [table.header, *table.rows]
@@ -198,8 +213,14 @@ def test_the_figure_is_written_in_every_format(tmp_path: Path) -> None:
 
 def test_negatives_and_decoder_are_shown_where_there_are_any(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a")
-    times = {"time/negatives_s": 0.15, "time/negatives_s_mean": 0.125, "time/decode_s_mean": 0.25,
-             "time/fb_s_mean": 0.375, "time/epoch_s_mean": 1.0, "comm/bytes_endpoints": 2_000_000}
+    times = {
+        "time/negatives_s": 0.15,
+        "time/negatives_s_mean": 0.125,
+        "time/decode_s_mean": 0.25,
+        "time/fb_s_mean": 0.375,
+        "time/epoch_s_mean": 1.0,
+        "comm/bytes_endpoints": 2_000_000,
+    }
     of_links = replace(run, config={**run.config, "system": "gsplit"}, epochs=[{**run.epochs[1], **times}])
     groups = group_runs([run, of_links], ("system",))
     table = make_table(groups, ("system",))
@@ -224,8 +245,11 @@ def test_bars_are_stacked() -> None:
 
 def test_the_metric_that_chose_the_epoch_is_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a")
-    by_area = replace(run, config={**run.config, "task": {"metric": "roc_auc"}},
-                      summary={**run.summary, "roc_auc/val": 0.6, "roc_auc/test": 0.65})
+    by_area = replace(
+        run,
+        config={**run.config, "task": {"metric": "roc_auc"}},
+        summary={**run.summary, "roc_auc/val": 0.6, "roc_auc/test": 0.65},
+    )
     assert by_area.best("test") == ("roc_auc/test", 0.65)
     alone = make_table(group_runs([by_area], ("system",)), ("system",))
     assert dict(zip(alone.header, alone.rows[0], strict=True))["roc_auc/test %"] == "65.00"

@@ -69,7 +69,8 @@ def start() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     nodes = "\n".join(
         f"NodeName=n{n} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={17820 + n} CPUs={CPUS} "
-        f"RealMemory={MEMORY_MB} State=UNKNOWN" for n in range(1, NODES + 1)
+        f"RealMemory={MEMORY_MB} State=UNKNOWN"
+        for n in range(1, NODES + 1)
     )
     CONF.write_text(_CONF.format(host=socket.gethostname(), root=ROOT, nodes=nodes))
     os.environ["SLURM_CONF"] = str(CONF)

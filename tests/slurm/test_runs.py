@@ -27,8 +27,13 @@ SYSTEMS = sorted(file.stem for file in (product_folder("conf") / "system").glob(
 QUICK = {"dgl", "fastsample", "p3", "gsplit"}
 SMALL = ["model.hidden=16", "train.batch_size=256", "train.batch_of=run", "hardware.threads=1"]
 LOCAL = ["hardware=local", "hardware.workers=4"]
-SLURM = ["hardware=slurm_cpu", "hardware.nodes=2", "hardware.workers=2", "hardware.launcher.time_min=10",
-         "hardware.launcher.signal_delay_s=20"]
+SLURM = [
+    "hardware=slurm_cpu",
+    "hardware.nodes=2",
+    "hardware.workers=2",
+    "hardware.launcher.time_min=10",
+    "hardware.launcher.signal_delay_s=20",
+]
 
 
 def run(run_dir: str, *overrides: str, tracker: str = "none") -> subprocess.CompletedProcess[str]:
@@ -265,8 +270,14 @@ def test_data_that_a_job_cannot_prepare_ends_the_job_that_waits_for_it(cluster, 
 
 
 def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):
-    wrong = ["hardware=slurm_cpu", "hardware.nodes=9", "hardware.workers=4", "hardware.launcher.time_min=500",
-             "hardware.launcher.mem_gb=900", "hardware.launcher.gpus_per_task=2"]
+    wrong = [
+        "hardware=slurm_cpu",
+        "hardware.nodes=9",
+        "hardware.workers=4",
+        "hardware.launcher.time_min=500",
+        "hardware.launcher.mem_gb=900",
+        "hardware.launcher.gpus_per_task=2",
+    ]
     done = run("run", *wrong)
     assert done.returncode == 2
     for key in ("hardware.nodes=9", "cpus_per_task=1", "time_min=500", "mem_gb=900", "gpus_per_task=2"):
@@ -278,9 +289,18 @@ def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):
 
 def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
     cases = [{"overrides": ["seed=0"]}, {"overrides": ["seed=1", "optimizer.lr=1e300"]}, {"overrides": ["seed=2"]}]
-    fixed = ["system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0", "tracker=none", "hardware=slurm_cpu",
-             "hardware.nodes=1", "hardware.workers=2"]
+    fixed = [
+        "system=dgl",
+        *SMALL,
+        "train.epochs=2",
+        "train.eval_every=0",
+        "tracker=none",
+        "hardware=slurm_cpu",
+        "hardware.nodes=1",
+        "hardware.workers=2",
+    ]
     Path("array.yaml").write_text(json.dumps({"description": "an array", "fixed": fixed, "cases": cases}))
+
     def jobs() -> list[str]:
         return sorted(job_id(str(path)) for path in place.glob("runs/array/*"))
 
@@ -302,8 +322,15 @@ def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
 
 
 def test_a_tuning_waits_for_its_arrays_and_goes_on_after_ctrl_c(cluster, place):
-    fixed = ["dataset=digits", *SMALL, "train.epochs=2", "tracker=none", "hardware=slurm_cpu", "hardware.nodes=1",
-             "hardware.workers=2"]
+    fixed = [
+        "dataset=digits",
+        *SMALL,
+        "train.epochs=2",
+        "tracker=none",
+        "hardware=slurm_cpu",
+        "hardware.nodes=1",
+        "hardware.workers=2",
+    ]
     tune = {"distributions": {"optimizer.lr": {"low": 0.001, "high": 0.1}}, "trials": 3, "batch": 2}
     Path("mine.yaml").write_text(json.dumps({"fixed": fixed, "axes": {"system": ["gsplit"]}, "tune": tune}))
 
@@ -323,8 +350,19 @@ def test_a_tuning_waits_for_its_arrays_and_goes_on_after_ctrl_c(cluster, place):
 
 
 def test_a_multirun_is_a_job_array_and_skips(cluster, place):
-    words = ["run", "-m", "system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0", "tracker=none", *SLURM,
-             "hardware.nodes=1", "seed=0,1", "hydra.sweep.dir=jobs"]
+    words = [
+        "run",
+        "-m",
+        "system=dgl",
+        *SMALL,
+        "train.epochs=2",
+        "train.eval_every=0",
+        "tracker=none",
+        *SLURM,
+        "hardware.nodes=1",
+        "seed=0,1",
+        "hydra.sweep.dir=jobs",
+    ]
     first = start(*words)
     output = first.communicate(timeout=300)[0]
     assert first.returncode == 0 and "2 finished" in output, output

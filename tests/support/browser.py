@@ -16,8 +16,15 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not on PATH (apt-get install chromium)")
-_QUIET = (CHROMIUM or "", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-          "--no-first-run", "--disable-background-networking")
+_QUIET = (
+    CHROMIUM or "",
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+)
 
 
 class Seen(NamedTuple):
@@ -39,12 +46,18 @@ def visit(file: Path, folder: Path, fragment: str = "") -> Seen:
     assert CHROMIUM is not None
     net_log = folder / "net.json"
     command = [
-        *_QUIET, f"--user-data-dir={folder / 'profile'}", f"--log-net-log={net_log}",
-        "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", f"{file.as_uri()}{fragment}",
+        *_QUIET,
+        f"--user-data-dir={folder / 'profile'}",
+        f"--log-net-log={net_log}",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+        f"{file.as_uri()}{fragment}",
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-    return Seen(done.stdout, _requests(net_log), "\n".join(
-        line for line in done.stderr.splitlines() if ":CONSOLE" in line))
+    return Seen(
+        done.stdout, _requests(net_log), "\n".join(line for line in done.stderr.splitlines() if ":CONSOLE" in line)
+    )
 
 
 def _requests(net_log: Path) -> list[str]:
@@ -55,8 +68,11 @@ def _requests(net_log: Path) -> list[str]:
     except json.JSONDecodeError:  # the browser ended before it had closed its list of events
         log = json.loads(text.rstrip().rstrip(",") + "]}")
     started = [event["params"] for event in log["events"] if "url" in event.get("params", {})]
-    return [event["url"] for event in started
-            if event.get("initiator", "not an origin") != "not an origin" and not event["url"].startswith("file:")]
+    return [
+        event["url"]
+        for event in started
+        if event.get("initiator", "not an origin") != "not an origin" and not event["url"].startswith("file:")
+    ]
 
 
 _WITH_PIPES = """
@@ -82,9 +98,21 @@ class Chromium:
         self.requests: list[str] = []
         (theirs, self._to), (self._from, answered) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-c", _WITH_PIPES, str(theirs), str(answered), *_QUIET, "--remote-debugging-pipe",
-             f"--user-data-dir={profile}"],
-            pass_fds=(theirs, answered), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                sys.executable,
+                "-S",
+                "-c",
+                _WITH_PIPES,
+                str(theirs),
+                str(answered),
+                *_QUIET,
+                "--remote-debugging-pipe",
+                f"--user-data-dir={profile}",
+            ],
+            pass_fds=(theirs, answered),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(theirs)
         os.close(answered)
         self._waiting, self._calls, self._session = b"", 0, ""

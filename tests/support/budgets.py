@@ -25,8 +25,13 @@ from gnnexp.testing.ways import WAYS, config_in, placed
 FILE = Path(__file__).parents[1] / "testing" / "budgets.csv"
 SIZES = (1, 2)
 # Names of figures, and what is counted for them.
-FIGURES = {"waits": "waits", "free_waits": "waits", "launches": "launches", "triton_launches": "launches",
-           "pageable_bytes": "pageable_h2d_bytes"}
+FIGURES = {
+    "waits": "waits",
+    "free_waits": "waits",
+    "launches": "launches",
+    "triton_launches": "launches",
+    "pageable_bytes": "pageable_h2d_bytes",
+}
 ID_BYTES = KEY_BYTES = 8
 SLACK = 0.9  # a figure below this share of its budget is worth a new budget
 
@@ -76,8 +81,9 @@ class Measured:
 def read_budgets() -> dict[tuple[str, int], Budget]:
     """Of the file."""
     with FILE.open(newline="") as file:
-        rows = [Budget(row["way"], *(int(row[field.name]) for field in fields(Budget)[1:]))
-                for row in csv.DictReader(file)]
+        rows = [
+            Budget(row["way"], *(int(row[field.name]) for field in fields(Budget)[1:])) for row in csv.DictReader(file)
+        ]
     return {(row.way, row.ranks): row for row in rows}
 
 
@@ -107,17 +113,26 @@ def crossing(way: str, trainer: Trainer[Any], recorded: int) -> int:
 
 def _visits(chunks: Sequence[Chunk], times: int, reads: int) -> int:
     """Bytes of chunks whose topology crosses `times`, and the ids of whose rows `reads` times."""
-    return sum(times * chunk.block.nbytes() + reads * ID_BYTES * (0 if chunk.rows is None else chunk.rows.numel())
-               for chunk in chunks)
+    return sum(
+        times * chunk.block.nbytes() + reads * ID_BYTES * (0 if chunk.rows is None else chunk.rows.numel())
+        for chunk in chunks
+    )
 
 
 def _step(way: str, size: int, model: Mapping[str, Any]) -> Measured:
     graph = nasty_graph()
     config = config_in(way, model, hardware={"workers": size, "device": "cuda"})
-    return Measured(*(
-        steady_step({**config, "measure": measure, "model": {**config["model"], "kernel": kernel}}, graph,
-                    placed(way, graph, size), partial(crossing, way))
-        for measure, kernel in (("exact", "auto"), ("free", "auto"), ("free", "triton"))))
+    return Measured(
+        *(
+            steady_step(
+                {**config, "measure": measure, "model": {**config["model"], "kernel": kernel}},
+                graph,
+                placed(way, graph, size),
+                partial(crossing, way),
+            )
+            for measure, kernel in (("exact", "auto"), ("free", "auto"), ("free", "triton"))
+        )
+    )
 
 
 def measured(ranks: RankPools, way: str, size: int, model: Mapping[str, Any] = MODELS["sage"]) -> list[Measured]:

@@ -56,7 +56,12 @@ class Ended:
 
 
 def captured_config(
-    model: str, paradigm: Mapping[str, Any], *, captured: bool, kernel: str = "torch", cut: bool = False,
+    model: str,
+    paradigm: Mapping[str, Any],
+    *,
+    captured: bool,
+    kernel: str = "torch",
+    cut: bool = False,
     **changes: Any,
 ) -> dict[str, Any]:
     """Full-graph training on GPUs with `measure=free`."""
@@ -105,9 +110,15 @@ def trained(
         exchanges = job.timer.take_exchanges()
         del trainer, optimization, evaluation
         job.comm.release()
-    return Ended(**{**vars(ended), "times": times, "exchanges": exchanges, "captured_bytes": found.captured_bytes,
-                    **({} if counts is None else {"launches": counts.totals["launches"],
-                                                  "waits": counts.totals["waits"]})})
+    return Ended(
+        **{
+            **vars(ended),
+            "times": times,
+            "exchanges": exchanges,
+            "captured_bytes": found.captured_bytes,
+            **({} if counts is None else {"launches": counts.totals["launches"], "waits": counts.totals["waits"]}),
+        }
+    )
 
 
 def _counted(traffic: Mapping[Tag, Traffic]) -> dict[Tag, tuple[int, int]]:

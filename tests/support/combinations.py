@@ -27,12 +27,19 @@ def combinations(*axes: Iterable[Any], quick: Callable[..., bool]) -> list[Any]:
     places = list(product(*(range(len(axis)) for axis in values)))
     cases = list(product(*values))
     known = [list(place) for place, case in zip(places, cases, strict=True) if quick(*case)]
-    slow = {tuple(place) for place in AllPairs([list(range(len(axis))) for axis in values], previously_tested=known)
-            } if len(values) > 1 else set(places)
+    slow = (
+        {tuple(place) for place in AllPairs([list(range(len(axis))) for axis in values], previously_tested=known)}
+        if len(values) > 1
+        else set(places)
+    )
     nightly = _may_be_chosen("nightly")
-    return [pytest.param(*case, marks=() if list(place) in known else
-                         pytest.mark.slow if place in slow else pytest.mark.nightly)
-            for place, case in zip(places, cases, strict=True) if nightly or list(place) in known or place in slow]
+    return [
+        pytest.param(
+            *case, marks=() if list(place) in known else pytest.mark.slow if place in slow else pytest.mark.nightly
+        )
+        for place, case in zip(places, cases, strict=True)
+        if nightly or list(place) in known or place in slow
+    ]
 
 
 def _may_be_chosen(mark: str) -> bool:

@@ -16,8 +16,13 @@ class Cache:
 
 class Store:
     def __init__(
-        self, width: int, rate: float = 0.5, names: Sequence[str] = (), cache: Cache | None = None,
-        shape: tuple[int, int] | None = None, flag: bool = False,
+        self,
+        width: int,
+        rate: float = 0.5,
+        names: Sequence[str] = (),
+        cache: Cache | None = None,
+        shape: tuple[int, int] | None = None,
+        flag: bool = False,
     ) -> None:
         if rate < 0:
             raise ConfigError(Problem("rate", rate, "must not be negative", "rate=0.5"))
@@ -44,8 +49,14 @@ class Open(Store):
     """Keys of every sort that is no component's."""
 
     def __init__(
-        self, anything: Any = None, thing: object = None, word: str = "", options: Mapping[str, Any] | None = None,
-        caches: Sequence[Cache] = (), call: Callable[..., object] | None = None, key: Hashable | None = None,
+        self,
+        anything: Any = None,
+        thing: object = None,
+        word: str = "",
+        options: Mapping[str, Any] | None = None,
+        caches: Sequence[Cache] = (),
+        call: Callable[..., object] | None = None,
+        key: Hashable | None = None,
     ) -> None:
         super().__init__(1)
         self.given = (anything, thing, word, options, caches, call, key)

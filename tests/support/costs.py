@@ -65,9 +65,16 @@ class Costs:
         """The slowest, and a warning where one costs too much."""
         kinds = ("", "passed", "failed", "error")
         reports = [report for kind in kinds for report in terminalreporter.stats.get(kind, [])]
-        costs = sorted(((value, report.nodeid, "slow" in report.keywords)
-                        for report in reports if report.when == "teardown"
-                        for name, value in report.user_properties if name == PROPERTY), reverse=True)
+        costs = sorted(
+            (
+                (value, report.nodeid, "slow" in report.keywords)
+                for report in reports
+                if report.when == "teardown"
+                for name, value in report.user_properties
+                if name == PROPERTY
+            ),
+            reverse=True,
+        )
         if not costs:
             return
         total = sum(value for value, *_ in costs)

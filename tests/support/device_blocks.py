@@ -82,7 +82,8 @@ def check(case: Case, kernels: HopKernels | None = None, device: str = "cpu", pi
     """The blocks of all batches of a case, against `Expansion`."""
     host = Expansion(case.graph, case.needs, case.fanouts, case.names)
     there = DeviceExpansion(
-        DeviceHops(case.graph, case.needs, case.fanouts, torch.device(device), case.names, kernels, pin))
+        DeviceHops(case.graph, case.needs, case.fanouts, torch.device(device), case.names, kernels, pin)
+    )
     for step, seeds in enumerate(case.batches):
         keys = [stream(7, Purpose.SAMPLE, 0, step, -1, hop) for hop in range(len(case.fanouts))]
         expected = host.blocks(seeds, keys)

@@ -52,8 +52,9 @@ class Command:
         words = self.words
         if self.program == "gnnexp" and len(words) == 2:
             return words[1] not in _ALONE
-        return any(set("…<*") & set(word) or word == "|" or word.startswith("[") or _stands_for_any(word)
-                   for word in words)
+        return any(
+            set("…<*") & set(word) or word == "|" or word.startswith("[") or _stands_for_any(word) for word in words
+        )
 
 
 def _stands_for_any(word: str) -> bool:

@@ -40,8 +40,17 @@ def linked_place(folder: Path) -> Path:
 def stopped_run(folder: Path) -> Path:
     """A run that was asked to stop after its first epoch, and left a checkpoint."""
     run_dir = folder / "runs" / f"stopped-{len(list(folder.glob('runs/stopped-*')))}"
-    process = start("run", "dataset=digits", "model.hidden=16", "train.epochs=200", "train.eval_every=0",
-                    "tracker=none", "hardware.workers=1", f"hydra.run.dir={run_dir}", cwd=folder)
+    process = start(
+        "run",
+        "dataset=digits",
+        "model.hidden=16",
+        "train.epochs=200",
+        "train.eval_every=0",
+        "tracker=none",
+        "hardware.workers=1",
+        f"hydra.run.dir={run_dir}",
+        cwd=folder,
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("epoch"):
@@ -64,8 +73,11 @@ def small_sweep(folder: Path, name: str, overrides: list[str]) -> str:
     other = next((case for case in others if system and system[0] not in case.overrides), None)
     chosen = [case for case in (first, other) if case is not None]
     report = {key: value for key, value in sweep.report.items() if key in ("kind", "published")}
-    content = {"description": sweep.description, "cases": [{"overrides": list(case.overrides)} for case in chosen],
-               "report": report}
+    content = {
+        "description": sweep.description,
+        "cases": [{"overrides": list(case.overrides)} for case in chosen],
+        "report": report,
+    }
     file = folder / "small" / f"{sweep.name}.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(content), encoding="utf-8")

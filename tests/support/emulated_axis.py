@@ -30,8 +30,12 @@ def chosen(items: Sequence[pytest.Item], setting: tuple[str, str]) -> list[pytes
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         functions[item.nodeid.partition("[")[0]].append(item)
-    kept = {item for name, cases in functions.items()
-            for item, place in zip(cases, _places(name, cases), strict=True) if place == setting}
+    kept = {
+        item
+        for name, cases in functions.items()
+        for item, place in zip(cases, _places(name, cases), strict=True)
+        if place == setting
+    }
     return [item for item in items if item in kept]
 
 
@@ -45,8 +49,11 @@ def _places(name: str, cases: Sequence[pytest.Item]) -> list[tuple[str, str]]:
         parameters = case.callspec.params if hasattr(case, "callspec") else {}
         values = [(axis, repr(value)) for axis, value in parameters.items()]
         order = sorted(SETTINGS, key=lambda one: (used[one], (SETTINGS.index(one) + first) % len(SETTINGS)))
-        place = MOST if case.get_closest_marker("gpus") else max(
-            order, key=lambda one: sum((*value, one) not in met for value in values))
+        place = (
+            MOST
+            if case.get_closest_marker("gpus")
+            else max(order, key=lambda one: sum((*value, one) not in met for value in values))
+        )
         met |= {(*value, place) for value in values}
         used[place] += 1
         places.append(place)

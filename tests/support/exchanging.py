@@ -38,19 +38,32 @@ def rows_for(sender: int, receiver: int, width: int = 3, dtype: torch.dtype = to
 
 
 def counts(comm: Communicator) -> tuple[list[int], list[int]]:
-    return ([how_many(comm.rank, other) for other in range(comm.size)],
-            [how_many(other, comm.rank) for other in range(comm.size)])
+    return (
+        [how_many(comm.rank, other) for other in range(comm.size)],
+        [how_many(other, comm.rank) for other in range(comm.size)],
+    )
 
 
 def indices(size: int) -> list[ShuffleIndex]:
     """For every rank: the same local row may go to several ranks, to each at most once."""
     generator = torch.Generator().manual_seed(size)
     local = [6 + 2 * rank for rank in range(size)]
-    sends = [[torch.empty(0, dtype=torch.int64) if a == b or (a, b) == (1, 0)
-              else torch.randperm(local[a], generator=generator)[: 2 + b] for b in range(size)] for a in range(size)]
+    sends = [
+        [
+            torch.empty(0, dtype=torch.int64)
+            if a == b or (a, b) == (1, 0)
+            else torch.randperm(local[a], generator=generator)[: 2 + b]
+            for b in range(size)
+        ]
+        for a in range(size)
+    ]
     return [
-        ShuffleIndex(torch.cat(sends[rank]), tuple(part.numel() for part in sends[rank]),
-                     tuple(sends[other][rank].numel() for other in range(size)), local[rank])
+        ShuffleIndex(
+            torch.cat(sends[rank]),
+            tuple(part.numel() for part in sends[rank]),
+            tuple(sends[other][rank].numel() for other in range(size)),
+            local[rank],
+        )
         for rank in range(size)
     ]
 

@@ -48,13 +48,21 @@ def at(seconds_ago: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - seconds_ago))
 
 
-def make_run(run_dir: Path, job_id: str | None = "4711", silent_s: float = 0.0, state: str = "running",
-             ranks: int = 1, phase: str = "fb") -> Path:
+def make_run(
+    run_dir: Path,
+    job_id: str | None = "4711",
+    silent_s: float = 0.0,
+    state: str = "running",
+    ranks: int = 1,
+    phase: str = "fb",
+) -> Path:
     """A run that a job works on, whose ranks were heard `silent_s` seconds ago."""
     (run_dir / "status").mkdir(parents=True, exist_ok=True)
     heard = time.time() - silent_s
-    files = {f"status/rank_{rank}.json": {"rank": rank, "host": "n1", "state": state, "time": heard, "phase": phase}
-             for rank in range(ranks)}
+    files = {
+        f"status/rank_{rank}.json": {"rank": rank, "host": "n1", "state": state, "time": heard, "phase": phase}
+        for rank in range(ranks)
+    }
     files["slurm.json"] = {"schema": 1, "job_id": job_id, "token": "t"}
     for name, content in files.items():
         (run_dir / name).write_text(json.dumps(content))

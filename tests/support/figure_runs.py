@@ -7,8 +7,16 @@ from pathlib import Path
 from gnnexp.record.runs import Run
 
 
-def figure_run(system: str, epoch_s: float = math.nan, workers: int = 1, seed: int = 0, kind: str = "",
-               dataset: str = "cora", metrics: Mapping[str, float] | None = None, path: Path = Path("run")) -> Run:
+def figure_run(
+    system: str,
+    epoch_s: float = math.nan,
+    workers: int = 1,
+    seed: int = 0,
+    kind: str = "",
+    dataset: str = "cora",
+    metrics: Mapping[str, float] | None = None,
+    path: Path = Path("run"),
+) -> Run:
     """Of three epochs, the first ten times as long; failed where a kind of failure is given."""
     config = {"dataset": {"name": dataset}, "system": system, "seed": seed, "hardware": {"workers": workers}}
     of_time = {} if math.isnan(epoch_s) else {"time/epoch_s": epoch_s}

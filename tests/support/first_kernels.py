@@ -18,17 +18,30 @@ from gnnexp.kernels import versions
 from gnnexp.kernels.warmup import FIRST
 
 ROOT = Path(__file__).parents[2]
-_TABLES = ["dataset=tables", f"dataset.path={ROOT / 'examples' / 'my_tables'}", "dataset.nodes=pages.csv",
-           "dataset.edges=links.csv", "dataset.features=words.json", "dataset.label=kind"]
-_QUICKSTART = ["model.hidden=64", "sampler.fanouts=[15,10,5]", "hardware.workers=2", "train.batch_size=256",
-               "train.overlap=false"]
+_TABLES = [
+    "dataset=tables",
+    f"dataset.path={ROOT / 'examples' / 'my_tables'}",
+    "dataset.nodes=pages.csv",
+    "dataset.edges=links.csv",
+    "dataset.features=words.json",
+    "dataset.label=kind",
+]
+_QUICKSTART = [
+    "model.hidden=64",
+    "sampler.fanouts=[15,10,5]",
+    "hardware.workers=2",
+    "train.batch_size=256",
+    "train.overlap=false",
+]
 _CHOICES = product(("gsplit", "dgl"), ("sage", "gcn", "gat"), (4, 1))
 
 
 def commands() -> list[list[str]]:
     """Arguments of `gnnexp`."""
-    runs = [["dataset=digits", f"system={system}", f"model={model}", f"hardware.workers={workers}"]
-            for system, model, workers in _CHOICES]
+    runs = [
+        ["dataset=digits", f"system={system}", f"model={model}", f"hardware.workers={workers}"]
+        for system, model, workers in _CHOICES
+    ]
     more = [["dataset=digits", "system=dgl", *_QUICKSTART], ["dataset=digits"], _TABLES]
     return [*(["run", *one, "train.epochs=3", "tracker=none"] for one in (*runs, *more)), ["predict", "latest"]]
 
@@ -37,8 +50,13 @@ def execute(folder: Path, cache: Path) -> None:
     """Run all commands in `folder`, with kernels in `cache`."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "GNNEXP_CACHE": str(folder / "artifacts")}
     for command in commands():
-        subprocess.run([sys.executable, "-m", "gnnexp", *command], cwd=folder, env=environment, check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-m", "gnnexp", *command],
+            cwd=folder,
+            env=environment,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
 
 def in_cache(cache: Path) -> list[versions.Version]:

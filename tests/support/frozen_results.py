@@ -46,8 +46,18 @@ DRAWN_BY_DGL = ("dgl_reference", "distdgl", "fastsample_hybrid")
 NEED_DGL = ("dgl_full_graph", *DRAWN_BY_DGL)
 ON_ONE = ("dgl_full_graph",)
 # Two epochs of a few steps on two ranks: the second epoch uses moments of the optimizer, stale rows and caches.
-SMALL = ("dataset=digits", "train.epochs=2", "train.steps_per_epoch=2", "train.dtype=float64", "train.eval_every=null",
-         "train.checkpoint_every=0", "hardware.workers=2", "hardware.threads=1", "model.hidden=8", "tracker=none")
+SMALL = (
+    "dataset=digits",
+    "train.epochs=2",
+    "train.steps_per_epoch=2",
+    "train.dtype=float64",
+    "train.eval_every=null",
+    "train.checkpoint_every=0",
+    "hardware.workers=2",
+    "hardware.threads=1",
+    "model.hidden=8",
+    "tracker=none",
+)
 COUNTS = ("comm/", "work/", "tier/")
 # BLAS sums in another order on other processors.
 TOLERANCE = 1e-10
@@ -59,10 +69,15 @@ def measured(system: str, ranks: RankPools, folder: Path) -> dict[str, Any]:
     composed = checked([f"system={system}", *SMALL, *more, f"hydra.run.dir={folder / system}"], None)
     (_launch if system in DRAWN_BY_DGL else partial(_run, ranks))(composed)
     epochs = read_epochs(composed.run_dir)
-    counts = [{name: value for name, value in epoch["metrics"].items()
-               if name.startswith(COUNTS) and not name.endswith("_s")} for epoch in epochs]
-    return {"versions": versions_in(keyed(composed.config)), "losses": [epoch["losses"] for epoch in epochs],
-            "counts": counts}
+    counts = [
+        {name: value for name, value in epoch["metrics"].items() if name.startswith(COUNTS) and not name.endswith("_s")}
+        for epoch in epochs
+    ]
+    return {
+        "versions": versions_in(keyed(composed.config)),
+        "losses": [epoch["losses"] for epoch in epochs],
+        "counts": counts,
+    }
 
 
 def _launch(composed: Composed) -> None:
@@ -108,8 +123,11 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     worst = max((abs(new - old) / max(abs(old), 1e-300) for old, new in pairs), default=0.0)
     found = [] if worst <= TOLERANCE else [f"losses: by {worst:.1e}"]
     for epoch, (old, new) in enumerate(zip(before["counts"], after["counts"], strict=True)):
-        found += [f"epoch {epoch}, {name}: {old.get(name)} -> {new.get(name)}" for name in sorted({*old} | {*new})
-                  if not _same(old.get(name), new.get(name))]
+        found += [
+            f"epoch {epoch}, {name}: {old.get(name)} -> {new.get(name)}"
+            for name in sorted({*old} | {*new})
+            if not _same(old.get(name), new.get(name))
+        ]
     return found
 
 
@@ -122,7 +140,8 @@ def components() -> dict[str, dict[str, Any]]:
     """Version and defaults of every class of gnnexp that a configuration can name, by its name in keys."""
     found: dict[str, dict[str, Any]] = {
         name: {"version": RESULT_VERSION, "defaults": _defaults(cls)}
-        for name, cls in (("train", TrainConfig), ("hardware", HardwareConfig))}
+        for name, cls in (("train", TrainConfig), ("hardware", HardwareConfig))
+    }
     for cls in _classes():
         name = name_of(f"{cls.__module__}.{cls.__qualname__}")
         assert name not in found, f"{name}: two classes have this name in keys"
@@ -163,8 +182,12 @@ def unraised(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mappin
     found = [f"{name}: no class has this name in keys any more" for name in before if name not in after]
     for name in [name for name in before if name in after and before[name]["version"] == after[name]["version"]]:
         old, new = before[name]["defaults"], after[name]["defaults"]
-        found += [f"{name}.{option}: default was {old[option]}, is {new[option]}, and version is still "
-                  f"{after[name]['version']}" for option in old if option in new and old[option] != new[option]]
+        found += [
+            f"{name}.{option}: default was {old[option]}, is {new[option]}, and version is still "
+            f"{after[name]['version']}"
+            for option in old
+            if option in new and old[option] != new[option]
+        ]
     return found
 
 

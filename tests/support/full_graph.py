@@ -69,8 +69,15 @@ class Gated(Model):
     """A stack of them."""
 
     def __init__(
-        self, hidden: int = 16, layers: int = 2, dropout: float = 0.5, input_dropout: float = 0.0,
-        residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
+        self,
+        hidden: int = 16,
+        layers: int = 2,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        residual: bool = False,
+        norm: bool = False,
+        bias: bool = True,
+        kernel: str = "auto",
     ) -> None:
         super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
 
@@ -94,9 +101,7 @@ class Keyed(GAT):
         return made
 
 
-def full_config(
-    name: str, paradigm: Mapping[str, Any], dtype: str = "float64", **changes: Any
-) -> dict[str, Any]:
+def full_config(name: str, paradigm: Mapping[str, Any], dtype: str = "float64", **changes: Any) -> dict[str, Any]:
     """A resolved configuration of full-graph training; `changes` are merged into their groups."""
     model = {**FULL_MODELS[name], **changes.pop("model", {})}
     config = small_config(model, train={"dtype": dtype, "batch_size": None}, **changes)

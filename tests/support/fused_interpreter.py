@@ -19,4 +19,5 @@ def _rounds_once() -> bool:
 
 
 needs_fused_interpreter = pytest.mark.skipif(
-    not _rounds_once(), reason="needs Triton 3.9 or later: the interpreter of earlier ones rounds twice in tl.fma")
+    not _rounds_once(), reason="needs Triton 3.9 or later: the interpreter of earlier ones rounds twice in tl.fma"
+)

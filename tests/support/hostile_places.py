@@ -106,8 +106,12 @@ class Unprivileged:
         if self._process is None:
             support = os.pathsep.join([str(Path(__file__).parent), *sys.path])
             self._process = subprocess.Popen(
-                [*self.command, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                env={**os.environ, "PYTHONPATH": support})
+                [*self.command, __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": support},
+            )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps([str(folder), list(command)]) + "\n")
         self._process.stdin.flush()
@@ -129,8 +133,10 @@ def _ending(command: Sequence[str]) -> Ending:
         raise _TooLongError("still at it")
 
     said = io.StringIO()
-    for number, timer, seconds in ((signal.SIGALRM, signal.ITIMER_REAL, WAITING_S),
-                                   (signal.SIGPROF, signal.ITIMER_PROF, LIMIT_S)):
+    for number, timer, seconds in (
+        (signal.SIGALRM, signal.ITIMER_REAL, WAITING_S),
+        (signal.SIGPROF, signal.ITIMER_PROF, LIMIT_S),
+    ):
         signal.signal(number, late)
         signal.setitimer(timer, seconds)
     try:
@@ -151,8 +157,14 @@ def main() -> None:
     """Serve `Unprivileged`: a folder and a command a line on standard input, an `Ending` a line on standard output."""
     out, sys.stdout = sys.stdout, sys.stderr
     # Reading 5 GiB shall fail, and importing is not what takes a command's seconds.
-    for name in ("torch", "matplotlib.pyplot", "scipy.io", "sklearn.datasets", "gnnexp.cli.commands.report",
-                 "gnnexp.cli.running.execute"):
+    for name in (
+        "torch",
+        "matplotlib.pyplot",
+        "scipy.io",
+        "sklearn.datasets",
+        "gnnexp.cli.commands.report",
+        "gnnexp.cli.running.execute",
+    ):
         importlib.import_module(name)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY_BYTES, used + _MEMORY_BYTES))

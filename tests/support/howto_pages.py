@@ -23,8 +23,10 @@ def filled(text: str) -> str:
     def shown(match: re.Match[str]) -> str:
         file = ROOT / match[1]
         title = "/".join(Path(match[1]).parts[2:]) or file.name
-        return (f"<!-- file: {match[1]} -->\n**`{title}`**\n\n```{_LANGUAGES[file.suffix]}\n"
-                f"{file.read_text(encoding='utf-8')}```\n")
+        return (
+            f"<!-- file: {match[1]} -->\n**`{title}`**\n\n```{_LANGUAGES[file.suffix]}\n"
+            f"{file.read_text(encoding='utf-8')}```\n"
+        )
 
     return _SHOWN.sub(shown, text)
 

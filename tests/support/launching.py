@@ -55,8 +55,9 @@ def _title(process: psutil.Process) -> str:
 def start_driver(run_dir: Path, behaviours: list[str]) -> subprocess.Popen[str]:
     prepare(run_dir, behaviours)
     command = [sys.executable, str(HERE / "launch_driver.py"), str(run_dir), str(len(behaviours))]
-    driver = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
+    driver = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     running = wait_until(lambda: len(list((run_dir / "status").glob("rank_*.json"))) == len(behaviours), 60)
     assert running, "the workers did not start"
     return driver

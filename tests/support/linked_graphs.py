@@ -28,8 +28,9 @@ def with_relations(pairs: np.ndarray, typed: bool, draws: np.random.Generator) -
 
 def of_links(num_nodes: int, links: dict[str, torch.Tensor]) -> Graph:
     """A graph of links alone."""
-    return Graph(torch.zeros(num_nodes + 1, dtype=torch.int64), torch.empty(0, dtype=torch.int32), links=links,
-                 name="linked")
+    return Graph(
+        torch.zeros(num_nodes + 1, dtype=torch.int64), torch.empty(0, dtype=torch.int32), links=links, name="linked"
+    )
 
 
 @st.composite

@@ -17,8 +17,10 @@ from gnnexp.testing.ways import WAYS as ALL_WAYS
 
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
 MODELS: dict[str, Mapping[str, Any]] = {
-    "basis": RGCN, "block": {**RGCN, "decomposition": "block", "blocks": 4},
-    "sage_residual": {**UNTYPED["sage"], "residual": True, "norm": True, "layers": 3}, **UNTYPED,
+    "basis": RGCN,
+    "block": {**RGCN, "decomposition": "block", "blocks": 4},
+    "sage_residual": {**UNTYPED["sage"], "residual": True, "norm": True, "layers": 3},
+    **UNTYPED,
 }
 # Trained rows are read projected: their gradients are.
 WAYS = {way: found for way, found in ALL_WAYS.items() if way != "offload_raw"}
@@ -38,8 +40,13 @@ def linked(typed: bool = True) -> Graph:
     edges = torch.stack(columns, 1)[torch.arange(0, graph.num_edges, 4)]
     unseen = edges[:4].clone()
     unseen[:2, 0], unseen[2:, -1] = 0, 1
-    return replace(graph, features=None, labels=None, num_classes=0,
-                   links={"train": edges[10:], "valid": torch.cat((edges[:5], unseen)), "test": edges[5:10]})
+    return replace(
+        graph,
+        features=None,
+        labels=None,
+        num_classes=0,
+        links={"train": edges[10:], "valid": torch.cat((edges[:5], unseen)), "test": edges[5:10]},
+    )
 
 
 def typed_links() -> Graph:

@@ -119,8 +119,12 @@ def damaged(content: bytes, generator: random.Random) -> bytes:
             limit = len(content) if generator.random() < 0.5 else min(len(content), 200)
             changed[generator.randrange(limit)] ^= 1 << generator.randrange(8)
         return bytes(changed)
-    return {"emptied": b"", "garbled": generator.randbytes(len(content)), "longer": content + generator.randbytes(9),
-            "pickle": EXECUTES}[kind]
+    return {
+        "emptied": b"",
+        "garbled": generator.randbytes(len(content)),
+        "longer": content + generator.randbytes(9),
+        "pickle": EXECUTES,
+    }[kind]
 
 
 def said_on_refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

@@ -54,8 +54,12 @@ def make_newer(file: Path) -> None:
 
 def make_foreign(file: Path) -> None:
     """Another program, which uses alembic, too."""
-    execute(file, "CREATE TABLE studies (id)", "CREATE TABLE alembic_version (version_num)",
-            "INSERT INTO alembic_version VALUES ('v3.0.0')")
+    execute(
+        file,
+        "CREATE TABLE studies (id)",
+        "CREATE TABLE alembic_version (version_num)",
+        "INSERT INTO alembic_version VALUES ('v3.0.0')",
+    )
 
 
 @pytest.fixture

@@ -32,20 +32,41 @@ def variants() -> dict[str, dict[str, Any]]:
     return {
         "undirected": plain,
         "directed": {**plain, "directed": True},
-        "parallel edges": {**plain, "directed": True, "edges": [*EDGES, (0, 1), (1, 0)],
-                           "edge_data": {"weight": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}},
+        "parallel edges": {
+            **plain,
+            "directed": True,
+            "edges": [*EDGES, (0, 1), (1, 0)],
+            "edge_data": {"weight": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]},
+        },
         "loops": {**plain, "edges": [*EDGES, (2, 2)]},
         "no names": {**plain, "names": None},
         "equal names": {**plain, "names": ["ann", "bob", "ann", "eve"]},
-        "defaults": {**plain, "vertices": {"town": [None, "y", None, "z"]},
-                     "edge_data": {"weight": [None, 3.0, None, 4.0]}, "defaults": {"town": "x", "weight": 2.0}},
+        "defaults": {
+            **plain,
+            "vertices": {"town": [None, "y", None, "z"]},
+            "edge_data": {"weight": [None, 3.0, None, 4.0]},
+            "defaults": {"town": "x", "weight": 2.0},
+        },
         "weights": {**plain, "edge_data": {"weight": weights}},
-        "large integers": {**plain, "vertices": {"views": [1, 2**31, 2**40, -(2**35)]},
-                           "edge_data": {"weight": [1, 2**31, 2**33, 3]}},
-        "missing values": {**plain, "vertices": {"age": [3.5, None, 7.0, None], "town": ["x", None, "y", None]},
-                           "edge_data": {"weight": [0.5, None, 2.0, None]}},
-        "mixed types": {**plain, "vertices": {"age": ages, "town": towns, "member": [True, False, True, True],
-                                              "height": [1.5, 2.0, 1e-5, 1e20]}},
+        "large integers": {
+            **plain,
+            "vertices": {"views": [1, 2**31, 2**40, -(2**35)]},
+            "edge_data": {"weight": [1, 2**31, 2**33, 3]},
+        },
+        "missing values": {
+            **plain,
+            "vertices": {"age": [3.5, None, 7.0, None], "town": ["x", None, "y", None]},
+            "edge_data": {"weight": [0.5, None, 2.0, None]},
+        },
+        "mixed types": {
+            **plain,
+            "vertices": {
+                "age": ages,
+                "town": towns,
+                "member": [True, False, True, True],
+                "height": [1.5, 2.0, 1e-5, 1e20],
+            },
+        },
     }
 
 
@@ -69,8 +90,12 @@ def by_igraph(variant: dict[str, Any], form: str, path: Path) -> None:
 
 def by_networkx(variant: dict[str, Any], form: str, path: Path) -> None:
     several = len(set(variant["edges"])) < len(variant["edges"])
-    graph: Any = {(False, False): nx.Graph, (False, True): nx.MultiGraph, (True, False): nx.DiGraph,
-                  (True, True): nx.MultiDiGraph}[variant["directed"], several]()
+    graph: Any = {
+        (False, False): nx.Graph,
+        (False, True): nx.MultiGraph,
+        (True, False): nx.DiGraph,
+        (True, True): nx.MultiDiGraph,
+    }[variant["directed"], several]()
     names = variant["names"] or range(4)
     if form.endswith("list"):  # NetworkX writes names with spaces so that nobody can read them
         names = [str(one).replace(" ", "_") for one in names]
@@ -80,8 +105,11 @@ def by_networkx(variant: dict[str, Any], form: str, path: Path) -> None:
         data = {name: values[place] for name, values in variant["vertices"].items() if values[place] is not None}
         graph.add_node(node, **data, **({"label": names[place]} if equal else {}))
     for place, (u, v) in enumerate(variant["edges"]):
-        graph.add_edge(nodes[u], nodes[v], **{name: values[place] for name, values in variant["edge_data"].items()
-                                              if values[place] is not None})
+        graph.add_edge(
+            nodes[u],
+            nodes[v],
+            **{name: values[place] for name, values in variant["edge_data"].items() if values[place] is not None},
+        )
     if "defaults" in variant:
         graph.graph["node_default"] = {"town": variant["defaults"]["town"]}
         graph.graph["edge_default"] = {"weight": variant["defaults"]["weight"]}
@@ -91,8 +119,13 @@ def by_networkx(variant: dict[str, Any], form: str, path: Path) -> None:
         if form in ("GML", "Pajek", "adjacency list"):
             graph.graph.clear()
         writers: dict[str, Callable[..., None]] = {
-            "GraphML": nx.write_graphml, "GML": nx.write_gml, "Pajek": nx.write_pajek, "GEXF": nx.write_gexf,
-            "edge list": nx.write_edgelist, "adjacency list": nx.write_adjlist}
+            "GraphML": nx.write_graphml,
+            "GML": nx.write_gml,
+            "Pajek": nx.write_pajek,
+            "GEXF": nx.write_gexf,
+            "edge list": nx.write_edgelist,
+            "adjacency list": nx.write_adjlist,
+        }
         writers[form](graph, str(path))
 
 
@@ -123,26 +156,38 @@ def read_igraph(form: str, path: Path) -> dict[str, Any]:
     rows = [vertex.attributes() for vertex in graph.vs]
     shown = [row.get("name" if form == "Pajek" else "label") for row in rows]
     use = form != "GraphML" and None not in shown and "" not in shown and len(set(shown)) == len(shown)
-    ids = shown if use else range(1, len(rows) + 1) if form == "Pajek" else [
-        row["id"] if isinstance(row["id"], str) else int(row["id"]) for row in rows]
+    ids = (
+        shown
+        if use
+        else range(1, len(rows) + 1)
+        if form == "Pajek"
+        else [row["id"] if isinstance(row["id"], str) else int(row["id"]) for row in rows]
+    )
     edges = [(*edge.tuple, plain(edge.attributes().get("weight"))) for edge in graph.es]
     return {"ids": [str(one) for one in ids], "arcs": arcs(edges, graph.is_directed()), "vertices": columns(rows)}
 
 
 def read_networkx(form: str, path: Path) -> dict[str, Any]:
     readers: dict[str, Callable[[Path], Any]] = {
-        "GraphML": nx.read_graphml, "GML": nx.read_gml, "Pajek": nx.read_pajek, "GEXF": nx.read_gexf,
+        "GraphML": nx.read_graphml,
+        "GML": nx.read_gml,
+        "Pajek": nx.read_pajek,
+        "GEXF": nx.read_gexf,
         "node-link": lambda place: nx.node_link_graph(json.loads(place.read_text("utf-8"))),
         "edge list": lambda place: nx.read_edgelist(place, create_using=kind),
-        "adjacency list": lambda place: nx.read_adjlist(place, create_using=kind)}
+        "adjacency list": lambda place: nx.read_adjlist(place, create_using=kind),
+    }
     if form not in readers:
         raise NotImplementedError
     kind = nx.MultiDiGraph if " directed" in path.stem or " parallel" in path.stem else nx.MultiGraph
     graph = readers[form](path)
     number = {name: place for place, name in enumerate(graph)}
     edges = [(number[u], number[v], data.get("weight")) for u, v, data in graph.edges(data=True)]
-    return {"ids": [str(one) for one in graph], "arcs": arcs(edges, graph.is_directed()),
-            "vertices": columns([data for _, data in graph.nodes(data=True)])}
+    return {
+        "ids": [str(one) for one in graph],
+        "arcs": arcs(edges, graph.is_directed()),
+        "vertices": columns([data for _, data in graph.nodes(data=True)]),
+    }
 
 
 def read_networkit(form: str, path: Path) -> dict[str, Any]:
@@ -183,13 +228,19 @@ def truth(variant: dict[str, Any], library: str, form: str) -> dict[str, Any]:
     without = form == "adjacency list" or (library, form) == ("networkit", "GML")
     weights = None if without else variant["edge_data"].get("weight")
     weights = weights or [None] * len(variant["edges"])
-    edges = [(u, v, defaults.get("weight") if weight is None else weight)
-             for (u, v), weight in zip(variant["edges"], weights, strict=True)]
+    edges = [
+        (u, v, defaults.get("weight") if weight is None else weight)
+        for (u, v), weight in zip(variant["edges"], weights, strict=True)
+    ]
     none = library == "networkit" or form.endswith("list") or (library, form) == ("igraph", "Pajek")
-    written = {} if none else {name: values for name, values in variant["vertices"].items()
-                               if form != "Pajek" or name == "town"}  # NetworkX writes texts only
-    filled = {name: [defaults.get(name) if one is None else plain(one) for one in values]
-              for name, values in written.items()}
+    written = (
+        {}
+        if none
+        else {name: values for name, values in variant["vertices"].items() if form != "Pajek" or name == "town"}
+    )  # NetworkX writes texts only
+    filled = {
+        name: [defaults.get(name) if one is None else plain(one) for one in values] for name, values in written.items()
+    }
     ids = variant["names"]
     if form.endswith("list"):
         ids = [str(one).replace(" ", "_") for one in (range(4) if ids is None or len(set(ids)) < 4 else ids)]
@@ -227,10 +278,22 @@ def record(library: str, form: str, name: str, right: dict[str, Any], path: Path
     best = max(found, key=lambda one: score(found[one], right))
     text = re.sub(r'(Creator "igraph version \S+)[^"]*', r"\1", path.read_text("utf-8"))
     text = re.sub(r'lastmodifieddate="[^"]*"', 'lastmodifieddate="2026-11-29"', text)
-    outcomes = {one: what if isinstance(what, str) else ("other edges", "other edges", "edges", "all")[
-        score(what, right)] for one, what in found.items()}
-    return {"library": library, "version": VERSIONS.get(library), "format": form, "variant": name, "written": right,
-            "best": best, "best_version": VERSIONS[best], "best_reads": found[best], "outcomes": outcomes, "text": text}
+    outcomes = {
+        one: what if isinstance(what, str) else ("other edges", "other edges", "edges", "all")[score(what, right)]
+        for one, what in found.items()
+    }
+    return {
+        "library": library,
+        "version": VERSIONS.get(library),
+        "format": form,
+        "variant": name,
+        "written": right,
+        "best": best,
+        "best_version": VERSIONS[best],
+        "best_reads": found[best],
+        "outcomes": outcomes,
+        "text": text,
+    }
 
 
 def main() -> None:

@@ -20,16 +20,25 @@ from gnnexp.errors import DataError
 PLACE = Path(__file__).parents[1] / "datasets" / "formats" / "graph_files" / "others"
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "formats.md"
 LIBRARIES = {"igraph": "igraph", "networkx": "NetworkX", "networkit": "NetworKit", "hand": "other programs"}
-ENDINGS = {"GraphML": ".graphml", "GML": ".gml", "Pajek": ".net", "GEXF": ".gexf", "node-link": ".json",
-           "edge list": ".edgelist", "adjacency list": ".adjlist", "METIS": ".graph"}
+ENDINGS = {
+    "GraphML": ".graphml",
+    "GML": ".gml",
+    "Pajek": ".net",
+    "GEXF": ".gexf",
+    "node-link": ".json",
+    "edge list": ".edgelist",
+    "adjacency list": ".adjlist",
+    "METIS": ".graph",
+}
 NOT_COMPARED = {"id", "label", "name", "x", "y", "z", "shape", "viz", "type"}
 BEGIN, END = "<!-- others: begin -->\n", "<!-- others: end -->\n"
 
 
 def records() -> list[dict[str, Any]]:
     """All files, with what libraries read in them."""
-    return [json.loads(line) for name in LIBRARIES
-            for line in (PLACE / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    return [
+        json.loads(line) for name in LIBRARIES for line in (PLACE / f"{name}.jsonl").read_text("utf-8").splitlines()
+    ]
 
 
 def plain(value: Any) -> Any:
@@ -56,8 +65,11 @@ def arcs(edges: list[tuple[int, int, Any]], directed: bool) -> list[list[float]]
 def common(graph: AttributedGraph) -> dict[str, Any]:
     """What gnnexp reads, in the form of the records."""
     weights = [data.get("weight") for data in graph.edges]
-    rows = [row for (u, v), directed, weight in zip(graph.ends.tolist(), graph.directed.tolist(), weights, strict=True)
-            for row in arcs([(u, v, weight)], directed)]
+    rows = [
+        row
+        for (u, v), directed, weight in zip(graph.ends.tolist(), graph.directed.tolist(), weights, strict=True)
+        for row in arcs([(u, v, weight)], directed)
+    ]
     return {"ids": [str(one) for one in graph.names], "arcs": sorted(rows), "vertices": columns(list(graph.vertices))}
 
 
@@ -108,9 +120,12 @@ def table() -> str:
     """How many files of each library and format are read right."""
     found = records()
     version = {one["best"]: one["best_version"] for one in found}
-    lines = ["| written by | format | files | gnnexp | " + " | ".join(
-        f"{LIBRARIES[name]} {version[name]}" for name in ("igraph", "networkx", "networkit")) + " |",
-        "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| written by | format | files | gnnexp | "
+        + " | ".join(f"{LIBRARIES[name]} {version[name]}" for name in ("igraph", "networkx", "networkit"))
+        + " |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for library, shown in LIBRARIES.items():
         for form in ENDINGS:
             some = [one for one in found if one["library"] == library and one["format"] == form]

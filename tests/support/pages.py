@@ -9,7 +9,7 @@ from gnnexp.reports.figures.drawing import empty_figure
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine
 from gnnexp.reports.table import Table
 
-NASTY = ('<script>alert("1")</script>', "a & b <i>", "\"><img src=http://127.0.0.1:9/x>", "'quoted' </table>")
+NASTY = ('<script>alert("1")</script>', "a & b <i>", '"><img src=http://127.0.0.1:9/x>', "'quoted' </table>")
 _VOID = {"meta", "input", "br", "link", "img"}
 
 
@@ -25,17 +25,31 @@ def draw(file: Path, label: str = "accuracy") -> Path:
 
 def nasty_page(folder: Path) -> Page:
     """Every text of it would break a page that does not escape it."""
-    numbers = [("dgl", "95.28 ± 0.44", "1,024", "OOM"), (NASTY[1], "9.5", "512", "0.25"),
-               ("p3", "–", "2", "12"), ("gsplit", "100.0", "33", "3")]
+    numbers = [
+        ("dgl", "95.28 ± 0.44", "1,024", "OOM"),
+        (NASTY[1], "9.5", "512", "0.25"),
+        ("p3", "–", "2", "12"),
+        ("gsplit", "100.0", "33", "3"),
+    ]
     data = Table(("epoch", NASTY[0]), tuple((str(n), NASTY[2]) for n in range(3)), "")
     return Page(
-        title=NASTY[0], description=NASTY[2], command=f"gnnexp sweep {NASTY[3]}", date="2026-01-02", version="0.1.0",
-        provenance=[("machine", NASTY[1])], notes=[NASTY[0]],
+        title=NASTY[0],
+        description=NASTY[2],
+        command=f"gnnexp sweep {NASTY[3]}",
+        date="2026-01-02",
+        version="0.1.0",
+        provenance=[("machine", NASTY[1])],
+        notes=[NASTY[0]],
         tables=[NamedTable(NASTY[1], Table(("system", "acc/test %", "rows", NASTY[3]), tuple(numbers), NASTY[2]))],
-        figures=[PageFigure(draw(folder / "a.svg", "first & <second>"), NASTY[0], NASTY[2], data),
-                 PageFigure(draw(folder / "b.svg"), "b", "b")],
-        runs=[RunLine(NASTY[0], "failed", NASTY[2], "no: " + NASTY[3], "runs/<a>", "gnnexp run " + NASTY[0]),
-              RunLine("fine", "finished", run_dir="runs/b", exact="yes")])
+        figures=[
+            PageFigure(draw(folder / "a.svg", "first & <second>"), NASTY[0], NASTY[2], data),
+            PageFigure(draw(folder / "b.svg"), "b", "b"),
+        ],
+        runs=[
+            RunLine(NASTY[0], "failed", NASTY[2], "no: " + NASTY[3], "runs/<a>", "gnnexp run " + NASTY[0]),
+            RunLine("fine", "finished", run_dir="runs/b", exact="yes"),
+        ],
+    )
 
 
 class Strict(HTMLParser):

@@ -70,7 +70,8 @@ def graph_of(degrees: Sequence[int], num_nodes: int, seed: int, wide: bool = Fal
         order = np.lexsort((kinds[part], sources[part]))
         sources[part], kinds[part] = sources[part][order], kinds[part][order]
     return Graph(
-        torch.from_numpy(indptr), torch.from_numpy(sources.astype(np.int64 if wide else np.int32)),
+        torch.from_numpy(indptr),
+        torch.from_numpy(sources.astype(np.int64 if wide else np.int32)),
         edge_types=torch.from_numpy(kinds.astype(np.int32)) if types else None,
     )
 

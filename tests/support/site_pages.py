@@ -10,7 +10,8 @@ from repository import included
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [Path(name) for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")] + sorted(
-    path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md"))
+    path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md")
+)
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 RUN = "<!-- run -->"
 

@@ -25,7 +25,10 @@ from gnnexp.training.train import probe_memory, train
 
 
 def attempt(
-    config: dict[str, Any], folder: str, stop_at: int | None, number: int = signal.SIGTERM,
+    config: dict[str, Any],
+    folder: str,
+    stop_at: int | None,
+    number: int = signal.SIGTERM,
     artifacts: Artifacts | None = None,
 ) -> dict[str, Any]:
     """What a rank of the pool runs; before step `stop_at` of the run the last rank is sent the signal.
@@ -35,7 +38,8 @@ def attempt(
     """
     environment, directory = read_environment(), Path(folder)
     job = assemble(
-        experiment_of(config), artifacts or _artifacts(config, environment.num_ranks), directory, environment)
+        experiment_of(config), artifacts or _artifacts(config, environment.num_ranks), directory, environment
+    )
     probed = probe_memory(job)
     trainer = job.experiment.paradigm.trainer(job)
     steps, work = 0, trainer.forward_backward

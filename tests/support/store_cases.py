@@ -30,8 +30,9 @@ def graph_of(*, sparse: bool = False, num_features: int = 13) -> Graph:
 
 
 def shard_of(graph: Graph, rank: int, size: int) -> Shard:
-    return Shard(graph, rank, size, partition=parts(graph, size), part=rank,
-                 frequency=torch.arange(graph.num_nodes) % 7)
+    return Shard(
+        graph, rank, size, partition=parts(graph, size), part=rank, frequency=torch.arange(graph.num_nodes) % 7
+    )
 
 
 def as_dense(rows: Rows) -> torch.Tensor:
@@ -43,5 +44,11 @@ def reads_of(rank: int, num_nodes: int) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(rank)
     reads = [torch.randint(0, num_nodes, (size,), generator=generator) for size in (40 + 11 * rank, 90, 3)]
     none = torch.empty(0, dtype=torch.int64)
-    return [*reads, none if rank == 0 else reads[0].flip(0), reads[1] if rank == 1 else none, none,
-            torch.full((5,), rank), torch.randperm(num_nodes, generator=generator).int()]
+    return [
+        *reads,
+        none if rank == 0 else reads[0].flip(0),
+        reads[1] if rank == 1 else none,
+        none,
+        torch.full((5,), rank),
+        torch.randperm(num_nodes, generator=generator).int(),
+    ]

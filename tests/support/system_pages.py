@@ -42,14 +42,21 @@ PAGES: Mapping[str, About] = {
     "gsplit": About(("gsplit", "gsplit_node", "gsplit_edge", "gsplit_rand"), "gsplit"),
     "neutronstar": About(("neutronstar", "neutronstar_comm", "neutronstar_cache")),
     "sancus": About(("sancus",)),
-    "neutrontp": About(("neutrontp", "neutrontp_naive", "neutrontp_base", "neutrontp_cs", "neutrontp_cs_tp",
-                        "neutrontp_cs_tp_dt"), "neutrontp"),
+    "neutrontp": About(
+        ("neutrontp", "neutrontp_naive", "neutrontp_base", "neutrontp_cs", "neutrontp_cs_tp", "neutrontp_cs_tp_dt"),
+        "neutrontp",
+    ),
     "hongtu": About(("hongtu", "hongtu_p2p", "hongtu_base", "hongtu_im"), "hongtu"),
     "distgnn": About(("distgnn",)),
     "sdt_gnn": About(("sdt_gnn",), "sdt_gnn"),
 }
-PAPERS = {"fastsample": "FastSample", "gsplit": "GSplit", "hongtu": "HongTu", "neutrontp": "NeutronTP",
-          "sdt_gnn": "SDT-GNN"}
+PAPERS = {
+    "fastsample": "FastSample",
+    "gsplit": "GSplit",
+    "hongtu": "HongTu",
+    "neutrontp": "NeutronTP",
+    "sdt_gnn": "SDT-GNN",
+}
 
 
 def page(name: str, verdicts: Mapping[str, str] | None = None) -> str:
@@ -100,8 +107,9 @@ def presets(names: Sequence[str]) -> str:
 
 def _choices(name: str) -> tuple[dict[str, str], list[str]]:
     content = yaml.safe_load((product_folder("conf") / "system" / f"{name}.yaml").read_text(encoding="utf-8"))
-    overrides = {key.removeprefix("override /"): choice
-                 for entry in content.pop("defaults") for key, choice in entry.items()}
+    overrides = {
+        key.removeprefix("override /"): choice for entry in content.pop("defaults") for key, choice in entry.items()
+    }
     del content["system"]
     return overrides, list(_settings("", content))
 
@@ -121,8 +129,9 @@ def claims(name: str, verdicts: Mapping[str, str] | None = None) -> str:
     about = PAGES[name]
     tables = []
     for paper in PAPERS:
-        rows = [claim for claim in read_claims(paper)
-                if paper == about.paper or set(claim["systems"]) & set(about.presets)]
+        rows = [
+            claim for claim in read_claims(paper) if paper == about.paper or set(claim["systems"]) & set(about.presets)
+        ]
         if rows and paper == about.paper:
             tables.append(_own(paper, rows, verdicts))
         elif rows:
@@ -137,10 +146,13 @@ def read_claims(paper: str) -> list[dict[str, Any]]:
 
 
 def _own(paper: str, rows: Sequence[Mapping[str, Any]], verdicts: Mapping[str, str] | None) -> str:
-    lines = [f"{len(rows)} claims of the paper, in its words (`sweeps/{paper}/claims.yaml`, where notes say "
-             "how the paper contradicts itself). *Hardware*: the claim is one of a machine." +
-             (f" *Verdict*: [figures and reasons](../results/claims/{paper}.md)." if verdicts else ""), "",
-             _head(("claim", "where", "kind", "what we check"), verdicts)]
+    lines = [
+        f"{len(rows)} claims of the paper, in its words (`sweeps/{paper}/claims.yaml`, where notes say "
+        "how the paper contradicts itself). *Hardware*: the claim is one of a machine."
+        + (f" *Verdict*: [figures and reasons](../results/claims/{paper}.md)." if verdicts else ""),
+        "",
+        _head(("claim", "where", "kind", "what we check"), verdicts),
+    ]
     for claim in rows:
         kind = claim["kind"] + (", hardware" if claim["depends_on_hardware"] else "")
         cells = [f'<a id="{claim["claim"]}"></a>{_quote(claim)}', claim["source"], kind, _text(claim["measure"])]

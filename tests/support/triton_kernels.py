@@ -8,10 +8,37 @@ from typing import Any
 
 from gnnexp.kernels.cuda import aggregate, attention, dropout, edges, outer
 
-_ARRAYS = {"indptr": "*i64", "index": "*i32", "edges": "*i64", "ids": "*i32", "src_ids": "*i32", "dst_ids": "*i32",
-           "places": "*i32", "columns": "*i32", "edge_types": "*i32", "occurrence": "*i32", "key": "*i64"}
-_FLOATS = ("weight", "own", "x", "partial", "out", "products", "output", "gradient", "values", "a", "b", "src_key",
-           "dst_key", "signed", "change", "of_dst")
+_ARRAYS = {
+    "indptr": "*i64",
+    "index": "*i32",
+    "edges": "*i64",
+    "ids": "*i32",
+    "src_ids": "*i32",
+    "dst_ids": "*i32",
+    "places": "*i32",
+    "columns": "*i32",
+    "edge_types": "*i32",
+    "occurrence": "*i32",
+    "key": "*i64",
+}
+_FLOATS = (
+    "weight",
+    "own",
+    "x",
+    "partial",
+    "out",
+    "products",
+    "output",
+    "gradient",
+    "values",
+    "a",
+    "b",
+    "src_key",
+    "dst_key",
+    "signed",
+    "change",
+    "of_dst",
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +69,15 @@ def variants(kind: str) -> Iterator[Variant]:
     """All kernels with the tiles of wide rows, which need most registers."""
     size = 4 if kind == "fp32" else 8
     widest = aggregate.WIDEST_BYTES // size
-    shape = {"ids": None, "SLOT_STEP": 1, "LONG": aggregate.LONG, "ROWS": 1, "COLS": widest, "ADD": False,
-             "UNROLL": aggregate.UNROLL_DOTS}
+    shape = {
+        "ids": None,
+        "SLOT_STEP": 1,
+        "LONG": aggregate.LONG,
+        "ROWS": 1,
+        "COLS": widest,
+        "ADD": False,
+        "UNROLL": aggregate.UNROLL_DOTS,
+    }
     sums = {"own": None, "products": None, **shape, "UNROLL": aggregate.UNROLL}
     rows, segments = {"OF_SEGMENTS": False, "SPLIT": True}, {"OF_SEGMENTS": True, "SPLIT": False}
     fetched = {name: value for name, value in sums.items() if name != "ids"}
@@ -53,8 +87,14 @@ def variants(kind: str) -> Iterator[Variant]:
         "weighted_sum": {"edges": None, **sums, **rows},
         "transposed_sum": {**sums, **rows},
         "segments": {**sums, **segments},
-        "sum_of_stored_rows": {"edges": None, "weight": None, "partial": None, **fetched, "OF_SEGMENTS": False,
-                               "SPLIT": False},
+        "sum_of_stored_rows": {
+            "edges": None,
+            "weight": None,
+            "partial": None,
+            **fetched,
+            "OF_SEGMENTS": False,
+            "SPLIT": False,
+        },
         "weighted_sum_of_stored_rows": {"edges": None, **fetched, **rows},
         "scaled_sum_of_stored_rows": {**fetched, **rows, "ROWS": 1, "COLS": 128},
         "edge_sum": {"index": None, "edges": None, "weight": None, **sums, **rows, "ROWS": 32, "COLS": 4},
@@ -88,8 +128,11 @@ def _dropout(kind: str) -> Iterator[Variant]:
     yield Variant("drop_sparse", dropout.drop_sparse_kernel, {"SCALE": 2.0, "TILE": 64})
     tile = {"SCALE": 2.0, "LOOPS": False, "EDGES": 32, "HEADS": 4}
     yield Variant("drop_edges", dropout.drop_edges_kernel, tile)
-    yield Variant("drop_edges_of_loops", dropout.drop_edges_kernel,
-                  {**tile, "edge_types": None, "occurrence": None, "LOOPS": True, "HEADS": 8, "EDGES": 16})
+    yield Variant(
+        "drop_edges_of_loops",
+        dropout.drop_edges_kernel,
+        {**tile, "edge_types": None, "occurrence": None, "LOOPS": True, "HEADS": 8, "EDGES": 16},
+    )
 
 
 def _attention() -> Iterator[Variant]:
@@ -100,5 +143,8 @@ def _attention() -> Iterator[Variant]:
     yield Variant("unweigh", attention.unweigh_kernel, {**tile, "weight": None})
     yield Variant("unweigh_dropped", attention.unweigh_kernel, tile)
     for operation in ("SCORE", "MAX", "EXP", "SPREAD"):
-        yield Variant(operation.lower(), edges.edge_kernel,
-                      {"OPERATION": int(edges.EdgeOperation[operation]), "EDGES": 32, "HEADS": 4})
+        yield Variant(
+            operation.lower(),
+            edges.edge_kernel,
+            {"OPERATION": int(edges.EdgeOperation[operation]), "EDGES": 32, "HEADS": 4},
+        )

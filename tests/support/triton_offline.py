@@ -27,8 +27,9 @@ class Binary:
     ptx: str
 
 
-def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], architecture: int, num_warps: int
-             ) -> Binary:
+def compiled(
+    kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any], architecture: int, num_warps: int
+) -> Binary:
     """Compile for `sm_<architecture>`.
 
     Args:
@@ -39,15 +40,20 @@ def compiled(kernel: Any, types: Mapping[str, str], constants: Mapping[str, Any]
         num_warps: warps of a program.
     """
     signature = {name: "constexpr" if name in constants else types[name] for name in kernel.arg_names}
-    whole = {(i,): [["tt.divisibility", 16]] for i, (name, kind) in enumerate(signature.items())
-             if kind.startswith("*") or name.endswith(("stride", "width"))}
+    whole = {
+        (i,): [["tt.divisibility", 16]]
+        for i, (name, kind) in enumerate(signature.items())
+        if kind.startswith("*") or name.endswith(("stride", "width"))
+    }
     source = ASTSource(kernel, signature, {**constants}, whole)
-    made = triton.compile(source, target=GPUTarget("cuda", architecture, 32),
-                          options={"num_warps": num_warps, "enable_fp_fusion": False})
+    made = triton.compile(
+        source, target=GPUTarget("cuda", architecture, 32), options={"num_warps": num_warps, "enable_fp_fusion": False}
+    )
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(made.asm["cubin"])
         file.flush()
-        words = subprocess.run([_CUOBJDUMP, "--dump-resource-usage", file.name], capture_output=True, text=True,
-                               check=True).stdout
+        words = subprocess.run(
+            [_CUOBJDUMP, "--dump-resource-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
     found = {name: int(value) for name, value in re.findall(r"(REG|STACK|LOCAL):(\d+)", words)}
     return Binary(found["REG"], found["STACK"], found["LOCAL"], made.asm["ptx"])

@@ -46,8 +46,13 @@ warm_forks.main()
 _ROOT = Path(__file__).parents[2]
 _ROOM = "." * 4096  # for the command lines of forks
 # The source starts no threads. Ranks set those of their first one themselves; OpenMP gives others what it read first.
-_THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "omp",
-            "OMP_WAIT_POLICY": "passive"}
+_THREADS = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_THREADING_LAYER": "omp",
+    "OMP_WAIT_POLICY": "passive",
+}
 # Variables that Python and libraries read when they start. A command with others needs an interpreter of its own.
 _READ_AT_START = ("PYTHON", "LD_", "TRITON_", "MPL", "CUDA_", "NUMBA_DISABLE", "GNNEXP_WITHOUT", "GNNEXP_EMULATED")
 _FOLLOWED = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONFAULTHANDLER")
@@ -100,8 +105,10 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
                 super()._execute_child(*arguments)  # type: ignore[misc]
             return
         source = source_of_this_process()
-        streams = [given[name] if given[name] != -1 else standard
-                   for standard, name in enumerate(("p2cread", "c2pwrite", "errwrite"))]
+        streams = [
+            given[name] if given[name] != -1 else standard
+            for standard, name in enumerate(("p2cread", "c2pwrite", "errwrite"))
+        ]
         with self.one_at_a_time:
             self.pid = _ask(source, _request(given), streams)
         self._child_created = True
@@ -124,10 +131,14 @@ def _can_fork(given: Mapping[str, Any]) -> bool:
 
 def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
     """What Python and libraries read of an environment when they start; folders only if these change what is there."""
-    read = {name: value for name, value in variables.items()
-            if name.startswith(_READ_AT_START) and name not in _FOLLOWED}
-    changing = [folder for folder in _folders(variables)
-                if folder != _ROOT and any((folder / name).exists() for name in _CHANGING)]
+    read = {
+        name: value for name, value in variables.items() if name.startswith(_READ_AT_START) and name not in _FOLLOWED
+    }
+    changing = [
+        folder
+        for folder in _folders(variables)
+        if folder != _ROOT and any((folder / name).exists() for name in _CHANGING)
+    ]
     return read | {"PYTHONPATH": str(changing)}
 
 
@@ -138,11 +149,13 @@ def _folders(variables: Mapping[str, str]) -> list[Path]:
 def _request(given: Mapping[str, Any]) -> dict[str, Any]:
     """What a new process takes over from the one that starts it, or gets instead."""
     return {
-        "command": [str(word) for word in given["args"]], "folder": str(given["cwd"] or os.getcwd()),  # noqa: PTH109
+        "command": [str(word) for word in given["args"]],
+        "folder": str(given["cwd"] or os.getcwd()),  # noqa: PTH109
         "environment": dict(os.environ if given["env"] is None else given["env"]),
         "session": given["start_new_session"],
         "group": os.getpgrp() if given["process_group"] in {None, -1} else given["process_group"],
-        "cores": sorted(os.sched_getaffinity(0)), "umask": _umask(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "umask": _umask(),
         "limits": [resource.getrlimit(limit) for limit in _LIMITS],
         "deaf": signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
     }
@@ -199,8 +212,9 @@ def source_of_this_process() -> Source:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), _ROOM]
-            _Popen(command, env={**WarmPopen.variables, **_THREADS}, stdin=subprocess.DEVNULL,
-                   pass_fds=[theirs.fileno()])
+            _Popen(
+                command, env={**WarmPopen.variables, **_THREADS}, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
         WarmPopen.source = Source(ours, os.getpid(), WarmPopen.variables)
     return WarmPopen.source
 
@@ -272,8 +286,11 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> int:
         _fork_a_source()
     sys.modules.pop(name, None)  # as `python -m` does, its text runs as `__main__`
     theirs = {str(folder) for folder in _folders(WarmPopen.variables)}
-    sys.path[:] = [os.getcwd(), *map(str, _folders(os.environ)),  # noqa: PTH109
-                   *(folder for folder in sys.path[1:] if folder not in theirs)]
+    sys.path[:] = [
+        os.getcwd(),  # noqa: PTH109
+        *map(str, _folders(os.environ)),
+        *(folder for folder in sys.path[1:] if folder not in theirs),
+    ]
     sys.argv = [name, *rest]
     sys.orig_argv[:] = request["command"]
     _open_streams()
@@ -319,9 +336,14 @@ def _open_streams() -> None:
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = (
-        io.TextIOWrapper(open(stream, "wb", 0 if unbuffered else -1, closefd=False), errors=errors,  # noqa: SIM115
-                         line_buffering=stream == 2 or os.isatty(stream), write_through=unbuffered)
-        for stream, errors in ((1, "strict"), (2, "backslashreplace")))
+        io.TextIOWrapper(
+            open(stream, "wb", 0 if unbuffered else -1, closefd=False),  # noqa: SIM115
+            errors=errors,
+            line_buffering=stream == 2 or os.isatty(stream),
+            write_through=unbuffered,
+        )
+        for stream, errors in ((1, "strict"), (2, "backslashreplace"))
+    )
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
 
 
@@ -329,7 +351,7 @@ def _write_command_line(words: Sequence[str]) -> None:
     """As `ps` and /proc/PID/cmdline show it, in the place of the source's own words (as setproctitle does)."""
     fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     first, last = int(fields[45]), int(fields[46])
-    line = " ".join(words).encode()[:last - first - 2] + b"\0"
+    line = " ".join(words).encode()[: last - first - 2] + b"\0"
     ctypes.memmove(first, line.ljust(last - first, b"."), last - first)  # Linux reads to the end of the first text
 
 

@@ -95,4 +95,3 @@ def remembered(config: dict[str, Any], steps: int, partition: Any = None) -> dic
     seen.clear()
     run_steps(config, weighted_graph(), steps, partition)
     return dict(seen)
-

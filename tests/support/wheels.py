@@ -15,8 +15,19 @@ _SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "gnnexp", "
 
 def build_wheel(repository: Path, folder: Path) -> Path:
     """The wheel of `repository`, built into `folder` by pip with the setuptools that is installed."""
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index",
-               "-w", str(folder), str(_copied(repository, folder / "source"))]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "-w",
+        str(folder),
+        str(_copied(repository, folder / "source")),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (wheel,) = folder.glob("*.whl")

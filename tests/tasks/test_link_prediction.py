@@ -35,8 +35,16 @@ def task_of(graph: Graph, **options: object) -> LinkPrediction:
 def listed(pairs: Pairs) -> list[tuple[object, ...]]:
     """Original ids, relation, whether it is a link, and its weight."""
     kinds = [0] * pairs.head.numel() if pairs.relation is None else pairs.relation.tolist()
-    return list(zip(pairs.vertices[pairs.head].tolist(), kinds, pairs.vertices[pairs.tail].tolist(),
-                    pairs.positive.tolist(), pairs.weights.tolist(), strict=True))
+    return list(
+        zip(
+            pairs.vertices[pairs.head].tolist(),
+            kinds,
+            pairs.vertices[pairs.tail].tolist(),
+            pairs.positive.tolist(),
+            pairs.weights.tolist(),
+            strict=True,
+        )
+    )
 
 
 def shares_of(batch: Tensor, owner: list[int]) -> list[Tensor]:
@@ -110,10 +118,16 @@ def naive_loss(task: LinkPrediction, links: list[list[int]], outputs: Tensor, pa
 
 
 @pytest.mark.parametrize("typed", [False, True])
-@pytest.mark.parametrize(("weighting", "l2", "decoder"), [
-    ("each", 0.0, DistMult), ("each", 0.3, DistMult), ("balanced", 0.3, DistMult), ("balanced", 0.0, MLP),
-    ("balanced", 0.1, Dot),
-])
+@pytest.mark.parametrize(
+    ("weighting", "l2", "decoder"),
+    [
+        ("each", 0.0, DistMult),
+        ("each", 0.3, DistMult),
+        ("balanced", 0.3, DistMult),
+        ("balanced", 0.0, MLP),
+        ("balanced", 0.1, Dot),
+    ],
+)
 def test_losses_and_gradients_add_up_over_shares(
     typed: bool, weighting: str, l2: float, decoder: type[Decoder]
 ) -> None:
@@ -163,30 +177,45 @@ def test_hits_over_fixed_negatives_are_ogbs_however_links_are_shared(num_links: 
     outputs = torch.randint(-2, 3, (25, DIM), generator=draws).double()  # many ties
     held = task.held_out(graph)
     assert {name: numbers.tolist() for name, numbers in held.items()} == {
-        "val": list(range(num_links)), "test": list(range(5))}
-    positive, negative = ((outputs[links[:, 0]] * outputs[links[:, 1]]).sum(1)
-                          for links in (graph.links["valid"], graph.links["valid_neg"]))
+        "val": list(range(num_links)),
+        "test": list(range(5)),
+    }
+    positive, negative = (
+        (outputs[links[:, 0]] * outputs[links[:, 1]]).sum(1)
+        for links in (graph.links["valid"], graph.links["valid_neg"])
+    )
     for budget in (500, 1 << 20):
-        found = [piece for share in (held["val"][::3], held["val"][1::3], held["val"][2::3])
-                 for piece in task.score_pairs("val", outputs, share, budget)]
+        found = [
+            piece
+            for share in (held["val"][::3], held["val"][1::3], held["val"][2::3])
+            for piece in task.score_pairs("val", outputs, share, budget)
+        ]
         joined = np.sort(np.concatenate([piece["negative"] for piece in found]))
         assert joined.tolist() == sorted(negative.tolist())
-        assert task.metrics(found) == {f"hits@{k}": ogb_hits(positive, negative, k) for k in (7, 10, 20, 50, 100)
-                                       if k <= num_negatives}, "not 1 for any model"
+        assert task.metrics(found) == {
+            f"hits@{k}": ogb_hits(positive, negative, k) for k in (7, 10, 20, 50, 100) if k <= num_negatives
+        }, "not 1 for any model"
     # What a rank without links gives adds nothing.
-    assert all(array.size == 0 for piece in task.score_pairs("val", outputs, held["val"][:0], 500)
-               for array in piece.values())
+    assert all(
+        array.size == 0 for piece in task.score_pairs("val", outputs, held["val"][:0], 500) for array in piece.values()
+    )
     assert task.primary_metric == "hits@7" and task_of(graph).primary_metric == "hits@20"
 
 
 def test_metrics_of_ranks() -> None:
     task = task_of(linked_graph(15, typed=True), metric="hits@2")
     found = task.metrics([{"rank": np.array([1.0, 4.0])}, {"rank": np.array([2.5, 10.0, 2.0])}])
-    assert next(iter(found)) == "hits@2" and next(iter(task_of(linked_graph(15, typed=True)).metrics(
-        [{"rank": np.ones(1)}]))) == "mrr"
+    assert (
+        next(iter(found)) == "hits@2"
+        and next(iter(task_of(linked_graph(15, typed=True)).metrics([{"rank": np.ones(1)}]))) == "mrr"
+    )
     assert found["mrr"] == pytest.approx((1 + 1 / 4 + 1 / 2.5 + 1 / 10 + 1 / 2) / 5)
     assert {name: value for name, value in found.items() if name != "mrr"} == {
-        "hits@1": 0.2, "hits@2": 0.4, "hits@3": 0.6, "hits@10": 1.0}
+        "hits@1": 0.2,
+        "hits@2": 0.4,
+        "hits@3": 0.6,
+        "hits@10": 1.0,
+    }
     assert task.metrics([]) == {} and task_of(linked_graph(15, typed=True)).primary_metric == "mrr"
 
 
@@ -194,13 +223,22 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         LinkPrediction(dim=0, negatives=0, sampling="uniform", corrupt="head", l2=-1.0, metric="hits@0")
     assert {problem.key for problem in error.value.problems} == {
-        "task.dim", "task.negatives", "task.corrupt", "task.l2", "task.metric"}
+        "task.dim",
+        "task.negatives",
+        "task.corrupt",
+        "task.l2",
+        "task.metric",
+    }
     node = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
     wrong = {"sampling": "all", "corrupt": "none", "weighting": "none", "decoder": {"_target_": "torch.nn.Linear"}}
     with pytest.raises(ConfigError) as error:
         build({**node, **wrong}, Task, "task")
     assert {problem.key for problem in error.value.problems} == {
-        "task.sampling", "task.corrupt", "task.weighting", "task.decoder._target_"}
+        "task.sampling",
+        "task.corrupt",
+        "task.weighting",
+        "task.decoder._target_",
+    }
 
 
 def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:
@@ -210,8 +248,13 @@ def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:
     (problem,) = LinkPrediction().check(of_links(5, {"valid": torch.tensor([[0, 1]])}))
     assert "none to train on" in problem.allowed
     typed, plain = linked_graph(5, typed=True), linked_graph(5, typed=False)
-    for decoder, graph, keys in ((Dot(), typed, ["task.decoder"]), (MLP(), typed, ["task.decoder"]),
-                                 (DistMult(), typed, []), (DistMult(), plain, []), (Dot(), plain, [])):
+    for decoder, graph, keys in (
+        (Dot(), typed, ["task.decoder"]),
+        (MLP(), typed, ["task.decoder"]),
+        (DistMult(), typed, []),
+        (DistMult(), plain, []),
+        (Dot(), plain, []),
+    ):
         assert [problem.key for problem in LinkPrediction(decoder=decoder).check(graph)] == keys
     fixed = of_links(5, {**plain.links, "valid_neg": torch.tensor([[0, 1]]), "test_neg": torch.tensor([[0, 1]])})
     assert [problem.key for problem in LinkPrediction(metric="mrr").check(fixed)] == ["task.metric"]

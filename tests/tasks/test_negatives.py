@@ -18,8 +18,11 @@ from gnnexp.tasks.negatives import KnownLinks, Negatives
 
 KEY = BatchKey(seed=3, epoch=1, step=4)
 CASES = st.builds(
-    Negatives, st.integers(1, 3), st.sampled_from(["uniform", "per_source", "in_batch"]),
-    st.sampled_from(["tail", "head", "both"]), st.booleans(),
+    Negatives,
+    st.integers(1, 3),
+    st.sampled_from(["uniform", "per_source", "in_batch"]),
+    st.sampled_from(["tail", "head", "both"]),
+    st.booleans(),
 )
 
 

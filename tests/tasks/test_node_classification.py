@@ -16,8 +16,13 @@ from gnnexp.tasks.node_classification import NodeClassification
 from gnnexp.testing.emulated import is_wanted
 from gnnexp.testing.graphs import nasty_graph
 
-DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="no CUDA device is visible")])]
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")],
+    ),
+]
 
 
 def _unsorted(multilabel: bool) -> Graph:
@@ -40,8 +45,11 @@ def test_the_loss_is_that_of_the_examples_labels(device, ids, multilabel):
     task.setup(graph, device)
     chosen = task.targets()[3:12]
     scores = torch.randn(chosen.numel(), graph.num_classes, dtype=torch.float64)
-    expected = (F.binary_cross_entropy_with_logits(scores, graph.labels[chosen].double(), reduction="sum") /
-                graph.num_classes if multilabel else F.cross_entropy(scores, graph.labels[chosen], reduction="sum"))
+    expected = (
+        F.binary_cross_entropy_with_logits(scores, graph.labels[chosen].double(), reduction="sum") / graph.num_classes
+        if multilabel
+        else F.cross_entropy(scores, graph.labels[chosen], reduction="sum")
+    )
     found = task.loss_sum(scores.to(device), Examples(chosen.to(ids), chosen.numel()).to(device))
     assert found.device.type == device.type
     ulp = 0.0 if device.type == "cpu" or is_wanted() else 1e-14  # a GPU adds in another order

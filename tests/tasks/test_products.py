@@ -14,8 +14,10 @@ from gnnexp.tasks.decoders import products
 
 def drawn(m: int, width: int, pairs: int, relations: int, dtype: torch.dtype, seed: int = 0) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
-    outputs, weight = (torch.randn(n, width, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
-                       for n in (m, relations))
+    outputs, weight = (
+        torch.randn(n, width, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+        for n in (m, relations)
+    )
     head, tail = (torch.randint(0, m, (pairs,), generator=generator) for _ in range(2))
     return outputs, weight, head, tail, torch.randint(0, relations, (pairs,), generator=generator)
 
@@ -38,8 +40,14 @@ def both_ways(score: object, outputs: Tensor, weight: Tensor | None, *pairs: Ten
 
 # Ends that are the same vertex are among them (m = 1), no pairs, no columns, and columns beyond whole cache lines.
 @settings(deadline=None, max_examples=60)
-@given(st.integers(1, 5), st.integers(0, 70), st.integers(0, 40), st.integers(1, 3), st.sampled_from("-1r"),
-       st.integers(0, 9))
+@given(
+    st.integers(1, 5),
+    st.integers(0, 70),
+    st.integers(0, 40),
+    st.integers(1, 3),
+    st.sampled_from("-1r"),
+    st.integers(0, 9),
+)
 def test_scores_and_gradients_are_those_of_rows(
     m: int, width: int, pairs: int, relations: int, typed: str, seed: int
 ) -> None:

@@ -68,8 +68,11 @@ def test_ranks_are_those_of_brute_force(graph: Graph, symmetric: bool, budget: i
             task.head.get_parameter("relation_weight").mul_(10).round_()
     count = graph.links["test"].shape[0]
     cut = data.draw(st.integers(0, count))
-    found = [piece["rank"] for share in (torch.arange(cut, count), torch.arange(cut))
-             for piece in task.score_pairs("test", outputs, share, budget)]
+    found = [
+        piece["rank"]
+        for share in (torch.arange(cut, count), torch.arange(cut))
+        for piece in task.score_pairs("test", outputs, share, budget)
+    ]
     assert sorted(np.concatenate([np.empty(0), *found]).tolist()) == brute_force(task, graph, outputs)
 
 

@@ -42,9 +42,14 @@ def _lines_that(word: str) -> list[str]:
     return [f"{HASTY.name}:{number}" for number, line in enumerate(lines, 1) if line.endswith(f"# {word}")]
 
 
-@pytest.mark.parametrize(("model", "figure", "word"), [
-    ("WithItem", "waits", "waits"), ("WithHost", "waits", "crosses"), ("WithHost", "pageable_bytes", "crosses"),
-])
+@pytest.mark.parametrize(
+    ("model", "figure", "word"),
+    [
+        ("WithItem", "waits", "waits"),
+        ("WithHost", "waits", "crosses"),
+        ("WithHost", "pageable_bytes", "crosses"),
+    ],
+)
 @pytest.mark.parametrize("way", ["data", "communicate"])
 def test_a_mistake_in_a_layer_is_found_with_its_line(ranks, way: str, model: str, figure: str, word: str) -> None:
     steps = measured(ranks, way, 1, {"_target_": f"hasty_models.{model}"})
@@ -73,6 +78,7 @@ def test_a_budget_that_is_far_too_large_is_told_with_the_new_row(ranks) -> None:
 
 def test_a_step_is_steady(ranks) -> None:
     """The same figures again: what is made once was made before."""
+
     def figures(step: Measured) -> list[int]:
         return [*(step.figure(name) for name in FIGURES), step.exact.h2d_bytes, step.free.h2d_bytes]
 

@@ -24,18 +24,21 @@ def test_a_tensor_is_on_the_device_with_the_numbers_of_the_cpu() -> None:
     assert torch.equal(there[there[:, 0] > 0].t().contiguous().cpu(), rows[rows[:, 0] > 0].t())
 
 
-@pytest.mark.parametrize("use", [
-    lambda x: x.numpy(),
-    lambda x: x + torch.ones(3),
-    lambda x: torch.cat([torch.ones(3), x]),
-    lambda x: x.index_select(0, torch.tensor([1])),
-    lambda x: torch.ones(3).add_(x),
-    lambda x: x.index_add_(0, torch.tensor([0], device=GPU), torch.ones(1)),
-    lambda x: x.pin_memory(),
-    lambda x: torch.zeros(3, device=GPU, pin_memory=True),
-    torch.nn.Linear(3, 2),
-    lambda x: torch.ones(3, device="cuda:7"),
-])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x.numpy(),
+        lambda x: x + torch.ones(3),
+        lambda x: torch.cat([torch.ones(3), x]),
+        lambda x: x.index_select(0, torch.tensor([1])),
+        lambda x: torch.ones(3).add_(x),
+        lambda x: x.index_add_(0, torch.tensor([0], device=GPU), torch.ones(1)),
+        lambda x: x.pin_memory(),
+        lambda x: torch.zeros(3, device=GPU, pin_memory=True),
+        torch.nn.Linear(3, 2),
+        lambda x: torch.ones(3, device="cuda:7"),
+    ],
+)
 def test_what_a_gpu_refuses_is_refused(use) -> None:
     with pytest.raises((RuntimeError, TypeError), match=r"cuda|cpu|CPU|device"):
         use(torch.ones(3, device=GPU))
@@ -91,8 +94,13 @@ def test_sparse_tensors() -> None:
     whole = torch.tensor([[0.0, 4.0], [0.0, 0.0], [2.0, 0.0]])
     assert coo.is_cuda and coo.values().is_cuda and torch.equal(coo.to_dense().cpu(), whole)
     assert torch.equal((coo @ torch.ones(2, 2, device=GPU)).cpu(), whole @ torch.ones(2, 2))
-    csr = torch.sparse_csr_tensor(torch.tensor([0, 1, 1, 2]).to(GPU), torch.tensor([1, 0]).to(GPU),
-                                  torch.tensor([4.0, 2.0]).to(GPU), (3, 2), check_invariants=False)
+    csr = torch.sparse_csr_tensor(
+        torch.tensor([0, 1, 1, 2]).to(GPU),
+        torch.tensor([1, 0]).to(GPU),
+        torch.tensor([4.0, 2.0]).to(GPU),
+        (3, 2),
+        check_invariants=False,
+    )
     assert torch.equal((csr @ torch.ones(2, 2, device=GPU)).cpu(), whole @ torch.ones(2, 2))
 
 
@@ -156,10 +164,13 @@ def test_a_pinned_source_must_not_change_before_its_copy_is_over() -> None:
 
 def test_a_process_may_end_before_its_copies_are_known_to_be_over(tmp_path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("import torch; there = torch.zeros(2, 3, device='cuda')\n"
-                      "for _ in range(3): there.copy_(torch.ones(2, 3).pin_memory(), non_blocking=True)\n")
-    done = subprocess.run([sys.executable, "-m", "gnnexp.testing.emulated", str(script)], capture_output=True,
-                          text=True, check=False)
+    script.write_text(
+        "import torch; there = torch.zeros(2, 3, device='cuda')\n"
+        "for _ in range(3): there.copy_(torch.ones(2, 3).pin_memory(), non_blocking=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "gnnexp.testing.emulated", str(script)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

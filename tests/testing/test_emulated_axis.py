@@ -31,8 +31,9 @@ def parts(items: list[Item]) -> dict[tuple[str, str], list[Item]]:
 
 def test_every_case_has_one_setting_and_every_value_all() -> None:
     axes = {"model": ["gcn", "sage", "gat"], "size": [1, 2, 3], "sparse": [False, True]}
-    items = [Item(f"t.py::test_a[{case}]", CallSpec(dict(zip(axes, case, strict=True))))
-             for case in product(*axes.values())]
+    items = [
+        Item(f"t.py::test_a[{case}]", CallSpec(dict(zip(axes, case, strict=True)))) for case in product(*axes.values())
+    ]
     found = parts(items)
     assert sorted(item.nodeid for part in found.values() for item in part) == sorted(item.nodeid for item in items)
     for part in found.values():

@@ -109,18 +109,21 @@ def test_a_captured_copy_from_pinned_memory_reads_it_again() -> None:
     assert there.tolist() == [4, 4]
 
 
-@pytest.mark.parametrize("use", [
-    lambda x: float(x[0]),
-    lambda x: x.nonzero(),
-    lambda x: x[x > 0],
-    lambda x: x.cpu(),
-    lambda x: x.copy_(torch.ones(3)),
-    lambda x: torch.ones(3, device=GPU).copy_(torch.ones(3), non_blocking=True),
-    lambda x: torch.ones(3).pin_memory(),
-    lambda x: torch.cuda.synchronize(),
-    lambda x: torch.cuda.current_stream(GPU).synchronize(),
-    lambda x: torch.cuda.current_stream(GPU).query(),
-])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: float(x[0]),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 0],
+        lambda x: x.cpu(),
+        lambda x: x.copy_(torch.ones(3)),
+        lambda x: torch.ones(3, device=GPU).copy_(torch.ones(3), non_blocking=True),
+        lambda x: torch.ones(3).pin_memory(),
+        lambda x: torch.cuda.synchronize(),
+        lambda x: torch.cuda.current_stream(GPU).synchronize(),
+        lambda x: torch.cuda.current_stream(GPU).query(),
+    ],
+)
 def test_a_capture_refuses_waits_and_copies_from_memory_that_is_not_pinned(use) -> None:
     x = torch.ones(3, device=GPU)
     graph = torch.cuda.CUDAGraph()

@@ -73,8 +73,15 @@ def _computed() -> dict[str, list[float]]:
     dist.barrier(device_ids=[rank])
     on_host = torch.ones(2)
     dist.all_reduce(on_host)
-    found = {"total": total, "copied": copied, "shuffled": shuffled, "arrived": arrived, "gathered": gathered,
-             "share": share, "on_host": on_host}
+    found = {
+        "total": total,
+        "copied": copied,
+        "shuffled": shuffled,
+        "arrived": arrived,
+        "gathered": gathered,
+        "share": share,
+        "on_host": on_host,
+    }
     return {name: value.tolist() for name, value in found.items()}
 
 
@@ -137,9 +144,13 @@ def _refused() -> dict[str, str]:
 
 def test_what_nccl_refuses_is_refused(pair) -> None:
     expected = {
-        "a tensor of the host": "No backend type associated with device type cpu", "strides": "must be contiguous",
-        "a type": "data type is not supported for NCCL process group: Short", "another GPU": "for the communicator of",
-        "no batch": "are in batches", "a tag": "knows no tags", "not gnnexp's": "does not support reduce",
+        "a tensor of the host": "No backend type associated with device type cpu",
+        "strides": "must be contiguous",
+        "a type": "data type is not supported for NCCL process group: Short",
+        "another GPU": "for the communicator of",
+        "no batch": "are in batches",
+        "a tag": "knows no tags",
+        "not gnnexp's": "does not support reduce",
     }
     for found in pair(_refused):
         for name, words in expected.items():
@@ -220,8 +231,11 @@ def test_two_threads_do_not_launch_at_once(pair) -> None:
 
 def _unlike() -> str:
     with _groups() as (group,):
-        return _told(lambda: dist.all_reduce(_here(1), group=group) if dist.get_rank() else dist.broadcast(
-            _here(1), 0, group=group))
+        return _told(
+            lambda: (
+                dist.all_reduce(_here(1), group=group) if dist.get_rank() else dist.broadcast(_here(1), 0, group=group)
+            )
+        )
 
 
 def test_ranks_whose_operations_are_not_the_same_are_told(pair) -> None:

@@ -17,11 +17,16 @@ def _curve(**gradients: list[float]) -> Curve:
 
 @pytest.mark.parametrize(
     ("found", "expected", "error"),
-    [({"a": [2.0, 4.0]}, {"a": [2.0, 4.0]}, 0.0), ({"a": [2.0, 5.0]}, {"a": [2.0, 4.0]}, 0.25),
-     ({"a": [4.0], "b": [0.002]}, {"a": [4.0], "b": [0.0]}, 0.5),  # the floor: a thousandth of 4
-     ({"a": [0.0], "b": [0.0]}, {"a": [0.0], "b": [0.0]}, 0.0), ({"a": [1e-30], "b": [0.0]}, {"a": [0.0], "b": [0.0]},
-                                                                 math.inf),
-     ({"a": []}, {"a": []}, 0.0), ({"a": [1.0], "b": []}, {"a": [2.0], "b": []}, 0.5), ({}, {}, 0.0)],
+    [
+        ({"a": [2.0, 4.0]}, {"a": [2.0, 4.0]}, 0.0),
+        ({"a": [2.0, 5.0]}, {"a": [2.0, 4.0]}, 0.25),
+        ({"a": [4.0], "b": [0.002]}, {"a": [4.0], "b": [0.0]}, 0.5),  # the floor: a thousandth of 4
+        ({"a": [0.0], "b": [0.0]}, {"a": [0.0], "b": [0.0]}, 0.0),
+        ({"a": [1e-30], "b": [0.0]}, {"a": [0.0], "b": [0.0]}, math.inf),
+        ({"a": []}, {"a": []}, 0.0),
+        ({"a": [1.0], "b": []}, {"a": [2.0], "b": []}, 0.5),
+        ({}, {}, 0.0),
+    ],
 )
 def test_the_worst_error_is_relative_to_the_largest_entry(found, expected, error) -> None:
     assert worst_gradient_error(_curve(**found), _curve(**expected)) == error

@@ -27,8 +27,16 @@ def forks() -> None:
 
 def test_parent_session_folder_variables_and_command_line(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
-        started = subprocess.Popen(STARTER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=tmp_path,
-                                   start_new_session=True, env={**os.environ, "PLANTED": "1"}, bufsize=0)
+        started = subprocess.Popen(
+            STARTER,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=tmp_path,
+            start_new_session=True,
+            env={**os.environ, "PLANTED": "1"},
+            bufsize=0,
+        )
     process = psutil.Process(started.pid)
     assert process.ppid() == os.getpid() and _becomes(process, "starter") and not WarmPopen.interpreters
     assert os.getsid(started.pid) == started.pid
@@ -76,8 +84,17 @@ def _becomes(process: psutil.Process, name: str) -> bool:
 
 def test_a_command_starts_forks_too(tmp_path: Path) -> None:
     """The starter of a run is a child of the run, and no interpreter: this takes a source of the run's own."""
-    command = [sys.executable, "-m", "gnnexp", "run", "dataset=digits", "train.epochs=1", "model.hidden=8",
-               "tracker=none", "hydra.run.dir=run"]
+    command = [
+        sys.executable,
+        "-m",
+        "gnnexp",
+        "run",
+        "dataset=digits",
+        "train.epochs=1",
+        "model.hidden=8",
+        "tracker=none",
+        "hydra.run.dir=run",
+    ]
     run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     process, names = psutil.Process(run.pid), set()
     while "starter" not in names and run.poll() is None:
@@ -97,8 +114,9 @@ def _names_of_children(process: psutil.Process) -> set[str]:
 
 def test_what_it_adopts_by_the_way_is_waited_for() -> None:
     """A zombie would stay below this process, and a later test that looks at all children would stumble over it."""
-    with subprocess.Popen(["sh", "-c", "sleep 0.3 & echo $!; read go"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as parent:
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 0.3 & echo $!; read go"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdin is not None and parent.stdout is not None
         detached = psutil.Process(int(parent.stdout.readline()))
         with _adopting():
@@ -110,8 +128,9 @@ def test_what_it_adopts_by_the_way_is_waited_for() -> None:
 def test_other_variables_of_python_and_other_copies_take_an_interpreter(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
     for variables in ({"PYTHONPATH": str(tmp_path)}, {"TRITON_INTERPRET": "1"}, {"PYTHONHASHSEED": "0"}):
-        done = subprocess.run([*LIST[:3], "--help"], env=os.environ | variables, capture_output=True, text=True,
-                              check=True)
+        done = subprocess.run(
+            [*LIST[:3], "--help"], env=os.environ | variables, capture_output=True, text=True, check=True
+        )
         assert done.stdout.startswith("mine") == ("PYTHONPATH" in variables)
     assert len(WarmPopen.interpreters) == 3
     WarmPopen.interpreters.clear()  # this test is about them
@@ -121,8 +140,14 @@ def test_folders_of_modules_are_searched(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def main():\n    return 5\n")
     request = json.dumps({"run_dir": "run", "folder": str(tmp_path), "ranks": [{"RANK": "0"}]}) + "\n"
     (tmp_path / "run" / "logs").mkdir(parents=True)
-    started = subprocess.Popen([*STARTER[:3], "mine"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "PYTHONPATH": str(tmp_path)}, bufsize=1)
+    started = subprocess.Popen(
+        [*STARTER[:3], "mine"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        bufsize=1,
+    )
     assert started.stdin is not None and started.stdout is not None
     started.stdin.write(request)
     started.stdin.flush()

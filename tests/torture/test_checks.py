@@ -21,26 +21,36 @@ EPOCHS = 4
 def write_checkpoint(run_dir: Path, epoch: int, weight: float) -> None:
     folder = run_dir / "checkpoints" / f"{epoch:08d}-{0:010d}"
     folder.mkdir(parents=True, exist_ok=True)
-    contents = {"shared.pt": {"parameters": {"layer": {"weight": torch.full((2,), weight)}}, "best": {"epoch": 1}},
-                "rank_0.pt": {"parameters": {}, "record": None}}
+    contents = {
+        "shared.pt": {"parameters": {"layer": {"weight": torch.full((2,), weight)}}, "best": {"epoch": 1}},
+        "rank_0.pt": {"parameters": {}, "record": None},
+    }
     files = {}
     for name, content in contents.items():
         torch.save(content, folder / name)
         data = (folder / name).read_bytes()
         files[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (folder / "checkpoint.json").write_text(json.dumps({
-        "schema": 1, "position": {"epoch": epoch, "step": 0}, "num_ranks": 1, "files": files}))
+    (folder / "checkpoint.json").write_text(
+        json.dumps({"schema": 1, "position": {"epoch": epoch, "step": 0}, "num_ranks": 1, "files": files})
+    )
 
 
 @pytest.fixture
 def undisturbed(tmp_path: Path) -> Path:
     run_dir = tmp_path / "undisturbed"
     run_dir.mkdir()
-    lines = [{"epoch": epoch, "losses": [1.5 / (epoch + 1), math.nan], "metrics": {
-        "loss/train": 1.0 / (epoch + 1), "acc/val": 0.1 * epoch, "time/epoch_s": 0.5}} for epoch in range(EPOCHS)]
+    lines = [
+        {
+            "epoch": epoch,
+            "losses": [1.5 / (epoch + 1), math.nan],
+            "metrics": {"loss/train": 1.0 / (epoch + 1), "acc/val": 0.1 * epoch, "time/epoch_s": 0.5},
+        }
+        for epoch in range(EPOCHS)
+    ]
     write_lines(run_dir, lines)
-    (run_dir / "result.json").write_text(json.dumps({
-        "status": "finished", "epochs": lines, "best": {"epoch": 1, "checkpoint": "checkpoints/best"}}))
+    (run_dir / "result.json").write_text(
+        json.dumps({"status": "finished", "epochs": lines, "best": {"epoch": 1, "checkpoint": "checkpoints/best"}})
+    )
     (run_dir / "job.json").write_text(json.dumps({"provenance": {"uid": "abc"}}))
     (run_dir / "lock").touch()
     write_checkpoint(run_dir, 2, 0.5)
@@ -168,19 +178,32 @@ def half_made_link(run_dir):
     (run_dir / "checkpoints" / ".best.77").symlink_to("00000002-0000000000")
 
 
-@pytest.mark.parametrize(("plant", "says"), [
-    (doubled_epoch, "epochs.jsonl: epochs [0, 1, 1, 2, 3]"), (lost_epoch, "epochs.jsonl: epochs [1, 2, 3]"),
-    (changed_bit_of_a_loss, "epochs [2] differ"), (changed_metric, "epochs [3] differ"),
-    (unfinished_line, "does not end"), (half_a_line_in_the_middle, "epochs.jsonl"),
-    (failed_result, "result.json: failed"), (doubled_epoch_of_the_result, "result.json: epochs"),
-    (wrong_best_of_the_result, "result.json: best"), (no_result, "result.json"),
-    (wrong_best_link, "checkpoints/best: 00000004"), (no_best_link, "checkpoints/best: no link"),
-    (damaged_checkpoint, "differs from its checksum"), (changed_parameter, "checkpoint 00000004-0000000000 differ"),
-    (changed_parameter_of_the_best, "checkpoint 00000002-0000000000 differ"),
-    (no_last_checkpoint, "the last checkpoint is 00000002"), (temporary_file, ".result.json.123.tmp"),
-    (temporary_file_below, "status/.rank_0.json.9.tmp"), (half_made_checkpoint, ".00000003-0000000000"),
-    (half_removed_checkpoint, ".removed"), (half_made_link, ".best.77"),
-])
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (doubled_epoch, "epochs.jsonl: epochs [0, 1, 1, 2, 3]"),
+        (lost_epoch, "epochs.jsonl: epochs [1, 2, 3]"),
+        (changed_bit_of_a_loss, "epochs [2] differ"),
+        (changed_metric, "epochs [3] differ"),
+        (unfinished_line, "does not end"),
+        (half_a_line_in_the_middle, "epochs.jsonl"),
+        (failed_result, "result.json: failed"),
+        (doubled_epoch_of_the_result, "result.json: epochs"),
+        (wrong_best_of_the_result, "result.json: best"),
+        (no_result, "result.json"),
+        (wrong_best_link, "checkpoints/best: 00000004"),
+        (no_best_link, "checkpoints/best: no link"),
+        (damaged_checkpoint, "differs from its checksum"),
+        (changed_parameter, "checkpoint 00000004-0000000000 differ"),
+        (changed_parameter_of_the_best, "checkpoint 00000002-0000000000 differ"),
+        (no_last_checkpoint, "the last checkpoint is 00000002"),
+        (temporary_file, ".result.json.123.tmp"),
+        (temporary_file_below, "status/.rank_0.json.9.tmp"),
+        (half_made_checkpoint, ".00000003-0000000000"),
+        (half_removed_checkpoint, ".removed"),
+        (half_made_link, ".best.77"),
+    ],
+)
 def test_a_planted_fault_is_found(run_dir, undisturbed, plant, says):
     plant(run_dir)
     found = checks.run_problems(run_dir, undisturbed, EPOCHS)
@@ -216,9 +239,13 @@ def store(run_dir: Path, tmp_path: Path, mlflow_store) -> Path:
     artifacts = tmp_path / "artifacts"
     experiment = client.create_experiment("gnnexp", artifacts.as_uri())
     run = client.create_run(experiment, tags={"gnnexp.uid": "abc", "kind": "run"}).info
-    client.log_batch(run.run_id, metrics=[
-        Metric("loss/train", line["metrics"]["loss/train"], 1000 + line["epoch"], line["epoch"])
-        for line in lines_of(run_dir)])
+    client.log_batch(
+        run.run_id,
+        metrics=[
+            Metric("loss/train", line["metrics"]["loss/train"], 1000 + line["epoch"], line["epoch"])
+            for line in lines_of(run_dir)
+        ],
+    )
     for name in ("config.yaml", "result.json"):
         file = tmp_path / name
         file.touch()
@@ -242,17 +269,24 @@ def test_the_store_has_it_once(store, run_dir):
     assert checks.report_problems(store, "storm") == []
 
 
-@pytest.mark.parametrize(("statement", "says"), [
-    ("insert into tags (key, value, run_uuid) select 'gnnexp.uid', 'abc', 'another' from tags limit 1",
-     "MLflow has 2 runs of run"),
-    ("insert into metrics select key, value, timestamp + 1, run_uuid, step, is_nan from metrics where step = 2",
-     "1 metric steps more than once"),
-    ("delete from metrics where step = 3", "loss/train is not the record's"),
-    ("update metrics set value = value + 1e-15 where step = 1", "loss/train is not the record's"),
-    ("update runs set status = 'RUNNING'", "MLflow says RUNNING"),
-    ("update tags set value = 'stranger' where value = 'abc'", "MLflow has 0 runs of run"),
-    ("insert into tags (key, value, run_uuid) values ('gnnexp.uid', 'second', 'x')", "a run of nobody: second"),
-])
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        (
+            "insert into tags (key, value, run_uuid) select 'gnnexp.uid', 'abc', 'another' from tags limit 1",
+            "MLflow has 2 runs of run",
+        ),
+        (
+            "insert into metrics select key, value, timestamp + 1, run_uuid, step, is_nan from metrics where step = 2",
+            "1 metric steps more than once",
+        ),
+        ("delete from metrics where step = 3", "loss/train is not the record's"),
+        ("update metrics set value = value + 1e-15 where step = 1", "loss/train is not the record's"),
+        ("update runs set status = 'RUNNING'", "MLflow says RUNNING"),
+        ("update tags set value = 'stranger' where value = 'abc'", "MLflow has 0 runs of run"),
+        ("insert into tags (key, value, run_uuid) values ('gnnexp.uid', 'second', 'x')", "a run of nobody: second"),
+    ],
+)
 def test_a_planted_fault_of_the_store_is_found(store, run_dir, statement, says):
     if "'another'" in statement or "'x'" in statement:
         with sqlite3.connect(store) as database:
@@ -274,6 +308,9 @@ def test_missing_files_of_a_run_are_found(store, run_dir):
 
 
 def test_a_second_report_is_found(store):
-    planted(store, "insert into tags (key, value, run_uuid) select 'gnnexp.sweep', 'storm', run_uuid from runs "
-                   "where run_uuid not in (select run_uuid from tags where key = 'gnnexp.sweep')")
+    planted(
+        store,
+        "insert into tags (key, value, run_uuid) select 'gnnexp.sweep', 'storm', run_uuid from runs "
+        "where run_uuid not in (select run_uuid from tags where key = 'gnnexp.sweep')",
+    )
     assert checks.report_problems(store, "storm") == ["MLflow has 2 reports of the sweep"]

@@ -52,8 +52,14 @@ def test_tables_have_numbers_and_failures():
     assert tables([]) == NOTHING
     inputs = Session("2026-11-24", 0.0, "here", "0", 6, Counts({"fuzz/a/inputs": 1000, "fuzz/b/inputs": 7}))
     shown = tables([session(5, FAILURE, kills_compared=1234, syncs=3), session(6, kills_compared=1), inputs])
-    for words in ("malformed inputs | 1,007 |", "3 sessions, 2.0 hours", "compared | 1,235 |", "| `syncs` | 3 |",
-                  "| failures | 1 |", FAILURE.how):
+    for words in (
+        "malformed inputs | 1,007 |",
+        "3 sessions, 2.0 hours",
+        "compared | 1,235 |",
+        "| `syncs` | 3 |",
+        "| failures | 1 |",
+        FAILURE.how,
+    ):
         assert words in shown, words
     assert "<b>" not in shown and "\\|" in shown
     assert filled(f"a{START}x{END}b", []) == f"a{START}\n\n{NOTHING}\n\n{END}b"

@@ -40,8 +40,13 @@ COUNT, FEW, DATASETS = 60, 30, 100
 
 def outcomes(counts: dict[str, int], folder: Path) -> dict[str, list[Outcome]]:
     """In an interpreter of its own: kernels cannot run in a fork of one in which kernels have run."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder), json.dumps(counts)], capture_output=True,
-                          text=True, check=True, cwd=Path(campaign.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(folder), json.dumps(counts)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(campaign.__file__).parents[2],
+    )
     return {name: [Outcome(**one) for one in found] for name, found in json.loads(done.stdout).items()}
 
 
@@ -52,7 +57,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in KINDS])
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in KINDS]
+)
 @pytest.mark.interpreter
 def test_every_kind_makes_inputs_that_are_read_and_that_are_refused(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -81,9 +87,11 @@ def test_counts_add_up_and_follow_from_the_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", (*records.QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in records.SLOW)), ids=" ".join)
+    "arguments", (*records.QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in records.SLOW)), ids=" ".join
+)
 def test_the_record_that_is_damaged_is_one_that_commands_take(arguments: list[str], tmp_path: Path) -> None:
     """Or else the fuzzer would only see how an outdated record is refused."""
+
     def kind(random: Random) -> Case:
         return Case("whole", records.whole(), lambda: records.run(arguments))
 
@@ -106,8 +114,9 @@ def test_failures_name_the_command_that_shows_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(campaign, "KINDS", {"archives": planted})
-    counts = campaign._counted("archives", run_cases("archives", planted, iter(range(40)), 200.0, tmp_path / "cases"),
-                               Counter())
+    counts = campaign._counted(
+        "archives", run_cases("archives", planted, iter(range(40)), 200.0, tmp_path / "cases"), Counter()
+    )
     assert counts.numbers["fuzz/archives/traceback"] > 3 == len(counts.failures)
     failure = counts.failures[0]
     assert failure.how == f"python -m torture fuzz --kind archives --seed {failure.seed}"

@@ -29,9 +29,11 @@ LIMITS = Limits(seconds=1.0, memory_bytes=1 << 30, file_bytes=1 << 20)
 WRITES = os.O_WRONLY | os.O_CREAT
 
 
-def outcomes(read: Callable[[], object], folder: Path, *, cases: int = 1,
-             reads_anywhere: bool = False) -> list[Outcome]:
+def outcomes(
+    read: Callable[[], object], folder: Path, *, cases: int = 1, reads_anywhere: bool = False
+) -> list[Outcome]:
     """What becomes of some equal cases, each with a file `input`."""
+
     def kind(random: Random) -> Case:
         return Case("planted", {"input": b"good", "deep/er": b""}, read, reads_anywhere)
 
@@ -44,11 +46,13 @@ def refuse(error: type[ConfigError] | type[DataError]) -> object:
 
 def swallow(read: Callable[[], object]) -> Callable[[], object]:
     """As a reader with an `except` that is too wide."""
+
     def call() -> object:
         try:
             return read()
         except BaseException:
             return None
+
     return call
 
 
@@ -111,16 +115,22 @@ def test_what_readers_may_do(name: str, tmp_path: Path) -> None:
     assert [one.name for one in outcomes(read, tmp_path, cases=2)] == [expected] * 2
 
 
-@pytest.mark.parametrize(("name", "swallowed"), combinations(
-    EXECUTES, [False, True], quick=lambda name, swallowed: swallowed or name in ("a payload", "a program")))
+@pytest.mark.parametrize(
+    ("name", "swallowed"),
+    combinations(
+        EXECUTES, [False, True], quick=lambda name, swallowed: swallowed or name in ("a payload", "a program")
+    ),
+)
 def test_what_executes_is_noticed_and_does_not_happen(name: str, swallowed: bool, tmp_path: Path) -> None:
     read = swallow(EXECUTES[name]) if swallowed else EXECUTES[name]
     assert [one.name for one in outcomes(read, tmp_path, reads_anywhere=True)] == ["executed"]
     assert not list(tmp_path.rglob("executed"))
 
 
-@pytest.mark.parametrize(("name", "swallowed"), combinations(
-    ESCAPES, [False, True], quick=lambda name, swallowed: swallowed or name in ("beside", "reading")))
+@pytest.mark.parametrize(
+    ("name", "swallowed"),
+    combinations(ESCAPES, [False, True], quick=lambda name, swallowed: swallowed or name in ("beside", "reading")),
+)
 def test_what_escapes_is_noticed_and_does_not_happen(name: str, swallowed: bool, tmp_path: Path) -> None:
     read = swallow(ESCAPES[name]) if swallowed else ESCAPES[name]
     assert [one.name for one in outcomes(read, tmp_path)] == ["escaped"]

@@ -19,8 +19,14 @@ ROOT = Path(__file__).parents[2]
 def of_own(code: str, *arguments: str, **variables: str) -> str:
     """What the code prints in an interpreter of its own: it adopts orphans, and ends all processes below it."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False,
-                          timeout=120, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -181,7 +187,14 @@ def test_a_fork_takes_the_place_of_an_interpreter(tmp_path):
 @pytest.mark.interpreter
 def test_a_storm(tmp_path, campaign):
     command = [sys.executable, "-m", "torture", campaign, "--seed", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500, cwd=ROOT,
-                          env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "runs_compared" in done.stdout or f"{campaign}_not_run" in done.stdout

@@ -28,8 +28,15 @@ def store(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path
     tracker = MlflowTracker(uri)
     for name, exact in (("exact", True), ("inexact", False), ("failed", None)):
         run = folder / name
-        write_job(run, uid=name, sweep=None if exact else "mine", reproduce="gnnexp run system=dgl a='b c'",
-                  code_version="0.1.0+abc123-dirty", dataset_key="d" * 64, graph=GRAPH)
+        write_job(
+            run,
+            uid=name,
+            sweep=None if exact else "mine",
+            reproduce="gnnexp run system=dgl a='b c'",
+            code_version="0.1.0+abc123-dirty",
+            dataset_key="d" * 64,
+            graph=GRAPH,
+        )
         write_epochs(run, 3)
         (run / "figures").mkdir()
         (run / "figures" / "breakdown.png").write_bytes(b"png")
@@ -50,29 +57,43 @@ def search(store: str) -> Callable[[str], list[Any]]:
     return lambda wanted: list(client.search_runs([experiment], wanted))
 
 
-@pytest.mark.parametrize(("wanted", "found"), [
-    ("tags.system = 'dgl'", {"exact", "inexact", "failed"}), ("tags.system = 'gsplit'", set()),
-    ("tags.dataset = 'digits' and tags.model = 'sage'", {"exact", "inexact", "failed"}),
-    ("tags.paradigm = 'data_parallel' and tags.ranks = '2'", {"exact", "inexact", "failed"}),
-    ("tags.sweep = 'mine'", {"inexact", "failed"}), ("tags.exact = 'true'", {"exact"}),
-    ("tags.exact = 'false'", {"inexact"}), ("tags.status = 'failed'", {"failed"}),
-    ("tags.status = 'finished' and tags.kind = 'run'", {"exact", "inexact"}),
-    ("params.dataset = 'digits' and params.ranks = '2' and params.seed = '0'", {"exact", "inexact", "failed"}),
-    ("params.system = 'dgl' and params.model = 'sage' and params.paradigm = 'data_parallel'",
-     {"exact", "inexact", "failed"}),
-    ("metrics.`main/epoch_s` < 1 and metrics.`main/test` > 0.7", {"exact", "inexact", "failed"}),
-    ("dataset.name = 'digits'", {"exact", "inexact", "failed"}), ("attributes.status = 'FAILED'", {"failed"}),
-])
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("tags.system = 'dgl'", {"exact", "inexact", "failed"}),
+        ("tags.system = 'gsplit'", set()),
+        ("tags.dataset = 'digits' and tags.model = 'sage'", {"exact", "inexact", "failed"}),
+        ("tags.paradigm = 'data_parallel' and tags.ranks = '2'", {"exact", "inexact", "failed"}),
+        ("tags.sweep = 'mine'", {"inexact", "failed"}),
+        ("tags.exact = 'true'", {"exact"}),
+        ("tags.exact = 'false'", {"inexact"}),
+        ("tags.status = 'failed'", {"failed"}),
+        ("tags.status = 'finished' and tags.kind = 'run'", {"exact", "inexact"}),
+        ("params.dataset = 'digits' and params.ranks = '2' and params.seed = '0'", {"exact", "inexact", "failed"}),
+        (
+            "params.system = 'dgl' and params.model = 'sage' and params.paradigm = 'data_parallel'",
+            {"exact", "inexact", "failed"},
+        ),
+        ("metrics.`main/epoch_s` < 1 and metrics.`main/test` > 0.7", {"exact", "inexact", "failed"}),
+        ("dataset.name = 'digits'", {"exact", "inexact", "failed"}),
+        ("attributes.status = 'FAILED'", {"failed"}),
+    ],
+)
 def test_filters_find_runs(search: Callable[[str], list[Any]], wanted: str, found: set[str]) -> None:
     assert {run.data.tags["gnnexp.uid"] for run in search(wanted)} == found
 
 
 def test_the_main_figures_are_the_reports(search: Callable[[str], list[Any]]) -> None:
     (run,) = search("tags.exact = 'true'")
-    metrics = {name.removeprefix("main/"): value for name, value in run.data.metrics.items()
-               if name.startswith("main/")}
-    assert metrics == {"test": metrics_of(2)["acc/test"], "val": metrics_of(2)["acc/val"], "epoch_s": 0.8,
-                       "sent_MB": 0.001}
+    metrics = {
+        name.removeprefix("main/"): value for name, value in run.data.metrics.items() if name.startswith("main/")
+    }
+    assert metrics == {
+        "test": metrics_of(2)["acc/test"],
+        "val": metrics_of(2)["acc/val"],
+        "epoch_s": 0.8,
+        "sent_MB": 0.001,
+    }
 
 
 def test_a_run_tells_its_name_and_the_command_that_makes_it_again(search: Callable[[str], list[Any]]) -> None:
@@ -105,12 +126,21 @@ def test_the_experiment_opens_with_the_columns_that_exist(store: str, search: Ca
     assert "tags.status" in tags["mlflow.note.content"]
     columns = json.loads(tags[f"mlflow.sharedViewState.{VIEW_KEY}"])["selectedColumns"]
     (run,) = search("tags.exact = 'false'")
-    known = {*(f"tags.`{name}`" for name in run.data.tags), *(f"params.`{name}`" for name in run.data.params),
-             *(f"metrics.`{name}`" for name in run.data.metrics)}
+    known = {
+        *(f"tags.`{name}`" for name in run.data.tags),
+        *(f"params.`{name}`" for name in run.data.params),
+        *(f"metrics.`{name}`" for name in run.data.metrics),
+    }
     unknown = set(columns) - known
-    assert unknown == {"metrics.`main/host_MB`", "metrics.`main/device_MB`", "metrics.`main/time_to_target_s`",
-                       "params.`partitioner`", "tags.`host`", "tags.`gpu`", "tags.`cpu`"}, \
-        "those that these runs, without memory, target, partitioner and machine, do not record"
+    assert unknown == {
+        "metrics.`main/host_MB`",
+        "metrics.`main/device_MB`",
+        "metrics.`main/time_to_target_s`",
+        "params.`partitioner`",
+        "tags.`host`",
+        "tags.`gpu`",
+        "tags.`cpu`",
+    }, "those that these runs, without memory, target, partitioner and machine, do not record"
 
 
 def test_an_experiment_of_an_earlier_version_is_described_and_its_users_words_stay(
@@ -131,8 +161,9 @@ def write_report(folder: Path, uri: str, digest: str = "one", status: str = "fin
     (folder / "report.html").write_text(text)
     (folder / "table.csv").write_text("a,b\n")
     tracker = {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": uri}
-    ReportRecord(f"uid of {folder}", "mine", digest, status, f"note {text}", ["report.html", "table.csv"],
-                 tracker).save(folder)
+    ReportRecord(
+        f"uid of {folder}", "mine", digest, status, f"note {text}", ["report.html", "table.csv"], tracker
+    ).save(folder)
 
 
 def test_a_report_is_one_run_however_often_it_is_made(

@@ -31,7 +31,8 @@ def test_a_run_that_is_being_delivered_is_not_set_aside(run_dir: Path, monkeypat
 
 
 def test_who_waited_for_a_run_that_was_set_aside_has_the_lock_of_the_new_one(
-        run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flock, asked = disk.flock, list[int]()
 
     def late(handle: int, operation: int, path: Path) -> None:

@@ -27,8 +27,13 @@ MACHINE = {"host": "here", "cpu": "Some CPU", "cores": 2, "gpus": ["Card", "Card
 LOCAL, SLURM = "gnnexp.launchers.local.LocalLauncher", "gnnexp.launchers.slurm.SlurmLauncher"
 
 
-def record_of(folder: Path, launcher: str = LOCAL, result: dict[str, Any] | None = None, name: str | None = None,
-              **provenance: object) -> RunRecord:
+def record_of(
+    folder: Path,
+    launcher: str = LOCAL,
+    result: dict[str, Any] | None = None,
+    name: str | None = None,
+    **provenance: object,
+) -> RunRecord:
     write_job(folder, **provenance)
     job = json.loads((folder / "job.json").read_text())
     job["config"]["hardware"] |= {"launcher": {"_target_": launcher}, "device": "auto"}
@@ -40,18 +45,27 @@ def record_of(folder: Path, launcher: str = LOCAL, result: dict[str, Any] | None
     return read_run(folder)
 
 
-@pytest.mark.parametrize(("label", "name"), [
-    ("train.lr=0.1 seed=3", "lr=0.1, seed 0"), ("seed=3 train.lr=0.1", "lr=0.1, seed 0"),
-    ("+seed=3 a.b=c", "b=c, seed 0"), ("dataset.seed=4", "seed=4"), ("a=b", "b"),
-    ("system=gsplit dataset=ogb/products", "gsplit ogb/products"),
-    ("system=gsplit +train.batch_size=128", "gsplit batch_size=128"),
-    ("train.lr=1 optimizer.lr=2 model.layers=3", "train.lr=1 optimizer.lr=2 layers=3"),
-    ("scheduler=null model.bias=true", "scheduler=null bias=true"),
-    ("sampler.fanouts=[15, 10] name='a b'", "fanouts=[15, 10] 'a b'"),
-    ("~model.dropout system=p3", "~model.dropout system=p3"), ("a case", "a case"),
-    ("seed=3", "dgl digits sage, 2 ranks, seed 0"), ("run", "dgl digits sage, 2 ranks, seed 0"),
-    ("", "dgl digits sage, 2 ranks, seed 0"), (None, "dgl digits sage, 2 ranks, seed 0"),
-])
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("train.lr=0.1 seed=3", "lr=0.1, seed 0"),
+        ("seed=3 train.lr=0.1", "lr=0.1, seed 0"),
+        ("+seed=3 a.b=c", "b=c, seed 0"),
+        ("dataset.seed=4", "seed=4"),
+        ("a=b", "b"),
+        ("system=gsplit dataset=ogb/products", "gsplit ogb/products"),
+        ("system=gsplit +train.batch_size=128", "gsplit batch_size=128"),
+        ("train.lr=1 optimizer.lr=2 model.layers=3", "train.lr=1 optimizer.lr=2 layers=3"),
+        ("scheduler=null model.bias=true", "scheduler=null bias=true"),
+        ("sampler.fanouts=[15, 10] name='a b'", "fanouts=[15, 10] 'a b'"),
+        ("~model.dropout system=p3", "~model.dropout system=p3"),
+        ("a case", "a case"),
+        ("seed=3", "dgl digits sage, 2 ranks, seed 0"),
+        ("run", "dgl digits sage, 2 ranks, seed 0"),
+        ("", "dgl digits sage, 2 ranks, seed 0"),
+        (None, "dgl digits sage, 2 ranks, seed 0"),
+    ],
+)
 def test_a_run_of_a_sweep_is_named_by_what_differs(tmp_path: Path, label: str | None, name: str) -> None:
     assert run_name(record_of(tmp_path, label=label)) == name
 
@@ -89,10 +103,19 @@ def test_the_machine_is_that_of_the_ranks_when_they_have_ended(tmp_path: Path) -
     assert before == {"host": "here", "cpu": "Some CPU (2 cores)", "gpu": "2 x Card", "torch": "2.0"}
     nodes = [{"host": host, "cpu": "Other", "cores": 4, "gpus": [], "torch": "2.1"} for host in ("n1", "n2")]
     record = record_of(tmp_path, result={"nodes": nodes}, **launched)
-    record = RunRecord(record.job, record.epochs, {**record.result, "provenance": {
-        "chosen": {"device": "cuda:0", "comm_backend": "nccl"}}})
-    assert machine_tags(record) == {"host": "n1, n2", "cpu": "Other (4 cores)", "gpu": "none", "torch": "2.1",
-                                    "device": "cuda:0", "backend": "nccl"}
+    record = RunRecord(
+        record.job,
+        record.epochs,
+        {**record.result, "provenance": {"chosen": {"device": "cuda:0", "comm_backend": "nccl"}}},
+    )
+    assert machine_tags(record) == {
+        "host": "n1, n2",
+        "cpu": "Other (4 cores)",
+        "gpu": "none",
+        "torch": "2.1",
+        "device": "cuda:0",
+        "backend": "nccl",
+    }
     tags = end_tags(tmp_path, record)
     assert tags["host"] == "n1, n2" and "Made on n1, n2: Other (4 cores), device cuda:0" in tags["mlflow.note.content"]
 
@@ -113,15 +136,20 @@ def test_an_imported_run_has_no_parent_here(tmp_path: Path) -> None:
 
 def test_all_tags_are_listed(tmp_path: Path) -> None:
     """So that a user's own tags cannot have their names."""
-    everything = {"paradigm": {"exact": False, "approximates": "x"}, "reason": "gone", "status": "failed",
-                  "ended": "patience"}
+    everything = {
+        "paradigm": {"exact": False, "approximates": "x"},
+        "reason": "gone",
+        "status": "failed",
+        "ended": "patience",
+    }
     record = record_of(tmp_path, result=everything, sweep="s", hardware=MACHINE, code_version="1+abc")
     names = {*make_tags(tmp_path, record), *end_tags(tmp_path, record)}
     assert {name for name in names if not name.startswith("mlflow.")} <= OWN_TAGS
 
 
-@pytest.mark.parametrize(("began", "duration_s"), [("1970-01-01T00:16:00+00:00", 42.0),
-                                                   ("1970-01-01T01:00:00+00:00", 0.0)])
+@pytest.mark.parametrize(
+    ("began", "duration_s"), [("1970-01-01T00:16:00+00:00", 42.0), ("1970-01-01T01:00:00+00:00", 0.0)]
+)
 def test_no_run_ends_before_it_began(tmp_path: Path, began: str, duration_s: float) -> None:
     """A clock was set back by an hour in the middle."""
     write_job(tmp_path, date=began)

@@ -30,17 +30,29 @@ def record_of(folder: Path, epochs: int = 3, config: dict[str, Any] | None = Non
 
 def changed(record: RunRecord, *metrics: dict[str, float | None]) -> RunRecord:
     """The record with other metrics in its epochs; None removes one."""
-    lines = [{**line, "metrics": {name: value for name, value in (line["metrics"] | new).items() if value is not None}}
-             for line, new in zip(record.epochs, metrics, strict=True)]
+    lines = [
+        {**line, "metrics": {name: value for name, value in (line["metrics"] | new).items() if value is not None}}
+        for line, new in zip(record.epochs, metrics, strict=True)
+    ]
     return RunRecord(record.job, lines, record.result)
 
 
 def test_no_run_has_more_than_forty_metrics_by_default(tmp_path: Path) -> None:
     record = record_of(tmp_path)
-    everything = dict.fromkeys([*TIME_NAMES, *TRAFFIC_NAMES, "tier/h2d_bytes", "tier/d2h_bytes", "eval/seconds",
-                                "memory/host_peak_bytes", "memory/device_peak_bytes", "work/edges_computed",
-                                *(f"{name}/{split}" for name in ("acc", "macro_f1", "mrr", "hits@20", "loss")
-                                  for split in ("val", "test"))], 1.0)
+    everything = dict.fromkeys(
+        [
+            *TIME_NAMES,
+            *TRAFFIC_NAMES,
+            "tier/h2d_bytes",
+            "tier/d2h_bytes",
+            "eval/seconds",
+            "memory/host_peak_bytes",
+            "memory/device_peak_bytes",
+            "work/edges_computed",
+            *(f"{name}/{split}" for name in ("acc", "macro_f1", "mrr", "hits@20", "loss") for split in ("val", "test")),
+        ],
+        1.0,
+    )
     found = changed(record, *[everything] * 3)
     names = {name for figures in epoch_figures(found, "main") for name in figures}
     names |= set(main_figures(found, 0.5)) | set(phase_figures(found))

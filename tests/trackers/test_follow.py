@@ -77,7 +77,9 @@ def test_the_process_delivers_or_says_why_not(tmp_path: Path) -> None:
     assert follow(tmp_path).finish(60) == ""
     job = json.loads((tmp_path / "job.json").read_text())
     job["config"]["tracker"] = {
-        "_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": "sqlite:////no/folder/mlflow.db"}
+        "_target_": "gnnexp.trackers.mlflow.MlflowTracker",
+        "uri": "sqlite:////no/folder/mlflow.db",
+    }
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert "no folder" in follow(tmp_path).finish(60)
 

@@ -33,17 +33,31 @@ async def inner(scope: Any, receive: Callable[[], Any], send: Callable[[Any], An
 
 
 def ask(
-    path: str = "/", headers: dict[str, str] | None = None, *, method: str = "GET", query: str = "", body: bytes = b"",
-    kind: str = "http", cut: int = 1,
+    path: str = "/",
+    headers: dict[str, str] | None = None,
+    *,
+    method: str = "GET",
+    query: str = "",
+    body: bytes = b"",
+    kind: str = "http",
+    cut: int = 1,
 ) -> tuple[int, bytes, dict[bytes, bytes]]:
     """Status, body and headers of the answer; a socket is accepted (200) or closed (its code)."""
-    scope = {"type": kind, "method": method, "path": path, "raw_path": path.encode(), "query_string": query.encode(),
-             "server": ("127.0.0.1", PORT),
-             "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()]}
+    scope = {
+        "type": kind,
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "server": ("127.0.0.1", PORT),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()],
+    }
     step = -(-len(body) // cut) or 1
     pieces = [body[start : start + step] for start in range(0, len(body), step)] or [b""]
-    waiting = [{"type": "http.request", "body": piece, "more_body": number < len(pieces) - 1}
-               for number, piece in enumerate(pieces)]
+    waiting = [
+        {"type": "http.request", "body": piece, "more_body": number < len(pieces) - 1}
+        for number, piece in enumerate(pieces)
+    ]
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -61,14 +75,38 @@ def ask(
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 
 
-@pytest.mark.parametrize(("headers", "query"), [
-    ({}, ""), ({}, "secret="), ({}, f"secret={SECRET}x"), ({}, f"Secret={SECRET}"), ({"Authorization": "Bearer x"}, ""),
-    ({"Authorization": f"Basic {SECRET}"}, ""), ({"Authorization": SECRET}, ""), ({"Cookie": f"{COOKIE}-5000=x"}, ""),
-    ({"Cookie": f"{COOKIE}-5001={SECRET}"}, ""), ({"Cookie": f"other={SECRET}"}, ""), ({"Cookie": "\xff;=;"}, ""),
-    ({"Authorization": "Bearer \xe9"}, ""), ({"X-Forwarded-User": "root"}, ""),
-    ({"Referer": f"/?secret={SECRET}"}, "")])
-@pytest.mark.parametrize("path", ["/", "/health", "/static-files/x.js", "/api/2.0/mlflow/experiments/search",
-                                  "/ajax-api/2.0/mlflow/get-artifact", "/graphql", "//", "/../"])
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [
+        ({}, ""),
+        ({}, "secret="),
+        ({}, f"secret={SECRET}x"),
+        ({}, f"Secret={SECRET}"),
+        ({"Authorization": "Bearer x"}, ""),
+        ({"Authorization": f"Basic {SECRET}"}, ""),
+        ({"Authorization": SECRET}, ""),
+        ({"Cookie": f"{COOKIE}-5000=x"}, ""),
+        ({"Cookie": f"{COOKIE}-5001={SECRET}"}, ""),
+        ({"Cookie": f"other={SECRET}"}, ""),
+        ({"Cookie": "\xff;=;"}, ""),
+        ({"Authorization": "Bearer \xe9"}, ""),
+        ({"X-Forwarded-User": "root"}, ""),
+        ({"Referer": f"/?secret={SECRET}"}, ""),
+    ],
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/health",
+        "/static-files/x.js",
+        "/api/2.0/mlflow/experiments/search",
+        "/ajax-api/2.0/mlflow/get-artifact",
+        "/graphql",
+        "//",
+        "/../",
+    ],
+)
 def test_who_does_not_know_it_gets_nothing(headers: dict[str, str], query: str, path: str) -> None:
     for method in ("GET", "POST", "OPTIONS", "PUT", "DELETE"):
         status, body, _ = ask(path, headers, query=query, method=method)
@@ -76,9 +114,15 @@ def test_who_does_not_know_it_gets_nothing(headers: dict[str, str], query: str, 
     assert ask(path, headers, query=query, kind="websocket")[0] == 1008
 
 
-@pytest.mark.parametrize("headers", [
-    BEARER, {"authorization": f"bearer  {SECRET} "}, {"Cookie": f"{COOKIE}-5000={SECRET}"},
-    {"Cookie": f"a=b; {COOKIE}-5000={SECRET}; c=d"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        BEARER,
+        {"authorization": f"bearer  {SECRET} "},
+        {"Cookie": f"{COOKIE}-5000={SECRET}"},
+        {"Cookie": f"a=b; {COOKIE}-5000={SECRET}; c=d"},
+    ],
+)
 def test_who_knows_it_goes_on(headers: dict[str, str]) -> None:
     assert ask("/x", headers)[:2] == (200, b"inside ")
     assert ask("/x", headers, method="POST", body=b"{}")[:2] == (200, b"inside {}")
@@ -109,23 +153,53 @@ def test_a_form_of_another_page_does_not_log_in() -> None:
 _CREATE = "/api/2.0/mlflow/experiments/create"
 
 
-@pytest.mark.parametrize("place", ["/etc", "file:///etc", "file://host/data/mlartifacts", "s3://bucket", "../..",
-                                   "C:\\x", "/data/mlartifacts/../secrets", "file:///data/mlartifacts/%2e%2e/secrets",
-                                   "mlflow-artifacts:/../../etc", "mlflow-artifacts:/%2e%2e/etc", "sftp://h/x", "x"])
-@pytest.mark.parametrize(("path", "key"), [
-    (_CREATE, "artifact_location"), ("/ajax-api/2.0/mlflow/experiments/create", "artifactLocation"),
-    ("/api/2.0/mlflow/model-versions/create", "source"), ("/api/2.0/mlflow/runs/create", "artifact_uri")])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/etc",
+        "file:///etc",
+        "file://host/data/mlartifacts",
+        "s3://bucket",
+        "../..",
+        "C:\\x",
+        "/data/mlartifacts/../secrets",
+        "file:///data/mlartifacts/%2e%2e/secrets",
+        "mlflow-artifacts:/../../etc",
+        "mlflow-artifacts:/%2e%2e/etc",
+        "sftp://h/x",
+        "x",
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        (_CREATE, "artifact_location"),
+        ("/ajax-api/2.0/mlflow/experiments/create", "artifactLocation"),
+        ("/api/2.0/mlflow/model-versions/create", "source"),
+        ("/api/2.0/mlflow/runs/create", "artifact_uri"),
+    ],
+)
 def test_no_other_place_of_files_is_taken(place: str, path: str, key: str) -> None:
     for content in ({key: place}, {"a": [{"b": {key: place}}]}):
         status, body, _ = ask(path, BEARER, method="POST", body=json.dumps(content).encode(), cut=3)
         assert status == 403 and b"inside" not in body
 
 
-@pytest.mark.parametrize("content", [
-    {}, {"name": "x"}, {"artifact_location": ""}, {"artifact_location": None},
-    {"artifact_location": "mlflow-artifacts:/3/x"}, {"source": "runs:/abc/model"}, {"source": "models:/m-1"},
-    {"source": "/data/mlartifacts/1/model"}, {"artifact_location": "file:///data/mlartifacts/1"},
-    {"tags": [{"key": "artifact_location", "value": "/etc"}]}])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"name": "x"},
+        {"artifact_location": ""},
+        {"artifact_location": None},
+        {"artifact_location": "mlflow-artifacts:/3/x"},
+        {"source": "runs:/abc/model"},
+        {"source": "models:/m-1"},
+        {"source": "/data/mlartifacts/1/model"},
+        {"artifact_location": "file:///data/mlartifacts/1"},
+        {"tags": [{"key": "artifact_location", "value": "/etc"}]},
+    ],
+)
 def test_its_own_places_and_none_are_taken(content: dict[str, Any]) -> None:
     body = json.dumps(content).encode()
     for cut in (1, 4):
@@ -165,8 +239,15 @@ def test_where_no_rights_are_kept_no_secret_is_written(tmp_path: Path, monkeypat
     assert "MLFLOW_TRACKING_URI=" in caught.value.problems[0].fix and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("spoil", [lambda file: file.chmod(0o644), lambda file: file.chmod(0o620),
-                                   lambda file: file.write_text(""), lambda file: file.write_text(" \n")])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.chmod(0o644),
+        lambda file: file.chmod(0o620),
+        lambda file: file.write_text(""),
+        lambda file: file.write_text(" \n"),
+    ],
+)
 def test_a_file_that_others_read_or_that_is_empty_is_refused(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     file = tmp_path / "ui.secret"
     kept_secret(file)

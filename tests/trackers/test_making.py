@@ -55,13 +55,13 @@ def test_several_makers_at_once_make_it_once(tmp_path: Path, migrated_here: list
     assert len(migrated_here) == 1, "it is a copy of the one in the cache"
     tracker = MlflowTracker(f"sqlite:///{tmp_path}/second/mlflow.db")
     assert tracker.deliver(finished_run(tmp_path / "run"))
-    ((place,),) = answers(tmp_path / "second" / "mlflow.db",
-                          "SELECT artifact_location FROM experiments WHERE name = 'gnnexp'")
+    ((place,),) = answers(
+        tmp_path / "second" / "mlflow.db", "SELECT artifact_location FROM experiments WHERE name = 'gnnexp'"
+    )
     assert str(place).endswith("second/mlartifacts/gnnexp"), "of this store, not of the first"
 
 
-def test_a_damaged_store_in_the_cache_is_made_again(
-        tmp_path: Path, cached: Path, migrated_here: list[Path]) -> None:
+def test_a_damaged_store_in_the_cache_is_made_again(tmp_path: Path, cached: Path, migrated_here: list[Path]) -> None:
     cached.write_bytes(cached.read_bytes()[:20_000])
     make_complete(tmp_path / "mlflow.db", silent)
     assert len(migrated_here) == 1 and examine(tmp_path / "mlflow.db").state is State.COMPLETE
@@ -69,13 +69,21 @@ def test_a_damaged_store_in_the_cache_is_made_again(
 
 
 def test_a_half_made_store_is_set_aside_and_filled_again(
-        tmp_path: Path, mlflow_store: Callable[[Path], str], cached: Path, migrated_here: list[Path]) -> None:
+    tmp_path: Path, mlflow_store: Callable[[Path], str], cached: Path, migrated_here: list[Path]
+) -> None:
     uri, file = mlflow_store(tmp_path), tmp_path / "mlflow.db"
     run, gone = finished_run(tmp_path / "runs" / "first"), finished_run(tmp_path / "gone")
     report = tmp_path / "reports" / "mine"
     report.mkdir(parents=True)
-    ReportRecord("uid of a sweep", "mine", "digest", "finished", "note", [],
-                 {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": uri}).save(report)
+    ReportRecord(
+        "uid of a sweep",
+        "mine",
+        "digest",
+        "finished",
+        "note",
+        [],
+        {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": uri},
+    ).save(report)
     tracker = MlflowTracker(uri)
     assert tracker.deliver(run) and tracker.deliver(gone) and tracker.deliver_report(report)
     shutil.rmtree(gone)
@@ -92,7 +100,8 @@ def test_a_half_made_store_is_set_aside_and_filled_again(
 
 
 def test_an_older_store_is_upgraded_and_its_earlier_state_kept(
-        tmp_path: Path, mlflow_store: Callable[[Path], str], migrated_here: list[Path]) -> None:
+    tmp_path: Path, mlflow_store: Callable[[Path], str], migrated_here: list[Path]
+) -> None:
     uri, file, run = mlflow_store(tmp_path), tmp_path / "mlflow.db", finished_run(tmp_path / "run")
     assert MlflowTracker(uri).deliver(run)
     revision = make_older(file)
@@ -109,8 +118,8 @@ def test_an_older_store_is_upgraded_and_its_earlier_state_kept(
 
 
 def test_a_program_that_writes_during_the_upgrade_loses_nothing(
-        tmp_path: Path, mlflow_store: Callable[[Path], str], migrated_here: list[Path],
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, mlflow_store: Callable[[Path], str], migrated_here: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mlflow_store(tmp_path)
     revision, migrate = make_older(file := tmp_path / "mlflow.db"), making._migrate
 
@@ -127,7 +136,8 @@ def test_a_program_that_writes_during_the_upgrade_loses_nothing(
 
 @pytest.mark.parametrize("spoil", [make_newer, make_foreign, lambda file: file.write_bytes(b"text" * 999)])
 def test_what_is_no_store_of_this_mlflow_is_left_alone(
-        tmp_path: Path, mlflow_store: Callable[[Path], str], spoil: Callable[[Path], None]) -> None:
+    tmp_path: Path, mlflow_store: Callable[[Path], str], spoil: Callable[[Path], None]
+) -> None:
     file = tmp_path / "mlflow.db"
     if spoil is not make_foreign:
         mlflow_store(tmp_path)
@@ -152,7 +162,8 @@ def test_a_copy_from_the_cache_on_a_full_disk_leaves_nothing(tmp_path: Path, cac
 
 
 def test_an_upgrade_on_a_full_disk_leaves_the_store_as_it_was(
-        tmp_path: Path, mlflow_store: Callable[[Path], str], migrated_here: list[Path]) -> None:
+    tmp_path: Path, mlflow_store: Callable[[Path], str], migrated_here: list[Path]
+) -> None:
     mlflow_store(tmp_path)
     revision = make_older(file := tmp_path / "mlflow.db")
     with room_for(file.stat().st_size - 100_000), pytest.raises(TrackingError):
@@ -211,8 +222,10 @@ def test_a_held_store_is_left_to_the_delivery(tmp_path: Path, mlflow_store: Call
 def test_a_maker_that_is_killed_leaves_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
     (place := tmp_path / "place").mkdir()
-    program = "import pathlib, sys; from gnnexp.trackers.making import make_complete; " \
-              "make_complete(pathlib.Path(sys.argv[1]), print)"
+    program = (
+        "import pathlib, sys; from gnnexp.trackers.making import make_complete; "
+        "make_complete(pathlib.Path(sys.argv[1]), print)"
+    )
     with subprocess.Popen([sys.executable, "-c", program, str(place / "mlflow.db")], start_new_session=True) as maker:
         while not any(path.stat().st_size for path in place.glob(".gnnexp-*.store/new.db")):
             assert maker.poll() is None

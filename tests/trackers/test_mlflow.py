@@ -109,7 +109,8 @@ def _runs_of(store: str, uid: str) -> list[Any]:
 
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_a_run_whose_creation_was_sent_twice_is_one_run(
-        tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, *, forgotten: bool) -> None:
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, *, forgotten: bool
+) -> None:
     run = tmp_path / "run"
     write_job(run, uid=str(run))
     write_epochs(run, 2)

@@ -50,16 +50,25 @@ def test_detail_tags_and_target(tmp_path: Path, store: str) -> None:
     assert "main/time_to_target_s" not in every.data.metrics
 
 
-@pytest.mark.parametrize(("options", "keys"), [
-    ({"tags": {"status": "x"}}, ["tracker.tags.status"]),
-    ({"tags": {"mlflow.user": "x"}}, ["tracker.tags.mlflow.user"]),
-    ({"tags": {"gnnexp.uid": "x"}}, ["tracker.tags.gnnexp.uid"]), ({"tags": {"a/b": "x"}}, ["tracker.tags.a/b"]),
-    ({"tags": {"": "x"}}, ["tracker.tags."]), ({"tags": {"n": 3}}, ["tracker.tags.n"]),
-    ({"tags": {"n": None}}, ["tracker.tags.n"]), ({"tags": {3: "x" * 7000}}, ["tracker.tags.3"]),
-    ({"target": 90.0}, ["tracker.target"]), ({"target": 0.0}, ["tracker.target"]),
-    ({"target": float("nan"), "timeout_s": -1, "uri": "ftp://x", "tags": {"a b": "fine", "seed": 0}},
-     ["tracker.uri", "tracker.timeout_s", "tracker.target", "tracker.tags.seed", "tracker.tags.seed"]),
-])
+@pytest.mark.parametrize(
+    ("options", "keys"),
+    [
+        ({"tags": {"status": "x"}}, ["tracker.tags.status"]),
+        ({"tags": {"mlflow.user": "x"}}, ["tracker.tags.mlflow.user"]),
+        ({"tags": {"gnnexp.uid": "x"}}, ["tracker.tags.gnnexp.uid"]),
+        ({"tags": {"a/b": "x"}}, ["tracker.tags.a/b"]),
+        ({"tags": {"": "x"}}, ["tracker.tags."]),
+        ({"tags": {"n": 3}}, ["tracker.tags.n"]),
+        ({"tags": {"n": None}}, ["tracker.tags.n"]),
+        ({"tags": {3: "x" * 7000}}, ["tracker.tags.3"]),
+        ({"target": 90.0}, ["tracker.target"]),
+        ({"target": 0.0}, ["tracker.target"]),
+        (
+            {"target": float("nan"), "timeout_s": -1, "uri": "ftp://x", "tags": {"a b": "fine", "seed": 0}},
+            ["tracker.uri", "tracker.timeout_s", "tracker.target", "tracker.tags.seed", "tracker.tags.seed"],
+        ),
+    ],
+)
 def test_all_mistakes_are_reported_together(options: dict[str, Any], keys: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         MlflowTracker(**options)
@@ -95,20 +104,26 @@ def test_a_run_that_an_earlier_version_began_gets_the_new_figures(tmp_path: Path
     tracker._connect()
     made = client.create_run(tracker._experiment_id, tags={"gnnexp.uid": str(run), "status": "running"}).info.run_id
     for epoch in range(2):
-        client.log_batch(made, [Metric(name, value, int((1000.0 + epoch) * 1000), epoch)
-                                for name, value in metrics_of(epoch).items()], [Param("train.batch_size", "null")])
+        client.log_batch(
+            made,
+            [Metric(name, value, int((1000.0 + epoch) * 1000), epoch) for name, value in metrics_of(epoch).items()],
+            [Param("train.batch_size", "null")],
+        )
     (run / "delivery.json").write_text(json.dumps({"uri": store, "run_id": made, "epochs": 2}))
     write_epochs(run, 3)
     write_result(run)
     assert tracker.deliver(run)
-    history = {name: sorted(one.step for one in client.get_metric_history(made, name))
-               for name in ("loss/train", "time/cumulative_s", "main/val")}
+    history = {
+        name: sorted(one.step for one in client.get_metric_history(made, name))
+        for name in ("loss/train", "time/cumulative_s", "main/val")
+    }
     assert set(map(tuple, history.values())) == {(0, 1, 2)}
     assert client.get_run(made).info.status == "FINISHED"
 
 
 def test_the_load_of_the_machine_is_sampled_while_a_local_run_goes_on(
-        tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlflow import MlflowClient
 
     said = "0, 45, 1000, [N/A]\n1, 7, 2000, 120.5"
@@ -131,7 +146,12 @@ def test_the_load_of_the_machine_is_sampled_while_a_local_run_goes_on(
             assert found["system/gpu_0_memory_usage_megabytes"] == pytest.approx(1048.576)
     assert names["slurm.SlurmLauncher"] == set(), "the login node is not where it trains"
     assert names["local.LocalLauncher"] == {
-        "system/cpu_utilization_percentage", "system/system_memory_usage_megabytes",
-        "system/system_memory_usage_percentage", "system/gpu_0_utilization_percentage",
-        "system/gpu_0_memory_usage_megabytes", "system/gpu_1_utilization_percentage",
-        "system/gpu_1_memory_usage_megabytes", "system/gpu_1_power_usage_watts"}
+        "system/cpu_utilization_percentage",
+        "system/system_memory_usage_megabytes",
+        "system/system_memory_usage_percentage",
+        "system/gpu_0_utilization_percentage",
+        "system/gpu_0_memory_usage_megabytes",
+        "system/gpu_1_utilization_percentage",
+        "system/gpu_1_memory_usage_megabytes",
+        "system/gpu_1_power_usage_watts",
+    }

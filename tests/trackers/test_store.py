@@ -26,10 +26,10 @@ def mounted(monkeypatch: pytest.MonkeyPatch, *mounts: tuple[str, str]) -> None:
     monkeypatch.setattr(psutil, "disk_partitions", lambda *, all: found)
 
 
-@pytest.mark.parametrize("kind", [
-    "nfs", "nfs4", "lustre", "cifs", "smb3", "beegfs", "gpfs", "ceph", "fuse.sshfs", "9p"])
-def test_sqlite_on_a_network_file_system_is_refused(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["nfs", "nfs4", "lustre", "cifs", "smb3", "beegfs", "gpfs", "ceph", "fuse.sshfs", "9p"]
+)
+def test_sqlite_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     mounted(monkeypatch, ("/", "ext4"), (str(tmp_path), kind), (str(tmp_path / "scratch"), "xfs"))
     uri = f"sqlite:///{tmp_path}/not/there/yet/mlflow.db"
     (problem,) = MlflowTracker(uri).check_here()
@@ -85,13 +85,21 @@ def sweep(store: str, tmp_path: Path) -> Iterator[SimpleNamespace]:
 def report_of(folder: Path, uid: str, store: str, digest: str = "one") -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "report.html").write_text("report")
-    ReportRecord(uid, "mine", digest, "finished", "note", ["report.html"],
-                 {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": store}).save(folder)
+    ReportRecord(
+        uid,
+        "mine",
+        digest,
+        "finished",
+        "note",
+        ["report.html"],
+        {"_target_": "gnnexp.trackers.mlflow.MlflowTracker", "uri": store},
+    ).save(folder)
     return folder
 
 
 def test_the_runs_of_a_sweep_are_below_its_run_which_gets_the_report(
-        sweep: SimpleNamespace, store: str, tmp_path: Path) -> None:
+    sweep: SimpleNamespace, store: str, tmp_path: Path
+) -> None:
     first, second, other = sweep.run("a=1"), sweep.run("a=2"), sweep.run("alone", sweep=None, sweep_uid=None)
     tracker = MlflowTracker(store)
     tracker.deliver(first, end=False)
@@ -112,7 +120,8 @@ def test_the_runs_of_a_sweep_are_below_its_run_which_gets_the_report(
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_two_processes_that_deliver_together_have_one_parent(
-        sweep: SimpleNamespace, store: str, monkeypatch: pytest.MonkeyPatch, *, locked: bool) -> None:
+    sweep: SimpleNamespace, store: str, monkeypatch: pytest.MonkeyPatch, *, locked: bool
+) -> None:
     """A server cannot be locked, so both may make a run of the sweep: they agree on the same one."""
     runs, trackers = [sweep.run("a=1"), sweep.run("a=2")], [MlflowTracker(store), MlflowTracker(store)]
     barrier = threading.Barrier(2)

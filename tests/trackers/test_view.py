@@ -32,12 +32,19 @@ def test_tags_are_short_enough_for_every_version_of_mlflow() -> None:
 @pytest.mark.parametrize("key", [VIEW_KEY, FASTEST_KEY, SWEEPS_KEY])
 def test_views_name_what_exists(key: str) -> None:
     state = state_of(key)
-    metrics = {name[len("metrics.`"):-1] for name in state["selectedColumns"] if name.startswith("metrics.")}
-    tags = {name[len("tags.`"):-1] for name in state["selectedColumns"] if name.startswith("tags.")}
+    metrics = {name[len("metrics.`") : -1] for name in state["selectedColumns"] if name.startswith("metrics.")}
+    tags = {name[len("tags.`") : -1] for name in state["selectedColumns"] if name.startswith("tags.")}
     charts = state["compareRunCharts"]
     for chart in charts:
-        metrics |= {name for name in (chart.get("metricKey"), chart.get("selectedXAxisMetricKey"),
-                                      *chart.get("selectedMetricKeys", ())) if name}
+        metrics |= {
+            name
+            for name in (
+                chart.get("metricKey"),
+                chart.get("selectedXAxisMetricKey"),
+                *chart.get("selectedMetricKeys", ()),
+            )
+            if name
+        }
     assert metrics <= MAIN | set(BREAKDOWN) | {CUMULATIVE, VALIDATION}
     assert tags <= OWN_TAGS
     assert {chart["metricSectionId"] for chart in charts} == {one["uuid"] for one in state["compareRunSections"]}
@@ -53,7 +60,10 @@ def test_the_installed_mlflow_knows_the_entries() -> None:
         pytest.skip("this MLflow has no page")
     text = "".join(file.read_text(encoding="utf-8") for file in scripts.glob("*.js"))
     state = state_of(FASTEST_KEY)
-    entries = {*state, *(name for chart in state["compareRunCharts"] for name in chart),
-               *(name for one in state["compareRunSections"] for name in one)}
+    entries = {
+        *state,
+        *(name for chart in state["compareRunCharts"] for name in chart),
+        *(name for one in state["compareRunSections"] for name in one),
+    }
     assert not [name for name in entries if name not in text]
     assert "mlflow.sharedViewState." in text and "viewStateShareKey" in text and '"deflate;"' in text

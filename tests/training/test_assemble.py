@@ -55,5 +55,4 @@ def test_a_prepared_graph_that_was_removed_is_prepared_again_by_resume(tmp_path:
         (tmp_path / "graph" / "features.npy").unlink()
     with pytest.raises(DataError) as caught:
         assembled(small_config(MODELS["gcn"]), Artifacts(tmp_path / "graph"), tmp_path / "run", Environment())
-    assert {problem.fix for problem in caught.value.problems} == {
-        f"gnnexp resume {tmp_path / 'run'} prepares it again"}
+    assert {problem.fix for problem in caught.value.problems} == {f"gnnexp resume {tmp_path / 'run'} prepares it again"}

@@ -26,8 +26,9 @@ from gnnexp.training.checkpoint import (
     point_best,
 )
 
-METRICS = st.fixed_dictionaries({}, optional={"acc/val": st.sampled_from([math.nan, 0.1, 0.2, 0.3]),
-                                              "acc/test": st.sampled_from([math.nan, 0.5])})
+METRICS = st.fixed_dictionaries(
+    {}, optional={"acc/val": st.sampled_from([math.nan, 0.1, 0.2, 0.3]), "acc/test": st.sampled_from([math.nan, 0.5])}
+)
 
 
 @given(st.lists(METRICS, max_size=8))
@@ -45,9 +46,18 @@ def test_an_epoch_that_is_done_again_counts_as_it_was_recorded() -> None:
 
 
 def configured(epochs: int = 6, **training: Any) -> dict[str, Any]:
-    config = small_config(MODELS["sage"], train={"epochs": epochs, "batch_size": 8, "checkpoint_every": 1,
-                                                 "checkpoints_kept": 1, "eval_every": 1, **training},
-                          optimizer={"lr": 0.1})
+    config = small_config(
+        MODELS["sage"],
+        train={
+            "epochs": epochs,
+            "batch_size": 8,
+            "checkpoint_every": 1,
+            "checkpoints_kept": 1,
+            "eval_every": 1,
+            **training,
+        },
+        optimizer={"lr": 0.1},
+    )
     return {**config, "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}}
 
 
@@ -65,7 +75,9 @@ def test_its_checkpoint_stays_and_holds_its_model(ranks):
         assert best == {"epoch": epoch, "checkpoint": "checkpoints/best"}
         assert 0 <= epoch < 5, "else the last one is the best, and this test shows nothing"
         assert {item.name for item in checkpoint_folders(Path(folder))} == {
-            Position(6).folder, Position(epoch + 1).folder}, "the last one and the best one"
+            Position(6).folder,
+            Position(epoch + 1).folder,
+        }, "the last one and the best one"
         kept = open_checkpoint((Path(folder) / "checkpoints" / "best").resolve())
         kept.verify()
         ranks(2).run(attempt, configured(epoch + 1), shorter, None)
@@ -77,8 +89,10 @@ def test_its_checkpoint_stays_and_holds_its_model(ranks):
 _undisturbed: list[tuple[dict[str, Any], int]] = []  # what a run that nobody stops keeps
 
 
-@pytest.mark.parametrize("stop_at", [*(pytest.param(at, marks=pytest.mark.slow) for at in (3, 8)), 17,
-                                     pytest.param(23, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "stop_at",
+    [*(pytest.param(at, marks=pytest.mark.slow) for at in (3, 8)), 17, pytest.param(23, marks=pytest.mark.slow)],
+)
 def test_a_run_that_was_stopped_keeps_the_same(ranks, stop_at):
     config = configured()
     if not _undisturbed:

@@ -35,8 +35,9 @@ def alone() -> Communicator:
 
 def save(run_dir: Path, epoch: int = 0, step: int = 0, keep: int = 2, *, best: bool = False) -> str:
     shared = {"parameters": {"w": {"value": torch.arange(50.0), "step": torch.tensor(3.0)}}}
-    return save_checkpoint(run_dir, alone(), Position(epoch, step), shared, {"paradigm": {}, "record": None}, keep,
-                           best=best)
+    return save_checkpoint(
+        run_dir, alone(), Position(epoch, step), shared, {"paradigm": {}, "record": None}, keep, best=best
+    )
 
 
 def test_what_was_saved_is_read(tmp_path):
@@ -169,13 +170,33 @@ def torch_archive(data: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("content", [
-    pickle.dumps(Executes()), torch_archive(pickle.dumps(Executes())),
-    torch_archive(b"\0" * (1 << 26), zipfile.ZIP_DEFLATED), torch_archive(pickle.dumps([1, 2])),
-    torch_archive(b"not a pickle"), b"", b"PK\x05\x06" + b"\0" * 18,
-    torch_archive(b"\x80\x02}]K\x01s."), torch_archive(b"\x80\x02R."), torch_archive(b"\x80\x02NQ."),
-], ids=["pickle", "archived pickle", "bomb", "list", "garbage", "empty", "empty archive", "a list as a key",
-        "an empty stack", "a foreign id"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps(Executes()),
+        torch_archive(pickle.dumps(Executes())),
+        torch_archive(b"\0" * (1 << 26), zipfile.ZIP_DEFLATED),
+        torch_archive(pickle.dumps([1, 2])),
+        torch_archive(b"not a pickle"),
+        b"",
+        b"PK\x05\x06" + b"\0" * 18,
+        torch_archive(b"\x80\x02}]K\x01s."),
+        torch_archive(b"\x80\x02R."),
+        torch_archive(b"\x80\x02NQ."),
+    ],
+    ids=[
+        "pickle",
+        "archived pickle",
+        "bomb",
+        "list",
+        "garbage",
+        "empty",
+        "empty archive",
+        "a list as a key",
+        "an empty stack",
+        "a foreign id",
+    ],
+)
 def test_what_is_no_state_is_refused_and_never_run(tmp_path, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
     save(tmp_path, 1)
@@ -188,11 +209,21 @@ def test_what_is_no_state_is_refused_and_never_run(tmp_path, monkeypatch, conten
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("change", [
-    {"schema": 2}, {"position": {"epoch": -1, "step": 0}}, {"position": {"epoch": 1}}, {"num_ranks": 10**9},
-    {"num_ranks": "2"}, {"num_ranks": 0}, {"files": {}}, {"files": {"../../escaped": {"bytes": 0, "sha256": ""}}},
-    {"position": {"epoch": 2, "step": 0}}, {"files": []},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"position": {"epoch": -1, "step": 0}},
+        {"position": {"epoch": 1}},
+        {"num_ranks": 10**9},
+        {"num_ranks": "2"},
+        {"num_ranks": 0},
+        {"files": {}},
+        {"files": {"../../escaped": {"bytes": 0, "sha256": ""}}},
+        {"position": {"epoch": 2, "step": 0}},
+        {"files": []},
+    ],
+)
 def test_wrong_metadata_is_refused(tmp_path, change):
     save(tmp_path, 1)
     folder = tmp_path / "checkpoints" / Position(1).folder

@@ -15,7 +15,8 @@ from gnnexp.training.checkpoint import checkpoint_folders
 SYSTEMS = sorted(file.stem for file in Path("conf/system").resolve().glob("*.yaml"))
 # Systems whose ranks keep rows of other ranks from epoch to epoch.
 KEEPING = {
-    "sancus": ["sancus"], "distgnn": ["distgnn", "paradigm.delay=2"],
+    "sancus": ["sancus"],
+    "distgnn": ["distgnn", "paradigm.delay=2"],
     "late_rows": ["neutronstar_comm", "paradigm.delay=2"],
     "late_parts": ["neutronstar_comm", "paradigm.delay=1", "paradigm.exchange=broadcast"],
     "old_sums": ["distgnn", "paradigm.dependency=stale", "paradigm.staleness=2"],
@@ -29,8 +30,11 @@ EPOCHS = 4
 
 @pytest.mark.parametrize(
     ("system", "workers"),
-    [pytest.param(name, workers, marks=() if name in QUICK and workers == 2 else pytest.mark.slow)
-     for name in sorted({*SYSTEMS, *KEEPING}) for workers in ((1,) if name in ONE_WORKER else (2, 3))],
+    [
+        pytest.param(name, workers, marks=() if name in QUICK and workers == 2 else pytest.mark.slow)
+        for name in sorted({*SYSTEMS, *KEEPING})
+        for workers in ((1,) if name in ONE_WORKER else (2, 3))
+    ],
 )
 def test_a_checkpoint_is_no_larger_than_the_preflight_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], system: str, workers: int
@@ -39,8 +43,17 @@ def test_a_checkpoint_is_no_larger_than_the_preflight_says(
         pytest.importorskip("dgl")
     monkeypatch.chdir(tmp_path)
     preset, *options = KEEPING.get(system, [system])
-    overrides = [f"system={preset}", "dataset=digits", "tracker=none", "model.hidden=16", f"hardware.workers={workers}",
-                 f"train.epochs={EPOCHS}", "train.checkpoint_every=1", "hydra.run.dir=run", *options]
+    overrides = [
+        f"system={preset}",
+        "dataset=digits",
+        "tracker=none",
+        "model.hidden=16",
+        f"hardware.workers={workers}",
+        f"train.epochs={EPOCHS}",
+        "train.checkpoint_every=1",
+        "hydra.run.dir=run",
+        *options,
+    ]
     assert run_command(["run", *overrides]) == 0, capfd.readouterr().err
     config = yaml.safe_load(Path("run/config.yaml").read_text())
     needs = prepare(experiment_of(config), Path("run/checkpoints")).estimate

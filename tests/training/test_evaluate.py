@@ -72,13 +72,20 @@ def test_sparse_rows_are_no_reason_for_small_chunks():
         assert [chunk.numel() for chunk, _ in chunks] == [evaluation.reached[0].ids.numel()]
 
 
-@pytest.mark.parametrize(("memory", "size", "model"), combinations(
-    [1 << 30, 4000], [1, 3], [*MODELS, "pool"],
-    quick=lambda memory, size, model: (memory == 4000) == ((size == 3) == (model in ("gcn", "gat", "pool")))))
+@pytest.mark.parametrize(
+    ("memory", "size", "model"),
+    combinations(
+        [1 << 30, 4000],
+        [1, 3],
+        [*MODELS, "pool"],
+        quick=lambda memory, size, model: (memory == 4000) == ((size == 3) == (model in ("gcn", "gat", "pool"))),
+    ),
+)
 def test_inference_equals_the_whole_graph(ranks, model, size, memory, tmp_path):
     options = MODELS.get(model, {"_target_": "gnnexp.models.sage_pool.SAGEPool"})
-    config = small_config({**options, "layers": 3, "hidden": 8}, train={"eval_memory": memory},
-                          sampler={"fanouts": [2, 2, 2]})
+    config = small_config(
+        {**options, "layers": 3, "hidden": 8}, train={"eval_memory": memory}, sampler={"fanouts": [2, 2, 2]}
+    )
     expected = _whole_graph(config)
     results = [_inference(config, tmp_path)] if size == 1 else ranks(size).run(_inference, config, tmp_path)
     found = {vertex: row for logits, _, _ in results for vertex, row in logits.items()}
@@ -194,8 +201,9 @@ def _on(ranks: Any, config: dict[str, Any], nodes: Sequence[str], folder: Path) 
 
 
 def _deep(model: str, memory: int) -> dict[str, Any]:
-    return small_config({**MODELS[model], "layers": 3, "hidden": 8}, train={"eval_memory": memory},
-                        sampler={"fanouts": [2, 2, 2]})
+    return small_config(
+        {**MODELS[model], "layers": 3, "hidden": 8}, train={"eval_memory": memory}, sampler={"fanouts": [2, 2, 2]}
+    )
 
 
 @pytest.mark.parametrize("nodes", ["aaa", "aab", "aba"])
@@ -246,8 +254,9 @@ def test_a_killed_rank_leaves_no_file(tmp_path):
     tests = Path(__file__).parents[1]
     folders = (tests / "training", tests / "support", tests.parent)
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=here, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=here, capture_output=True, text=True, check=False
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -297,8 +306,11 @@ def _computed(graph: Graph, config: dict[str, Any]) -> tuple[Counter[int], dict[
             return layers(index, block, *args)
 
         job.model.run_layer = counted
-        logits = {vertex: row for ids, rows in Evaluation(job, trainer).logits()
-                  for vertex, row in zip(ids.tolist(), rows.tolist(), strict=True)}
+        logits = {
+            vertex: row
+            for ids, rows in Evaluation(job, trainer).logits()
+            for vertex, row in zip(ids.tolist(), rows.tolist(), strict=True)
+        }
     return counts, logits
 
 

@@ -49,12 +49,31 @@ class Place:
 
     def follow(self, body: str, *overrides: str, inputs: Mapping[str, str] | None = None) -> str:
         self.script.write_text(BEGIN + body)
-        config = compose(["paradigm=external", f"paradigm.command=[python,{self.script}]", "hardware.device=cpu",
-                          "train.epochs=2", "train.batch_size=8", "train.batch_of=rank", *overrides]).config
-        request = {"config": config, "graph": str(self.run_dir.parent / "graph"),
-                   "provenance": {} if inputs is None else {"inputs": inputs}}
-        return follow(self.run_dir, request, experiment_of(config), Environment(), Code({}), [],
-                      SimpleNamespace(watch=lambda timer: None))
+        config = compose(
+            [
+                "paradigm=external",
+                f"paradigm.command=[python,{self.script}]",
+                "hardware.device=cpu",
+                "train.epochs=2",
+                "train.batch_size=8",
+                "train.batch_of=rank",
+                *overrides,
+            ]
+        ).config
+        request = {
+            "config": config,
+            "graph": str(self.run_dir.parent / "graph"),
+            "provenance": {} if inputs is None else {"inputs": inputs},
+        }
+        return follow(
+            self.run_dir,
+            request,
+            experiment_of(config),
+            Environment(),
+            Code({}),
+            [],
+            SimpleNamespace(watch=lambda timer: None),
+        )
 
     @property
     def metrics(self) -> list[Mapping[str, float]]:
@@ -71,7 +90,8 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_claims_and_measurements_are_apart(place: Place) -> None:
-    stopped_by = place.follow("""
+    stopped_by = place.follow(
+        """
 import numpy as np
 graph = os.environ["GNNEXP_GRAPH"]
 indptr, indices = (np.load(f"{graph}/{name}.npy", mmap_mode="r") for name in ("indptr", "indices"))
@@ -80,7 +100,9 @@ config = json.load(open(os.environ["GNNEXP_CONFIG"]))
 assert config["train"]["batch_size"] == 8 and config["train"]["batch_of"] == "run"
 for epoch in range(3):
     report(epoch, loss=2.0 - epoch, epoch_s=0.001, forward_s=0.0004, backward_s=0.0005, **{"acc/val": epoch / 4})
-""", "paradigm.uses=[train]")
+""",
+        "paradigm.uses=[train]",
+    )
     assert stopped_by == ""
     assert [line["epoch"] for line in read_epochs(place.run_dir)] == [0, 1, 2]
     first = place.metrics[0]
@@ -104,19 +126,27 @@ def test_a_command_that_reports_nothing_but_epochs(place: Place) -> None:
     assert "loss/train" not in load_result(place.run_dir)["summary"]
 
 
-@pytest.mark.parametrize(("body", "error", "said"), [
-    ("report(0); sys.exit('no module named dgl')", CommandError, "exited with code 1.*no module named dgl"),
-    ("os.kill(os.getpid(), 11)", CommandError, "was ended by SIGSEGV"),
-    ("open(os.environ['GNNEXP_EPOCHS'], 'a').write('epoch 0 done\\n')", DataError, "must be a JSON object"),
-    ("report(0); report(0)", DataError, "must be 1"),
-    ("print('done')", DataError, "has reported no epoch"),
-    ("report(0); open(os.environ['GNNEXP_EPOCHS'], 'a').write('{\"epoch\": 1}')", DataError, "end with a new line"),
-    ("report(0, loss=float('nan')); time.sleep(600)", DivergedError, "loss nan in epoch 0"),
-    ("report(0); time.sleep(600)", HangError, "no sign of life"),
-    ("report(0, loss=1.5)\nwhile open(os.environ['GNNEXP_EPOCHS'], 'r+').read():\n"
-     "    time.sleep(0.2); open(os.environ['GNNEXP_EPOCHS'], 'w').close()\ntime.sleep(600)", DataError, "append to it"),
-    ("report(0); os.remove(os.environ['GNNEXP_EPOCHS']); time.sleep(600)", DataError, "was removed"),
-], ids=lambda value: value.__name__ if isinstance(value, type) else str(value)[:30])
+@pytest.mark.parametrize(
+    ("body", "error", "said"),
+    [
+        ("report(0); sys.exit('no module named dgl')", CommandError, "exited with code 1.*no module named dgl"),
+        ("os.kill(os.getpid(), 11)", CommandError, "was ended by SIGSEGV"),
+        ("open(os.environ['GNNEXP_EPOCHS'], 'a').write('epoch 0 done\\n')", DataError, "must be a JSON object"),
+        ("report(0); report(0)", DataError, "must be 1"),
+        ("print('done')", DataError, "has reported no epoch"),
+        ("report(0); open(os.environ['GNNEXP_EPOCHS'], 'a').write('{\"epoch\": 1}')", DataError, "end with a new line"),
+        ("report(0, loss=float('nan')); time.sleep(600)", DivergedError, "loss nan in epoch 0"),
+        ("report(0); time.sleep(600)", HangError, "no sign of life"),
+        (
+            "report(0, loss=1.5)\nwhile open(os.environ['GNNEXP_EPOCHS'], 'r+').read():\n"
+            "    time.sleep(0.2); open(os.environ['GNNEXP_EPOCHS'], 'w').close()\ntime.sleep(600)",
+            DataError,
+            "append to it",
+        ),
+        ("report(0); os.remove(os.environ['GNNEXP_EPOCHS']); time.sleep(600)", DataError, "was removed"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value)[:30],
+)
 def test_a_command_that_fails(place: Place, body: str, error: type, said: str) -> None:
     (place.run_dir / "logs" / "rank_0.log").write_text("Error: no module named dgl\n")  # here output is pytest's
     with pytest.raises(error, match=f"(?s){said}"):
@@ -124,8 +154,10 @@ def test_a_command_that_fails(place: Place, body: str, error: type, said: str) -
     assert not (place.run_dir / "result.json").exists()
 
 
-@pytest.mark.parametrize(("printed", "said"), [("terminate called\n", "of output: terminate called$"),
-                                              ("", "of output: Fatal Python error: Aborted$")])
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [("terminate called\n", "of output: terminate called$"), ("", "of output: Fatal Python error: Aborted$")],
+)
 def test_a_crash_shows_the_line_before_its_stack(place: Place, printed: str, said: str) -> None:
     stack = f"Fatal Python error: Aborted\n\nThread 0x1:\n  <no Python frame>\n\nExtension modules: {'torch, ' * 900}\n"
     (place.run_dir / "logs" / "rank_0.log").write_text(printed + stack)
@@ -145,16 +177,20 @@ def test_a_line_without_end(place: Place) -> None:
 
 def test_many_long_lines_at_once(place: Place) -> None:
     """More bytes than one look reads; the command has ended before most of them are read."""
-    place.follow("pad = ' ' * 60_000\nwith open(os.environ['GNNEXP_EPOCHS'], 'a') as file:\n"
-                 "    file.writelines('{\"epoch\": %d}%s\\n' % (n, pad) for n in range(60))")
+    place.follow(
+        "pad = ' ' * 60_000\nwith open(os.environ['GNNEXP_EPOCHS'], 'a') as file:\n"
+        "    file.writelines('{\"epoch\": %d}%s\\n' % (n, pad) for n in range(60))"
+    )
     assert len(place.metrics) == 60
 
 
 def test_lines_that_come_at_once_are_flushed_together(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed, flush = [], os.fsync
     monkeypatch.setattr(records.os, "fsync", lambda handle: (flushed.append(handle), flush(handle)))
-    place.follow("with open(os.environ['GNNEXP_EPOCHS'], 'a') as file:\n"
-                 "    file.writelines('{\"epoch\": %d}\\n' % n for n in range(500))")
+    place.follow(
+        "with open(os.environ['GNNEXP_EPOCHS'], 'a') as file:\n"
+        "    file.writelines('{\"epoch\": %d}\\n' % n for n in range(500))"
+    )
     assert len(place.metrics) == 500 and len(flushed) < 100
 
 
@@ -162,7 +198,8 @@ def test_a_signal_does_not_wait_for_lines(place: Place, monkeypatch: pytest.Monk
     """A command may report faster than its epochs are recorded: the signal is passed on in between."""
     record = records.EpochLog.append
     monkeypatch.setattr(records.EpochLog, "append", lambda *args: (time.sleep(0.02), record(*args)))
-    assert place.follow(f"""
+    assert (
+        place.follow(f"""
 import signal
 def stop(number, frame):
     open(os.environ["GNNEXP_SCRATCH"] + "/seen", "w").write(open({str(place.run_dir / "epochs.jsonl")!r}).read())
@@ -172,7 +209,9 @@ with open(os.environ["GNNEXP_EPOCHS"], "a") as file:
     file.writelines('{{"epoch": %d}}\\n' % n for n in range(100))
 os.kill({os.getpid()}, signal.SIGTERM)
 time.sleep(600)
-""") == "SIGTERM"
+""")
+        == "SIGTERM"
+    )
     assert len((place.run_dir / "external" / "seen").read_text().splitlines()) < 100 == len(place.metrics)
 
 
@@ -183,9 +222,11 @@ def test_output_is_a_sign_of_life(place: Place) -> None:
 
 def test_children_of_a_failed_command_end_too(place: Place) -> None:
     with pytest.raises(DataError):
-        place.follow("child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-                     "open(os.environ['GNNEXP_SCRATCH'] + '/child', 'w').write(str(child.pid))\n"
-                     "report(5); time.sleep(600)")
+        place.follow(
+            "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+            "open(os.environ['GNNEXP_SCRATCH'] + '/child', 'w').write(str(child.pid))\n"
+            "report(5); time.sleep(600)"
+        )
     assert gone(int((place.run_dir / "external" / "child").read_text()))
 
 

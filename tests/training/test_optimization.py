@@ -27,13 +27,20 @@ SCHEDULERS: dict[str, dict[str, Any]] = {
     "step": {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 2, "gamma": 0.3},
     "one_cycle": {"_target_": "torch.optim.lr_scheduler.OneCycleLR", "max_lr": 0.1, "total_steps": 40},
     "milestones": {"_target_": "torch.optim.lr_scheduler.MultiStepLR", "milestones": [1, 3], "gamma": 0.5},
-    "warmup": {"_target_": "torch.optim.lr_scheduler.SequentialLR", "milestones": [2], "schedulers": [
-        {"_target_": "torch.optim.lr_scheduler.LinearLR", "_partial_": True, "total_iters": 2},
-        {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "_partial_": True, "T_max": 9}]},
+    "warmup": {
+        "_target_": "torch.optim.lr_scheduler.SequentialLR",
+        "milestones": [2],
+        "schedulers": [
+            {"_target_": "torch.optim.lr_scheduler.LinearLR", "_partial_": True, "total_iters": 2},
+            {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR", "_partial_": True, "T_max": 9},
+        ],
+    },
 }
 OPTIMIZERS = {
-    "momentum": optimizer("SGD", lr=0.1, momentum=0.9, nesterov=True), "adamw": optimizer("AdamW", weight_decay=0.1),
-    "rmsprop": optimizer("RMSprop", momentum=0.5), "amsgrad": optimizer("Adam", amsgrad=True, betas=[0.8, 0.9]),
+    "momentum": optimizer("SGD", lr=0.1, momentum=0.9, nesterov=True),
+    "adamw": optimizer("AdamW", weight_decay=0.1),
+    "rmsprop": optimizer("RMSprop", momentum=0.5),
+    "amsgrad": optimizer("Adam", amsgrad=True, betas=[0.8, 0.9]),
 }
 
 
@@ -42,9 +49,13 @@ def schedule(name: str, interval: str = "epoch", **more: Any) -> dict[str, Any]:
 
 
 # --- as one worker ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("way", [
-    pytest.param(way, marks=() if way in ("data", "aggregates", "vertex_cut", "coupled") else
-                 pytest.mark.slow) for way in WAYS])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(way, marks=() if way in ("data", "aggregates", "vertex_cut", "coupled") else pytest.mark.slow)
+        for way in WAYS
+    ],
+)
 def test_clipping_momentum_and_a_schedule_by_steps(ranks, way, steps):
     config = config_in(way, MODELS["sage"], train={"clip_norm": 0.05}, hardware={"workers": 3})
     schedules = schedule("one_cycle", "step", total_steps=2 * steps)  # its rate goes up and down in these steps
@@ -62,11 +73,17 @@ def test_every_elementwise_optimizer_steps_slices(ranks, name, steps):
 def test_trained_rows_are_clipped_once_and_follow_the_schedule(ranks, store):
     way = "aggregates" if store.startswith("Sliced") else "data"
     config = config_in(way, MODELS["sage"], train={"clip_norm": 0.02}, hardware={"workers": 3})
-    config |= {"feature_store": {"_target_": f"gnnexp.feature_stores.embedding.{store}", "dim": 5},
-               "optimizer": optimizer("SGD", lr=0.5), "scheduler": schedule("step", "step")}
+    config |= {
+        "feature_store": {"_target_": f"gnnexp.feature_stores.embedding.{store}", "dim": 5},
+        "optimizer": optimizer("SGD", lr=0.5),
+        "scheduler": schedule("step", "step"),
+    }
     curves, reference = assert_exact(ranks, 3, nasty_graph, config, 1e-10, steps=8)
-    plain = run_steps({**config, "train": {**config["train"], "clip_norm": None}}, nasty_graph(), 8) \
-        if way == "data" else reference
+    plain = (
+        run_steps({**config, "train": {**config["train"], "clip_norm": None}}, nasty_graph(), 8)
+        if way == "data"
+        else reference
+    )
     assert way != "data" or plain.losses != reference.losses, "the bound is reached"
     assert all(curve.rounds["gradients"] == 2 * 8 for curve in curves) or way == "aggregates"
 
@@ -111,17 +128,28 @@ def test_the_record_has_the_learning_rate_that_a_schedule_gives(tmp_path):
 
 
 def test_a_schedule_by_a_metric_waits_for_it(tmp_path):
-    plateau = {"_target_": "torch.optim.lr_scheduler.ReduceLROnPlateau", "_partial_": True, "monitor": "acc/val",
-               "mode": "max", "patience": 0, "threshold": 10.0, "threshold_mode": "abs", "factor": 0.5}
+    plateau = {
+        "_target_": "torch.optim.lr_scheduler.ReduceLROnPlateau",
+        "_partial_": True,
+        "monitor": "acc/val",
+        "mode": "max",
+        "patience": 0,
+        "threshold": 10.0,
+        "threshold_mode": "abs",
+        "factor": 0.5,
+    }
     records = run(str(tmp_path), scheduler=plateau, train={"eval_every": 2})
     evaluated = ["acc/val" in record["metrics"] for record in records]
     assert evaluated == [False, True] * 3
     assert rates(records) == pytest.approx([0.01, 0.01, 0.01, 0.01, 0.005, 0.005])
 
 
-@pytest.mark.parametrize(("name", "interval"), combinations(
-    SCHEDULERS, ["epoch", "step"],
-    quick=lambda *case: case in (("warmup", "epoch"), ("one_cycle", "step"))))
+@pytest.mark.parametrize(
+    ("name", "interval"),
+    combinations(
+        SCHEDULERS, ["epoch", "step"], quick=lambda *case: case in (("warmup", "epoch"), ("one_cycle", "step"))
+    ),
+)
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, name, interval):
     changes = {"scheduler": schedule(name, interval), "optimizer": OPTIMIZERS["momentum"]}
     if name == "one_cycle":
@@ -134,8 +162,10 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, name, interval):
     assert rates(again) == rates(whole)
 
 
-@pytest.mark.parametrize(("interval", "train", "steps"), [
-    ("epoch", {}, 6), ("step", {}, 24), ("step", {"steps_per_epoch": 3}, 18), ("step", {"batch_size": None}, 6)])
+@pytest.mark.parametrize(
+    ("interval", "train", "steps"),
+    [("epoch", {}, 6), ("step", {}, 24), ("step", {"steps_per_epoch": 3}, 18), ("step", {"batch_size": None}, 6)],
+)
 def test_a_schedule_lasts_as_long_as_the_run(tmp_path, interval, train, steps):
     """One step less is refused before the run; with as many steps as the run has, it ends without an error."""
     training = {"epochs": 6, "batch_size": 8, **train}
@@ -153,8 +183,10 @@ def test_an_epoch_of_some_steps(tmp_path):
     assert bounded[0]["losses"] == full[0]["losses"][:2], "the same targets, the same draws"
 
 
-@pytest.mark.parametrize("way", ["data", "split", "communicate", "vertex_cut", "coupled",
-                                 pytest.param("offload_raw", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "way",
+    ["data", "split", "communicate", "vertex_cut", "coupled", pytest.param("offload_raw", marks=pytest.mark.slow)],
+)
 def test_a_bounded_epoch_is_that_of_one_worker(ranks, way):
     config = config_in(way, MODELS["gcn"], train={"steps_per_epoch": 1}, hardware={"workers": 2})
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, partition=placed(way, nasty_graph(), 2), steps=6)
@@ -172,9 +204,18 @@ def test_when_a_run_is_over_and_why():
     assert ending(train, Position(8), Best(5, 0.5)) == "patience" and ending(train, Position(8), Best()) == ""
 
 
-@pytest.mark.parametrize(("epoch", "value", "why"), [
-    (0, math.nan, ""), (1, 0.0, ""), (2, 0.5, ""), (2, 0.49, "stop_below"), (2, math.nan, ""), (3, 0.0, ""),
-    (9, 0.0, "epochs")])
+@pytest.mark.parametrize(
+    ("epoch", "value", "why"),
+    [
+        (0, math.nan, ""),
+        (1, 0.0, ""),
+        (2, 0.5, ""),
+        (2, 0.49, "stop_below"),
+        (2, math.nan, ""),
+        (3, 0.0, ""),
+        (9, 0.0, "epochs"),
+    ],
+)
 def test_a_run_ends_below_the_limit_of_its_last_epoch(epoch, value, why):
     train = experiment_in({"train": {"epochs": 9, "stop_below": [None, 0.5], "eval_every": 1}}).train
     assert ending(train, Position(epoch), Best(epoch - 1, value)) == why
@@ -200,19 +241,24 @@ def told(**changes: Any) -> list[str]:
     return [problem.key for problem in check_config({**small_config(MODELS["sage"], train=TRAIN), **changes})]
 
 
-@pytest.mark.parametrize(("changes", "key"), [
-    ({"optimizer": optimizer("LBFGS")}, "optimizer._target_"),
-    ({"optimizer": optimizer("Adam", lr=-1.0)}, "optimizer.lr"),
-    ({"optimizer": optimizer("Adam", params=[1])}, "optimizer.params"),
-    ({"optimizer": optimizer("Adma")}, "optimizer._target_"),
-    ({"optimizer": {"_target_": "torch.nn.Linear", "_partial_": True}}, "optimizer._target_"),
-    ({"optimizer": {"_target_": "torch.optim.Adam", "lr": 0.1}}, "optimizer._partial_"),
-    ({"scheduler": schedule("step", "week")}, "scheduler.interval"),
-    ({"scheduler": schedule("step", optimizer=1)}, "scheduler.optimizer"),
-    ({"scheduler": {**schedule("step"), "step_size": 0}}, "scheduler"),
-    ({"scheduler": {**schedule("warmup"), "schedulers": [{"_target_": "torch.optim.Adam", "_partial_": True}]}},
-     "scheduler.schedulers.0._target_"),
-])
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"optimizer": optimizer("LBFGS")}, "optimizer._target_"),
+        ({"optimizer": optimizer("Adam", lr=-1.0)}, "optimizer.lr"),
+        ({"optimizer": optimizer("Adam", params=[1])}, "optimizer.params"),
+        ({"optimizer": optimizer("Adma")}, "optimizer._target_"),
+        ({"optimizer": {"_target_": "torch.nn.Linear", "_partial_": True}}, "optimizer._target_"),
+        ({"optimizer": {"_target_": "torch.optim.Adam", "lr": 0.1}}, "optimizer._partial_"),
+        ({"scheduler": schedule("step", "week")}, "scheduler.interval"),
+        ({"scheduler": schedule("step", optimizer=1)}, "scheduler.optimizer"),
+        ({"scheduler": {**schedule("step"), "step_size": 0}}, "scheduler"),
+        (
+            {"scheduler": {**schedule("warmup"), "schedulers": [{"_target_": "torch.optim.Adam", "_partial_": True}]}},
+            "scheduler.schedulers.0._target_",
+        ),
+    ],
+)
 def test_one_problem_by_its_key(changes, key):
     assert told(**changes) == [key]
 
@@ -226,9 +272,15 @@ def test_what_does_not_go_together():
     assert told(train=unseen) == ["train.patience", "train.stop_below"], "they need an evaluation"
 
 
-@pytest.mark.parametrize(("node", "entries"), [
-    (optimizer("Adam"), 2), (optimizer("Adam", amsgrad=True), 3), (optimizer("SGD"), 0),
-    (optimizer("SGD", momentum=0.9), 1), (optimizer("Adagrad"), 1),
-])
+@pytest.mark.parametrize(
+    ("node", "entries"),
+    [
+        (optimizer("Adam"), 2),
+        (optimizer("Adam", amsgrad=True), 3),
+        (optimizer("SGD"), 0),
+        (optimizer("SGD", momentum=0.9), 1),
+        (optimizer("Adagrad"), 1),
+    ],
+)
 def test_what_an_optimizer_keeps_of_a_parameter(node, entries):
     assert entries_of(experiment_in({"optimizer": node}).optimizer) == entries

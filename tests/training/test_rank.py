@@ -22,12 +22,23 @@ sys.exit(as_rank(work))
 
 
 @pytest.mark.interpreter
-@pytest.mark.parametrize(("body", "code", "said"), [
-    ("raise ConfigError(Problem('seed', -1, 'must be positive', 'seed=0'))", 2, "rank 0 failed: ConfigError: seed=-1"),
-    ("return ''", 74, "rank 0 has ended, and could not write how: "),
-])
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        (
+            "raise ConfigError(Problem('seed', -1, 'must be positive', 'seed=0'))",
+            2,
+            "rank 0 failed: ConfigError: seed=-1",
+        ),
+        ("return ''", 74, "rank 0 has ended, and could not write how: "),
+    ],
+)
 def test_a_rank_without_room_for_its_last_word_says_it(tmp_path: Path, body: str, code: int, said: str) -> None:
     (tmp_path / "status").write_text("a file in the way of the folder")
-    done = subprocess.run([sys.executable, "-c", RANK.format(body=body, folder=str(tmp_path))], check=False,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", RANK.format(body=body, folder=str(tmp_path))],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr

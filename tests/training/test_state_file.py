@@ -13,8 +13,23 @@ import torch
 
 from gnnexp.training.state_file import check_state_file
 
-TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
-         torch.uint8, torch.uint16, torch.uint32, torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn]
+TYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.bool,
+    torch.complex64,
+    torch.complex128,
+    torch.float8_e4m3fn,
+]
 
 
 def state() -> dict[str, object]:
@@ -24,11 +39,22 @@ def state() -> dict[str, object]:
     model(torch.rand(4, 3)).sum().backward()
     optimizer.step()
     return {
-        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "parameter": next(model.parameters()),
-        "types": [torch.zeros(2).to(one) for one in TYPES], "dtypes": TYPES, "device": torch.device("cpu"),
-        "size": torch.Size([1, 2]), "sparse": torch.eye(3).to_sparse(), "rows": torch.eye(3).to_sparse_csr(),
-        "ordered": OrderedDict(a=1), "counts": Counter("aab"), "set": {1, 2}, "complex": 1j, "bytes": b"\x00\xff",
-        "plain": (None, True, 1, 1 << 80, 0.5, "a", [{}, ()]), "random": torch.get_rng_state(),
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "parameter": next(model.parameters()),
+        "types": [torch.zeros(2).to(one) for one in TYPES],
+        "dtypes": TYPES,
+        "device": torch.device("cpu"),
+        "size": torch.Size([1, 2]),
+        "sparse": torch.eye(3).to_sparse(),
+        "rows": torch.eye(3).to_sparse_csr(),
+        "ordered": OrderedDict(a=1),
+        "counts": Counter("aab"),
+        "set": {1, 2},
+        "complex": 1j,
+        "bytes": b"\x00\xff",
+        "plain": (None, True, 1, 1 << 80, 0.5, "a", [{}, ()]),
+        "random": torch.get_rng_state(),
     }
 
 
@@ -53,10 +79,22 @@ NUMBER = b"\x80\x02c%b\nK\x05\x85R."
 TEXT = b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00hex\x86R."
 
 
-@pytest.mark.parametrize("pickled", [
-    NUMBER % b"builtins\nbytearray", NUMBER % b"__builtin__\nbytearray", NUMBER % b"torch\nTensor",
-    NUMBER % b"torch\nFloatTensor", NUMBER % b"torch.storage\nUntypedStorage", NUMBER % b"torch\nFloatStorage", TEXT,
-    NUMBER % b"torch._utils\n_rebuild_meta_tensor_no_storage", pickle.dumps({1, 2}, 4), b"", b"\x80\x02"])
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        NUMBER % b"builtins\nbytearray",
+        NUMBER % b"__builtin__\nbytearray",
+        NUMBER % b"torch\nTensor",
+        NUMBER % b"torch\nFloatTensor",
+        NUMBER % b"torch.storage\nUntypedStorage",
+        NUMBER % b"torch\nFloatStorage",
+        TEXT,
+        NUMBER % b"torch._utils\n_rebuild_meta_tensor_no_storage",
+        pickle.dumps({1, 2}, 4),
+        b"",
+        b"\x80\x02",
+    ],
+)
 def test_what_makes_much_of_little_is_refused(tmp_path, pickled):
     rewritten(tmp_path / "state.pt", pickled)
     with pytest.raises((pickle.UnpicklingError, TypeError, EOFError)):

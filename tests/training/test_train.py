@@ -56,13 +56,19 @@ def _train_parts(config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
         return trained(config, Artifacts(graph, parts(graph, 2, kind)), Path(folder), environment)
 
 
-@pytest.mark.parametrize(("topology", "kind"), combinations(
-    ["partitioned", "replicated"], ["random", "skewed", "empty"],
-    quick=lambda *case: case in (("partitioned", "skewed"), ("replicated", "empty"))))
+@pytest.mark.parametrize(
+    ("topology", "kind"),
+    combinations(
+        ["partitioned", "replicated"],
+        ["random", "skewed", "empty"],
+        quick=lambda *case: case in (("partitioned", "skewed"), ("replicated", "empty")),
+    ),
+)
 def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology):
     """The untimed pass closes its batches early, when a rank may be ahead of its peers in preparing them."""
     config = small_config(
-        MODELS["sage"], train={"epochs": 2, "batch_size": 64, "overlap": True},
+        MODELS["sage"],
+        train={"epochs": 2, "batch_size": 64, "overlap": True},
         sampler={"topology": topology, "threads": 1, "prefetch": 3},
     )
     config["paradigm"] = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
@@ -183,15 +189,21 @@ def test_summary_takes_the_test_metric_at_the_best_validation_epoch():
 
 
 def _with(measure: str, device: str = "cpu", **changes: Any) -> dict[str, Any]:
-    config = small_config(MODELS["sage"], train={"epochs": 2, "batch_size": 256, "dtype": "float32", **changes},
-                          hardware={"workers": 2, "device": device})
+    config = small_config(
+        MODELS["sage"],
+        train={"epochs": 2, "batch_size": 256, "dtype": "float32", **changes},
+        hardware={"workers": 2, "device": device},
+    )
     return {**config, "measure": measure}
 
 
 def _counted(metrics: dict[str, Any]) -> dict[str, Any]:
     """Metrics that are no times and no peaks of memory."""
-    return {key: value for key, value in metrics.items()
-            if not key.startswith(("time/", "memory/")) and not key.endswith(("peak_bytes", "seconds"))}
+    return {
+        key: value
+        for key, value in metrics.items()
+        if not key.startswith(("time/", "memory/")) and not key.endswith(("peak_bytes", "seconds"))
+    }
 
 
 def _agree(exact: list[dict[str, Any]], free: list[dict[str, Any]]) -> None:

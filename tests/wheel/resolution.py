@@ -30,8 +30,10 @@ def wanted(python: str) -> list[str]:
     """Everything that gnnexp and its extras for users require."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    found = [*project["dependencies"], *(line for name in ("dgl", "slurm", "metis", "pyg", "tune", "testing")
-                                         for line in extras[name])]
+    found = [
+        *project["dependencies"],
+        *(line for name in ("dgl", "slurm", "metis", "pyg", "tune", "testing") for line in extras[name]),
+    ]
     lines = [line.partition(";")[0] for line in found if not line.startswith("torch>")]
     left_out = (*(() if python == _RUNNING else _ONLY_HERE), *(() if python == _LAST_OF_DGL else ("dgl",)))
     return [line for line in lines if not line.startswith(left_out)]
@@ -51,23 +53,48 @@ def ask(python: str, *, plain: bool) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as target:
         other = [] if python == _RUNNING else ["--only-binary=:all:", "--python-version", python, "--target", target]
         return subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-",
-             *other, "-c", str(ROOT / "constraints.txt"), f"torch=={pins()['torch']}", *wanted(python)],
-            env=environment, capture_output=True, text=True, check=False)
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--dry-run",
+                "--ignore-installed",
+                "--quiet",
+                "--report",
+                "-",
+                *other,
+                "-c",
+                str(ROOT / "constraints.txt"),
+                f"torch=={pins()['torch']}",
+                *wanted(python),
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
 
 def problems(report: str) -> list[str]:
     """Packages of other versions than those of `constraints.txt`; prints what would be installed."""
     found = {one["metadata"]["name"].lower(): one["metadata"]["version"] for one in json.loads(report)["install"]}
     print(f"{len(found)} packages, torch {found['torch']}, Triton {found.get('triton', 'none')}", flush=True)
-    return [f"{name} {version}, pinned {pinned}" for name, version in found.items()
-            if (pinned := pins().get(name, version)) != version.partition("+")[0]]
+    return [
+        f"{name} {version}, pinned {pinned}"
+        for name, version in found.items()
+        if (pinned := pins().get(name, version)) != version.partition("+")[0]
+    ]
 
 
 def is_reachable() -> bool:
     """Whether the index answers at all."""
-    return subprocess.run([sys.executable, "-m", "pip", "index", "versions", "packaging"], capture_output=True,
-                          check=False).returncode == 0
+    return (
+        subprocess.run(
+            [sys.executable, "-m", "pip", "index", "versions", "packaging"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def main() -> int:

@@ -62,8 +62,17 @@ class Place:
         started = time.monotonic()
         if command[0].startswith("-"):
             command = [str(self.environment / "bin" / "python"), *command]
-        done = subprocess.run(command, cwd=self.here, env=self.variables, stdin=subprocess.DEVNULL, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200, check=False)
+        done = subprocess.run(
+            command,
+            cwd=self.here,
+            env=self.variables,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=1200,
+            check=False,
+        )
         print(f"{time.monotonic() - started:7.1f} s  {name}", flush=True)
         if done.returncode != code:
             sys.exit(f"FAILED: {name}: exit code {done.returncode}, not {code}\n{done.stdout}")
@@ -91,8 +100,9 @@ def new_place(folder: Path) -> Place:
     strange = ("GNNEXP_", "MLFLOW_", "NUMBA_", "PYTHON", "XDG_", "VIRTUAL_ENV")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
     cache = os.environ.get("PIP_CACHE_DIR") or str(Path("~/.cache/pip").expanduser())
-    return Place(folder / "environment", folder / "here",
-                 {**variables, "HOME": str(folder / "home"), "PIP_CACHE_DIR": cache})
+    return Place(
+        folder / "environment", folder / "here", {**variables, "HOME": str(folder / "home"), "PIP_CACHE_DIR": cache}
+    )
 
 
 def install(place: Place, wheel: Path) -> None:
@@ -117,8 +127,9 @@ def use(place: Place) -> None:
     place.gnnexp("report", says=["digits"])
     place.gnnexp("report", "compare", *(str(file.parent) for file in sorted(place.here.glob("runs/*/*/result.json"))))
     place.gnnexp("claims", "fastsample", says=["16 claims"])
-    place.gnnexp("run", "dataset=digits", "system=gsplit", "hardware.workers=2", code=2,
-                 says=["pip install 'gnnexp[metis]'"])
+    place.gnnexp(
+        "run", "dataset=digits", "system=gsplit", "hardware.workers=2", code=2, says=["pip install 'gnnexp[metis]'"]
+    )
     place.gnnexp("sweep", "quickstart", "--dry-run", says=["2 runs", "dgl is not installed", "gnnexp[dgl]"])
     place.pip("install", "-q", "-c", str(ROOT / "constraints.txt"), f"gnnexp[all] @ {_wheel(place).as_uri()}")
     place.gnnexp("sweep", "quickstart", "--dry-run", says=["2 runs"], never=["not installed"])
@@ -140,8 +151,10 @@ def compare_key(result: dict[str, object]) -> None:
     config = compose(FIRST).config
     expected = run_key(config, provenance["dataset_key"], code_of_config(config))
     if provenance["run_key"] != expected:
-        sys.exit(f"FAILED: the run of the wheel has the key {provenance['run_key']}, in the checkout it is {expected}: "
-                 f"{provenance['code']}")
+        sys.exit(
+            f"FAILED: the run of the wheel has the key {provenance['run_key']}, in the checkout it is {expected}: "
+            f"{provenance['code']}"
+        )
 
 
 def use_without_mlflow(place: Place) -> None:

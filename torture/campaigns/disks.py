@@ -143,8 +143,14 @@ def _read_only_run(storm: Storm) -> None:
     run_dir = storm.folder / "run"
     _mount("--bind", str(run_dir), str(run_dir))
     _mount("-o", "remount,bind,ro", str(run_dir))
-    commands = [["status", "run"], ["logs", "run"], ["report", "run"], ["report", "--sync", "run"], ["cancel", "run"],
-                ["resume", "run"]]
+    commands = [
+        ["status", "run"],
+        ["logs", "run"],
+        ["report", "run"],
+        ["report", "--sync", "run"],
+        ["cancel", "run"],
+        ["resume", "run"],
+    ]
     for arguments in storm.random.sample(commands, 4):
         command = storm.run(*arguments)
         storm.numbers["commands_on_a_read_only_run"] += 1
@@ -218,6 +224,9 @@ def _gone_on_with(storm: Storm, run_dir: Path, setup: Setup, command: Command) -
 
 
 _KINDS: Mapping[str, Callable[[Storm], None]] = {
-    "full_below_a_run": _full_below_a_run, "full_below_the_cache": _full_below_the_cache,
-    "full_below_a_sweep": _full_below_a_sweep, "read_only_run": _read_only_run, "filled_by_others": _filled_by_others,
+    "full_below_a_run": _full_below_a_run,
+    "full_below_the_cache": _full_below_the_cache,
+    "full_below_a_sweep": _full_below_a_sweep,
+    "read_only_run": _read_only_run,
+    "filled_by_others": _filled_by_others,
 }

@@ -24,9 +24,19 @@ MARGIN_S = 55
 
 # Who is frozen, and who is killed half a second later.
 _PAIRS: tuple[tuple[Role, Role | None], ...] = (
-    ("rank", None), ("rank", "rank"), ("rank", "command"), ("starter", None), ("starter", "rank"),
-    ("starter", "command"), ("follower", None), ("follower", "rank"), ("follower", "command"), ("command", "rank"),
-    ("command", "starter"), ("command", "follower"), ("command", None),
+    ("rank", None),
+    ("rank", "rank"),
+    ("rank", "command"),
+    ("starter", None),
+    ("starter", "rank"),
+    ("starter", "command"),
+    ("follower", None),
+    ("follower", "rank"),
+    ("follower", "command"),
+    ("command", "rank"),
+    ("command", "starter"),
+    ("command", "follower"),
+    ("command", None),
 )
 
 

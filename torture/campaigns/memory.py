@@ -39,8 +39,14 @@ def _from_the_start(storm: Storm, setup: Setup) -> Command:
     limit = int(math.exp(storm.random.uniform(math.log(_LEAST), math.log(_MOST))))
     storm.history.append(f"{setup.name} in {limit >> 20} MiB")
     with control_group(limit) as group:
-        command = storm.start("run", *setup.overrides, "preflight=warn" if storm.random.random() < 0.5 else
-                              "preflight=refuse", "tracker=none", "hydra.run.dir=run", group=group)
+        command = storm.start(
+            "run",
+            *setup.overrides,
+            "preflight=warn" if storm.random.random() < 0.5 else "preflight=refuse",
+            "tracker=none",
+            "hydra.run.dir=run",
+            group=group,
+        )
         storm.done(command)
         killed = kills_of(group)
     storm.numbers["memory_little"] += 1
@@ -65,8 +71,9 @@ def _for_one_rank(storm: Storm, setup: Setup) -> Command:
     if killed == 1 and command.code == 1:
         result = json.loads((run_dir / "result.json").read_text())
         if not str(result["reason"]).startswith(f"rank {rank} ") or result["kind"] != "out of memory":
-            storm.problems.append(f"rank {rank} was out of memory, and the reason is {result['kind']}: "
-                                  f"{result['reason']}")
+            storm.problems.append(
+                f"rank {rank} was out of memory, and the reason is {result['kind']}: {result['reason']}"
+            )
     return command
 
 

@@ -20,8 +20,14 @@ from torture.storm import DELIVERY_S, Command, Storm
 
 _EPOCHS = 12
 # 2 nodes x 2 ranks; slow enough to be caught in the middle, with the same losses.
-_THERE = ("hardware=slurm_cpu", "hardware.nodes=2", "hardware.workers=2", "hardware.launcher.time_min=10",
-          "hardware.launcher.signal_delay_s=20", "hardware.throttle=1e6")
+_THERE = (
+    "hardware=slurm_cpu",
+    "hardware.nodes=2",
+    "hardware.workers=2",
+    "hardware.launcher.time_min=10",
+    "hardware.launcher.signal_delay_s=20",
+    "hardware.throttle=1e6",
+)
 _JOB_S = 300.0
 
 
@@ -51,8 +57,11 @@ def run(storm: Storm) -> None:
         _until_the_job_has_ended(storm)
         if code == 0:
             break
-        again = ["resume", "run"] if (storm.folder / "run" / "job.json").exists() else [
-            "run", *there, *_THERE, "hydra.run.dir=run"]
+        again = (
+            ["resume", "run"]
+            if (storm.folder / "run" / "job.json").exists()
+            else ["run", *there, *_THERE, "hydra.run.dir=run"]
+        )
         command = storm.start(*again)
     else:
         storm.problems.append(f"not finished: {storm.commands[-1].said()[-600:]}")
@@ -68,8 +77,11 @@ def run(storm: Storm) -> None:
 def _strike(storm: Storm, command: Command) -> bool:
     """Kill a rank, a step's daemon, or the follower of the job, after some more epochs."""
     run_dir = storm.folder / "run"
-    who, before, more = storm.random.choice(["rank", "rank", "stepd", "command"]), recorded(run_dir), \
-        storm.random.randrange(5)
+    who, before, more = (
+        storm.random.choice(["rank", "rank", "stepd", "command"]),
+        recorded(run_dir),
+        storm.random.randrange(5),
+    )
     if not storm.until(lambda: recorded(run_dir) > before + more, command, _JOB_S):
         return False
     if who == "command":
@@ -93,8 +105,11 @@ def _job(storm: Storm) -> str:
 
 def _processes(job: str) -> list[int]:
     """Ranks of the job: whoever has its number in the environment and runs the worker."""
-    return [pid for pid, line, variables in _all() if b"gnnexp.worker" in line
-            and f"SLURM_JOB_ID={job}".encode() in variables.split(b"\0")]
+    return [
+        pid
+        for pid, line, variables in _all()
+        if b"gnnexp.worker" in line and f"SLURM_JOB_ID={job}".encode() in variables.split(b"\0")
+    ]
 
 
 def _daemons(job: str) -> list[int]:
@@ -114,8 +129,9 @@ def _until_the_job_has_ended(storm: Storm) -> None:
     """A job goes on without its follower: it ends by itself, then the run can be resumed."""
     job, end = _job(storm), time.monotonic() + _JOB_S
     while job and time.monotonic() < end:
-        queue = subprocess.run(["squeue", "-h", "-j", job, "-t", "PD,R,CG,CF,RQ"], check=False, capture_output=True,
-                               text=True)
+        queue = subprocess.run(
+            ["squeue", "-h", "-j", job, "-t", "PD,R,CG,CF,RQ"], check=False, capture_output=True, text=True
+        )
         if not queue.stdout.strip():
             return
         time.sleep(0.5)

@@ -39,8 +39,9 @@ def _rendezvous(storm: Storm) -> None:
     """The file through which ranks meet is removed or emptied, or its whole folder is, while they meet or later."""
     setup, run_dir = random_setup(storm.random), storm.folder / "run"
     storm.undisturbed(setup)
-    command = storm.start("run", *setup.overrides, f"hardware.timeout_s={TIMEOUT_S}", "tracker=none",
-                          "hydra.run.dir=run")
+    command = storm.start(
+        "run", *setup.overrides, f"hardware.timeout_s={TIMEOUT_S}", "tracker=none", "hydra.run.dir=run"
+    )
     if storm.random.random() < 0.7:
         storm.until((run_dir / "private" / "store").exists, command, 60)
     else:
@@ -101,8 +102,12 @@ def _server_of_a_sweep(storm: Storm) -> None:
     (storm.folder / "fault.json").write_text(json.dumps(["none", 0.0, 0]))
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    cases = write_sweep(storm, storm.random.choice(["dgl", "sancus"]), 2 if jobs == 1 else 1,
-                        (f"tracker.uri=http://127.0.0.1:{port}", f"tracker.timeout_s={TRACKER_S}"))
+    cases = write_sweep(
+        storm,
+        storm.random.choice(["dgl", "sancus"]),
+        2 if jobs == 1 else 1,
+        (f"tracker.uri=http://127.0.0.1:{port}", f"tracker.timeout_s={TRACKER_S}"),
+    )
     for case in cases:
         storm.undisturbed(case)
     server = _started(storm, listening)
@@ -134,5 +139,7 @@ def _started(storm: Storm, listening: socket.socket) -> int:
 
 
 _KINDS: Mapping[str, Callable[[Storm], None]] = {
-    "rendezvous": _rendezvous, "database": _database, "server_of_a_sweep": _server_of_a_sweep,
+    "rendezvous": _rendezvous,
+    "database": _database,
+    "server_of_a_sweep": _server_of_a_sweep,
 }

@@ -219,4 +219,3 @@ def _neighbour(storm: Storm) -> None:
 def _ends_right(storm: Storm, command: Command) -> None:
     if storm.done(command) != 0:
         storm.problems.append(f"a cache that a stranger has left, exit {command.code}: {command.said()[-600:]}")
-

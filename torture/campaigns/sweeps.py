@@ -24,8 +24,15 @@ _ATTEMPTS = 12
 def write_sweep(storm: Storm, system: str, workers: int = 2, more: Sequence[str] = ()) -> list[Setup]:
     """`storm.yaml` with one case for every seed, and `more` overrides of all; what the cases are."""
     cases = [Setup(system, workers=workers, seed=seed) for seed in SEEDS]
-    (storm.folder / f"{NAME}.yaml").write_text(json.dumps({
-        "description": "a storm", "fixed": [*cases[0].fixed, *more], "axes": {"seed": [case.seed for case in cases]}}))
+    (storm.folder / f"{NAME}.yaml").write_text(
+        json.dumps(
+            {
+                "description": "a storm",
+                "fixed": [*cases[0].fixed, *more],
+                "axes": {"seed": [case.seed for case in cases]},
+            }
+        )
+    )
     return cases
 
 

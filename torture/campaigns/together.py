@@ -178,7 +178,11 @@ def _run_that_is_moved(storm: Storm) -> None:
 
 
 _KINDS: Mapping[str, Callable[[Storm], None]] = {
-    "run_and_resume": _run_and_resume, "resume_and_resume": _resume_and_resume, "run_and_run": _run_and_run,
-    "sweep_and_sweep": _sweep_and_sweep, "sync_and_sync": _sync_and_sync,
-    "run_and_removed_cache": _run_and_removed_cache, "run_that_is_moved": _run_that_is_moved,
+    "run_and_resume": _run_and_resume,
+    "resume_and_resume": _resume_and_resume,
+    "run_and_run": _run_and_run,
+    "sweep_and_sweep": _sweep_and_sweep,
+    "sync_and_sync": _sync_and_sync,
+    "run_and_removed_cache": _run_and_removed_cache,
+    "run_that_is_moved": _run_that_is_moved,
 }

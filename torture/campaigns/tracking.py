@@ -36,8 +36,13 @@ def run(storm: Storm) -> None:
     port = listening.getsockname()[1]
     server = serve(storm.folder, listening)
     listening.close()
-    command = storm.start("run", *setup.overrides, f"tracker.uri=http://127.0.0.1:{port}",
-                          f"tracker.timeout_s={TRACKER_S}", "hydra.run.dir=run")
+    command = storm.start(
+        "run",
+        *setup.overrides,
+        f"tracker.uri=http://127.0.0.1:{port}",
+        f"tracker.timeout_s={TRACKER_S}",
+        "hydra.run.dir=run",
+    )
     code = storm.done(command)
     run_dir = storm.folder / "run"
     if code != 0:
@@ -84,11 +89,14 @@ def serve(folder: Path, listening: socket.socket) -> int:
         with (folder / "server.log").open("w") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        os.environ.update({
-            "_MLFLOW_SERVER_FILE_STORE": f"sqlite:///{folder / STORE}", "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
-            "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
-            "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(folder / "artifacts"),
-        })
+        os.environ.update(
+            {
+                "_MLFLOW_SERVER_FILE_STORE": f"sqlite:///{folder / STORE}",
+                "_MLFLOW_SERVER_SERVE_ARTIFACTS": "true",
+                "_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/",
+                "_MLFLOW_SERVER_ARTIFACT_DESTINATION": str(folder / "artifacts"),
+            }
+        )
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(folder), bind_and_activate=False)
         server.socket.close()
         server.socket = listening

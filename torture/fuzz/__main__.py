@@ -14,12 +14,14 @@ from torture.fuzz.runner import FAILED
 
 def main() -> int:
     """0 if nothing failed."""
-    parser = argparse.ArgumentParser(prog="python -m torture.fuzz",
-                                     description="Malformed inputs for gnnexp's readers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m torture.fuzz", description="Malformed inputs for gnnexp's readers."
+    )
     parser.add_argument("--minutes", type=float, default=1.0, help="of all kinds together")
     parser.add_argument("--seed", type=int, default=0, help="the cases follow from it")
-    parser.add_argument("--kind", choices=(*KINDS, *targets()), action="append",
-                        help="one kind (may be repeated); default: all")
+    parser.add_argument(
+        "--kind", choices=(*KINDS, *targets()), action="append", help="one kind (may be repeated); default: all"
+    )
     parser.add_argument("--case", type=int, metavar="SEED", help="show what becomes of one case of --kind, and stop")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="torture") as folder:

@@ -20,8 +20,14 @@ from torture.fuzz.kinds import archives, checkpoints, configs, datasets, overrid
 from torture.fuzz.runner import FAILED, FINE, Outcome, run_cases, seeds_of
 
 KINDS: Mapping[str, Kind] = {
-    "datasets": datasets.make, "checkpoints": checkpoints.make, "records": records.make, "archives": archives.make,
-    "sweeps": sweeps.make, "overrides": overrides.make, "slurm_output": slurm_output.make, "configs": configs.make,
+    "datasets": datasets.make,
+    "checkpoints": checkpoints.make,
+    "records": records.make,
+    "archives": archives.make,
+    "sweeps": sweeps.make,
+    "overrides": overrides.make,
+    "slurm_output": slurm_output.make,
+    "configs": configs.make,
 }
 # Seconds of one kind before the next has its turn; a child takes a second or so until its first case.
 _TURN_S = 20.0

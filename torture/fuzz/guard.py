@@ -16,18 +16,43 @@ from typing import Any
 import gnnexp
 
 EXECUTED = "torture.executed"
-_EXECUTES = frozenset({
-    EXECUTED, "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile", "os.fork", "os.forkpty",
-    "pty.spawn",
-    "subprocess.Popen", "os.kill", "os.killpg", "socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto",
-    "urllib.Request",
-})
+_EXECUTES = frozenset(
+    {
+        EXECUTED,
+        "os.system",
+        "os.exec",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.startfile",
+        "os.fork",
+        "os.forkpty",
+        "pty.spawn",
+        "subprocess.Popen",
+        "os.kill",
+        "os.killpg",
+        "socket.connect",
+        "socket.bind",
+        "socket.getaddrinfo",
+        "socket.sendto",
+        "urllib.Request",
+    }
+)
 # What gnnexp asks by itself of the machine and of the cluster, if a configuration is for them.
 _PROGRAMS = frozenset({"nvidia-smi", "sinfo"})
 # Which arguments of an event are paths that are written to.
 _WRITES = {
-    "os.remove": (0,), "os.rmdir": (0,), "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (0, 1), "os.symlink": (1,),
-    "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,), "os.mkfifo": (0,), "os.mknod": (0,),
+    "os.remove": (0,),
+    "os.rmdir": (0,),
+    "os.mkdir": (0,),
+    "os.rename": (0, 1),
+    "os.link": (0, 1),
+    "os.symlink": (1,),
+    "os.truncate": (0,),
+    "os.chmod": (0,),
+    "os.chown": (0,),
+    "os.utime": (0,),
+    "os.mkfifo": (0,),
+    "os.mknod": (0,),
 }
 _FOR_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DEVICES = frozenset({"/dev/null", "/dev/urandom"})
@@ -119,8 +144,14 @@ class Guard:
         if "\0" in path:  # no system call takes it
             return
         # What is removed or renamed is the link itself, not what it leads to.
-        place = os.path.realpath(path) if event == "open" else os.path.join(  # noqa: PTH118
-            os.path.realpath(os.path.dirname(path) or "."), os.path.basename(path))  # noqa: PTH119, PTH120
+        place = (
+            os.path.realpath(path)
+            if event == "open"
+            else os.path.join(  # noqa: PTH118
+                os.path.realpath(os.path.dirname(path) or "."),  # noqa: PTH120
+                os.path.basename(path),  # noqa: PTH119
+            )
+        )
         if (place + os.sep).startswith(self._folder) or place in _DEVICES:
             return
         if "/__pycache__" in place and place.startswith(self._kernels):

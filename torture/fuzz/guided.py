@@ -27,8 +27,13 @@ from torture.counts import Counts, Failure
 PREFIX = "guided_"
 _RUNS = 50_000
 _SECONDS_OF_A_CASE, _MEMORY_MB = 20, 3072
-_WORDS = {"ForbiddenError: escaped": "escaped", "ForbiddenError": "executed", "libFuzzer: timeout": "hang",
-          "libFuzzer: out-of-memory": "memory", "deadly signal": "crash"}
+_WORDS = {
+    "ForbiddenError: escaped": "escaped",
+    "ForbiddenError": "executed",
+    "libFuzzer: timeout": "hang",
+    "libFuzzer: out-of-memory": "memory",
+    "deadly signal": "crash",
+}
 
 
 def targets() -> tuple[str, ...]:
@@ -50,10 +55,21 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "pickles": lambda: [pickle.dumps({0: [1, 2], "a": (None, 1.5, b"x")}, protocol) for protocol in range(5)],
     "npy": lambda: [_npy([[1, 2], [3, 4]]), _npy(1.5), _npy([True])],
     "tables": lambda: [b"0,1\n1,2\n", b"# comment\n3;4\n", b"1.5\tnan\n"],
-    "results": lambda: [json.dumps({"status": "finished", "config": {}, "provenance": {}, "epochs": [{"metrics": {}}],
-                                    "summary": {}}).encode()],
-    "checkpoints": lambda: [json.dumps({"schema": 1, "position": {"epoch": 1, "step": 0}, "num_ranks": 1,
-                                        "files": {"shared.pt": {"bytes": 1, "sha256": "x"}}}).encode()],
+    "results": lambda: [
+        json.dumps(
+            {"status": "finished", "config": {}, "provenance": {}, "epochs": [{"metrics": {}}], "summary": {}}
+        ).encode()
+    ],
+    "checkpoints": lambda: [
+        json.dumps(
+            {
+                "schema": 1,
+                "position": {"epoch": 1, "step": 0},
+                "num_ranks": 1,
+                "files": {"shared.pt": {"bytes": 1, "sha256": "x"}},
+            }
+        ).encode()
+    ],
 }
 
 
@@ -71,10 +87,20 @@ def run_guided(kind: str, seed: int, seconds: float, folder: Path) -> Counts:
         corpus.mkdir()
         for number, content in enumerate(_SEEDS[kind.removeprefix(PREFIX)]()):
             (corpus / str(number)).write_bytes(content)
-        command = [sys.executable, "-m", "torture.fuzz.guided", kind, str(corpus), f"-runs={_RUNS}",
-                   f"-seed={seed % 2**31 or 1}", f"-max_total_time={max(1, round(seconds))}",
-                   f"-artifact_prefix={place}/", f"-timeout={_SECONDS_OF_A_CASE}", f"-rss_limit_mb={_MEMORY_MB}",
-                   "-max_len=4096"]
+        command = [
+            sys.executable,
+            "-m",
+            "torture.fuzz.guided",
+            kind,
+            str(corpus),
+            f"-runs={_RUNS}",
+            f"-seed={seed % 2**31 or 1}",
+            f"-max_total_time={max(1, round(seconds))}",
+            f"-artifact_prefix={place}/",
+            f"-timeout={_SECONDS_OF_A_CASE}",
+            f"-rss_limit_mb={_MEMORY_MB}",
+            "-max_len=4096",
+        ]
         variables = {**os.environ, "TMPDIR": place, "GNNEXP_CACHE": f"{place}/cache"}
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=variables)
     return _counted(kind, seed, done)
@@ -115,6 +141,7 @@ def _readers() -> dict[str, Callable[[bytes], object]]:
         def call(data: bytes) -> object:
             path.write_bytes(data)
             return read(path)
+
         return call
 
     return {

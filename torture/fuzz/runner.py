@@ -160,8 +160,9 @@ class _Watch:
     def hangs(self) -> bool:
         took = time.monotonic() - self._start
         worked = _cpu_seconds(self._child) - self._cpu
-        return took > self._seconds and (worked > self._seconds / 2 or took > 6 * self._seconds
-                                         or _state(self._child) == "S")
+        return took > self._seconds and (
+            worked > self._seconds / 2 or took > 6 * self._seconds or _state(self._child) == "S"
+        )
 
 
 def _cpu_seconds(process: int) -> float:
@@ -245,8 +246,11 @@ class Worker:
 
     def _limit(self, limits: Limits) -> None:
         size = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-        for kind, most in ((resource.RLIMIT_AS, size + limits.memory_bytes),
-                           (resource.RLIMIT_FSIZE, limits.file_bytes), (resource.RLIMIT_CORE, 0)):
+        for kind, most in (
+            (resource.RLIMIT_AS, size + limits.memory_bytes),
+            (resource.RLIMIT_FSIZE, limits.file_bytes),
+            (resource.RLIMIT_CORE, 0),
+        ):
             resource.setrlimit(kind, (most, most))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
@@ -285,7 +289,7 @@ class Worker:
             return Outcome(seed, name, what[:_MOST_TEXT])
         text = "".join(traceback.format_exception(error, limit=-40))
         what = what if self._guard.found else f"{case.what}: {type(error).__name__}: {str(error)[:200]}"
-        return Outcome(seed, name, what[:_MOST_TEXT], _where(error), text[-4 * _MOST_TEXT:])
+        return Outcome(seed, name, what[:_MOST_TEXT], _where(error), text[-4 * _MOST_TEXT :])
 
     def _strays(self, work: Path) -> str:
         """What lies around the folder of the case, by whatever way it came there."""
@@ -297,6 +301,9 @@ class Worker:
 
 
 def _where(error: BaseException) -> str:
-    lines = [f"{frame.filename.rpartition('/gnnexp/')[2]}:{frame.lineno}"
-             for frame in traceback.extract_tb(error.__traceback__) if "/gnnexp/" in frame.filename]
+    lines = [
+        f"{frame.filename.rpartition('/gnnexp/')[2]}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/gnnexp/" in frame.filename
+    ]
     return f"{type(error).__name__} at {lines[-1] if lines else 'no line of gnnexp'}"

@@ -13,8 +13,10 @@ from gnnexp.measure.available import groups_of_process
 
 _WAIT_S = 10.0
 # By the version's type of file system: its limits. Swap would hide what memory is not enough for.
-_LIMITS = {"cgroup": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
-           "cgroup2": ("memory.max", "memory.swap.max")}
+_LIMITS = {
+    "cgroup": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+    "cgroup2": ("memory.max", "memory.swap.max"),
+}
 
 _USAGES = {"memory.limit_in_bytes": "memory.usage_in_bytes", "memory.max": "memory.current"}
 _STEP_BYTES, _STEPS = 1 << 18, 400

@@ -130,8 +130,10 @@ def _role(pid: int, parents_role: str) -> Role:
 
 
 _NAMES: tuple[tuple[Role, str, str], ...] = (
-    ("starter", "starter", "gnnexp.launchers.starter"), ("follower", "follow", "gnnexp.trackers.follow"),
-    ("case", "side_by_side", "gnnexp.cli.sweeping.side_by_side"), ("command", "gnnexp", "-m\0gnnexp\0"),
+    ("starter", "starter", "gnnexp.launchers.starter"),
+    ("follower", "follow", "gnnexp.trackers.follow"),
+    ("case", "side_by_side", "gnnexp.cli.sweeping.side_by_side"),
+    ("command", "gnnexp", "-m\0gnnexp\0"),
 )
 
 

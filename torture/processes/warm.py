@@ -33,13 +33,29 @@ _MESSAGE = 1 << 20
 # More than any process here has open.
 _DESCRIPTORS = 1024
 _MODULES = (
-    "gnnexp.worker", "gnnexp.cli.commands.run", "gnnexp.cli.commands.resume", "gnnexp.cli.commands.sweep",
-    "gnnexp.cli.commands.report", "gnnexp.cli.commands.jobs", "gnnexp.cli.running.execute",
-    "gnnexp.cli.running.prepare", "gnnexp.cli.sweeping.side_by_side", "gnnexp.launchers.local",
-    "gnnexp.trackers.mlflow", "gnnexp.config.compose", "mlflow", "mlflow.server", "mlflow.tracking.client",
-    "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.artifact.local_artifact_repo", "werkzeug.test",
+    "gnnexp.worker",
+    "gnnexp.cli.commands.run",
+    "gnnexp.cli.commands.resume",
+    "gnnexp.cli.commands.sweep",
+    "gnnexp.cli.commands.report",
+    "gnnexp.cli.commands.jobs",
+    "gnnexp.cli.running.execute",
+    "gnnexp.cli.running.prepare",
+    "gnnexp.cli.sweeping.side_by_side",
+    "gnnexp.launchers.local",
+    "gnnexp.trackers.mlflow",
+    "gnnexp.config.compose",
+    "mlflow",
+    "mlflow.server",
+    "mlflow.tracking.client",
+    "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.artifact.local_artifact_repo",
+    "werkzeug.test",
     "sqlalchemy.dialects.sqlite",
-    "sklearn.datasets", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "pymetis",
+    "sklearn.datasets",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "pymetis",
 )
 _FOLDERS = ("datasets", "paradigms", "samplers", "feature_stores", "models", "partitioners", "tasks")
 # The plain class, whatever takes its place below.
@@ -251,8 +267,11 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
         streams = {0: given["p2cread"], 1: given["c2pwrite"], 2: given["errwrite"]}
         streams = {stream: opened for stream, opened in streams.items() if opened != -1}
         request = {
-            "streams": list(streams), "session": given["start_new_session"], "group": given["process_group"],
-            "folder": given["cwd"] and str(given["cwd"]), "module": command[2:],
+            "streams": list(streams),
+            "session": given["start_new_session"],
+            "group": given["process_group"],
+            "folder": given["cwd"] and str(given["cwd"]),
+            "module": command[2:],
             "environment": dict(os.environ if given["env"] is None else given["env"]),
             "cores": sorted(os.sched_getaffinity(0)),  # a child inherits those of the thread that starts it
         }

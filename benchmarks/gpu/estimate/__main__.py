@@ -21,13 +21,17 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     for name, seconds in found["before"]["step_s"].items():
         yield f"  {name:28} {1e3 * seconds:8.2f} ms a step"
     for row in found["after"]:
-        yield (f"after, kernel={row['kernel']}, matmul={row['matmul']}: {row['epoch_s']:.2f} s, "
-               f"with the rest of the host {row['epoch_with_rest_s']:.2f} s, or {row['epoch_with_own_s']:.2f} s with "
-               f"{1e3 * row['own_s']:.2f} ms a step of another CPU; GPU alone {row['gpu_s']:.2f} s")
+        yield (
+            f"after, kernel={row['kernel']}, matmul={row['matmul']}: {row['epoch_s']:.2f} s, "
+            f"with the rest of the host {row['epoch_with_rest_s']:.2f} s, or {row['epoch_with_own_s']:.2f} s with "
+            f"{1e3 * row['own_s']:.2f} ms a step of another CPU; GPU alone {row['gpu_s']:.2f} s"
+        )
         for name, part in row["parts"].items():
-            yield (f"  {name:8} {part['launches']:5.0f} launches  host {1e3 * part['host_s']:6.2f} ms  GPU "
-                   f"{1e3 * part['gpu_s']:6.2f} ms (bytes {1e3 * part['streamed_s']:.2f}, gathers "
-                   f"{1e3 * part['gathered_s']:.2f}, products {1e3 * part['product_s']:.2f})  bound: {part['bound']}")
+            yield (
+                f"  {name:8} {part['launches']:5.0f} launches  host {1e3 * part['host_s']:6.2f} ms  GPU "
+                f"{1e3 * part['gpu_s']:6.2f} ms (bytes {1e3 * part['streamed_s']:.2f}, gathers "
+                f"{1e3 * part['gathered_s']:.2f}, products {1e3 * part['product_s']:.2f})  bound: {part['bound']}"
+            )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -50,12 +50,26 @@ def configuration(kernel: str, device: str, tier: str, fanouts: list[int], batch
         fanouts: of the hops, target hop first.
         batch_size: targets of a step.
     """
-    model = {"_target_": "gnnexp.models.sage.SAGE", "hidden": 256, "layers": len(fanouts), "dropout": 0.5,
-             "input_dropout": 0.0, "kernel": kernel}
-    return {**small_config(
-        model, sampler={"fanouts": fanouts, "device": "auto"}, feature_store={"tier": tier},
-        train={"batch_size": batch_size, "dtype": "float32"}, hardware={"device": device},
-    ), "measure": "free", "optimizer": optimizer(fused=True), "seed": 0}
+    model = {
+        "_target_": "gnnexp.models.sage.SAGE",
+        "hidden": 256,
+        "layers": len(fanouts),
+        "dropout": 0.5,
+        "input_dropout": 0.0,
+        "kernel": kernel,
+    }
+    return {
+        **small_config(
+            model,
+            sampler={"fanouts": fanouts, "device": "auto"},
+            feature_store={"tier": tier},
+            train={"batch_size": batch_size, "dtype": "float32"},
+            hardware={"device": device},
+        ),
+        "measure": "free",
+        "optimizer": optimizer(fused=True),
+        "seed": 0,
+    }
 
 
 def products_like(scale: float) -> Graph:
@@ -126,24 +140,33 @@ def _endless(trainer: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _layers(batch: Batch) -> list[dict[str, int]]:
-    return [{"edges": block.num_edges, "destinations": block.num_dst, "sources": block.num_src}
-            for block in batch.blocks]
+    return [
+        {"edges": block.num_edges, "destinations": block.num_dst, "sources": block.num_src} for block in batch.blocks
+    ]
 
 
 def mean(steps: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over steps, for JSON."""
-    layers = [{name: round(statistics.mean(step["layers"][place][name] for step in steps)) for name in one}
-              for place, one in enumerate(steps[0]["layers"])]
-    totals = {name: statistics.mean(step["totals"].get(name, 0) for step in steps)
-              for name in sorted({name for step in steps for name in step["totals"]})}
+    layers = [
+        {name: round(statistics.mean(step["layers"][place][name] for step in steps)) for name in one}
+        for place, one in enumerate(steps[0]["layers"])
+    ]
+    totals = {
+        name: statistics.mean(step["totals"].get(name, 0) for step in steps)
+        for name in sorted({name for step in steps for name in step["totals"]})
+    }
     work: dict[tuple[str, str], Work] = {}
     for step in steps:
         for place, one in step["work"].items():
             work[place] = work.get(place, Work()) + one
-    return {"layers": layers, "totals": totals,
-            "work": [{"part": part, "kernel": kernel, **{name: value / len(steps) for name, value in
-                                                         asdict(one).items()}}
-                     for (part, kernel), one in work.items()]}
+    return {
+        "layers": layers,
+        "totals": totals,
+        "work": [
+            {"part": part, "kernel": kernel, **{name: value / len(steps) for name, value in asdict(one).items()}}
+            for (part, kernel), one in work.items()
+        ],
+    }
 
 
 def main() -> None:
@@ -156,10 +179,19 @@ def main() -> None:
     graph = products_like(options.scale)
     found: dict[str, Any] = {
         "how": "python -m gnnexp.testing.emulated -m benchmarks.gpu.estimate.count, TRITON_INTERPRET=1; see count.py",
-        "graph": {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "num_features": 100,
-                  "num_train": graph.splits.train.numel(), "scale": options.scale},
-        "batch_size": 1024, "fanouts": [15, 10, 5], "steps": options.steps,
-        "epoch_steps": -(-graph.splits.train.numel() // 1024), "torch": torch.__version__}
+        "graph": {
+            "num_nodes": graph.num_nodes,
+            "num_edges": graph.num_edges,
+            "num_features": 100,
+            "num_train": graph.splits.train.numel(),
+            "scale": options.scale,
+        },
+        "batch_size": 1024,
+        "fanouts": [15, 10, 5],
+        "steps": options.steps,
+        "epoch_steps": -(-graph.splits.train.numel() // 1024),
+        "torch": torch.__version__,
+    }
     for kernel in KERNELS:
         config = configuration(kernel, "cuda", "device", [15, 10, 5], 1024)
         found[kernel] = mean(counted_steps(config, graph, options.steps))

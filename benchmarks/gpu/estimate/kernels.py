@@ -59,23 +59,45 @@ class SampledByTriton:
             return hop.count_edges(indptr, vertices, count, fanout, loops)
 
     def draw_edges(
-        self, indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int,
-        loops: int, key: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+        self,
+        indptr: Tensor,
+        indices: Tensor,
+        names: Tensor | None,
+        vertices: Tensor,
+        count: Tensor,
+        fanout: int,
+        loops: int,
+        key: Tensor,
+        bounds: Tensor,
+        num_edges: int,
+        wants_positions: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """One kernel."""
         own = vertices.numel() * (vertices.element_size() + 2 * SECTOR + bounds.element_size())
         of_edge = SECTOR + indices.element_size() + 8 * wants_positions
         with self._instead("draw_kernel", [own + num_edges * of_edge]):
-            return hop.draw_edges(indptr, indices, names, vertices, count, fanout, loops, key, bounds, num_edges,
-                                  wants_positions)
+            return hop.draw_edges(
+                indptr, indices, names, vertices, count, fanout, loops, key, bounds, num_edges, wants_positions
+            )
 
     def relabel(
-        self, found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+        self,
+        found: Tensor,
+        total: Tensor,
+        table: Tensor,
+        most: int,
+        vertices: Tensor,
+        count: Tensor,
+        known: Tensor,
     ) -> Tensor:
         """Three kernels and a prefix sum: minimum of numbers, first edges, their sum, positions."""
         edges, size = found.numel(), found.element_size()
-        passes = [edges * (size + 2 * SECTOR), edges * (size + SECTOR + 4), edges * 8,
-                  edges * (size + 2 * SECTOR + SECTOR + 4)]
+        passes = [
+            edges * (size + 2 * SECTOR),
+            edges * (size + SECTOR + 4),
+            edges * 8,
+            edges * (size + 2 * SECTOR + SECTOR + 4),
+        ]
         with self._instead("relabel", passes):
             return hop.relabel(found, total, table, most, vertices, count, known)
 

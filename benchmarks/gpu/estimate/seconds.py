@@ -66,10 +66,14 @@ TRITON_GATHER = 2.8e12  # assumed: the target of `kernel-bench` for 512-byte row
 
 def measured(folder: Path = RESULTS) -> tuple[Constants, float]:
     """The constants of one H200 with torch's kernels, and operations per second of products in TF32."""
-    rows = {row["name"]: row["value"] for name in ("calibrate", "smoke")
-            for row in json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]}
-    found = Constants(*(rows[name] for name in ("stream", "gather", "flops", "launch_s", "h2d", "h2d pageable",
-                                                "sampling", "step_s")))
+    rows = {
+        row["name"]: row["value"]
+        for name in ("calibrate", "smoke")
+        for row in json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    }
+    found = Constants(
+        *(rows[name] for name in ("stream", "gather", "flops", "launch_s", "h2d", "h2d pageable", "sampling", "step_s"))
+    )
     return found, rows["flops_tf32"]
 
 
@@ -115,8 +119,11 @@ def parts_of(work: list[Mapping[str, Any]], constants: Constants) -> dict[str, P
         name = PARTS.get(row["part"], "update" if row["part"] in ("update", "sync") else "compute")
         launches = row["launches"]
         gather = TRITON_GATHER if _is_triton(row["kernel"]) else constants.gather
-        streamed, gathered, product = (row["streamed_bytes"] / constants.stream, row["gathered_bytes"] / gather,
-                                       row["operations"] / constants.flops)
+        streamed, gathered, product = (
+            row["streamed_bytes"] / constants.stream,
+            row["gathered_bytes"] / gather,
+            row["operations"] / constants.flops,
+        )
         host = launches * (constants.triton_launch_s if _is_triton(row["kernel"]) else constants.launch_s)
         gpu = max(launches * constants.shortest_s, streamed + gathered + product)
         found[name] = found.get(name, Part()) + Part(launches, host, streamed, gathered, product, gpu)
@@ -153,7 +160,8 @@ def before(counted: Mapping[str, Any], constants: Constants) -> dict[str, float]
     blocks = sum(4 * layer["edges"] + 8 * (layer["destinations"] + 1) + 4 * layer["sources"] for layer in layers)
     return {
         "sample on one thread": sum(layer["edges"] for layer in layers) / constants.sampling,
-        "gather on one core": rows / constants.host_gather, "copy into pinned memory": rows / constants.host_copy,
+        "gather on one core": rows / constants.host_gather,
+        "copy into pinned memory": rows / constants.host_copy,
         "copies of blocks": blocks / constants.pageable + _BLOCK_COPIES * constants.copy_s,
         "copy of rows to the GPU": rows / constants.h2d,
     }
@@ -171,11 +179,23 @@ def estimate(counts: Mapping[str, Any], constants: Constants, tf32: float) -> di
             chosen = replace(constants, flops=flops)
             parts = parts_of(counts[kernel]["work"], chosen)
             whole = sum(parts.values(), Part())
-            after.append({
-                "kernel": kernel, "matmul": matmul, "epoch_s": steps * step_s(parts, 0.0, chosen),
-                "epoch_with_rest_s": steps * step_s(parts, rest, chosen), "gpu_s": steps * whole.gpu_s,
-                "own_s": own, "epoch_with_own_s": steps * step_s(parts, own, chosen), "host_s": steps * whole.host_s,
-                "parts": {name: {**asdict(part), "bound": part.bound} for name, part in parts.items()}})
-    return {"label": "estimate: nothing here was measured on a GPU, except the constants",
-            "constants": {**asdict(constants), "flops_tf32": tf32, "triton_gather": TRITON_GATHER, "rest_s": rest},
-            "epoch_steps": steps, "before": {"step_s": old, "epoch_s": steps * sum(old.values())}, "after": after}
+            after.append(
+                {
+                    "kernel": kernel,
+                    "matmul": matmul,
+                    "epoch_s": steps * step_s(parts, 0.0, chosen),
+                    "epoch_with_rest_s": steps * step_s(parts, rest, chosen),
+                    "gpu_s": steps * whole.gpu_s,
+                    "own_s": own,
+                    "epoch_with_own_s": steps * step_s(parts, own, chosen),
+                    "host_s": steps * whole.host_s,
+                    "parts": {name: {**asdict(part), "bound": part.bound} for name, part in parts.items()},
+                }
+            )
+    return {
+        "label": "estimate: nothing here was measured on a GPU, except the constants",
+        "constants": {**asdict(constants), "flops_tf32": tf32, "triton_gather": TRITON_GATHER, "rest_s": rest},
+        "epoch_steps": steps,
+        "before": {"step_s": old, "epoch_s": steps * sum(old.values())},
+        "after": after,
+    }

@@ -22,11 +22,36 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 SECTOR = 32  # bytes that a GPU reads at least
-_NOTHING = ("empty", "new_empty", "empty_strided", "empty_like", "detach", "alias", "_local_scalar_dense", "pin_memory",
-            "_pin_memory", "is_pinned", "record_stream", "set_", "resize_", "_unsafe_view")
+_NOTHING = (
+    "empty",
+    "new_empty",
+    "empty_strided",
+    "empty_like",
+    "detach",
+    "alias",
+    "_local_scalar_dense",
+    "pin_memory",
+    "_pin_memory",
+    "is_pinned",
+    "record_stream",
+    "set_",
+    "resize_",
+    "_unsafe_view",
+)
 _WRITES_ONLY = ("zero_", "fill_", "copy_", "cumsum", "arange")  # the old values of the target are not read
-_RANDOM = ("index_select", "index", "embedding", "gather", "index_put_", "scatter_", "scatter_add_", "scatter_reduce_",
-           "_index_put_impl_", "index_add_", "index_copy_")
+_RANDOM = (
+    "index_select",
+    "index",
+    "embedding",
+    "gather",
+    "index_put_",
+    "scatter_",
+    "scatter_add_",
+    "scatter_reduce_",
+    "_index_put_impl_",
+    "index_add_",
+    "index_copy_",
+)
 _PRODUCTS = ("mm", "addmm", "addmm_", "bmm")
 
 
@@ -48,8 +73,12 @@ class Work:
 
     def __add__(self, other: Work) -> Work:
         """The sum of both."""
-        return Work(self.launches + other.launches, self.streamed_bytes + other.streamed_bytes,
-                    self.gathered_bytes + other.gathered_bytes, self.operations + other.operations)
+        return Work(
+            self.launches + other.launches,
+            self.streamed_bytes + other.streamed_bytes,
+            self.gathered_bytes + other.gathered_bytes,
+            self.operations + other.operations,
+        )
 
 
 Found = dict[tuple[str, str], Work]  # by part of the step, and kernel
@@ -73,7 +102,11 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.found[self._part(), kernel] += work
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None  # noqa: ANN401
+        self,
+        func: Any,  # noqa: ANN401
+        types: Any,  # noqa: ANN401
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
         """Run the operation, and count it."""
         given = kwargs or {}

@@ -51,19 +51,33 @@ class Line:
 
     def config(self, *, quick: bool) -> dict[str, Any]:
         """The resolved configuration."""
-        return sampled(self.model, self.kernel, steps=_TIMED, quick=quick, feature_store={"tier": self.tier},
-                       measure=self.measure, **self.changes)
+        return sampled(
+            self.model,
+            self.kernel,
+            steps=_TIMED,
+            quick=quick,
+            feature_store={"tier": self.tier},
+            measure=self.measure,
+            **self.changes,
+        )
 
 
 _OVERLAP = {"train": {"overlap": True}}
 TABLE = (
-    Line("sage", "triton", target=0.45), Line("sage", "triton", "exact"), Line("sage", "torch"),
-    Line("sage", "torch", "exact"), Line("sage", "triton", changes=_OVERLAP), Line("sage", "triton", tier="host"),
+    Line("sage", "triton", target=0.45),
+    Line("sage", "triton", "exact"),
+    Line("sage", "torch"),
+    Line("sage", "torch", "exact"),
+    Line("sage", "triton", changes=_OVERLAP),
+    Line("sage", "triton", tier="host"),
     Line("sage", "torch", tier="host", changes={**_OVERLAP, "sampler": {"device": "cpu"}}),
-    Line("gat", "triton"), Line("gat", "torch"),
+    Line("gat", "triton"),
+    Line("gat", "torch"),
     Line("sage", "triton", changes={"train": {"matmul": "tf32"}}, target=0.30),
-    Line("sage", "triton", changes={"train": {"matmul": "bf16"}}), Line("sage", "triton", tier="uva", target=1.3),
-    Line("sage", "triton", tier="mapped"), Line("sage", "triton", changes={"sampler": {"tier": "uva"}}),
+    Line("sage", "triton", changes={"train": {"matmul": "bf16"}}),
+    Line("sage", "triton", tier="uva", target=1.3),
+    Line("sage", "triton", tier="mapped"),
+    Line("sage", "triton", changes={"sampler": {"tier": "uva"}}),
 )
 
 
@@ -99,10 +113,18 @@ def _row(stage: Stage, line: Line, graph: Graph) -> Iterator[Row]:
     found = epochs_of(config, graph, 1 if stage.quick else _REPETITIONS)
     seconds = tuple(STEPS * one.times.epoch_s / one.steps for one in found)
     phases = found[-1].times.phases
-    share = ", ".join(f"{name} {spent / max(1e-9, found[-1].times.epoch_s):.0%}" for name, spent in phases.items() if
-                      spent)
-    yield Row(line.name, value=statistics.median(seconds), unit="s, 192 steps", target=line.target, values=seconds,
-              words=share, at_most=True)
+    share = ", ".join(
+        f"{name} {spent / max(1e-9, found[-1].times.epoch_s):.0%}" for name, spent in phases.items() if spent
+    )
+    yield Row(
+        line.name,
+        value=statistics.median(seconds),
+        unit="s, 192 steps",
+        target=line.target,
+        values=seconds,
+        words=share,
+        at_most=True,
+    )
 
 
 def _ratio(stage: Stage, kernel: str) -> Row:

@@ -27,14 +27,24 @@ def products_like(scale: float, *, features: bool = False) -> Graph:
     if not place.exists():
         made = Dcsbm(shape="products_like", scale=scale, num_features=1).load()
         assert made.labels is not None
-        held = {"indptr": made.indptr, "indices": made.indices, "labels": made.labels,
-                **{name: getattr(made.splits, name) for name in ("train", "val", "test")}}
+        held = {
+            "indptr": made.indptr,
+            "indices": made.indices,
+            "labels": made.labels,
+            **{name: getattr(made.splits, name) for name in ("train", "val", "test")},
+        }
         unfinished = place.with_suffix(f".{os.getpid()}")
         torch.save(held, unfinished)
         unfinished.replace(place)
     found = torch.load(place, mmap=True)
-    graph = Graph(found["indptr"], found["indices"], labels=found["labels"], num_classes=47, name="products_like",
-                  splits=Splits(found["train"], found["val"], found["test"]))
+    graph = Graph(
+        found["indptr"],
+        found["indices"],
+        labels=found["labels"],
+        num_classes=47,
+        name="products_like",
+        splits=Splits(found["train"], found["val"], found["test"]),
+    )
     if not features:
         return graph
     generator = torch.Generator().manual_seed(0)

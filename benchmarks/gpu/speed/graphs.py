@@ -92,8 +92,11 @@ def _rows(stage: Stage, name: str, config: dict[str, Any], graph: Graph) -> Iter
         found = tuple(seconds[way])
         yield Row(f"{name}, {way}", value=statistics.median(found), unit="s an epoch", values=found)
         yield Row(f"{name}, {way}, launches", value=launches[way], unit="launches")
-    yield Row(f"{name}, speedup", value=statistics.median(seconds["plain"]) / statistics.median(seconds["captured"]),
-              unit="ratio")
+    yield Row(
+        f"{name}, speedup",
+        value=statistics.median(seconds["plain"]) / statistics.median(seconds["captured"]),
+        unit="ratio",
+    )
 
 
 def _profile(stage: Stage) -> Row:
@@ -103,8 +106,20 @@ def _profile(stage: Stage) -> Row:
         return Row("ncu", words=f"{NOT_RUN}: ncu is not on this machine")
     if stage.emulated:
         return Row("ncu", words=f"{NOT_RUN}: an emulated GPU has no counters")
-    command = [program, "--launch-skip", "400", "--launch-count", "40", "--section", "SpeedOfLight", "--section",
-               "Occupancy", sys.executable, "-m", "benchmarks.gpu.speed.graphs"]
+    command = [
+        program,
+        "--launch-skip",
+        "400",
+        "--launch-count",
+        "40",
+        "--section",
+        "SpeedOfLight",
+        "--section",
+        "Occupancy",
+        sys.executable,
+        "-m",
+        "benchmarks.gpu.speed.graphs",
+    ]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_PROFILED_S)
     except subprocess.TimeoutExpired:

@@ -72,9 +72,7 @@ def sum_bytes(block: Block, width: int, itemsize: int = 4, id_bytes: int = 0) ->
     return block.num_edges * edge + block.num_dst * (8 + 4 * width)
 
 
-def _sum(
-    stage: Stage, bench: Bench, name: str, backend: Backend, block: Block, width: int, share: float | None
-) -> Row:
+def _sum(stage: Stage, bench: Bench, name: str, backend: Backend, block: Block, width: int, share: float | None) -> Row:
     x = torch.rand(block.num_src, width, device=block.sources.device)
     found = bench.rates(sum_bytes(block, width), lambda: backend.aggregate(block, x, None, None))
     return _compared(bench, rate(name, found, _BYTES, stage.ceiling.memory, share))
@@ -122,13 +120,17 @@ def _batch(bench: Bench, kernel: str, backend: Backend, block: Block, wanted: bo
     width, device = _HEADS * _WIDTH, bench.device
     x = torch.rand(block.num_src, width, device=device)
     gradient = torch.rand(block.num_dst, width, device=device)
-    forward = rate(f"batch: sum of {width} columns, {kernel}",
-                   bench.seconds(lambda: backend.aggregate(block, x, None, None)), "s")
+    forward = rate(
+        f"batch: sum of {width} columns, {kernel}", bench.seconds(lambda: backend.aggregate(block, x, None, None)), "s"
+    )
     assert forward.value is not None
     yield forward
     yield rate(f"batch: transpose, {kernel}", bench.seconds(lambda: replace(block).transpose), "s")
-    back = rate(f"batch: sum backward with transpose, {kernel}",
-                bench.seconds(lambda: backend.spread(replace(block), gradient, None)), "s")
+    back = rate(
+        f"batch: sum backward with transpose, {kernel}",
+        bench.seconds(lambda: backend.spread(replace(block), gradient, None)),
+        "s",
+    )
     yield replace(back, target=_MOST_BACK * forward.value if wanted else None, at_most=True)
     keys = [torch.rand(count, _HEADS, device=device) for count in (block.num_src, block.num_dst)]
     leaves = [tensor.requires_grad_() for tensor in (x, *keys)]

@@ -52,8 +52,11 @@ def configuration(device_memory: int, *, quick: bool) -> dict[str, Any]:
     config = sampled("gcn", "torch", steps=1, quick=quick, measure="free")
     config["train"] |= {"batch_size": None, "steps_per_epoch": None}
     config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
-    config["paradigm"] = {"_target_": "gnnexp.paradigms.offload.Offload", "chunks": None,
-                          "device_memory": device_memory}
+    config["paradigm"] = {
+        "_target_": "gnnexp.paradigms.offload.Offload",
+        "chunks": None,
+        "device_memory": device_memory,
+    }
     return config
 
 
@@ -62,14 +65,28 @@ def _rows(stage: Stage, name: str, graph: Graph, device_memory: int) -> Iterator
     if reason := refusal(config):
         yield Row(name, words=f"{NOT_RUN}: {reason}")
         return
-    plain, traced = epochs_of(config, graph, 2, partition=parts(graph, 1), trace=stage.report.folder / "traces" /
-                              f"offload_{device_memory}.json.gz")
+    plain, traced = epochs_of(
+        config,
+        graph,
+        2,
+        partition=parts(graph, 1),
+        trace=stage.report.folder / "traces" / f"offload_{device_memory}.json.gz",
+    )
     expected = plain.work["tier/h2d_bytes"] + 2 * _KEY_BYTES * (len(_WIDTHS) - 1)
     ratio = traced.trace["h2d_bytes"] / expected
-    yield Row(f"{name}: bytes to the device over the formula", abs(ratio - 1) <= _SAME, ratio, "ratio",
-              words=f"{traced.trace['h2d_bytes']:.0f} bytes, and the formula has {expected}")
-    yield Row(name, value=plain.times.epoch_s, unit="s an epoch",
-              words=f"peak {torch.cuda.max_memory_allocated(stage.device)} bytes of {device_memory}")
+    yield Row(
+        f"{name}: bytes to the device over the formula",
+        abs(ratio - 1) <= _SAME,
+        ratio,
+        "ratio",
+        words=f"{traced.trace['h2d_bytes']:.0f} bytes, and the formula has {expected}",
+    )
+    yield Row(
+        name,
+        value=plain.times.epoch_s,
+        unit="s an epoch",
+        words=f"peak {torch.cuda.max_memory_allocated(stage.device)} bytes of {device_memory}",
+    )
     for crossing, seconds in plain.times.crossings.items():
         moved = plain.work.get(f"tier/{crossing}_bytes", 0)
         if seconds and moved:
@@ -77,5 +94,9 @@ def _rows(stage: Stage, name: str, graph: Graph, device_memory: int) -> Iterator
     copies = sum(plain.times.crossings.get(way, 0.0) for way in ("h2d", "d2h"))
     if "gpu_busy_s" in traced.trace and copies:
         exposed = max(0.0, plain.times.epoch_s - traced.trace["gpu_busy_s"])
-        yield Row(f"{name}: share of copies that is hidden", value=max(0.0, 1 - exposed / copies), unit="share",
-                  target=_HIDDEN)
+        yield Row(
+            f"{name}: share of copies that is hidden",
+            value=max(0.0, 1 - exposed / copies),
+            unit="share",
+            target=_HIDDEN,
+        )

@@ -66,9 +66,16 @@ def _loader(graph: Graph, batch_size: int, fanouts: list[int], steps: int) -> An
     ids = torch.arange(graph.num_nodes, dtype=torch.int32)
     edges = torch.stack([graph.indices.long(), destinations(Block(graph.indptr, graph.indices, ids, graph.num_nodes))])
     workers = min(_MOST_WORKERS, len(os.sched_getaffinity(0)) - 1)
-    return loader(data(edge_index=edges, num_nodes=graph.num_nodes), fanouts, is_sorted=True, batch_size=batch_size,
-                  input_nodes=graph.splits.train[: steps * batch_size], shuffle=True, num_workers=workers,
-                  persistent_workers=workers > 0)
+    return loader(
+        data(edge_index=edges, num_nodes=graph.num_nodes),
+        fanouts,
+        is_sorted=True,
+        batch_size=batch_size,
+        input_nodes=graph.splits.train[: steps * batch_size],
+        shuffle=True,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
 
 
 class _Net(nn.Module):

@@ -59,8 +59,14 @@ def _on_gpu(
         yield Row(name, words="not run: Triton samples on a real GPU, or interpreted")
         return
     far = tier == "uva"
-    hops = DeviceHops(graph, BlockNeeds(), FANOUTS, stage.device, kernels=kernels_for(stage.device, kernel),
-                      pin=partial(_pinned, stage.device) if far else None)
+    hops = DeviceHops(
+        graph,
+        BlockNeeds(),
+        FANOUTS,
+        stage.device,
+        kernels=kernels_for(stage.device, kernel),
+        pin=partial(_pinned, stage.device) if far else None,
+    )
     there = DeviceExpansion(hops)
     blocks, _ = there.blocks(seeds, _KEYS)
     assert_same([block.arrays() for block in blocks], [block.arrays() for block in host.blocks(seeds, _KEYS)])

@@ -33,10 +33,20 @@ def _rows(stage: Stage, kernel: str, graph: Graph) -> Iterator[Row]:
     file = stage.report.folder / "traces" / f"sage_{kernel}.json.gz"
     (found,) = epochs_of(config, graph, 1, trace=file)
     trace = found.trace
-    yield Row(f"events, {kernel}", file.exists() and trace["events"] > 0, trace["events"], "events",
-              words=str(file.relative_to(stage.report.folder)))
+    yield Row(
+        f"events, {kernel}",
+        file.exists() and trace["events"] > 0,
+        trace["events"],
+        "events",
+        words=str(file.relative_to(stage.report.folder)),
+    )
     yield Row(f"launches of a step, {kernel}", value=trace["launches"] / found.steps, unit="launches")
-    yield Row(f"waits of a step, {kernel}", value=trace["waits"] / found.steps, unit="waits of the host", target=1.5,
-              at_most=True)
+    yield Row(
+        f"waits of a step, {kernel}",
+        value=trace["waits"] / found.steps,
+        unit="waits of the host",
+        target=1.5,
+        at_most=True,
+    )
     if "gpu_busy_s" in trace:
         yield Row(f"GPU busy, {kernel}", value=trace["gpu_busy_s"] / found.times.epoch_s, unit="share", target=_BUSY)

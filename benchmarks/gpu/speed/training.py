@@ -59,11 +59,21 @@ def sampled(model: str, kernel: str, *, steps: int, quick: bool, **changes: Any)
     sizes = {"hidden": 16} if quick else {}
     groups = {group: value for group, value in changes.items() if isinstance(value, Mapping)}
     alone = {key: value for key, value in changes.items() if key not in groups}
-    train = {"batch_size": batch_size, "steps_per_epoch": steps, "dtype": "float32", "epochs": 100, "eval_every": None,
-             **groups.pop("train", {})}
+    train = {
+        "batch_size": batch_size,
+        "steps_per_epoch": steps,
+        "dtype": "float32",
+        "epochs": 100,
+        "eval_every": None,
+        **groups.pop("train", {}),
+    }
     config = small_config(
         {**MODELS[model], **sizes, "layers": len(fanouts), "kernel": kernel, "input_dropout": 0.0},
-        hardware={"device": "cuda"}, train=train, sampler={"fanouts": fanouts, **groups.pop("sampler", {})}, **groups)
+        hardware={"device": "cuda"},
+        train=train,
+        sampler={"fanouts": fanouts, **groups.pop("sampler", {})},
+        **groups,
+    )
     return {**config, "seed": 0, "optimizer": optimizer(fused=True), **alone}
 
 
@@ -108,7 +118,11 @@ class Training:
 
 
 def epochs_of(
-    config: Mapping[str, Any], graph: Graph, count: int, *, partition: Partition | None = None,
+    config: Mapping[str, Any],
+    graph: Graph,
+    count: int,
+    *,
+    partition: Partition | None = None,
     trace: Path | None = None,
 ) -> list[Trained]:
     """`count` epochs after one that warms up. The last one is traced into the file `trace`, if there is one."""

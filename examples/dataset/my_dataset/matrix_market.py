@@ -30,7 +30,13 @@ class MatrixMarket(Dataset):
     """
 
     def __init__(
-        self, *, name: str, path: str | None = None, symmetrize: bool = True, train: float = 0.3, val: float = 0.3,
+        self,
+        *,
+        name: str,
+        path: str | None = None,
+        symmetrize: bool = True,
+        train: float = 0.3,
+        val: float = 0.3,
         seed: int = 0,
     ) -> None:
         check_fractions(train=train, val=val)
@@ -49,13 +55,26 @@ class MatrixMarket(Dataset):
             matrix = mmread(matrix_file).tocoo()
             labels = np.loadtxt(labels_file, dtype=np.int64, ndmin=1)
         except (ValueError, OSError) as error:
-            raise DataError(Problem(str(matrix_file.parent / self.name), str(error), "a .mtx file and a class per line",
-                                    "save the files again")) from None
+            raise DataError(
+                Problem(
+                    str(matrix_file.parent / self.name),
+                    str(error),
+                    "a .mtx file and a class per line",
+                    "save the files again",
+                )
+            ) from None
         num_nodes = matrix.shape[0]
-        edges = build_graph(matrix.col, matrix.row, num_nodes, symmetrize=self.symmetrize, self_loops="remove",
-                            key=str(matrix_file))
-        return checked(Graph(
-            edges.indptr, edges.indices, features=torch.eye(num_nodes), labels=torch.from_numpy(labels),
-            num_classes=class_count(labels, str(labels_file)),
-            splits=random_split(num_nodes, self.train, self.val, seed=self.seed), name=self.name,
-        ))
+        edges = build_graph(
+            matrix.col, matrix.row, num_nodes, symmetrize=self.symmetrize, self_loops="remove", key=str(matrix_file)
+        )
+        return checked(
+            Graph(
+                edges.indptr,
+                edges.indices,
+                features=torch.eye(num_nodes),
+                labels=torch.from_numpy(labels),
+                num_classes=class_count(labels, str(labels_file)),
+                splits=random_split(num_nodes, self.train, self.val, seed=self.seed),
+                name=self.name,
+            )
+        )

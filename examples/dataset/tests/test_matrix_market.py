@@ -53,10 +53,23 @@ def test_mistakes_are_told(tmp_path: Path):
 @pytest.mark.slow
 def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(HERE)
-    command = ["run", "dataset=matrix_market", "dataset.name=karate", "dataset.path=data", "model=gcn", "sampler=full",
-               "model.dropout=0", "model.input_dropout=0",
-               "train=planetoid_gcn", "train.epochs=60", "train.eval_every=20", "--config-dir", "conf",
-               f"hydra.run.dir={tmp_path / 'run'}", "tracker=none"]
+    command = [
+        "run",
+        "dataset=matrix_market",
+        "dataset.name=karate",
+        "dataset.path=data",
+        "model=gcn",
+        "sampler=full",
+        "model.dropout=0",
+        "model.input_dropout=0",
+        "train=planetoid_gcn",
+        "train.epochs=60",
+        "train.eval_every=20",
+        "--config-dir",
+        "conf",
+        f"hydra.run.dir={tmp_path / 'run'}",
+        "tracker=none",
+    ]
     assert run_command(command) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["provenance"]["graph"]["num_nodes"] == 34

@@ -11,8 +11,15 @@ from gnnexp.record.records import load_result
 from gnnexp.record.runs import find_runs
 
 EXAMPLE = Path(__file__).parent.parent
-OVERRIDES = ["dataset=digits", "model.hidden=64", "train.batch_size=256", "train.epochs=8", "tracker=none",
-             "hardware.device=cpu", "hydra.run.dir=run"]
+OVERRIDES = [
+    "dataset=digits",
+    "model.hidden=64",
+    "train.batch_size=256",
+    "train.epochs=8",
+    "tracker=none",
+    "hardware.device=cpu",
+    "hydra.run.dir=run",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +49,16 @@ def test_ranks_train_the_same_as_one(tmp_path: Path) -> None:
     """The losses of one rank and of two agree: a global batch is the same, and no dropout is drawn."""
     losses = []
     for workers in (1, 2):
-        words = ["system=pyg_sage", "--config-dir", "conf", f"hardware.workers={workers}", *OVERRIDES,
-                 "model.dropout=0", "train.epochs=3", f"hydra.run.dir=run{workers}"]
+        words = [
+            "system=pyg_sage",
+            "--config-dir",
+            "conf",
+            f"hardware.workers={workers}",
+            *OVERRIDES,
+            "model.dropout=0",
+            "train.epochs=3",
+            f"hydra.run.dir=run{workers}",
+        ]
         assert run_command(["run", *words]) == 0
         losses.append([line["metrics"]["loss/train"] for line in load_result(Path(f"run{workers}"))["epochs"]])
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
@@ -54,7 +69,8 @@ def test_in_a_sweep_next_to_others(capfd: pytest.CaptureFixture[str]) -> None:
     more = ["tracker=none", "train.epochs=4", "system=pyg_sage,dgl_reference", "hardware.device=cpu"]
     assert run_command(["sweep", "compare.yaml", "--config-dir", "conf", *more]) == 0
     assert {run.value("system"): run.facts["approximates"] for run in find_runs(Path("runs"))}["pyg_sage"].startswith(
-        "external system: not checked by gnnexp")
+        "external system: not checked by gnnexp"
+    )
     page = Path("reports/compare/report.html").read_text()
     assert "pyg_sage approximates: external system: not checked by gnnexp" in page
     assert "pyg_sage" in capfd.readouterr().out

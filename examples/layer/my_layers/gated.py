@@ -26,8 +26,9 @@ class GatedLayer(Layer):
     def __init__(
         self, in_dim: int, out_dim: int, heads: int, *, activation: Activation, residual: bool, norm: bool, bias: bool
     ) -> None:
-        super().__init__(in_dim, out_dim, out_dim, num_weights=heads, activation=activation, residual=residual,
-                         norm=norm, bias=bias)
+        super().__init__(
+            in_dim, out_dim, out_dim, num_weights=heads, activation=activation, residual=residual, norm=norm, bias=bias
+        )
         self.weight = nn.Parameter(torch.empty(out_dim, in_dim))
         self.self_weight = nn.Parameter(torch.empty(out_dim, in_dim))
         self.gate = nn.Parameter(torch.empty(2 * heads, in_dim))
@@ -88,11 +89,27 @@ class Gated(Model):
     """
 
     def __init__(
-        self, hidden: int = 256, layers: int = 3, heads: int = 4, dropout: float = 0.5, input_dropout: float = 0.0,
-        residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
+        self,
+        hidden: int = 256,
+        layers: int = 3,
+        heads: int = 4,
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        residual: bool = False,
+        norm: bool = False,
+        bias: bool = True,
+        kernel: str = "auto",
     ) -> None:
-        super().__init__(hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual,
-                         norm=norm, bias=bias, kernel=kernel)
+        super().__init__(
+            hidden=hidden,
+            layers=layers,
+            dropout=dropout,
+            input_dropout=input_dropout,
+            residual=residual,
+            norm=norm,
+            bias=bias,
+            kernel=kernel,
+        )
         self.heads = heads
 
     def problems(self) -> list[Problem]:

@@ -50,8 +50,15 @@ class GATv2(Model):
     def __init__(
         self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0, kernel: str = "auto"
     ) -> None:
-        super().__init__(hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=False,
-                         norm=False, kernel=kernel)
+        super().__init__(
+            hidden=hidden,
+            layers=layers,
+            dropout=dropout,
+            input_dropout=input_dropout,
+            residual=False,
+            norm=False,
+            kernel=kernel,
+        )
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> BlockLayer:
         """The `index`-th layer. The last one returns logits."""

@@ -15,8 +15,9 @@ from gnnexp.testing.ways import SLICED, WAYS, assert_exact_in
 GATED = {"_target_": "my_layers.gated.Gated", "heads": 2, "residual": True, "norm": True}
 GATV2 = {"_target_": "my_layers.gatv2.GATv2"}
 # The ways in which one rank has all in-edges of a destination, with whole source rows.
-WHOLE_DESTINATIONS = [way for way in WAYS if way not in (
-    *SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")]
+WHOLE_DESTINATIONS = [
+    way for way in WAYS if way not in (*SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")
+]
 
 
 # Ways that differ from another one in where rows lie and in how many chunks there are.
@@ -28,8 +29,9 @@ def test_the_gated_layer_is_exact_under_every_paradigm(ranks, way):
     assert_exact_in(ranks, way, GATED, steps=4)
 
 
-@pytest.mark.parametrize("way", [
-    pytest.param(way, marks=pytest.mark.slow if way in LONG else ()) for way in WHOLE_DESTINATIONS])
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=pytest.mark.slow if way in LONG else ()) for way in WHOLE_DESTINATIONS]
+)
 def test_gatv2_is_exact_where_a_destination_is_whole(ranks, way):
     assert_exact_in(ranks, way, GATV2, steps=4)
 

@@ -20,8 +20,16 @@ for cell in json.load(sys.stdin)["cells"]:
 @pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path) -> None:
     environment = {**os.environ, "GNNEXP_CACHE": str(tmp_path / "cache"), "MPLBACKEND": "Agg"}
-    done = subprocess.run([sys.executable, "-c", RUNNER], input=NOTEBOOK.read_text(encoding="utf-8"), cwd=tmp_path,
-                          env=environment, capture_output=True, text=True, timeout=250, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER],
+        input=NOTEBOOK.read_text(encoding="utf-8"),
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("epoch ") > 5 and "test vertices" in done.stdout
 

@@ -37,20 +37,35 @@ class LocalSGD(DataParallel):
 
     def __post_init__(self) -> None:
         if self.sync_every < 1:
-            raise ConfigError(Problem("paradigm.sync_every", self.sync_every, "must be at least 1",
-                                      "paradigm.sync_every=8"))
+            raise ConfigError(
+                Problem("paradigm.sync_every", self.sync_every, "must be at least 1", "paradigm.sync_every=8")
+            )
 
     def check(self, experiment: Experiment) -> list[Problem]:
         """Only SGD is allowed: it keeps no state. The moments of another optimizer would differ between the ranks."""
-        problems = [*super().check(experiment), *plain_features(experiment, "local_sgd"),
-                    *whole_topology(experiment, "local_sgd")]
+        problems = [
+            *super().check(experiment),
+            *plain_features(experiment, "local_sgd"),
+            *whole_topology(experiment, "local_sgd"),
+        ]
         if entries_of(experiment.optimizer):
-            problems.append(Problem("optimizer", experiment.optimizer.target, "local_sgd averages models, not an "
-                                    "optimizer's state",
-                                    "choose optimizer=sgd, and an optimizer.lr that fits it (0.1)"))
+            problems.append(
+                Problem(
+                    "optimizer",
+                    experiment.optimizer.target,
+                    "local_sgd averages models, not an optimizer's state",
+                    "choose optimizer=sgd, and an optimizer.lr that fits it (0.1)",
+                )
+            )
         if experiment.train.clip_norm is not None:
-            problems.append(Problem("train.clip_norm", experiment.train.clip_norm, "the norm of a rank's own gradients "
-                                    "is not that of all of them", "set train.clip_norm=null"))
+            problems.append(
+                Problem(
+                    "train.clip_norm",
+                    experiment.train.clip_norm,
+                    "the norm of a rank's own gradients is not that of all of them",
+                    "set train.clip_norm=null",
+                )
+            )
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:

@@ -48,12 +48,18 @@ class PipeGCN(Paradigm):
         """The plan: each rank holds a part, its halo, and the late rows."""
         late = Arrival("late", self.late)
         kept = kept_rows(experiment, facts, late)
-        return Plan(experiment.num_ranks, drawn_from_graph(experiment, facts), approximates=late.approximates,
-                    resident=part_and_halo(experiment, facts), needs=(kept,),
-                    checkpoint_bytes=experiment.num_ranks * kept.num_bytes)
+        return Plan(
+            experiment.num_ranks,
+            drawn_from_graph(experiment, facts),
+            approximates=late.approximates,
+            resident=part_and_halo(experiment, facts),
+            needs=(kept,),
+            checkpoint_bytes=experiment.num_ranks * kept.num_bytes,
+        )
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """A trainer whose late exchanges have their own thread and communicator."""
         background = job.once.of(
-            "background", lambda: (Background(job.timer, job.device), job.comm.clone_for_thread(job.device)))
+            "background", lambda: (Background(job.timer, job.device), job.comm.clone_for_thread(job.device))
+        )
         return EdgeCutTrainer(job, arrival=Arrival("late", self.late), background=background)

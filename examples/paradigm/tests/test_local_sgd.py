@@ -14,8 +14,11 @@ from gnnexp.testing.steps import MODELS, Curve, global_losses, optimizer, run_st
 
 
 def config_of(sync_every: int, **train):
-    config = small_config({**MODELS["sage"]}, train=train,
-                          paradigm={"_target_": "my_paradigms.local_sgd.LocalSGD", "sync_every": sync_every})
+    config = small_config(
+        {**MODELS["sage"]},
+        train=train,
+        paradigm={"_target_": "my_paradigms.local_sgd.LocalSGD", "sync_every": sync_every},
+    )
     return {**config, "optimizer": optimizer("SGD", lr=0.1)}
 
 

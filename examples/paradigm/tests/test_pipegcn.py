@@ -18,8 +18,11 @@ LATE = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel", "delay": 
 
 def config_of(paradigm, model: str = "sage", size: int = 3):
     config = small_config(MODELS[model], train={"batch_size": None}, hardware={"workers": size})
-    return {**config, "paradigm": paradigm,
-            "sampler": {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}}
+    return {
+        **config,
+        "paradigm": paradigm,
+        "sampler": {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"},
+    }
 
 
 def curves_of(ranks, size: int, config, steps: int = 8) -> list[Curve]:
@@ -29,15 +32,25 @@ def curves_of(ranks, size: int, config, steps: int = 8) -> list[Curve]:
 QUICK = {(1, "gin"), (2, "gcn"), (3, "sage"), (3, "gat")}  # the others take the same path
 
 
-@pytest.mark.parametrize(("size", "model"), [
-    pytest.param(size, model, marks=() if (size, model) in QUICK else pytest.mark.slow)
-    for size in (1, 2, 3) for model in MODELS])
+@pytest.mark.parametrize(
+    ("size", "model"),
+    [
+        pytest.param(size, model, marks=() if (size, model) in QUICK else pytest.mark.slow)
+        for size in (1, 2, 3)
+        for model in MODELS
+    ],
+)
 def test_without_delay_it_is_neutronstar_to_the_bit(ranks, model, size):
-    found, expected = (curves_of(ranks, size, config_of(paradigm, model, size))
-                       for paradigm in ({**PIPEGCN, "late": 0}, NEUTRONSTAR))
+    found, expected = (
+        curves_of(ranks, size, config_of(paradigm, model, size)) for paradigm in ({**PIPEGCN, "late": 0}, NEUTRONSTAR)
+    )
     for one, other in zip(found, expected, strict=True):
         assert (one.losses, one.sent_bytes, one.rounds, one.work) == (
-            other.losses, other.sent_bytes, other.rounds, other.work)
+            other.losses,
+            other.sent_bytes,
+            other.rounds,
+            other.work,
+        )
         assert all((one.gradients[name] == other.gradients[name]).all() for name in other.gradients)
 
 

@@ -28,7 +28,11 @@ class LaborSampler(LayerSampler):
     """
 
     def __init__(
-        self, fanouts: list[int], key: Key = "global", topology: Topology = "replicated", threads: int = 1,
+        self,
+        fanouts: list[int],
+        key: Key = "global",
+        topology: Topology = "replicated",
+        threads: int = 1,
         prefetch: int = 2,
     ) -> None:
         super().__init__(fanouts, key, topology, threads, prefetch)
@@ -67,8 +71,13 @@ class LaborSampler(LayerSampler):
 
 @compiled()
 def _choose(
-    indices: np.ndarray, names: np.ndarray, starts: np.ndarray, degrees: np.ndarray, indptr: np.ndarray,
-    key: np.uint64, positions: np.ndarray,
+    indices: np.ndarray,
+    names: np.ndarray,
+    starts: np.ndarray,
+    degrees: np.ndarray,
+    indptr: np.ndarray,
+    key: np.uint64,
+    positions: np.ndarray,
 ) -> None:
     """Write the positions of the edges that each destination takes, in the graph's order."""
     for i in range(starts.size):

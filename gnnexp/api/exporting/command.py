@@ -16,10 +16,18 @@ from gnnexp.files.regular import is_file
 def main(options: argparse.Namespace) -> int:
     """Write what `--to` names."""
     if options.to == "records":
-        ConfigError.raise_all([Problem("export", name, "is a run, and records are those of sweeps",
-                                       f"gnnexp export {name} --to pyg, for its model")
-                               for name in options.names
-                               if not is_file(STATES / f"{name}.json") and is_file(Path(name, "job.json"))])
+        ConfigError.raise_all(
+            [
+                Problem(
+                    "export",
+                    name,
+                    "is a run, and records are those of sweeps",
+                    f"gnnexp export {name} --to pyg, for its model",
+                )
+                for name in options.names
+                if not is_file(STATES / f"{name}.json") and is_file(Path(name, "job.json"))
+            ]
+        )
         from gnnexp.cli.commands.archives import export
 
         return export(options)
@@ -32,13 +40,25 @@ def _export_model(options: argparse.Namespace) -> int:
     code = out.with_suffix(".py")
     problems = [*check_new_file("--out", out), *check_new_file("--out", code)]
     if len(options.names) != 1:
-        problems.append(Problem("export", " ".join(options.names), "--to pyg takes one run",
-                                f"gnnexp export {options.names[0]} --to pyg"))
+        problems.append(
+            Problem(
+                "export",
+                " ".join(options.names),
+                "--to pyg takes one run",
+                f"gnnexp export {options.names[0]} --to pyg",
+            )
+        )
     if out.suffix != ".pt":
         problems.append(Problem("--out", str(out), "must end with .pt", f"--out {out}.pt"))
     if not problems and is_file(code) and not _is_ours(code):
-        problems.append(Problem("--out", str(out), f"the code of the model comes next to it, and {code} is a file that "
-                                "gnnexp did not write", "--out <another name>.pt"))
+        problems.append(
+            Problem(
+                "--out",
+                str(out),
+                f"the code of the model comes next to it, and {code} is a file that gnnexp did not write",
+                "--out <another name>.pt",
+            )
+        )
     ConfigError.raise_all(problems)
     import torch
 

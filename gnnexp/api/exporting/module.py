@@ -16,7 +16,9 @@ from gnnexp.models.model import Model
 from gnnexp.models.pyg import PyG, PyGLayer
 
 MARK = '"""A model that gnnexp trained, for PyTorch Geometric.'
-_TEMPLATE = MARK + '''
+_TEMPLATE = (
+    MARK
+    + '''
 
     from {stem} import load
     model = load()
@@ -60,6 +62,7 @@ def load(path: Path = Path(__file__).with_suffix(".pt")) -> Model:
     model.load_state_dict(values)
     return model.eval()
 {functions}'''
+)
 _LOOPS = '''
 
 def with_loops(edge_index: Tensor, num_nodes: int) -> Tensor:
@@ -77,16 +80,28 @@ def normalised(edge_index: Tensor, num_nodes: int, dtype: torch.dtype) -> tuple[
 # Arguments of `forward` after x, the statement that prepares them, and what a user must know.
 _EDGES: dict[Edges, tuple[tuple[str, ...], str, str]] = {
     "plain": (("edge_index",), "edges = (edge_index,)", ""),
-    "loops": (("edge_index",), "edges = (with_loops(edge_index, x.shape[0]),)",
-              "Every vertex also attends to itself. On a graph without self loops, this is what\n"
-              "GATConv(add_self_loops=True) does."),
-    "types": (("edge_index", "edge_type"), "edges = (edge_index, edge_type)",
-              "`edge_type` `[E]` is the relation of each edge."),
-    "normalised": (("edge_index",), "edges = normalised(edge_index, x.shape[0], x.dtype)",
-                   "On an undirected graph without self loops, this is what GCNConv(normalize=True) does. On other\n"
-                   "graphs PyG takes in-degrees of both ends, and gnnexp the out-degree of the source."),
-    "weights": (("edge_index", "edge_weight"), "edges = (edge_index, edge_weight)",
-                "`edge_weight` `[E]` is the weight of each edge. GCNConv normalises them as gnnexp does."),
+    "loops": (
+        ("edge_index",),
+        "edges = (with_loops(edge_index, x.shape[0]),)",
+        "Every vertex also attends to itself. On a graph without self loops, this is what\n"
+        "GATConv(add_self_loops=True) does.",
+    ),
+    "types": (
+        ("edge_index", "edge_type"),
+        "edges = (edge_index, edge_type)",
+        "`edge_type` `[E]` is the relation of each edge.",
+    ),
+    "normalised": (
+        ("edge_index",),
+        "edges = normalised(edge_index, x.shape[0], x.dtype)",
+        "On an undirected graph without self loops, this is what GCNConv(normalize=True) does. On other\n"
+        "graphs PyG takes in-degrees of both ends, and gnnexp the out-degree of the source.",
+    ),
+    "weights": (
+        ("edge_index", "edge_weight"),
+        "edges = (edge_index, edge_weight)",
+        "`edge_weight` `[E]` is the weight of each edge. GCNConv normalises them as gnnexp does.",
+    ),
 }
 
 
@@ -117,27 +132,46 @@ def exported(trained: TrainedModel, stem: str = "model") -> Exported:
     """
     model, weighted = trained.model, trained.graph.edge_weights is not None
     ConfigError.raise_all(_problems(trained, model, weighted))
-    twins = [own_module(model, layer) if isinstance(model, PyG) and isinstance(layer, PyGLayer) else
-             twin_of(layer, weighted=weighted) for layer in model.layers]
-    values = {f"convs.{number}.{name}": value for number, twin in enumerate(twins)
-              for name, value in twin.values.items()}
+    twins = [
+        own_module(model, layer)
+        if isinstance(model, PyG) and isinstance(layer, PyGLayer)
+        else twin_of(layer, weighted=weighted)
+        for layer in model.layers
+    ]
+    values = {
+        f"convs.{number}.{name}": value for number, twin in enumerate(twins) for name, value in twin.values.items()
+    }
     for number, layer in enumerate(model.layers):
         if isinstance(layer, Layer) and layer.norm is not None:
             values |= {f"norms.{number}.{name}": value for name, value in layer.norm.state_dict().items()}
         if isinstance(layer, Layer) and layer.residual_weight is not None:
             values[f"skips.{number}.weight"] = layer.residual_weight.detach()
-    return Exported(_code(trained, model, twins, stem, weighted=weighted),
-                    {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in values.items()})
+    return Exported(
+        _code(trained, model, twins, stem, weighted=weighted),
+        {name: value.cpu().clone(memory_format=torch.contiguous_format) for name, value in values.items()},
+    )
 
 
 def _problems(trained: TrainedModel, model: Model, weighted: bool) -> list[Problem]:
     fix, name = f"models with twins are {WITH_TWINS}", type(model).__name__
     if isinstance(model, Decoupled):
-        return [Problem("model", name, "the run trained a decoupled model, which first updates rows, and then "
-                        "propagates them", "train with another paradigm")]
+        return [
+            Problem(
+                "model",
+                name,
+                "the run trained a decoupled model, which first updates rows, and then propagates them",
+                "train with another paradigm",
+            )
+        ]
     if trained.has_own_rows:
-        return [Problem("feature_store", "embedding", "trained rows replace features, and PyG's layers take features",
-                        "train with features and feature_store=local")]
+        return [
+            Problem(
+                "feature_store",
+                "embedding",
+                "trained rows replace features, and PyG's layers take features",
+                "train with features and feature_store=local",
+            )
+        ]
     why = why_none(model, weighted=weighted)
     return [] if why is None else [Problem("model", name, why, fix)]
 
@@ -154,21 +188,38 @@ def _code(trained: TrainedModel, model: Model, twins: list[Twin], stem: str, *, 
         functions += _NORMALISED.replace("{loops}", loops if functions else "")
     widths = " -> ".join(map(str, model.widths))
     return _TEMPLATE.format(
-        stem=stem, call=", ".join(arguments), inputs=model.in_dim, outputs=model.num_classes, conventions=conventions,
-        imports="\n".join(imports), title=f"{type(model).__name__} of {trained.graph.name}: columns {widths}.",
-        convs=",\n            ".join(twin.code for twin in twins), more=_more(layers), prepare=prepare,
-        arguments=", ".join(f"{name}: Tensor" for name in arguments), dropout=model.dropout,
-        input_dropout=model.input_dropout, end=_end(layers, activation), functions=functions)
+        stem=stem,
+        call=", ".join(arguments),
+        inputs=model.in_dim,
+        outputs=model.num_classes,
+        conventions=conventions,
+        imports="\n".join(imports),
+        title=f"{type(model).__name__} of {trained.graph.name}: columns {widths}.",
+        convs=",\n            ".join(twin.code for twin in twins),
+        more=_more(layers),
+        prepare=prepare,
+        arguments=", ".join(f"{name}: Tensor" for name in arguments),
+        dropout=model.dropout,
+        input_dropout=model.input_dropout,
+        end=_end(layers, activation),
+        functions=functions,
+    )
 
 
 def _more(layers: list[Layer | BlockLayer]) -> str:
     """Code of normalisation and skip connections, which hidden layers may have."""
     hidden = [layer for layer in layers[:-1] if isinstance(layer, Layer)]
     norms = [f"nn.LayerNorm({layer.out_dim})" for layer in hidden if layer.norm is not None]
-    skips = ["nn.Identity()" if layer.residual_weight is None else
-             f"nn.Linear({layer.in_dim}, {layer.out_dim}, bias=False)" for layer in hidden if layer.residual]
-    return "".join(f"\n        self.{name} = nn.ModuleList([{', '.join(parts)}])"
-                   for name, parts in (("norms", norms), ("skips", skips)) if parts)
+    skips = [
+        "nn.Identity()" if layer.residual_weight is None else f"nn.Linear({layer.in_dim}, {layer.out_dim}, bias=False)"
+        for layer in hidden
+        if layer.residual
+    ]
+    return "".join(
+        f"\n        self.{name} = nn.ModuleList([{', '.join(parts)}])"
+        for name, parts in (("norms", norms), ("skips", skips))
+        if parts
+    )
 
 
 def _end(layers: list[Layer | BlockLayer], activation: str) -> str:

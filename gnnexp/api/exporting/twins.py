@@ -23,8 +23,10 @@ from gnnexp.models.sage_pool import SAGEPool, SAGEPoolLayer
 
 # What the layers of a model take after the features.
 Edges = Literal["plain", "loops", "types", "normalised", "weights"]
-WITH_TWINS = ("sage (SAGEConv, aggr=mean), gcn (GCNConv), gat (GATConv), gin (GINConv), rgcn with norm_by=relation "
-              "(RGCNConv), sage_pool (SAGEConv, aggr=max), pyg (its own module)")
+WITH_TWINS = (
+    "sage (SAGEConv, aggr=mean), gcn (GCNConv), gat (GATConv), gin (GINConv), rgcn with norm_by=relation "
+    "(RGCNConv), sage_pool (SAGEConv, aggr=max), pyg (its own module)"
+)
 _MODELS = (SAGE, GCN, GAT, GIN, RGCN, SAGEPool, PyG)
 
 
@@ -72,29 +74,54 @@ def twin_of(layer: nn.Module, *, weighted: bool) -> Twin:
     """The twin of a layer of a model for which `why_none` finds no reason."""
     match layer:
         case SAGELayer():
-            return _pyg(f"SAGEConv({layer.in_dim}, {layer.out_dim}, bias={_has(layer.bias)})", {
-                "lin_l.weight": layer.weight, "lin_l.bias": layer.bias, "lin_r.weight": layer.self_weight})
+            return _pyg(
+                f"SAGEConv({layer.in_dim}, {layer.out_dim}, bias={_has(layer.bias)})",
+                {"lin_l.weight": layer.weight, "lin_l.bias": layer.bias, "lin_r.weight": layer.self_weight},
+            )
         case GCNLayer():
             normalised = f"add_self_loops={bool(layer.extra)}" if weighted else "normalize=False"
-            return _pyg(f"GCNConv({layer.in_dim}, {layer.out_dim}, {normalised}, bias={_has(layer.bias)})", {
-                "lin.weight": layer.weight, "bias": layer.bias})
+            return _pyg(
+                f"GCNConv({layer.in_dim}, {layer.out_dim}, {normalised}, bias={_has(layer.bias)})",
+                {"lin.weight": layer.weight, "bias": layer.bias},
+            )
         case GATLayer():
             return _pyg(
                 f"GATConv({layer.in_dim}, {layer.head_dim}, heads={layer.num_weights}, concat={layer.concat}, "
                 f"negative_slope={layer.slope}, dropout={layer.weight_dropout}, add_self_loops=False, "
-                f"bias={_has(layer.bias)})", {
-                    "lin.weight": layer.weight, "att_src": layer.src_attention.unsqueeze(0),
-                    "att_dst": layer.dst_attention.unsqueeze(0), "bias": layer.bias})
+                f"bias={_has(layer.bias)})",
+                {
+                    "lin.weight": layer.weight,
+                    "att_src": layer.src_attention.unsqueeze(0),
+                    "att_dst": layer.dst_attention.unsqueeze(0),
+                    "bias": layer.bias,
+                },
+            )
         case GINLayer():
-            inner = (f"nn.Sequential(nn.Linear({layer.in_dim}, {layer.width}), nn.ReLU(), "
-                     f"nn.Linear({layer.width}, {layer.out_dim}, bias={_has(layer.bias)}))")
-            return _pyg(f"GINConv({inner}, train_eps={layer.eps.requires_grad})", {
-                "nn.0.weight": layer.weight, "nn.0.bias": layer.inner_bias, "nn.2.weight": layer.outer,
-                "nn.2.bias": layer.bias, "eps": layer.eps})
+            inner = (
+                f"nn.Sequential(nn.Linear({layer.in_dim}, {layer.width}), nn.ReLU(), "
+                f"nn.Linear({layer.width}, {layer.out_dim}, bias={_has(layer.bias)}))"
+            )
+            return _pyg(
+                f"GINConv({inner}, train_eps={layer.eps.requires_grad})",
+                {
+                    "nn.0.weight": layer.weight,
+                    "nn.0.bias": layer.inner_bias,
+                    "nn.2.weight": layer.outer,
+                    "nn.2.bias": layer.bias,
+                    "eps": layer.eps,
+                },
+            )
         case SAGEPoolLayer():
-            return _pyg(f'SAGEConv({layer.in_dim}, {layer.out_dim}, aggr="max", project=True)', {
-                "lin.weight": layer.pool.weight, "lin.bias": layer.pool.bias, "lin_l.weight": layer.neighbour.weight,
-                "lin_l.bias": layer.own.bias, "lin_r.weight": layer.own.weight})
+            return _pyg(
+                f'SAGEConv({layer.in_dim}, {layer.out_dim}, aggr="max", project=True)',
+                {
+                    "lin.weight": layer.pool.weight,
+                    "lin.bias": layer.pool.bias,
+                    "lin_l.weight": layer.neighbour.weight,
+                    "lin_l.bias": layer.own.bias,
+                    "lin_r.weight": layer.own.weight,
+                },
+            )
         case BasisLayer() | BlockDiagonalLayer():
             return _relational(layer)
         case _:
@@ -104,13 +131,17 @@ def twin_of(layer: nn.Module, *, weighted: bool) -> Twin:
 def _relational(layer: BasisLayer | BlockDiagonalLayer) -> Twin:
     if isinstance(layer, BasisLayer):
         relations, kind = layer.coefficients.shape[0], f"num_bases={layer.num_weights}"
-        values = {"weight": layer.weight.view(layer.num_weights, layer.out_dim, layer.in_dim).transpose(1, 2),
-                  "comp": layer.coefficients}
+        values = {
+            "weight": layer.weight.view(layer.num_weights, layer.out_dim, layer.in_dim).transpose(1, 2),
+            "comp": layer.coefficients,
+        }
     else:
         relations, kind = layer.weight.shape[0], f"num_blocks={layer.blocks}"
         values = {"weight": layer.weight}
-    return _pyg(f"RGCNConv({layer.in_dim}, {layer.out_dim}, {relations}, {kind}, bias={_has(layer.bias)})", {
-        **values, "root": layer.self_weight.T, "bias": layer.bias})
+    return _pyg(
+        f"RGCNConv({layer.in_dim}, {layer.out_dim}, {relations}, {kind}, bias={_has(layer.bias)})",
+        {**values, "root": layer.self_weight.T, "bias": layer.bias},
+    )
 
 
 def own_module(model: PyG, layer: PyGLayer) -> Twin:
@@ -121,8 +152,9 @@ def own_module(model: PyG, layer: PyGLayer) -> Twin:
 
 
 def _pyg(code: str, values: Mapping[str, Tensor | None]) -> Twin:
-    return Twin("torch_geometric.nn", code, {
-        name: value.detach() for name, value in values.items() if value is not None})
+    return Twin(
+        "torch_geometric.nn", code, {name: value.detach() for name, value in values.items() if value is not None}
+    )
 
 
 def _has(bias: Tensor | None) -> bool:

@@ -41,8 +41,11 @@ def main(options: argparse.Namespace) -> Answer:
     model = load_for_other_data(named_run(options.run), which="last" if options.last else "best", trust=options.trust)
     ConfigError.raise_all(_conflicts(model, options))
     if not options.overrides and (said := model.changed_data()):
-        print(f"gnnexp: {model.run_dir}: {said}: the rows are of the data of the run; for those of today: gnnexp "
-              f"predict {shlex.quote(options.run)} dataset.path=PLACE", file=sys.stderr)
+        print(
+            f"gnnexp: {model.run_dir}: {said}: the rows are of the data of the run; for those of today: gnnexp "
+            f"predict {shlex.quote(options.run)} dataset.path=PLACE",
+            file=sys.stderr,
+        )
     target = target_of(model, options.overrides, trust=options.trust)
     scores: list[Scores] = []
     notes: list[str] = []
@@ -65,14 +68,27 @@ def _conflicts(model: TrainedModel, options: argparse.Namespace) -> list[Problem
     problems = []
     if options.embeddings and (options.links or options.probabilities):
         other = "--links" if options.links else "--probabilities"
-        problems.append(Problem("--embeddings", other, "a table has either embeddings or predictions",
-                                f"leave out {other}"))
+        problems.append(
+            Problem("--embeddings", other, "a table has either embeddings or predictions", f"leave out {other}")
+        )
     if options.links and not model.task.pairs:
-        problems.append(Problem("--links", options.links, "the run was trained for vertices, so it scores no links",
-                                "leave it out, or train with task=link_prediction"))
+        problems.append(
+            Problem(
+                "--links",
+                options.links,
+                "the run was trained for vertices, so it scores no links",
+                "leave it out, or train with task=link_prediction",
+            )
+        )
     if options.probabilities and model.task.pairs:
-        problems.append(Problem("--probabilities", True, "the run was trained for links, which have no classes",
-                                "leave it out: the table has a column probability"))
+        problems.append(
+            Problem(
+                "--probabilities",
+                True,
+                "the run was trained for links, which have no classes",
+                "leave it out: the table has a column probability",
+            )
+        )
     return problems
 
 
@@ -83,8 +99,9 @@ def _table(
         return embedded(model, target, lists=Path(options.out).suffix == ".parquet")
     if model.task.pairs:
         return scored(model, target, Path(options.links) if options.links else None, notes)
-    return predicted(model, target, probabilities=options.probabilities,
-                     scores=None if target.labelled is None else scores)
+    return predicted(
+        model, target, probabilities=options.probabilities, scores=None if target.labelled is None else scores
+    )
 
 
 def write_table(out: Path, batches: Iterator[pa.RecordBatch]) -> int:

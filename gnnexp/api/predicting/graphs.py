@@ -53,36 +53,56 @@ def target_of(model: TrainedModel, overrides: Sequence[str] = (), *, trust: bool
     own = model.graph
     if not overrides:
         return Target(None, OwnIds.of(model.folder, own.num_nodes), own.links, None, own.node_types)
-    ConfigError.raise_all([Problem("predict", one, "only keys of the dataset can change", "dataset.path=FOLDER")
-                           for one in overrides if one.partition("=")[0].partition(".")[0] != "dataset"])
+    ConfigError.raise_all(
+        [
+            Problem("predict", one, "only keys of the dataset can change", "dataset.path=FOLDER")
+            for one in overrides
+            if one.partition("=")[0].partition(".")[0] != "dataset"
+        ]
+    )
     if model.has_own_rows:
-        raise ConfigError(Problem("predict", overrides[0], "trained rows replace features (feature_store=embedding), "
-                                  "so the model knows the vertices of its own graph only",
-                                  "train with features and feature_store=local, or predict without overrides"))
-    asked = with_origin(argparse.Namespace(origin=str(model.run_dir), trust=trust, config_dir=None,
-                                           overrides=list(overrides)))
+        raise ConfigError(
+            Problem(
+                "predict",
+                overrides[0],
+                "trained rows replace features (feature_store=embedding), "
+                "so the model knows the vertices of its own graph only",
+                "train with features and feature_store=local, or predict without overrides",
+            )
+        )
+    asked = with_origin(
+        argparse.Namespace(origin=str(model.run_dir), trust=trust, config_dir=None, overrides=list(overrides))
+    )
     dataset = experiment_of(compose(asked.overrides, asked.config_dir).config).dataset
     graph, folder = prepare_graph(dataset.like(model.names), cache_root())
     names = names_of(folder)
     DataError.raise_all([*_differences(model.names, names, graph.name), *model.misfits(graph)])
     graph = replace(graph, num_classes=own.num_classes)
-    return Target(graph, OwnIds(folder, names, graph.num_nodes), graph.links, _labelled(model, graph, names),
-                  graph.node_types)
+    return Target(
+        graph, OwnIds(folder, names, graph.num_nodes), graph.links, _labelled(model, graph, names), graph.node_types
+    )
 
 
 def _differences(own: Names, other: Names, name: str) -> list[Problem]:
     """Problems of a graph with other columns, types or relations than that of the run."""
-    parts = (("types of vertices", list(own.types), list(other.types)),
-             ("relations", list(own.relations), list(other.relations)),
-             ("features", _columns(own), _columns(other)))
-    return [Problem("dataset", name, f"has the {what} {found}, and the model was trained with {wanted}", _SAME)
-            for what, wanted, found in parts if wanted != found and (own.types and other.types)]
+    parts = (
+        ("types of vertices", list(own.types), list(other.types)),
+        ("relations", list(own.relations), list(other.relations)),
+        ("features", _columns(own), _columns(other)),
+    )
+    return [
+        Problem("dataset", name, f"has the {what} {found}, and the model was trained with {wanted}", _SAME)
+        for what, wanted, found in parts
+        if wanted != found and (own.types and other.types)
+    ]
 
 
 def _columns(names: Names) -> dict[str, list[str]]:
     """What the columns of features are, by type of vertices, without the means and deviations."""
-    return {kind: [f"{one.get('column', one.get('file'))}: {one.get('values', one.get('width'))}" for one in entries]
-            for kind, entries in names.columns.items()}
+    return {
+        kind: [f"{one.get('column', one.get('file'))}: {one.get('values', one.get('width'))}" for one in entries]
+        for kind, entries in names.columns.items()
+    }
 
 
 def _labelled(model: TrainedModel, graph: Graph, names: Names) -> Graph | None:
@@ -95,21 +115,38 @@ def _labelled(model: TrainedModel, graph: Graph, names: Names) -> Graph | None:
     if labels is None or own.labels is None:
         return None
     if labels.dim() != own.labels.dim() or (labels.dim() == 2 and labels.shape[1] != own.num_classes):
-        raise DataError(Problem("dataset", graph.name, f"has labels of the shape {list(labels.shape)}, and the run has "
-                                f"{list(own.labels.shape)}", "give labels of the same kind, or none"))
+        raise DataError(
+            Problem(
+                "dataset",
+                graph.name,
+                f"has labels of the shape {list(labels.shape)}, and the run has {list(own.labels.shape)}",
+                "give labels of the same kind, or none",
+            )
+        )
     if labels.is_floating_point():
         return graph
     known, found = list(model.names.classes), list(names.classes)
     if not found or not known:
         most = int(labels.max()) if labels.numel() else -1
         if most >= own.num_classes:
-            raise DataError(Problem("dataset", f"class {most}", f"the model has the classes 0 to {own.num_classes - 1}",
-                                    "number the classes as in the training data"))
+            raise DataError(
+                Problem(
+                    "dataset",
+                    f"class {most}",
+                    f"the model has the classes 0 to {own.num_classes - 1}",
+                    "number the classes as in the training data",
+                )
+            )
         return graph
     new = [name for name in found if name not in known]
     if new:
-        raise DataError(Problem("dataset", new[:20], f"{len(new)} classes of {graph.name} are none of the model: "
-                                f"{', '.join(known[:20])}", "correct the labels, or leave them out (tables: "
-                                "dataset.label=null)"))
+        raise DataError(
+            Problem(
+                "dataset",
+                new[:20],
+                f"{len(new)} classes of {graph.name} are none of the model: {', '.join(known[:20])}",
+                "correct the labels, or leave them out (tables: dataset.label=null)",
+            )
+        )
     numbers = torch.tensor([*(known.index(name) for name in found), -1])  # -1, no label, is the last place
     return replace(graph, labels=numbers[labels])

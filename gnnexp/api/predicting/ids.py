@@ -98,8 +98,7 @@ class OwnIds:
         if self.are_numbers:
             return {"id": numbers}
         kinds = np.searchsorted(np.asarray(self.starts), numbers, side="right") - 1
-        return self._columns(self._all.take(pa.array(numbers)),
-                             pa.array(list(self.names.types)).take(pa.array(kinds)))
+        return self._columns(self._all.take(pa.array(numbers)), pa.array(list(self.names.types)).take(pa.array(kinds)))
 
     @cached_property
     def _all(self) -> pa.Array:

@@ -63,9 +63,15 @@ def scored(model: TrainedModel, target: Target, pairs: Path | None, notes: list[
         first += scores.size
         shares = torch.sigmoid(torch.from_numpy(scores).double()).numpy()
         relation = {"relation": _named(model, part[:, 1])} if part.shape[1] == 3 else {}
-        yield pa.RecordBatch.from_pydict({
-            **_end("source", target.ids, part[:, 0]), **relation, **_end("destination", target.ids, part[:, -1]),
-            "score": scores, "probability": shares})
+        yield pa.RecordBatch.from_pydict(
+            {
+                **_end("source", target.ids, part[:, 0]),
+                **relation,
+                **_end("destination", target.ids, part[:, -1]),
+                "score": scores,
+                "probability": shares,
+            }
+        )
 
 
 def _end(role: str, ids: OwnIds, numbers: np.ndarray) -> dict[str, Any]:
@@ -89,8 +95,10 @@ def read_pairs(model: TrainedModel, target: Target, path: Path, notes: list[str]
     Raises:
         DataError: a column is missing, or a row has an unknown id or relation. Names rows.
     """
-    with tempfile.TemporaryDirectory(prefix="gnnexp-") as place, \
-            engine(Path(place), _BUFFER_BYTES, os.cpu_count() or 1) as reader:
+    with (
+        tempfile.TemporaryDirectory(prefix="gnnexp-") as place,
+        engine(Path(place), _BUFFER_BYTES, os.cpu_count() or 1) as reader,
+    ):
         files = find_files("--links", Path(), str(path))
         table = reader.table(files)
         columns, named = _columns(table, target.ids.names.types)
@@ -100,8 +108,10 @@ def read_pairs(model: TrainedModel, target: Target, path: Path, notes: list[str]
         names = [*columns.values(), *([named] if named else [])]
         table = with_points(reader, reader.as_written(table, dict.fromkeys([*names, *kinds])), names, late=True)
         relations = _relations(reader, table, named, model)
-        found = [_numbers(reader, table, columns[role], _kinds(reader, table, role, target, model, relations), target)
-                 for role in _ENDS]
+        found = [
+            _numbers(reader, table, columns[role], _kinds(reader, table, role, target, model, relations), target)
+            for role in _ENDS
+        ]
         notes += _noted(table, columns.values(), named if model.task.num_relations else None, model, target)
     return torch.from_numpy(np.stack(found if relations is None else [found[0], relations, found[1]], 1))
 
@@ -159,9 +169,14 @@ def _relations(reader: Engine, table: Table, named: str | None, model: TrainedMo
     if named is None:
         if count == 1:
             return np.zeros(_count(reader, table), np.int64)
-        raise DataError(Problem(table.files.shown, list(table.types), f"links have {count} relations, and no column "
-                                "has a usual name of the relation",
-                                f"add a column relation, with {', '.join(names[:20])}"))
+        raise DataError(
+            Problem(
+                table.files.shown,
+                list(table.types),
+                f"links have {count} relations, and no column has a usual name of the relation",
+                f"add a column relation, with {', '.join(names[:20])}",
+            )
+        )
     value = quoted(named) if integers_in(names) is None else text_of(table, named)
     kept = reader.keep(f"SELECT {value}::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     codes = _codes(reader, table, kept, reader.numbered(names))
@@ -188,8 +203,9 @@ def _kinds(
         return None
     name = f"{role}_type"
     if name in table.types:
-        kept = reader.keep(f"SELECT {quoted(name)}::VARCHAR AS value, row_number() OVER () - 1 AS number "
-                           f"FROM {table.name}", table)
+        kept = reader.keep(
+            f"SELECT {quoted(name)}::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}", table
+        )
         codes = _codes(reader, table, kept, reader.numbered(types))
         _refuse(reader, table, kept, name, codes < 0, "is no type of vertices", f"use {', '.join(types)}")
         return codes
@@ -204,9 +220,7 @@ def _kinds(
     return np.asarray(by_relation[relations], np.int64)
 
 
-def _numbers(
-    reader: Engine, table: Table, name: str, kinds: np.ndarray | None, target: Target
-) -> np.ndarray:
+def _numbers(reader: Engine, table: Table, name: str, kinds: np.ndarray | None, target: Target) -> np.ndarray:
     """`[n]` vertex of each row's id.
 
     Raises:
@@ -215,36 +229,46 @@ def _numbers(
     ids, kept = target.ids, {}
     for text in {*target.ids.texts}:
         value = id_of(table, name, text=True) if text else integer_or_text(reader, table, name, points=True)
-        kept[text] = reader.keep(f"SELECT ({value})::VARCHAR AS value, row_number() OVER () - 1 AS number "
-                                 f"FROM {table.name}", table)
+        kept[text] = reader.keep(
+            f"SELECT ({value})::VARCHAR AS value, row_number() OVER () - 1 AS number FROM {table.name}", table
+        )
     if ids.are_numbers:
         known = [f"SELECT range::VARCHAR AS value, range AS code FROM range({ids.num_nodes})"]
     else:
-        known = [f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM {parquet_file(ids.file(kind))}"
-                 for kind, start in zip(ids.names.types, ids.starts, strict=False)]
-    found = [_codes(reader, table, kept[text], reader.keep(one, table))
-             for text, one in zip(ids.texts, known, strict=True)]
+        known = [
+            f"SELECT id::VARCHAR AS value, vertex + {start} AS code FROM {parquet_file(ids.file(kind))}"
+            for kind, start in zip(ids.names.types, ids.starts, strict=False)
+        ]
+    found = [
+        _codes(reader, table, kept[text], reader.keep(one, table)) for text, one in zip(ids.texts, known, strict=True)
+    ]
     choices = np.stack(found, 1)
     if kinds is not None:  # only the type that is known
         places = np.arange(choices.shape[1])
         choices = np.where((kinds[:, None] < 0) | (kinds[:, None] == places), choices, -1)
     matches, shown = (choices >= 0).sum(1), kept[max(kept)]
     _refuse(reader, table, shown, name, matches == 0, "is the id of no vertex", "correct the id, or leave the row out")
-    _refuse(reader, table, shown, name, matches > 1, "is the id of vertices of several types",
-            "add the columns source_type and destination_type")
+    _refuse(
+        reader,
+        table,
+        shown,
+        name,
+        matches > 1,
+        "is the id of vertices of several types",
+        "add the columns source_type and destination_type",
+    )
     return np.asarray(choices.max(1), np.int64)
 
 
 def _codes(reader: Engine, table: Table, kept: str, known: str) -> np.ndarray:
     """`[n]` int64 `code` in the table `known` of each `value` of the table `kept`, -1 for none."""
-    batches = reader.batches(f"SELECT coalesce(r.code, -1)::BIGINT FROM {kept} k LEFT JOIN {known} r USING (value) "
-                             "ORDER BY k.number", table)
+    batches = reader.batches(
+        f"SELECT coalesce(r.code, -1)::BIGINT FROM {kept} k LEFT JOIN {known} r USING (value) ORDER BY k.number", table
+    )
     return np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
 
 
-def _refuse(
-    reader: Engine, table: Table, kept: str, name: str, wrong: np.ndarray, said: str, fix: str
-) -> None:
+def _refuse(reader: Engine, table: Table, kept: str, name: str, wrong: np.ndarray, said: str, fix: str) -> None:
     """Refuse the rows that are `wrong` `[n]`.
 
     Raises:

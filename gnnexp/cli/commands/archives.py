@@ -42,9 +42,13 @@ def bring_kept(file: Path) -> tuple[int, int]:
 def bring(options: argparse.Namespace) -> int:
     """Make runs below `runs/` from exported files, or from the records that papers' folders keep."""
     kept = papers_with(RECORDS_FILE)
-    wrong = [Problem("import", name, f"must be a file of `gnnexp export`, or one of {', '.join(kept)}: {why}",
-                     "correct the path")
-             for name in options.files if name not in kept and (why := what_is(Path(name)))]
+    wrong = [
+        Problem(
+            "import", name, f"must be a file of `gnnexp export`, or one of {', '.join(kept)}: {why}", "correct the path"
+        )
+        for name in options.files
+        if name not in kept and (why := what_is(Path(name)))
+    ]
     ConfigError.raise_all(wrong)
     for name in options.files:
         new, known = bring_kept(kept[name]) if name in kept else unpack(Path(name))

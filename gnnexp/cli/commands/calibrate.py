@@ -67,18 +67,28 @@ def checked_experiment(overrides: Sequence[str], config_dir: str | None, config_
     Raises:
         ConfigError: an override is not about `hardware`, or this machine does not start the ranks.
     """
-    foreign = [Problem(line, line, "only hardware is calibrated", "hardware.workers=2, hardware.threads=1, …")
-               for line in overrides if not re.match(r"\+{0,2}hardware[.=]", line)]
+    foreign = [
+        Problem(line, line, "only hardware is calibrated", "hardware.workers=2, hardware.threads=1, …")
+        for line in overrides
+        if not re.match(r"\+{0,2}hardware[.=]", line)
+    ]
     ConfigError.raise_all(foreign)
     # Nothing runs in the run directory, so its name does not matter.
     experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir, config_name).config)
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
-        problems.append(Problem("hardware.launcher", target_of(experiment.launcher), "calibrated ranks "
-                                "are started on this machine", "hardware=local, in a job on one of its nodes"))
+        problems.append(
+            Problem(
+                "hardware.launcher",
+                target_of(experiment.launcher),
+                "calibrated ranks are started on this machine",
+                "hardware=local, in a job on one of its nodes",
+            )
+        )
     if experiment.hardware.throttle:
-        problems.append(Problem("hardware.throttle", "emulated", "an emulated speed cannot be measured",
-                                "hardware=local"))
+        problems.append(
+            Problem("hardware.throttle", "emulated", "an emulated speed cannot be measured", "hardware=local")
+        )
     ConfigError.raise_all(problems)
     return experiment
 
@@ -108,11 +118,16 @@ def measure(experiment: Experiment, extent: Extent, *, quick: bool) -> dict[str,
     with tempfile.TemporaryDirectory(prefix="gnnexp-calibrate-") as place:
         folder = Path(place)
         graph = Rmat(num_nodes=extent.nodes, num_edges=extent.edges, num_features=1, num_classes=2, locality=0.0)
-        write_json(folder / REQUEST, {
-            "config": experiment.config.mapping, "extent": asdict(extent), "quick": quick,
-            "sampled": str(prepare_graph(graph, cache_root())[1]),
-            "tiny": str(prepare_graph(experiment.dataset, cache_root())[1]),
-        })
+        write_json(
+            folder / REQUEST,
+            {
+                "config": experiment.config.mapping,
+                "extent": asdict(extent),
+                "quick": quick,
+                "sampled": str(prepare_graph(graph, cache_root())[1]),
+                "tiny": str(prepare_graph(experiment.dataset, cache_root())[1]),
+            },
+        )
         with closing(LocalLauncher(_WORKER)) as launcher:
             outcome = launcher.launch(folder, experiment.hardware)
         if outcome.exit_code:
@@ -125,11 +140,15 @@ def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
     """The text of the profile's `source`: machine, date, ranks and versions."""
     machine, versions = this_machine(), library_versions()
     ranks = len(measured["ranks"])
-    words = [f"gnnexp calibrate on {machine['host']}: {machine['cpu']}, {machine['cores']} cores",
-             *(f"GPU {name}" for name in machine["gpus"][:1]), f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
-             f"{ranks} ranks of {measured['threads']} threads at once, exchanges by {measured['backend']}",
-             f"load average {measured['load_average']:.1f} before",
-             f"gnnexp {code_version()}", *(f"{name} {versions[name]}" for name in _VERSIONS if name in versions)]
+    words = [
+        f"gnnexp calibrate on {machine['host']}: {machine['cpu']}, {machine['cores']} cores",
+        *(f"GPU {name}" for name in machine["gpus"][:1]),
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+        f"{ranks} ranks of {measured['threads']} threads at once, exchanges by {measured['backend']}",
+        f"load average {measured['load_average']:.1f} before",
+        f"gnnexp {code_version()}",
+        *(f"{name} {versions[name]}" for name in _VERSIONS if name in versions),
+    ]
     return ", ".join(words) + ("; QUICK: sizes that fit into the caches, not for estimates" if quick else "")
 
 
@@ -138,30 +157,56 @@ def record_of(
 ) -> dict[str, Any]:
     """All repetitions, with the machine and the versions of libraries."""
     return {
-        "machine": {**this_machine(), "versions": library_versions(), "gnnexp": code_version(),
-                    "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
-        "command": command, "figures": [asdict(figure) for figure in figures],
-        "hardware": {"workers": hardware.workers, "threads": hardware.threads, "device": hardware.device}, **measured,
+        "machine": {
+            **this_machine(),
+            "versions": library_versions(),
+            "gnnexp": code_version(),
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        },
+        "command": command,
+        "figures": [asdict(figure) for figure in figures],
+        "hardware": {"workers": hardware.workers, "threads": hardware.threads, "device": hardware.device},
+        **measured,
     }
 
 
 def table_of(figures: Sequence[Figure]) -> Table:
     """A table with median and quartiles of every figure."""
-    return made_table(("figure", "median", "quartiles", "spread", "what"), (
-        (one.name, f"{one.median:.4g}", f"{one.low:.3g} to {one.high:.3g}", f"{100 * one.spread:.0f} %",
-         UNITS[one.name]) for one in figures), "this machine, per rank, all ranks at once")
+    return made_table(
+        ("figure", "median", "quartiles", "spread", "what"),
+        (
+            (
+                one.name,
+                f"{one.median:.4g}",
+                f"{one.low:.3g} to {one.high:.3g}",
+                f"{100 * one.spread:.0f} %",
+                UNITS[one.name],
+            )
+            for one in figures
+        ),
+        "this machine, per rank, all ranks at once",
+    )
 
 
 def _tell(console: Console, path: Path, load: float) -> None:
     """Print the profile and how to use it, with a warning if other programs used the machine."""
     if load > _BUSY:
-        console.print(marked("warning", "yellow", f" the load average was {load:.1f} before: other programs ran at the "
-                             "same time and lower these figures; repeat the command when they have ended"),
-                      soft_wrap=True)
+        console.print(
+            marked(
+                "warning",
+                "yellow",
+                f" the load average was {load:.1f} before: other programs ran at the "
+                "same time and lower these figures; repeat the command when they have ended",
+            ),
+            soft_wrap=True,
+        )
     console.print(f"profile: {path}", soft_wrap=True)
     console.print(path.read_text(encoding="utf-8"), soft_wrap=True)
     if path.parent.name == "hardware":
         own = path.parent.parent.resolve() == product_folder("conf").resolve()
         words = "" if own else f"--config-dir {shlex.quote(str(path.parent.parent))}"
-        console.print(f"use it: gnnexp plan NAME --hardware {path.stem} {words}\n"
-                      f"        gnnexp run hardware={path.stem} {words} …", soft_wrap=True)
+        console.print(
+            f"use it: gnnexp plan NAME --hardware {path.stem} {words}\n"
+            f"        gnnexp run hardware={path.stem} {words} …",
+            soft_wrap=True,
+        )

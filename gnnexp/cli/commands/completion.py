@@ -42,16 +42,25 @@ def main(options: argparse.Namespace) -> Answer:
         ConfigError: there is none for this shell.
     """
     if options.shell not in SHELLS:
-        raise ConfigError(Problem("completion", options.shell, f"must be {' or '.join(SHELLS)}",
-                                  'eval "$(gnnexp completion bash)"'))
+        raise ConfigError(
+            Problem("completion", options.shell, f"must be {' or '.join(SHELLS)}", 'eval "$(gnnexp completion bash)"')
+        )
     print(script(options.shell))
     return Answer({"exit_code": 0})
 
 
 def script(shell: str) -> str:
     """The script for bash or zsh."""
-    flags = {name: [flag for names, _ in arguments for flag in names if flag.startswith("-")]
-             for name, (_, _, _, arguments) in COMMANDS.items()}
+    flags = {
+        name: [flag for names, _ in arguments for flag in names if flag.startswith("-")]
+        for name, (_, _, _, arguments) in COMMANDS.items()
+    }
     cases = "\n".join(f'    {name}) options="{" ".join(["--help", *found])}";;' for name, found in flags.items())
-    return _SCRIPT.format(before=SHELLS[shell], commands=" ".join(COMMANDS), composing=" ".join(COMPOSING),
-                          sweeps=" ".join(product_sweeps()), of_sweeps=" ".join(_OF_SWEEPS), options=cases)
+    return _SCRIPT.format(
+        before=SHELLS[shell],
+        commands=" ".join(COMMANDS),
+        composing=" ".join(COMPOSING),
+        sweeps=" ".join(product_sweeps()),
+        of_sweeps=" ".join(_OF_SWEEPS),
+        options=cases,
+    )

@@ -21,19 +21,38 @@ def main(options: argparse.Namespace) -> Answer:
     machine, free, cuda = hardware(), available_memory(), _cuda()
     libraries, systems = _libraries(), _systems()
     console.print(f"gnnexp {code_version()}", soft_wrap=True)
-    console.print(f"{machine['cpu']}, {machine['cores']} cores ({machine['threads']} threads), "
-                  f"{free / 2**30:.1f} of {_memory(machine['ram_bytes'])} free", soft_wrap=True)
+    console.print(
+        f"{machine['cpu']}, {machine['cores']} cores ({machine['threads']} threads), "
+        f"{free / 2**30:.1f} of {_memory(machine['ram_bytes'])} free",
+        soft_wrap=True,
+    )
     console.print(f"GPUs: {', '.join(machine['gpus']) or 'none'}; CUDA in torch: {cuda}", soft_wrap=True)
     console.print(f"artifact cache: {cache_root()}", soft_wrap=True)
-    console.print(made_table(("library", "version"), (
-        (name, version or f"not installed: {_how_to_install(name)}")
-        for name, version in libraries.items()), "libraries"))
-    console.print(made_table(("system", "runs here"), (
-        (system, f"no: {why}" if why else "yes") for system, why in systems.items()), "systems"))
-    return Answer({
-        "version": code_version(), "machine": machine, "free_ram_bytes": free, "cuda": cuda, "cache": str(cache_root()),
-        "libraries": libraries,
-        "systems": [{"system": system, "runs_here": not why, "problem": why} for system, why in systems.items()]})
+    console.print(
+        made_table(
+            ("library", "version"),
+            ((name, version or f"not installed: {_how_to_install(name)}") for name, version in libraries.items()),
+            "libraries",
+        )
+    )
+    console.print(
+        made_table(
+            ("system", "runs here"),
+            ((system, f"no: {why}" if why else "yes") for system, why in systems.items()),
+            "systems",
+        )
+    )
+    return Answer(
+        {
+            "version": code_version(),
+            "machine": machine,
+            "free_ram_bytes": free,
+            "cuda": cuda,
+            "cache": str(cache_root()),
+            "libraries": libraries,
+            "systems": [{"system": system, "runs_here": not why, "problem": why} for system, why in systems.items()],
+        }
+    )
 
 
 def _memory(machine: int) -> str:
@@ -68,8 +87,10 @@ def _systems() -> dict[str, str]:
     """
     folders, own = find_folders(None), {file.stem for file in (product_folder("conf") / "system").glob("*.yaml")}
     complete = len(folders.folders) == 1 and all(map(is_installed, OF_SYSTEMS))
-    return {system: "" if complete and system in own else _problem_of(system)
-            for system in sorted(folders.choices("system"))}
+    return {
+        system: "" if complete and system in own else _problem_of(system)
+        for system in sorted(folders.choices("system"))
+    }
 
 
 def _problem_of(system: str) -> str:

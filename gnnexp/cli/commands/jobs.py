@@ -52,23 +52,41 @@ def status(options: argparse.Namespace) -> Answer:
     epochs = read_epochs(run_dir)
     asked = train_of(job["config"]).epochs
     checkpoints = len(checkpoint_folders(run_dir))
-    console.print(f"{run_dir}: {state}, {len(epochs)} of {asked} epochs recorded, {checkpoints} checkpoints",
-                  soft_wrap=True)
+    console.print(
+        f"{run_dir}: {state}, {len(epochs)} of {asked} epochs recorded, {checkpoints} checkpoints", soft_wrap=True
+    )
     if epochs:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)
     attempts, ranks = read_attempts(run_dir), ranks_of(run_dir)
     for line in attempts:
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
         console.print(f"  {when}  {describe(line)}", soft_wrap=True)
-    rows = [(str(rank.rank), rank.host, rank.state, rank.phase, f"{max(0.0, time.time() - rank.time):.0f} s ago",
-             "".join(rank.reason.splitlines()[:1])[:80]) for rank in ranks]
+    rows = [
+        (
+            str(rank.rank),
+            rank.host,
+            rank.state,
+            rank.phase,
+            f"{max(0.0, time.time() - rank.time):.0f} s ago",
+            "".join(rank.reason.splitlines()[:1])[:80],
+        )
+        for rank in ranks
+    ]
     if rows:
         console.print(made_table(("rank", "host", "state", "phase", "heard", "reason"), rows))
-    return Answer({
-        "run_dir": str(run_dir), "state": state, "epochs": len(epochs), "epochs_asked": asked,
-        "checkpoints": checkpoints, "last_epoch": epochs[-1]["metrics"] if epochs else None, "attempts": attempts,
-        "ranks": [{key: value for key, value in asdict(rank).items() if key in _OF_RANK} for rank in ranks],
-    }, 1 if state.startswith("failed") else 0)
+    return Answer(
+        {
+            "run_dir": str(run_dir),
+            "state": state,
+            "epochs": len(epochs),
+            "epochs_asked": asked,
+            "checkpoints": checkpoints,
+            "last_epoch": epochs[-1]["metrics"] if epochs else None,
+            "attempts": attempts,
+            "ranks": [{key: value for key, value in asdict(rank).items() if key in _OF_RANK} for rank in ranks],
+        },
+        1 if state.startswith("failed") else 0,
+    )
 
 
 def _everything(*, all_runs: bool) -> Answer:
@@ -84,8 +102,10 @@ def _everything(*, all_runs: bool) -> Answer:
 def _sweep(name: str) -> Answer:
     """The cases of a sweep; a case that has a run is shown with the run's state of now."""
     line = next(line for line in list_sweeps() if line.name == name)
-    cases = [{key: case[key] for key in ("label", "status", "run_dir", "reason")}
-             for case in read_state(STATES / f"{name}.json")["cases"]]
+    cases = [
+        {key: case[key] for key in ("label", "status", "run_dir", "reason")}
+        for case in read_state(STATES / f"{name}.json")["cases"]
+    ]
     runs = {run.run_dir: run for run in list_runs([Path(case["run_dir"]) for case in cases if case["run_dir"]])}
     for case in cases:
         case["state"] = runs[case["run_dir"]].state if case["run_dir"] else case["status"] or "waiting"
@@ -128,22 +148,47 @@ def _launcher(run_dir: Path) -> int:
         ConfigError: there is none, or it is not known which.
     """
     if is_prepared(run_dir):
-        raise ConfigError(Problem("run", str(run_dir), "another program starts its ranks, and gnnexp cannot end it",
-                                  "end that program: the ranks write a checkpoint on SIGTERM"))
+        raise ConfigError(
+            Problem(
+                "run",
+                str(run_dir),
+                "another program starts its ranks, and gnnexp cannot end it",
+                "end that program: the ranks write a checkpoint on SIGTERM",
+            )
+        )
     if not is_held(run_dir):
-        raise ConfigError(Problem("run", str(run_dir), "no process of this machine works on it",
-                                  "gnnexp status shows how it ended"))
+        raise ConfigError(
+            Problem("run", str(run_dir), "no process of this machine works on it", "gnnexp status shows how it ended")
+        )
     found = holder(run_dir)
     if found is None:
-        raise ConfigError(Problem("run", str(run_dir), "a process works on it, but the lock file does not name it",
-                                  "end that process yourself: it is a `gnnexp run`, `resume` or `sweep`"))
+        raise ConfigError(
+            Problem(
+                "run",
+                str(run_dir),
+                "a process works on it, but the lock file does not name it",
+                "end that process yourself: it is a `gnnexp run`, `resume` or `sweep`",
+            )
+        )
     if found.host != platform.node():
-        raise ConfigError(Problem("run", str(run_dir), f"process {found.pid} of {found.host} works on it",
-                                  f"gnnexp cancel {run_dir} on {found.host}"))
+        raise ConfigError(
+            Problem(
+                "run",
+                str(run_dir),
+                f"process {found.pid} of {found.host} works on it",
+                f"gnnexp cancel {run_dir} on {found.host}",
+            )
+        )
     if is_seen(found):
         return found.pid
-    raise ConfigError(Problem("run", str(run_dir), f"process {found.pid}, which works on it, cannot be seen from here",
-                              "try again: it may be ending; in a container, cancel the run there"))
+    raise ConfigError(
+        Problem(
+            "run",
+            str(run_dir),
+            f"process {found.pid}, which works on it, cannot be seen from here",
+            "try again: it may be ending; in a container, cancel the run there",
+        )
+    )
 
 
 def cancel(options: argparse.Namespace) -> int:
@@ -156,8 +201,11 @@ def cancel(options: argparse.Namespace) -> int:
     run_dir = named_run(options.run)
     read_job(run_dir)
     if not options.trust:
-        check_own(run_dir, "would stop the process or the job that the record names",
-                  "its owner can cancel it; if you know that process or job: gnnexp cancel --trust")
+        check_own(
+            run_dir,
+            "would stop the process or the job that the record names",
+            "its owner can cancel it; if you know that process or job: gnnexp cancel --trust",
+        )
     job_id = read_job_id(run_dir)
     if job_id is not None:
         job = ask(run_dir)
@@ -168,8 +216,14 @@ def cancel(options: argparse.Namespace) -> int:
         except RunError as error:
             if not isinstance(job, Unknown):
                 raise
-            raise ConfigError(Problem("run", str(run_dir), f"SLURM {job.describe()}, and it was not cancelled: {error}",
-                                      "try again when `squeue` answers")) from None
+            raise ConfigError(
+                Problem(
+                    "run",
+                    str(run_dir),
+                    f"SLURM {job.describe()}, and it was not cancelled: {error}",
+                    "try again when `squeue` answers",
+                )
+            ) from None
         if "_" not in job_id:  # the preparation of an array is also for other runs
             cancel_preparation(run_dir)
         print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")

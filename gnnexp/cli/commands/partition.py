@@ -35,8 +35,9 @@ def main(options: argparse.Namespace) -> Answer:
     console.print(_overall(report, partition))
     console.print(_parts(report))
     console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True)
-    return Answer({"partition": str(folder), "method": partition.method, "num_parts": partition.num_parts,
-                   "quality": report})
+    return Answer(
+        {"partition": str(folder), "method": partition.method, "num_parts": partition.num_parts, "quality": report}
+    )
 
 
 def _from_graph(experiment: Experiment, key: str, console: Console) -> tuple[Partition, Path]:
@@ -64,15 +65,24 @@ def _from_stream(experiment: Experiment, key: str, console: Console) -> tuple[Pa
 
 
 def _overall(report: dict[str, float], partition: Partition) -> Table:
-    rows = [(name, f"{value:.4f}") for name, value in report.items()
-            if "/" not in name and name != "parts" and name not in partition.cost]
-    rows += [(name, f"{value:,.0f}" if name.endswith("_bytes") else f"{value:.2f}")
-             for name, value in partition.cost.items()]
+    rows = [
+        (name, f"{value:.4f}")
+        for name, value in report.items()
+        if "/" not in name and name != "parts" and name not in partition.cost
+    ]
+    rows += [
+        (name, f"{value:,.0f}" if name.endswith("_bytes") else f"{value:.2f}") for name, value in partition.cost.items()
+    ]
     return made_table(("quality", ""), rows, f"{partition.method}, {partition.num_parts} parts")
 
 
 def _parts(report: dict[str, float]) -> Table:
     columns = ("vertices", "edges", "train", "halo")
-    return made_table(("part", *columns), (
-        (str(part), *(f"{int(report[f'part{part}/{column}']):,}" for column in columns))
-        for part in range(int(report["parts"]))), "parts")
+    return made_table(
+        ("part", *columns),
+        (
+            (str(part), *(f"{int(report[f'part{part}/{column}']):,}" for column in columns))
+            for part in range(int(report["parts"]))
+        ),
+        "parts",
+    )

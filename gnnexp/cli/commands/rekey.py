@@ -17,8 +17,13 @@ from gnnexp.record.runs import RUNS
 def main(options: argparse.Namespace) -> Answer:
     """Rewrite the keys, and say which runs keep theirs, and why."""
     folders = [Path(name) for name in options.folders] or [RUNS]
-    ConfigError.raise_all([Problem("rekey", str(folder), "must be a folder that contains runs", "name it: gnnexp rekey "
-                                   "FOLDER") for folder in folders if not any(run_dirs(folder, JOB_FILE))])
+    ConfigError.raise_all(
+        [
+            Problem("rekey", str(folder), "must be a folder that contains runs", "name it: gnnexp rekey FOLDER")
+            for folder in folders
+            if not any(run_dirs(folder, JOB_FILE))
+        ]
+    )
     places = dict.fromkeys(run_dir for folder in folders for run_dir in sorted(run_dirs(folder, JOB_FILE)))
     outcomes = [_rekeyed(run_dir, write=not options.dry_run) for run_dir in places]
     counted = Counter(one.why for one in outcomes)
@@ -27,8 +32,13 @@ def main(options: argparse.Namespace) -> Answer:
     console.print(f"{counted.pop('', 0)} runs {done}, {current} have the keys of today already", soft_wrap=True)
     for why, number in counted.most_common():
         console.print(f"{number} keep their keys: {why}", soft_wrap=True)
-    return Answer({"rekeyed": [str(one.run_dir) for one in outcomes if not one.why], "current": current,
-                   "kept": [{"run_dir": str(one.run_dir), "why": one.why} for one in kept if one.why != CURRENT]})
+    return Answer(
+        {
+            "rekeyed": [str(one.run_dir) for one in outcomes if not one.why],
+            "current": current,
+            "kept": [{"run_dir": str(one.run_dir), "why": one.why} for one in kept if one.why != CURRENT],
+        }
+    )
 
 
 def _rekeyed(run_dir: Path, *, write: bool) -> Rekeyed:

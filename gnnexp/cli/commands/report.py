@@ -87,11 +87,15 @@ def list_runs(sort: str | None) -> Table:
 
 def compare_runs(names: Sequence[str]) -> Table:
     """The comparison of two run directories."""
-    wrong = [Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
-             for name in names if not is_folder(Path(name))]
+    wrong = [
+        Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
+        for name in names
+        if not is_folder(Path(name))
+    ]
     if len(names) != 2:
-        wrong.insert(0, Problem("report compare", " ".join(names), "takes two run directories",
-                                "gnnexp report compare RUN RUN"))
+        wrong.insert(
+            0, Problem("report compare", " ".join(names), "takes two run directories", "gnnexp report compare RUN RUN")
+        )
     ConfigError.raise_all(wrong)
     findings = Findings()
     found = [findings.attempt(read_run, Path(name)) for name in names]
@@ -140,11 +144,19 @@ def _choose(names: Sequence[str], command: str) -> Choice:
             raise ConfigError(_not_run(command, names[0], name))
         return of_sweep(name, ran)
     paths = [Path(name) for name in names]
-    ConfigError.raise_all([Problem(command, str(path), "must be a run directory", "gnnexp list runs")
-                           for path in paths if not is_folder(path)])
+    ConfigError.raise_all(
+        [
+            Problem(command, str(path), "must be a run directory", "gnnexp list runs")
+            for path in paths
+            if not is_folder(path)
+        ]
+    )
     # A folder that contains runs stands for all of them.
-    found = [run for path in paths
-             for run in ([read_run(path)] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
+    found = [
+        run
+        for path in paths
+        for run in ([read_run(path)] if os.path.lexists(path / JOB_FILE) else _below(path, command))
+    ]
     return Choice(paths[0].resolve().name, _each_once(found))
 
 
@@ -190,8 +202,11 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
     asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
     slips = unrecorded(runs, asked)
-    notes = [*(f"Warning: {slip}." for slip in slips), *side_by_side(runs),
-             *filter(None, choice.state.get("notes") or [of_runs(runs)])]
+    notes = [
+        *(f"Warning: {slip}." for slip in slips),
+        *side_by_side(runs),
+        *filter(None, choice.state.get("notes") or [of_runs(runs)]),
+    ]
     for line in several_versions(runs):
         console.print(line, soft_wrap=True)
     for name, table in tables.items():
@@ -203,15 +218,19 @@ def show(console: Console, choice: Choice, out: Path | None = None, formats: Seq
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
-    return Answer({"report": choice.name, "tables": {name: table.document() for name, table in tables.items()},
-                   "files": files})
+    return Answer(
+        {"report": choice.name, "tables": {name: table.document() for name, table in tables.items()}, "files": files}
+    )
 
 
 def side_by_side(runs: Sequence[Run]) -> list[str]:
     """How runs shared their machine, since their times depend on it; empty if each had the machine alone."""
     nodes = {(int(node.get("num_cases", 1)), int(node["cores"])) for run in runs for node in run.nodes}
-    return [f"Cases ran {count} side by side, each on {cores} core{'s' if cores > 1 else ''} of its own."
-            for count, cores in sorted(nodes) if count > 1]
+    return [
+        f"Cases ran {count} side by side, each on {cores} core{'s' if cores > 1 else ''} of its own."
+        for count, cores in sorted(nodes)
+        if count > 1
+    ]
 
 
 def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
@@ -236,8 +255,11 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
             are delivered.
     """
     default = default_of("tracker")
-    found = [(path, waits) for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
-             for path in sorted({path for folder in folders for path in run_dirs(folder, file)})]
+    found = [
+        (path, waits)
+        for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
+        for path in sorted({path for folder in folders for path in run_dirs(folder, file)})
+    ]
     counts = dict.fromkeys((_run_waits, _report_waits), 0)
     away, problems, seen, patience = False, list[Problem](), set[str](), Patience()
 
@@ -259,8 +281,9 @@ def sync(console: Console, folders: Sequence[Path]) -> Answer:
         except ProblemsError as error:
             problems += error.problems
     reports = counts[_report_waits]
-    console.print(f"{counts[_run_waits]} runs delivered"
-                  + (f", {reports} report{'s' if reports > 1 else ''}" if reports else ""))
+    console.print(
+        f"{counts[_run_waits]} runs delivered" + (f", {reports} report{'s' if reports > 1 else ''}" if reports else "")
+    )
     if problems:
         raise DataError(unique(problems))
     return Answer({"runs_delivered": counts[_run_waits], "reports_delivered": reports}, int(away))

@@ -52,17 +52,22 @@ def main(options: argparse.Namespace) -> Answer:
     run_dir, console = named_run(options.run), make_console()
     if not options.trust:
         mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
-        check_own(run_dir, "would execute the code that its configuration names",
-                  f"read its config.yaml; then gnnexp resume --trust, or work on a copy: {mine}")
-    outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code,
-                     job_ended=options.job_ended)
+        check_own(
+            run_dir,
+            "would execute the code that its configuration names",
+            f"read its config.yaml; then gnnexp resume --trust, or work on a copy: {mine}",
+        )
+    outcome = resume(
+        run_dir, options.overrides, console, changed_code=options.changed_code, job_ended=options.job_ended
+    )
     if outcome.status == "finished":
         tell_result(run_dir, console)
     return answer_of(run_dir, outcome)
 
 
-def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,
-           job_ended: bool = False) -> Outcome:
+def resume(
+    run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False, job_ended: bool = False
+) -> Outcome:
     """Continue the run in `run_dir`; a finished run stays as it is.
 
     Args:
@@ -79,8 +84,14 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
     refuse_imported(run_dir, job)
     if is_finished(run_dir):
         if overrides:
-            raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: it cannot be changed",
-                                      "start another run: gnnexp run with all overrides and these"))
+            raise ConfigError(
+                Problem(
+                    "resume",
+                    " ".join(overrides),
+                    f"{run_dir} has finished: it cannot be changed",
+                    "start another run: gnnexp run with all overrides and these",
+                )
+            )
         console.print(f"{run_dir} has finished before", soft_wrap=True)
         complete(run_dir, tracker_of(job["config"]))
         return Outcome(0, "finished")
@@ -89,8 +100,14 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
     reading = read(config)
     if problems := problems_of(reading):
         if not all(one.key.startswith(CHANGEABLE) for one in reading.problems):
-            problems.append(Problem("resume", str(run_dir), "a run keeps the options that it began with, and this "
-                                    "version of gnnexp does not accept them", "start a new run"))
+            problems.append(
+                Problem(
+                    "resume",
+                    str(run_dir),
+                    "a run keeps the options that it began with, and this version of gnnexp does not accept them",
+                    "start a new run",
+                )
+            )
         raise ConfigError(problems)
     experiment = experiment_of(config)
     reopen_run(run_dir, experiment, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
@@ -98,8 +115,15 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         return carry_out(run_dir, experiment, console, launchers)
 
 
-def reopen_run(run_dir: Path, experiment: Experiment, console: Console, *, changed_code: bool = False,
-               job_ended: bool = False, controller: Controller | None = None) -> None:
+def reopen_run(
+    run_dir: Path,
+    experiment: Experiment,
+    console: Console,
+    *,
+    changed_code: bool = False,
+    job_ended: bool = False,
+    controller: Controller | None = None,
+) -> None:
     """Prepare the run in `run_dir` to be carried out again.
 
     Raises:
@@ -121,19 +145,36 @@ def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended:
     """
     job = ask(run_dir, controller)
     if isinstance(job, Alive):
-        raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {job.describe()} works on it",
-                                  f"wait until it has ended, or gnnexp cancel {run_dir}"))
+        raise ConfigError(
+            Problem(
+                BUSY,
+                str(run_dir),
+                f"SLURM {job.describe()} works on it",
+                f"wait until it has ended, or gnnexp cancel {run_dir}",
+            )
+        )
     if not isinstance(job, Unknown):
         return
     silent_s = time.time() - last_sign(run_dir)
     if job_ended and silent_s < SILENT_S:
-        raise ConfigError(Problem("--job-ended", str(run_dir), f"its SLURM job was active {silent_s:.0f} s ago",
-                                  f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}"))
+        raise ConfigError(
+            Problem(
+                "--job-ended",
+                str(run_dir),
+                f"its SLURM job was active {silent_s:.0f} s ago",
+                f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}",
+            )
+        )
     if not job_ended:
-        raise ConfigError(Problem(
-            BUSY, str(run_dir), f"SLURM {job.describe()}: two jobs in one directory would destroy the run",
-            "try again when `squeue` answers; if no SLURM can be asked any more and you know that the job has ended: "
-            f"gnnexp resume --job-ended {run_dir}"))
+        raise ConfigError(
+            Problem(
+                BUSY,
+                str(run_dir),
+                f"SLURM {job.describe()}: two jobs in one directory would destroy the run",
+                "try again when `squeue` answers; if no SLURM can be asked any more and you know that the job has "
+                f"ended: gnnexp resume --job-ended {run_dir}",
+            )
+        )
 
 
 def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_code: bool) -> None:
@@ -143,8 +184,14 @@ def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_
     prepared = None if experiment.launcher.prepares else prepare(experiment, run_dir / "checkpoints")
     key = experiment.dataset.key() if prepared is None else prepared.key
     if key != job["provenance"]["dataset_key"]:
-        raise DataError(Problem("dataset", key, "is not the data that this run began with "
-                                f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))
+        raise DataError(
+            Problem(
+                "dataset",
+                key,
+                f"is not the data that this run began with ({job['provenance']['dataset_key']})",
+                "bring that data back, or start a new run",
+            )
+        )
     if prepared is not None:
         tell_preflight(prepared, console)
     found, problems = latest_checkpoint(run_dir)
@@ -174,13 +221,22 @@ def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None
     began, now = recorded_inputs(provenance), inputs_of(experiment)
     if began is not None and began != now:
         names = [key for key in {**began, **now} if began.get(key) != now.get(key)]
-        key, file = (f"{names[0]}.path", experiment.partitioner.reads_file) if names[0] == "partitioner" else (
-            names[0], ", ".join(map(str, experiment.paradigm.own_files())))
+        key, file = (
+            (f"{names[0]}.path", experiment.partitioner.reads_file)
+            if names[0] == "partitioner"
+            else (names[0], ", ".join(map(str, experiment.paradigm.own_files())))
+        )
         raise DataError(Problem(key, file, "has changed since the run began", "restore the file, or start a new run"))
 
 
-def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,
-             ) -> Mapping[str, Any]:
+def going_on(
+    job: Mapping[str, Any],
+    config: Mapping[str, Any],
+    code: Code,
+    run_dir: Path,
+    *,
+    changed_code: bool,
+) -> Mapping[str, Any]:
     """The provenance of a run that continues with `config` and `code`.
 
     Results of several codes, or of several numbers of ranks, belong to no case. A run with such results loses its key,
@@ -212,11 +268,19 @@ def _other_code(run_dir: Path) -> str:
 
 def _refuse_changed(run_dir: Path, names: Sequence[str], provenance: Mapping[str, Any]) -> NoReturn:
     """Refuse to continue a run with other code than it began with: modules of the user, or another gnnexp."""
-    what = f"was edited since the run in {run_dir} began" if names else (
-        f"began the run in {run_dir}: the gnnexp of today may give other results")
-    raise ConfigError(Problem("code", ", ".join(names) or version_in_words(provenance), what,
-                              "restore that code, start a new run, or say that this is right: gnnexp resume "
-                              f"--changed-code {run_dir}"))
+    what = (
+        f"was edited since the run in {run_dir} began"
+        if names
+        else (f"began the run in {run_dir}: the gnnexp of today may give other results")
+    )
+    raise ConfigError(
+        Problem(
+            "code",
+            ", ".join(names) or version_in_words(provenance),
+            what,
+            f"restore that code, start a new run, or say that this is right: gnnexp resume --changed-code {run_dir}",
+        )
+    )
 
 
 def refuse_imported(run_dir: Path, job: Mapping[str, Any]) -> None:
@@ -226,8 +290,14 @@ def refuse_imported(run_dir: Path, job: Mapping[str, Any]) -> None:
         ConfigError: the run was imported.
     """
     if source := imported_from(job["provenance"]):
-        raise ConfigError(Problem("run", str(run_dir), f"was imported from {source}: only runs that were made here can "
-                                  "be resumed", "gnnexp run with the overrides of your choice makes a run of your own"))
+        raise ConfigError(
+            Problem(
+                "run",
+                str(run_dir),
+                f"was imported from {source}: only runs that were made here can be resumed",
+                "gnnexp run with the overrides of your choice makes a run of your own",
+            )
+        )
 
 
 def is_finished(run_dir: Path) -> bool:

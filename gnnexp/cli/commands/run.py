@@ -13,11 +13,21 @@ from gnnexp.errors import ConfigError, Problem
 def main(options: argparse.Namespace) -> Answer:
     """Check, run, and show the result; with one of Hydra's flags only print what it asks for."""
     options = with_origin(options)
-    asked = {"--jobs": options.jobs != 1, "--out": options.out is not None, "--accept-foreign": options.accept_foreign,
-             "--changed-code": options.changed_code, "--same-code": options.same_code}
+    asked = {
+        "--jobs": options.jobs != 1,
+        "--out": options.out is not None,
+        "--accept-foreign": options.accept_foreign,
+        "--changed-code": options.changed_code,
+        "--same-code": options.same_code,
+    }
     if not options.multirun and any(asked.values()):
-        raise ConfigError([Problem(name, "without -m", "is for several runs", "add -m, or leave it out")
-                           for name, given in asked.items() if given])
+        raise ConfigError(
+            [
+                Problem(name, "without -m", "is for several runs", "add -m, or leave it out")
+                for name, given in asked.items()
+                if given
+            ]
+        )
     if any(getattr(options, flag) for flag in ("cfg", "resolve", "package", "info", "shell_completion")):
         from gnnexp.cli.hydra_flags import show
 

@@ -41,10 +41,17 @@ def main(options: argparse.Namespace) -> Answer:
         queue.console.print(note, soft_wrap=True)
     composed = compose_all(sweep, options.config_dir, options.config_name)
     if options.print_script:
-        cases = [QueuedCase(sweep.name, sweep.command, one, State(case.label))
-                 for case, one in zip(sweep.cases, composed, strict=True)]
-        return print_scripts([(case.experiment, Path(case.state.run_dir or case.composed.run_dir))
-                              for case in planned(cases, queue.looking) if case.state.status == "waiting"])
+        cases = [
+            QueuedCase(sweep.name, sweep.command, one, State(case.label))
+            for case, one in zip(sweep.cases, composed, strict=True)
+        ]
+        return print_scripts(
+            [
+                (case.experiment, Path(case.state.run_dir or case.composed.run_dir))
+                for case in planned(cases, queue.looking)
+                if case.state.status == "waiting"
+            ]
+        )
     with Launchers() as launchers:
         labelled = [(case.label, one) for case, one in zip(sweep.cases, composed, strict=True)]
         add_and_work(queue, labelled, options, launchers)
@@ -68,8 +75,9 @@ def compose_all(sweep: Sweep, config_dir: str | None, config_name: str = PRIMARY
                 wrong.setdefault(str(problem), []).append((case, problem))
     problems = [_of_cases(found, len(sweep.cases)) for found in wrong.values()]
     if not problems:
-        problems = check_named(read_layout(sweep.report), {key for item in composed for key in known_keys(item)},
-                               f"sweep {sweep.name}: ")
+        problems = check_named(
+            read_layout(sweep.report), {key for item in composed for key in known_keys(item)}, f"sweep {sweep.name}: "
+        )
     ConfigError.raise_all(problems)
     return composed
 

@@ -69,10 +69,25 @@ def main(options: argparse.Namespace) -> int:
     console = make_console()
     console.print(_reached_by(options.host, secret=not options.no_secret), soft_wrap=True)
     print(f"dashboard: {pages}\n(Ctrl-C ends it)", flush=True)
-    return serve([
-        sys.executable, "-m", "mlflow", "server", "--host", options.host, "--port", str(options.port), "--workers", "1",
-        "--backend-store-uri", uri, "--artifacts-destination", str(files), *guards,
-    ])
+    return serve(
+        [
+            sys.executable,
+            "-m",
+            "mlflow",
+            "server",
+            "--host",
+            options.host,
+            "--port",
+            str(options.port),
+            "--workers",
+            "1",
+            "--backend-store-uri",
+            uri,
+            "--artifacts-destination",
+            str(files),
+            *guards,
+        ]
+    )
 
 
 def _secret() -> str:
@@ -84,8 +99,14 @@ def _secret() -> str:
     try:
         return kept_secret(SECRET_FILE)
     except (OSError, ValueError) as error:
-        raise ConfigError(Problem(str(SECRET_FILE), str(error), "must be a file that only you can read",
-                                  f"rm {SECRET_FILE}, then: gnnexp ui")) from None
+        raise ConfigError(
+            Problem(
+                str(SECRET_FILE),
+                str(error),
+                "must be a file that only you can read",
+                f"rm {SECRET_FILE}, then: gnnexp ui",
+            )
+        ) from None
 
 
 def _guards(files: Path) -> list[str]:
@@ -95,8 +116,14 @@ def _guards(files: Path) -> list[str]:
         ConfigError: gnnexp was installed before it had this plugin.
     """
     if not any(plugin.name == _PLUGIN for plugin in entry_points(group="mlflow.app")):
-        raise ConfigError(Problem("gnnexp ui", "mlflow.app", "MLflow does not know gnnexp's application",
-                                  "install gnnexp again: pip install -e . (in a checkout), or gnnexp ui --no-secret"))
+        raise ConfigError(
+            Problem(
+                "gnnexp ui",
+                "mlflow.app",
+                "MLflow does not know gnnexp's application",
+                "install gnnexp again: pip install -e . (in a checkout), or gnnexp ui --no-secret",
+            )
+        )
     os.environ |= {FILE_VARIABLE: str(SECRET_FILE.resolve()), PLACE_VARIABLE: str(files)}
     return ["--app-name", _PLUGIN, "--uvicorn-opts=--no-access-log"]
 
@@ -105,10 +132,18 @@ def _reached_by(host: str, *, secret: bool) -> Text:
     """Who can reach the dashboard, and what they can do."""
     who = "every user of this machine" if is_loopback(host) else "everyone who can reach this machine"
     if secret:
-        return marked(who, "bold", f" can reach it; it answers only with the secret in {SECRET_FILE}, which is in the "
-                                   f"address. Scripts: export MLFLOW_TRACKING_TOKEN=$(cat {SECRET_FILE})")
-    return marked("warning", "yellow", f" {who} can read, change and delete the runs, and read and write files as you: "
-                                       "let only a proxy that asks for a password reach it")
+        return marked(
+            who,
+            "bold",
+            f" can reach it; it answers only with the secret in {SECRET_FILE}, which is in the "
+            f"address. Scripts: export MLFLOW_TRACKING_TOKEN=$(cat {SECRET_FILE})",
+        )
+    return marked(
+        "warning",
+        "yellow",
+        f" {who} can read, change and delete the runs, and read and write files as you: "
+        "let only a proxy that asks for a password reach it",
+    )
 
 
 def _make_ready(tracker: MlflowTracker) -> None:
@@ -179,18 +214,23 @@ def check_port(port: int, host: str = "127.0.0.1") -> None:
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise ConfigError(Problem("--host", host, f"is no address: {error}",
-                                  "--host 0.0.0.0, or leave it out")) from None
+        raise ConfigError(
+            Problem("--host", host, f"is no address: {error}", "--host 0.0.0.0, or leave it out")
+        ) from None
     with socket.socket(family, kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, in spite of old connections
         try:
             probe.bind(place)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise ConfigError(Problem("--host", host, "is no address of this machine",
-                                          "--host 0.0.0.0, or leave it out")) from None
-            raise ConfigError(Problem("--port", port, f"cannot be used: {error.strerror}",
-                                      f"--port {port + 1 if port < 65535 else 5000}")) from None
+                raise ConfigError(
+                    Problem("--host", host, "is no address of this machine", "--host 0.0.0.0, or leave it out")
+                ) from None
+            raise ConfigError(
+                Problem(
+                    "--port", port, f"cannot be used: {error.strerror}", f"--port {port + 1 if port < 65535 else 5000}"
+                )
+            ) from None
 
 
 def serve(command: list[str]) -> int:

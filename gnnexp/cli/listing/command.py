@@ -44,8 +44,11 @@ def main(options: argparse.Namespace) -> Answer:
 
 def list_kinds(folders: ConfigFolders) -> Answer:
     """Everything that can be listed, with numbers."""
-    counts = {_RUNS: len(newest()), _SWEEPS: len(product_sweeps()),
-              **{group: len(folders.choices(group)) for group in sorted(folders.groups())}}
+    counts = {
+        _RUNS: len(newest()),
+        _SWEEPS: len(product_sweeps()),
+        **{group: len(folders.choices(group)) for group in sorted(folders.groups())},
+    }
     rows = [(kind, str(count)) for kind, count in counts.items()]
     make_console().print(made_table(("kind", "number"), rows, "gnnexp list KIND"))
     return Answer({"kinds": [{"kind": kind, "number": count} for kind, count in counts.items()]})
@@ -56,11 +59,17 @@ def list_choices(group: str, folders: ConfigFolders) -> Answer:
     own, found = product_folder("conf").resolve(), []
     for choice in sorted(folders.choices(group)):
         file = next(file for folder in folders.folders if (file := folder / group / f"{choice}.yaml").exists())
-        found.append({"name": choice, "about": first_comment(file),
-                      "file": "" if file.resolve().is_relative_to(own) else str(file)})
-    rows = [(one["name"], one["about"], *([one["file"]] if any(each["file"] for each in found) else []))
-            for one in found]
-    header = (group, "what it is", "your file")[:len(rows[0]) if rows else 2]
+        found.append(
+            {
+                "name": choice,
+                "about": first_comment(file),
+                "file": "" if file.resolve().is_relative_to(own) else str(file),
+            }
+        )
+    rows = [
+        (one["name"], one["about"], *([one["file"]] if any(each["file"] for each in found) else [])) for one in found
+    ]
+    header = (group, "what it is", "your file")[: len(rows[0]) if rows else 2]
     make_console().print(made_table(header, rows, f"choose one: {group}=NAME"))
     return Answer({"group": group, "choices": found})
 

@@ -57,8 +57,17 @@ class RunLine:
 
     def cells(self) -> tuple[str, ...]:
         """The row of a table with `RUN_HEADER`."""
-        return (self.run_dir, self.sweep, self.system, self.dataset, self.model, self.state,
-                f"{self.epochs} of {self.epochs_asked}", self.started[:16].replace("T", " "), age(self.changed))
+        return (
+            self.run_dir,
+            self.sweep,
+            self.system,
+            self.dataset,
+            self.model,
+            self.state,
+            f"{self.epochs} of {self.epochs_asked}",
+            self.started[:16].replace("T", " "),
+            age(self.changed),
+        )
 
 
 RUN_HEADER = ("directory", "sweep", "system", "dataset", "model", "state", "epochs", "started (UTC)", "changed")
@@ -147,8 +156,18 @@ def _line(path: Path) -> RunLine:
     run = Run(path, as_today(job["config"]), job["provenance"], (), {}, state)
     system, dataset, model = map(run.value, ("system", "dataset", "model"))
     asked = int(job["config"]["train"].get("epochs") or 0)
-    return RunLine(str(path), run.provenance.get("sweep") or "", system, dataset, model, state, epochs, asked,
-                   str(run.provenance.get("date") or ""), _changed(path))
+    return RunLine(
+        str(path),
+        run.provenance.get("sweep") or "",
+        system,
+        dataset,
+        model,
+        state,
+        epochs,
+        asked,
+        str(run.provenance.get("date") or ""),
+        _changed(path),
+    )
 
 
 def _state_and_epochs(path: Path) -> tuple[str, int]:
@@ -160,8 +179,13 @@ def _state_and_epochs(path: Path) -> tuple[str, int]:
         return str(result["status"]), len(result["epochs"])
     try:
         job_id = read_job_id(path)
-        state = f"job {job_id}" if job_id else "running" if is_held(path) else (
-            "prepared" if is_prepared(path) else "stopped")
+        state = (
+            f"job {job_id}"
+            if job_id
+            else "running"
+            if is_held(path)
+            else ("prepared" if is_prepared(path) else "stopped")
+        )
     except (ConfigError, DataError, OSError):
         state = "damaged"
     return state, _recorded(path)
@@ -191,8 +215,9 @@ def _sweep_line(file: Path) -> SweepLine:
     except DataError:
         return SweepLine(file.stem, "running" if live else "damaged", {}, _written(file))
     done = cases["finished"] + cases["finished before"] == cases.total()
-    return SweepLine(file.stem, "running" if live else "finished" if done else "not finished", dict(cases),
-                     _written(file))
+    return SweepLine(
+        file.stem, "running" if live else "finished" if done else "not finished", dict(cases), _written(file)
+    )
 
 
 def _written(file: Path) -> float:
@@ -213,5 +238,11 @@ def read_job(run_dir: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         said = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
         why = said if os.path.lexists(run_dir) else "there is none"
-        raise ConfigError(Problem("run", str(run_dir), f"must be the directory of a run ({JOB_FILE}: {why})",
-                                  "gnnexp report lists the runs")) from None
+        raise ConfigError(
+            Problem(
+                "run",
+                str(run_dir),
+                f"must be the directory of a run ({JOB_FILE}: {why})",
+                "gnnexp report lists the runs",
+            )
+        ) from None

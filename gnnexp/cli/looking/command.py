@@ -44,15 +44,28 @@ _TYPED_LINKS = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
 
 def main(options: argparse.Namespace) -> Answer:
     """Look at a place; the exit code is 0 if it can be read."""
-    ConfigError.raise_all([problem for key, name in (("--save", options.save), ("--picture", options.picture)) if name
-                           for problem in check_new_file(key, Path(name))])
+    ConfigError.raise_all(
+        [
+            problem
+            for key, name in (("--save", options.save), ("--picture", options.picture))
+            if name
+            for problem in check_new_file(key, Path(name))
+        ]
+    )
     with tempfile.TemporaryDirectory() as folder:
-        guess = recognised(Path(options.path), classes_of("dataset", own_folders()),
-                           None if options.whole else options.sample, Path(folder) / "sample")
+        guess = recognised(
+            Path(options.path),
+            classes_of("dataset", own_folders()),
+            None if options.whole else options.sample,
+            Path(folder) / "sample",
+        )
         label = [f"dataset.label={hydra_text(options.label)}"] if options.label else []
         chosen = [*guess.overrides, *label, *options.overrides]
-        document = _of_sample(guess, guess.sample, chosen, options) if guess.sample else _whole(
-            guess, chosen, Path(folder), options)
+        document = (
+            _of_sample(guess, guess.sample, chosen, options)
+            if guess.sample
+            else _whole(guess, chosen, Path(folder), options)
+        )
     if options.save:
         _save(Path(options.save), [one for one in document["run"] if one.startswith("dataset")])
     return Answer(document)
@@ -62,10 +75,16 @@ def _whole(guess: Guess, chosen: Sequence[str], folder: Path, options: argparse.
     """What all rows say: printed, drawn if that is asked for, and as a document."""
     graph, names = _loaded(chosen, folder)
     facts = facts_of_graph(graph)
-    document = {"format": guess.format, "sampled": False, **asdict(facts), "names": asdict(names),
-                "notes": list(graph.notes), "surprises": [*surprises(facts), *_without_weights(graph, facts)],
-                "may_be_classes": dict(guess.classes),
-                **_to_run([*chosen, *_known(_advised(graph, facts), chosen), *_merging(facts, chosen)])}
+    document = {
+        "format": guess.format,
+        "sampled": False,
+        **asdict(facts),
+        "names": asdict(names),
+        "notes": list(graph.notes),
+        "surprises": [*surprises(facts), *_without_weights(graph, facts)],
+        "may_be_classes": dict(guess.classes),
+        **_to_run([*chosen, *_known(_advised(graph, facts), chosen), *_merging(facts, chosen)]),
+    }
     if options.picture:
         from gnnexp.cli.looking.picture import draw
 
@@ -81,14 +100,20 @@ def _of_sample(guess: Guess, sample: Sample, chosen: Sequence[str], options: arg
         ConfigError: a picture is asked for.
     """
     if options.picture:
-        raise ConfigError(Problem("--picture", options.picture, "needs all edges, and only a sample is read",
-                                  "gnnexp data --whole"))
+        raise ConfigError(
+            Problem("--picture", options.picture, "needs all edges, and only a sample is read", "gnnexp data --whole")
+        )
     dataset = build(compose(chosen).config["dataset"], Dataset)
     assert isinstance(dataset, Tables)
     facts = facts_of_sample(dataset, sample)
-    document = {"format": guess.format, "sampled": True, **dict.fromkeys(one.name for one in fields(Facts)),
-                **document_of_sample(facts, sample), "may_be_classes": dict(guess.classes),
-                **_to_run([*chosen, *advised_by_sample(facts)])}
+    document = {
+        "format": guess.format,
+        "sampled": True,
+        **dict.fromkeys(one.name for one in fields(Facts)),
+        **document_of_sample(facts, sample),
+        "may_be_classes": dict(guess.classes),
+        **_to_run([*chosen, *advised_by_sample(facts)]),
+    }
     show_sample(document)
     return document
 
@@ -115,7 +140,7 @@ def _as_it_is(overrides: Sequence[str]) -> list[str]:
 def _known(lines: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Those of `lines` whose keys the chosen dataset has."""
     known = compose([one for one in overrides if one.startswith("dataset=")]).config["dataset"]
-    return [one for one in lines if not one.startswith("dataset.") or one[len("dataset."):].partition("=")[0] in known]
+    return [one for one in lines if not one.startswith("dataset.") or one[len("dataset.") :].partition("=")[0] in known]
 
 
 def _advised(graph: Graph, facts: Facts) -> list[str]:
@@ -166,26 +191,45 @@ def surprises(facts: Facts) -> list[str]:
         if count:
             found.append(text)
 
-    note(facts.duplicates, f"{facts.duplicates:,} edges are there more than once: dataset.duplicates=merge (the "
-         "default) makes one of them")
-    note(facts.different_weights, f"{facts.different_weights:,} of the merged edges stand for edges with different "
-         "weights: dataset.merge_weights (sum, mean, max, min, error) says what their weight is")
-    note(facts.opposite_weights, f"{facts.opposite_weights:,} pairs of vertices have an edge in each direction, with "
-         "different weights: each direction keeps its own")
-    note(facts.self_loops, f"{facts.self_loops:,} edges lead from a vertex to itself: dataset.self_loops=remove (the "
-         "default) leaves them out")
+    note(
+        facts.duplicates,
+        f"{facts.duplicates:,} edges are there more than once: dataset.duplicates=merge (the "
+        "default) makes one of them",
+    )
+    note(
+        facts.different_weights,
+        f"{facts.different_weights:,} of the merged edges stand for edges with different "
+        "weights: dataset.merge_weights (sum, mean, max, min, error) says what their weight is",
+    )
+    note(
+        facts.opposite_weights,
+        f"{facts.opposite_weights:,} pairs of vertices have an edge in each direction, with "
+        "different weights: each direction keeps its own",
+    )
+    note(
+        facts.self_loops,
+        f"{facts.self_loops:,} edges lead from a vertex to itself: dataset.self_loops=remove (the "
+        "default) leaves them out",
+    )
     note(facts.isolated, f"{facts.isolated:,} vertices have no edges")
-    note(0 < facts.reciprocal < 1, f"{facts.reciprocal:.0%} of the edges have a reverse: dataset.symmetrize=true (the "
-         "default) adds the others")
+    note(
+        0 < facts.reciprocal < 1,
+        f"{facts.reciprocal:.0%} of the edges have a reverse: dataset.symmetrize=true (the default) adds the others",
+    )
     many = len(facts.classes) >= _MANY_CLASSES and 3 * len(facts.classes) > sum(facts.classes)
-    note(many, f"{len(facts.classes):,} classes for {sum(facts.classes):,} labelled vertices: with "
-         "dataset.label_kind=real, whole numbers are real labels")
+    note(
+        many,
+        f"{len(facts.classes):,} classes for {sum(facts.classes):,} labelled vertices: with "
+        "dataset.label_kind=real, whole numbers are real labels",
+    )
     rare = [number for number in facts.classes if number < 5]
     note(len(rare), f"{len(rare)} of {len(facts.classes)} classes have fewer than 5 vertices")
     note(bool(facts.classes or facts.label_values) and facts.unlabelled, f"{facts.unlabelled:,} vertices have no label")
     note(facts.skew > 0.5, f"the 1 % of vertices with most edges have {facts.skew:.0%} of all ends")
-    note(facts.components > 1, f"{facts.components:,} components; the largest has {facts.largest_component:.1%} of the "
-         "vertices")
+    note(
+        facts.components > 1,
+        f"{facts.components:,} components; the largest has {facts.largest_component:.1%} of the vertices",
+    )
     return found
 
 
@@ -219,8 +263,10 @@ def _show(guess: Guess, document: Mapping[str, Any]) -> None:
     if names.get("relations") and len(names["relations"]) > 1:
         say("relations: " + ", ".join(names["relations"]))
     show_classes(console, facts)
-    say(f"edges of a vertex: {degree['min']:.0f} to {degree['max']:.0f}, median {degree['median']:.0f}, mean "
-        f"{degree['mean']:.1f}")
+    say(
+        f"edges of a vertex: {degree['min']:.0f} to {degree['max']:.0f}, median {degree['median']:.0f}, mean "
+        f"{degree['mean']:.1f}"
+    )
     for note in facts["notes"]:
         say(f"  {note}")
     for surprise in facts["surprises"]:

@@ -18,12 +18,23 @@ _MOST = 10
 def document_of_sample(facts: SampledFacts, sample: Sample) -> dict[str, Any]:
     """The known figures."""
     return {
-        "rows_read": facts.rows_read, "num_bytes": sample.num_bytes, "exact": facts.exact, "vertices": facts.vertices,
-        "edges": facts.edges, "types": list(facts.types.values()) if len(facts.types) > 1 else [],
-        "relations": len(facts.relations), "features": facts.features, "classes": list(facts.counts),
-        "names": {"types": list(facts.types), "classes": list(facts.classes), "relations": list(facts.relations),
-                  "columns": {}},
-        "notes": list(facts.notes), "surprises": [],
+        "rows_read": facts.rows_read,
+        "num_bytes": sample.num_bytes,
+        "exact": facts.exact,
+        "vertices": facts.vertices,
+        "edges": facts.edges,
+        "types": list(facts.types.values()) if len(facts.types) > 1 else [],
+        "relations": len(facts.relations),
+        "features": facts.features,
+        "classes": list(facts.counts),
+        "names": {
+            "types": list(facts.types),
+            "classes": list(facts.classes),
+            "relations": list(facts.relations),
+            "columns": {},
+        },
+        "notes": list(facts.notes),
+        "surprises": [],
     }
 
 
@@ -49,8 +60,10 @@ def show_sample(document: Mapping[str, Any]) -> None:
     width = "unknown number of" if document["features"] is None else f"{document['features']:,}"
     say = console.print
     say(f"{document['format']}: {vertices} vertices, {about}{document['edges']:,} edges, {width} features")
-    say(f"from a sample of {document['rows_read']:,} rows ({document['num_bytes'] / 1e9:.1f} GB in all): duplicates, "
-        "degrees and components need all rows, with --whole")
+    say(
+        f"from a sample of {document['rows_read']:,} rows ({document['num_bytes'] / 1e9:.1f} GB in all): duplicates, "
+        "degrees and components need all rows, with --whole"
+    )
     if document["types"]:
         counts = (("?" if count is None else f"{about}{count:,}") for count in document["types"])
         say("types: " + ", ".join(f"{kind} {count}" for kind, count in zip(names["types"], counts, strict=True)))
@@ -72,8 +85,11 @@ def show_classes(console: Console, document: Mapping[str, Any]) -> None:
     names = document["names"].get("classes") or [str(number) for number in range(len(sizes))]
     order = sorted(zip(names, sizes, strict=True), key=lambda one: -one[1])
     more = f", and {len(order) - _MOST} more" if len(order) > _MOST else ""
-    console.print(("classes in the sample: " if document["sampled"] else "classes: ")
-                  + ", ".join(f"{name} {count:,}" for name, count in order[:_MOST]) + more)
+    console.print(
+        ("classes in the sample: " if document["sampled"] else "classes: ")
+        + ", ".join(f"{name} {count:,}" for name, count in order[:_MOST])
+        + more
+    )
 
 
 def show_command(console: Console, document: Mapping[str, Any]) -> None:

@@ -37,17 +37,29 @@ def dry_run(options: argparse.Namespace) -> Answer:
     composed, console = checked(options.overrides, options.config_dir, options.config_name), make_console()
     experiment = experiment_of(composed.config)
     document: dict[str, object] = {
-        "run_dir": str(composed.run_dir), "choices": composed.choices, "system": experiment.system,
-        "ranks": experiment.num_ranks, "parts": None, "approximates": None, "bytes": None, "shortages": []}
-    rows = [("system", experiment.system or str(composed.choices["paradigm"])),
-            ("dataset, model", f"{composed.choices['dataset']}, {composed.choices['model']}"),
-            ("ranks", f"{experiment.num_ranks} on {experiment.hardware.device}"),
-            ("run directory", str(composed.run_dir))]
+        "run_dir": str(composed.run_dir),
+        "choices": composed.choices,
+        "system": experiment.system,
+        "ranks": experiment.num_ranks,
+        "parts": None,
+        "approximates": None,
+        "bytes": None,
+        "shortages": [],
+    }
+    rows = [
+        ("system", experiment.system or str(composed.choices["paradigm"])),
+        ("dataset, model", f"{composed.choices['dataset']}, {composed.choices['model']}"),
+        ("ranks", f"{experiment.num_ranks} on {experiment.hardware.device}"),
+        ("run directory", str(composed.run_dir)),
+    ]
     graph, size = _graph(experiment)
     if graph is None:
         _tell(console, rows)
-        console.print("the data is not prepared, so memory and disk are not known yet: gnnexp run prepares it, and "
-                      "checks them before it starts", soft_wrap=True)
+        console.print(
+            "the data is not prepared, so memory and disk are not known yet: gnnexp run prepares it, and "
+            "checks them before it starts",
+            soft_wrap=True,
+        )
         return Answer(document)
     facts = facts_of(experiment, graph)
     ConfigError.raise_all(check_data(experiment, graph, facts))
@@ -61,9 +73,15 @@ def dry_run(options: argparse.Namespace) -> Answer:
     _warn(console, shortages)
     for note in split_notes(experiment, graph):
         console.print(f"note: {note}", soft_wrap=True)
-    return Answer({**document, "parts": plan.num_parts, "approximates": plan.approximates,
-                   "bytes": {place: needed.total(place) for place in _PLACES},
-                   "shortages": [str(problem) for problem in shortages]})
+    return Answer(
+        {
+            **document,
+            "parts": plan.num_parts,
+            "approximates": plan.approximates,
+            "bytes": {place: needed.total(place) for place in _PLACES},
+            "shortages": [str(problem) for problem in shortages],
+        }
+    )
 
 
 def _graph(experiment: Experiment) -> tuple[Graph | None, int]:

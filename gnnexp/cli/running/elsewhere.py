@@ -38,8 +38,9 @@ def prepare_run(options: argparse.Namespace) -> Answer:
     experiment = experiment_of(composed.config)
     run_dir = start_run(composed, experiment, console, None, here=True)
     console.print(hand_over(run_dir, experiment.hardware), soft_wrap=True, markup=False, highlight=False)
-    return Answer({"run_dir": str(run_dir), "ranks": experiment.num_ranks,
-                   "command": start_command(run_dir, experiment.hardware)})
+    return Answer(
+        {"run_dir": str(run_dir), "ranks": experiment.num_ranks, "command": start_command(run_dir, experiment.hardware)}
+    )
 
 
 def finalize_run(options: argparse.Namespace) -> Answer:
@@ -63,8 +64,11 @@ def finalize_run(options: argparse.Namespace) -> Answer:
         tell_result(run_dir, console)
     else:
         again = f"gnnexp resume {shlex.quote(str(run_dir))}"  # the end removed the secret: ranks cannot just start
-        print(f"gnnexp: {outcome.message}" + ("" if outcome.kind == "mistake" else f"\ngo on from the last checkpoint: "
-                                              f"{again}"), file=sys.stderr)
+        print(
+            f"gnnexp: {outcome.message}"
+            + ("" if outcome.kind == "mistake" else f"\ngo on from the last checkpoint: {again}"),
+            file=sys.stderr,
+        )
     return answer_of(run_dir, outcome)
 
 
@@ -75,8 +79,11 @@ def _ended(run_dir: Path, hardware: HardwareConfig) -> Outcome:
     if is_recorded(run_dir) and (recorded := _recorded(run_dir)) is not None:
         return recorded
     if not read_statuses(run_dir):
-        raise ConfigError(Problem("run", str(run_dir), "no rank of it has started",
-                                  f"start its ranks: {start_command(run_dir, hardware)}"))
+        raise ConfigError(
+            Problem(
+                "run", str(run_dir), "no rank of it has started", f"start its ranks: {start_command(run_dir, hardware)}"
+            )
+        )
     remove_unfinished_words(run_dir)
     reopen(run_dir)  # an earlier end may have been delivered
     outcome = end_attempt(run_dir, end_of_ranks(run_dir, hardware.num_ranks))

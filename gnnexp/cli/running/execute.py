@@ -86,8 +86,9 @@ def start_run(
     started = time.perf_counter()
     prepared = prepare(experiment, composed.run_dir)
     seconds = time.perf_counter() - started
-    console.print(marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "),
-                  soft_wrap=True)
+    console.print(
+        marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "), soft_wrap=True
+    )
     for line in (*prepared.graph.notes, *split_notes(experiment, prepared.graph)):
         console.print(f"  note: {line}", soft_wrap=True)
     for presampled in prepared.presampled:
@@ -168,8 +169,14 @@ def _launched(
                 ended = outcome if outcome.status == "submitted" else finalize_or_report(run_dir, outcome)
                 return replace(ended, asked=wish or asked.first)
         spent += 1
-        console.print(marked(outcome.reason, "yellow", "; starting again from the last checkpoint, "
-                             f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
+        console.print(
+            marked(
+                outcome.reason,
+                "yellow",
+                f"; starting again from the last checkpoint, {hardware.max_restarts - spent} restarts left",
+            ),
+            soft_wrap=True,
+        )
 
 
 def create_run(composed: Composed, experiment: Experiment, prepared: Prepared | None, place: Place | None) -> Path:
@@ -192,9 +199,15 @@ def create_run(composed: Composed, experiment: Experiment, prepared: Prepared | 
         problems = check_run_dir(run_dir)
         if not problems and isinstance(error, OSError) and refusal(error) is not None:
             raise
-        raise ConfigError(problems or Problem(
-            "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
-        )) from None
+        raise ConfigError(
+            problems
+            or Problem(
+                "hydra.run.dir",
+                str(run_dir),
+                f"cannot be made: {error}",
+                "hydra.run.dir=<a folder that you may write to>",
+            )
+        ) from None
     return run_dir
 
 
@@ -202,19 +215,40 @@ def write_job(run_dir: Path, config: Resolved, prepared: Prepared | None, proven
     """Write `config.yaml` for readers and `job.json` for the ranks. Without prepared data, no rank can start."""
     write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
     if prepared is None:
-        write_json(run_dir / "job.json", {
-            "schema": 1, "config": config.mapping, "graph": None, "partition": None, "quality": {}, "presample": None,
-            "presampled": [], "provenance": provenance})
+        write_json(
+            run_dir / "job.json",
+            {
+                "schema": 1,
+                "config": config.mapping,
+                "graph": None,
+                "partition": None,
+                "quality": {},
+                "presample": None,
+                "presampled": [],
+                "provenance": provenance,
+            },
+        )
         return
-    partition, parts, presample = (None if folder is None else str(folder)
-                                   for folder in (prepared.partition, prepared.parts, prepared.presample))
+    partition, parts, presample = (
+        None if folder is None else str(folder) for folder in (prepared.partition, prepared.parts, prepared.presample)
+    )
     found = {} if prepared.partition is None else read_quality(prepared.partition)
-    write_json(run_dir / "job.json", {
-        "schema": 1, "config": config.mapping, "graph": str(prepared.folder), "partition": partition, "quality": found,
-        "facts": asdict(prepared.facts), "plan": prepared.plan.digest,
-        "parts": parts, "presample": presample, "presampled": list(prepared.presampled),
-        "provenance": {**provenance, "graph": graph_sizes(prepared.graph)},
-    })
+    write_json(
+        run_dir / "job.json",
+        {
+            "schema": 1,
+            "config": config.mapping,
+            "graph": str(prepared.folder),
+            "partition": partition,
+            "quality": found,
+            "facts": asdict(prepared.facts),
+            "plan": prepared.plan.digest,
+            "parts": parts,
+            "presample": presample,
+            "presampled": list(prepared.presampled),
+            "provenance": {**provenance, "graph": graph_sizes(prepared.graph)},
+        },
+    )
 
 
 def break_down(run_dir: Path) -> None:
@@ -254,8 +288,10 @@ def lost_model(run: Run) -> str:
     train, latest = train_of(run.config), next(iter(checkpoint_folders(run.path)), run.path).name
     if not train.checkpoint_every or latest == Position(len(run.epochs)).folder or "external" in run.facts:
         return ""
-    return ("no checkpoint of the last epoch could be written, so its model is lost; "
-            f"why: {run.path / 'logs' / 'rank_0.log'}")
+    return (
+        "no checkpoint of the last epoch could be written, so its model is lost; "
+        f"why: {run.path / 'logs' / 'rank_0.log'}"
+    )
 
 
 def tell_result(run_dir: Path, console: Console) -> None:
@@ -275,13 +311,19 @@ def answer_of(run_dir: Path, outcome: Outcome) -> Answer:
     summary = None
     with suppress(DataError):
         summary = dict(read_run(run_dir).summary)
-    return Answer({"run_dir": str(run_dir), "status": outcome.status, "reason": outcome.reason,
-                   "exit_code": outcome.exit_code, "summary": summary}, outcome.exit_code)
+    return Answer(
+        {
+            "run_dir": str(run_dir),
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "exit_code": outcome.exit_code,
+            "summary": summary,
+        },
+        outcome.exit_code,
+    )
 
 
-def _followed(
-    run_dir: Path, tracker: Tracker, console: Console, follow: Callable[[Path], Follower]
-) -> Follower | None:
+def _followed(run_dir: Path, tracker: Tracker, console: Console, follow: Callable[[Path], Follower]) -> Follower | None:
     """Start the delivery of a run, if its tracker delivers anywhere. Before that, its store is made complete."""
     if not tracker.where():
         return None
@@ -292,8 +334,10 @@ def _followed(
         if (problem := refusal(error)) is None:
             raise
         away = one_line(problem)
-    console.print(marked("tracking is away", "yellow", f" ({away}); deliver the records later with: "
-                         "gnnexp report --sync"), soft_wrap=True)
+    console.print(
+        marked("tracking is away", "yellow", f" ({away}); deliver the records later with: gnnexp report --sync"),
+        soft_wrap=True,
+    )
     return None
 
 
@@ -306,8 +350,11 @@ def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) 
         return
     reason = follower.finish(timeout_s)
     if reason:
-        warning = marked("tracking is away", "yellow", f" ({reason}); the records are in {follower.run_dir}, "
-                         "deliver them later with: gnnexp report --sync")
+        warning = marked(
+            "tracking is away",
+            "yellow",
+            f" ({reason}); the records are in {follower.run_dir}, deliver them later with: gnnexp report --sync",
+        )
         if console.quiet:  # `gnnexp.run`
             print(f"gnnexp: {warning.plain}", file=sys.stderr)
         else:

@@ -14,9 +14,15 @@ _MOST_NAME_BYTES = 255
 def check_run_dir(run_dir: Path) -> list[Problem]:
     """Problems if the run directory exists already or cannot be made."""
     if os.path.lexists(run_dir):
-        return [Problem("hydra.run.dir", str(run_dir), "a run never writes into a folder that exists",
-                        "name a new folder, or remove this one; gnnexp run --rerun keeps the run that exists under "
-                        "another name and runs it again")]
+        return [
+            Problem(
+                "hydra.run.dir",
+                str(run_dir),
+                "a run never writes into a folder that exists",
+                "name a new folder, or remove this one; gnnexp run --rerun keeps the run that exists under "
+                "another name and runs it again",
+            )
+        ]
     return check_folder("hydra.run.dir", run_dir)
 
 

@@ -31,8 +31,9 @@ def with_origin(options: argparse.Namespace) -> argparse.Namespace:
     """
     if not options.origin:
         if options.trust:
-            raise ConfigError(Problem("--trust", "without --from", "is about the record that --from names",
-                                      "leave it out"))
+            raise ConfigError(
+                Problem("--trust", "without --from", "is about the record that --from names", "leave it out")
+            )
         return options
     from gnnexp.cli.sweeping.definition import last_of_each_key
 
@@ -85,7 +86,7 @@ def _typed(provenance: Mapping[str, Any], config_dir: str | None) -> dict[str, A
     from gnnexp.record.archive import imported_from
 
     words = shlex.split(str(provenance.get("reproduce") or ""))
-    words = words[words.index("gnnexp") + 1:] if "gnnexp" in words else []
+    words = words[words.index("gnnexp") + 1 :] if "gnnexp" in words else []
     if imported_from(provenance) or words[:1] != ["run"]:
         return {}
     found, rest = make_parser().parse_known_args(words)
@@ -95,8 +96,14 @@ def _typed(provenance: Mapping[str, Any], config_dir: str | None) -> dict[str, A
     if folder and not config_dir and not os.path.isdir(folder):  # noqa: PTH112  `~` is Hydra's
         there = Path(str(provenance.get("cwd") or ""), folder)
         if not there.is_dir():
-            raise ConfigError(Problem("--config-dir", folder, "the run used this folder, which does not exist any more",
-                                      "name the folder of today: --config-dir DIR"))
+            raise ConfigError(
+                Problem(
+                    "--config-dir",
+                    folder,
+                    "the run used this folder, which does not exist any more",
+                    "name the folder of today: --config-dir DIR",
+                )
+            )
         folder = str(there)
     return {"overrides": [*found.overrides, *rest], "config_dir": folder, "config_name": found.config_name}
 
@@ -108,8 +115,11 @@ def _resolved(job: Mapping[str, Any]) -> dict[str, Any]:
     from gnnexp.provenance.older import as_today
 
     folders = find_folders(None)
-    choices = {group: choice for group, choice in job["provenance"].get("choices", {}).items()
-               if group in folders.groups() and choice in folders.choices(group) and group != "tracker"}
+    choices = {
+        group: choice
+        for group, choice in job["provenance"].get("choices", {}).items()
+        if group in folders.groups() and choice in folders.choices(group) and group != "tracker"
+    }
     lines = [f"{group}={choice}" for group, choice in choices.items()]
     base = draft(lines).composed
     wanted = {group: node for group, node in as_today(job["config"]).items() if group != "tracker"}
@@ -147,8 +157,10 @@ def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace
         return
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     if names or is_of_other_version(provenance):
-        yield (f"made by gnnexp {provenance.get('code_version')}, this is {code_version()}: other code of "
-               f"{', '.join(names[:_MOST_NAMED]) or 'gnnexp'}; results may differ")
+        yield (
+            f"made by gnnexp {provenance.get('code_version')}, this is {code_version()}: other code of "
+            f"{', '.join(names[:_MOST_NAMED]) or 'gnnexp'}; results may differ"
+        )
     old, new = flat(as_today(job["config"])), flat(config)
     differing = [key for key in {**old, **new} if old.get(key) != new.get(key) and not key.startswith(_PLACES)]
     for key in differing[:_MOST_NAMED]:
@@ -157,8 +169,14 @@ def _differences(run_dir: Path, job: Mapping[str, Any], made: argparse.Namespace
         yield f"{len(differing) - _MOST_NAMED} more keys differ"
     if not other_data:
         yield from _changed_data(run_dir, job)
-    root = next((word.partition("=")[2] for word in shlex.split(str(provenance.get("reproduce") or ""))
-                 if word.startswith(f"{ROOT_VARIABLE}=")), None)
+    root = next(
+        (
+            word.partition("=")[2]
+            for word in shlex.split(str(provenance.get("reproduce") or ""))
+            if word.startswith(f"{ROOT_VARIABLE}=")
+        ),
+        None,
+    )
     if root and root != os.environ.get(ROOT_VARIABLE):
         yield f"its data was in {ROOT_VARIABLE}={root}, which is {os.environ.get(ROOT_VARIABLE, 'not set')} here"
 

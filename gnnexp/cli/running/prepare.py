@@ -156,8 +156,11 @@ def _found(made: Draft, is_for_here: Callable[[Reading], bool]) -> tuple[list[Pr
     if made.composed is None:
         return problems, None
     reading = read(made.composed.config, known=problems, unsure=made.unsure)
-    problems += [*reading.problems, *check_run_dir(made.composed.run_dir),
-                 *(_as_typed(_machine_problems(reading), made.composed) if is_for_here(reading) else [])]
+    problems += [
+        *reading.problems,
+        *check_run_dir(made.composed.run_dir),
+        *(_as_typed(_machine_problems(reading), made.composed) if is_for_here(reading) else []),
+    ]
     if problems:
         problems += _data_problems(reading, problems)
     return problems, reading.dataset
@@ -283,8 +286,13 @@ def _placed(experiment: Experiment, prepared: Prepared) -> Prepared:
     if partition is not None and plan.works_on_parts:
         owners = open_partition(partition, graph=graph)
         parts = prepare_parts(graph, owners, partition, cache_root(), full_neighbors=plan.full_neighbors)[1]
-    return replace(prepared, partition=partition, presample=presample, parts=parts,
-                   presampled=tuple(describe_counts(*item) for item in found.items()))
+    return replace(
+        prepared,
+        partition=partition,
+        presample=presample,
+        parts=parts,
+        presampled=tuple(describe_counts(*item) for item in found.items()),
+    )
 
 
 def prepare_owners(
@@ -306,5 +314,9 @@ def prepare_owners(
 
 def describe_counts(folder: Path, counts: Presample) -> dict[str, Any]:
     """The description of presampled epochs in a record."""
-    return {"folder": str(folder), "epochs": counts.epochs, "seconds": counts.seconds,
-            "convergence": [dict(line) for line in counts.convergence]}
+    return {
+        "folder": str(folder),
+        "epochs": counts.epochs,
+        "seconds": counts.seconds,
+        "convergence": [dict(line) for line in counts.convergence],
+    }

@@ -39,8 +39,14 @@ def _prepare(run_dir: Path) -> None:
         prepared = prepare(experiment, run_dir / "checkpoints")
         planned = job["provenance"]["dataset_key"]
         if prepared.key != planned:
-            raise DataError(Problem("dataset", prepared.key, f"is not the data that this run was made for ({planned})",
-                                    "bring that data back, or start a new run"))
+            raise DataError(
+                Problem(
+                    "dataset",
+                    prepared.key,
+                    f"is not the data that this run was made for ({planned})",
+                    "bring that data back, or start a new run",
+                )
+            )
         for said in split_notes(experiment, prepared.graph):
             print(f"note: {said}", flush=True)
         write_job(run_dir, experiment.config, prepared, job["provenance"])

@@ -67,15 +67,23 @@ def origin_of(dataset: Dataset) -> dict[str, str | bool] | None:
     origin = dataset.origin()
     if origin is None:
         return None
-    return {"name": dataset.name, "known": origin.known, "published": origin.dataset, "source": origin.source,
-            "text": origin.text}
+    return {
+        "name": dataset.name,
+        "known": origin.known,
+        "published": origin.dataset,
+        "source": origin.source,
+        "text": origin.text,
+    }
 
 
 def graph_sizes(graph: Graph) -> dict[str, int]:
     """The sizes of the data that reports and estimates need."""
     return {
-        "num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "num_features": graph.num_features,
-        "num_classes": graph.num_classes, "num_relations": graph.num_relations,
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "num_classes": graph.num_classes,
+        "num_relations": graph.num_relations,
         "num_train": graph.splits.train.numel(),
         "num_links": graph.links["train"].shape[0] if "train" in graph.links else 0,
     }
@@ -89,8 +97,10 @@ def reproduce_command(overrides: Sequence[str], config_dir: str | None, config_n
 
 def source_words(config_dir: str | None, config_name: str) -> list[str]:
     """The options that say where a configuration comes from, as words of a command."""
-    return [*(["--config-dir", config_dir] if config_dir else []),
-            *(["--config-name", config_name] if config_name != PRIMARY else [])]
+    return [
+        *(["--config-dir", config_dir] if config_dir else []),
+        *(["--config-name", config_name] if config_name != PRIMARY else []),
+    ]
 
 
 def with_root(command: str) -> str:

@@ -27,8 +27,14 @@ def print_scripts(runs: Sequence[tuple[Experiment, Path]]) -> Answer:
     for same in alike.values():
         experiment = same[0][0]
         if not isinstance(experiment.launcher, SlurmLauncher):
-            raise ConfigError(Problem("--print-script", type(experiment.launcher).__name__, "this launcher submits no "
-                                      "job script", "hardware=slurm_cpu, or another profile of SLURM"))
+            raise ConfigError(
+                Problem(
+                    "--print-script",
+                    type(experiment.launcher).__name__,
+                    "this launcher submits no job script",
+                    "hardware=slurm_cpu, or another profile of SLURM",
+                )
+            )
         scripts.append(experiment.launcher.script_of([run_dir for _, run_dir in same], experiment.hardware))
     print("\n".join(scripts) if scripts else "nothing would be submitted: all runs have finished")
     return Answer({"scripts": scripts})

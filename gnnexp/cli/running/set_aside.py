@@ -53,8 +53,14 @@ def set_aside(run_dir: Path) -> Path:
         ConfigError: a process or a SLURM job works on the run, or may; or the run is the current folder or above it.
     """
     if Path.cwd().is_relative_to(run_dir.resolve()):
-        raise ConfigError(Problem(_RUN_DIR, str(run_dir), "is the current folder, or one above it: it cannot get "
-                                  "another name", "go to another folder"))
+        raise ConfigError(
+            Problem(
+                _RUN_DIR,
+                str(run_dir),
+                "is the current folder, or one above it: it cannot get another name",
+                "go to another folder",
+            )
+        )
     check_job(run_dir)
     with alone(run_dir), undisturbed(run_dir, REOPEN_S):  # a process that delivers it would write into the new run
         number = next(n for n in range(1, sys.maxsize) if not os.path.lexists(f"{run_dir}.before-{n}"))

@@ -25,6 +25,7 @@ def prepare_store(
     Returns:
         Why the store is away; empty if it is ready.
     """
+
     def tell(line: str) -> None:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 

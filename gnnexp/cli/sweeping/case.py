@@ -95,9 +95,7 @@ def made_ready(case: QueuedCase, console: Console, launchers: Launchers) -> Queu
         return replace(case, state=replace(case.state, run_dir=str(run_dir)))
 
 
-def run_case(
-    case: QueuedCase, console: Console, launchers: Launchers, followers: Followers | None = None
-) -> State:
+def run_case(case: QueuedCase, console: Console, launchers: Launchers, followers: Followers | None = None) -> State:
     """Run the case until it finishes or fails, and return its state."""
     try:
         case = made_ready(case, console, launchers)
@@ -119,11 +117,18 @@ def ended(case: QueuedCase, outcome: Outcome, console: Console) -> State:
         return now
     run = read_run(run_dir)
     if run.provenance.get("dataset_key") != case.state.dataset_key:
-        return replace(now, status="failed", reason="its data changed since the sweep planned it: start the sweep "
-                       f"again; the run is {run_dir}")
+        return replace(
+            now,
+            status="failed",
+            reason=f"its data changed since the sweep planned it: start the sweep again; the run is {run_dir}",
+        )
     if run.key != case.state.key:
-        return replace(now, status="failed", reason="its ranks executed other code than the sweep planned (it was "
-                       f"edited in the meantime): start the sweep again; the run is {run_dir}")
+        return replace(
+            now,
+            status="failed",
+            reason="its ranks executed other code than the sweep planned (it was "
+            f"edited in the meantime): start the sweep again; the run is {run_dir}",
+        )
     if lost := lost_model(run):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     return replace(now, reason=lost)
@@ -140,8 +145,9 @@ def failed(case: QueuedCase, error: Exception) -> State:
     if any(problem.key == BUSY for problem in problems):
         return replace(case.state, status="running elsewhere", reason=reason)
     kind = "disk" if isinstance(error, DiskError) else failure.kind
-    memory = {name: number for name in ("needed_bytes", "available_bytes")
-              if (number := getattr(failure, name)) is not None}
+    memory = {
+        name: number for name in ("needed_bytes", "available_bytes") if (number := getattr(failure, name)) is not None
+    }
     return _recorded(case, Outcome(failure.exit_code, "failed", reason, reason, kind, memory))
 
 
@@ -169,6 +175,7 @@ def _recorded(case: QueuedCase, outcome: Outcome) -> State:
 def _record(run_dir: Path, case: QueuedCase) -> None:
     """Make a run directory without prepared artifacts."""
     provenance: Mapping[str, Any] = make_provenance(
-        case.composed, case.experiment, case.state.dataset_key, None, case.place)
+        case.composed, case.experiment, case.state.dataset_key, None, case.place
+    )
     with appearing(run_dir) as place:
         write_job(place, case.experiment.config, None, provenance)

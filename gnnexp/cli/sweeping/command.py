@@ -54,16 +54,25 @@ def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
 
 def looking_of(options: argparse.Namespace) -> Looking:
     """Which existing runs count for the sweep."""
-    return Looking(options.accept_foreign, all_there() if options.rerun else frozenset(),
-                   changed_code=options.changed_code, same_code=options.same_code)
+    return Looking(
+        options.accept_foreign,
+        all_there() if options.rerun else frozenset(),
+        changed_code=options.changed_code,
+        same_code=options.same_code,
+    )
 
 
-def add_and_work(queue: Queue, labelled: Sequence[tuple[str, Composed | ProblemsError]], options: argparse.Namespace,
-                 launchers: Launchers) -> None:
+def add_and_work(
+    queue: Queue,
+    labelled: Sequence[tuple[str, Composed | ProblemsError]],
+    options: argparse.Namespace,
+    launchers: Launchers,
+) -> None:
     """Plan more cases, show the plan, and run the remaining ones. A case with mistakes has failed."""
     sweep, first = queue.sweep, len(queue.states)
-    cases = [QueuedCase(sweep.name, sweep.command, one, State(label))
-             for label, one in labelled if isinstance(one, Composed)]
+    cases = [
+        QueuedCase(sweep.name, sweep.command, one, State(label)) for label, one in labelled if isinstance(one, Composed)
+    ]
     executor = _executor(queue, cases, options.jobs, launchers)
     cases = planned(cases, queue.looking)
     coming = iter(cases)
@@ -116,21 +125,30 @@ def finish(queue: Queue, options: argparse.Namespace) -> Answer:
     console, sweep, states = queue.console, queue.sweep, queue.states
     rows = [(state.label, _standing(state), state.reason or state.run_dir) for state in states]
     console.print(made_table(("run", "state", "directory or reason"), rows, f"sweep {sweep.name}"))
-    cases = [{"label": state.label, "state": _standing(state), "run_dir": state.run_dir, "reason": state.reason}
-             for state in states]
+    cases = [
+        {"label": state.label, "state": _standing(state), "run_dir": state.run_dir, "reason": state.reason}
+        for state in states
+    ]
     found = {"sweep": sweep.name, "cases": cases}
     if options.dry_run:
         return Answer(found, 2 if queue.refused else 0)
     counted = Counter(state.status for state in states)
     console.print(", ".join(f"{count} {status}" for status, count in counted.items()))
     for where, count in waiting_for_store(queue).items():
-        console.print(marked(f"{count} of the runs are not delivered", "yellow",
-                             f" to {where}; deliver them later with: gnnexp report --sync"), soft_wrap=True)
+        console.print(
+            marked(
+                f"{count} of the runs are not delivered",
+                "yellow",
+                f" to {where}; deliver them later with: gnnexp report --sync",
+            ),
+            soft_wrap=True,
+        )
     if counted["submitted"]:
         console.print(f"when the jobs have ended: {sweep.command}, runs the remaining cases, and makes the report")
         return Answer(found)
-    report = show(console, of_sweep(sweep.name, ran_here(content_of(sweep, states))),
-                  Path(options.out) if options.out else None)
+    report = show(
+        console, of_sweep(sweep.name, ran_here(content_of(sweep, states))), Path(options.out) if options.out else None
+    )
     done = counted["finished"] + counted["finished before"] == len(states)
     return Answer({**found, "report": report.document}, 130 if counted["interrupted"] else 0 if done else 1)
 
@@ -171,8 +189,11 @@ def _tell_plan(queue: Queue, cases: Sequence[QueuedCase]) -> None:
     runs += f", {older} finished with an earlier gnnexp (--changed-code takes them)" if older else ""
     queue.console.print(f"sweep {queue.sweep.name}: {runs}; {written}. {queue.sweep.description}", soft_wrap=True)
     if made_by := Counter(case.made_by for case in cases if case.made_by):
-        queue.console.print(f"{made_by.total()} of the finished runs were made by other code of gnnexp ("
-                            f"{', '.join(made_by)}): --same-code makes them again", soft_wrap=True)
+        queue.console.print(
+            f"{made_by.total()} of the finished runs were made by other code of gnnexp ("
+            f"{', '.join(made_by)}): --same-code makes them again",
+            soft_wrap=True,
+        )
 
 
 def sizes_in_words(total: int, unknown: int) -> str:

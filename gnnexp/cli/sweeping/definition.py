@@ -19,8 +19,17 @@ from gnnexp.files.regular import what_is
 from gnnexp.reports.layout import read_layout
 
 _MAX_CASES = 10_000
-_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "full_cases": list,
-         "report": dict, "tune": dict, "without": dict}
+_KEYS = {
+    "description": str,
+    "fixed": list,
+    "axes": dict,
+    "cases": list,
+    "full": list,
+    "full_cases": list,
+    "report": dict,
+    "tune": dict,
+    "without": dict,
+}
 
 
 @dataclass(frozen=True)
@@ -93,8 +102,14 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
             expanded.setdefault(lines, Case("", lines))
     found = label_cases(_seed_by_seed(list(expanded)))
     name = f"{name}_full" if full else name
-    return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}),
-                 tune=content.get("tune", {}), notes=notes)
+    return Sweep(
+        name,
+        content.get("description", ""),
+        tuple(found),
+        content.get("report", {}),
+        tune=content.get("tune", {}),
+        notes=notes,
+    )
 
 
 def _with_what_is_installed(content: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -177,16 +192,28 @@ def _read(file: Path) -> dict[str, Any]:
 def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     problems = [
         Problem(f"{file}: axes.{key}", values, "must be a list of at least one value", f"{key}: [{text_of(values)}]")
-        for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
+        for key, values in content.get("axes", {}).items()
+        if not isinstance(values, list) or not values
     ]
     problems += [
-        Problem(f"{file}: without.{package}", changes, "must change values of axes, and not their keys",
-                "without: {dgl: {system=dgl_reference: system=p3}}")
-        for package, changes in content.get("without", {}).items() if not _is_of_axes(changes, content.get("axes", {}))
+        Problem(
+            f"{file}: without.{package}",
+            changes,
+            "must change values of axes, and not their keys",
+            "without: {dgl: {system=dgl_reference: system=p3}}",
+        )
+        for package, changes in content.get("without", {}).items()
+        if not _is_of_axes(changes, content.get("axes", {}))
     ]
     if "full_cases" in content and "full" not in content:
-        problems.append(Problem(f"{file}: full_cases", "without full", "needs `full`, the overrides of the same size",
-                                "add `full: [hardware=…]`"))
+        problems.append(
+            Problem(
+                f"{file}: full_cases",
+                "without full",
+                "needs `full`, the overrides of the same size",
+                "add `full: [hardware=…]`",
+            )
+        )
     for case in [*content.get("cases", []), *content.get("full_cases", [])]:
         if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
             problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))

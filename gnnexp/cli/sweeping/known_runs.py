@@ -141,8 +141,9 @@ def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
     keys = {case.state.key for case in keyed}
     known = known_runs(keys, looking)
     older = older_runs(keys - known.keys(), cases, looking)
-    return [_standing(case, [*older.get(case.state.key, ()), *known.get(case.state.key, ())], looking)
-            for case in keyed]
+    return [
+        _standing(case, [*older.get(case.state.key, ()), *known.get(case.state.key, ())], looking) for case in keyed
+    ]
 
 
 def _standing(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> QueuedCase:
@@ -187,8 +188,15 @@ def older_runs(keys: Collection[str], cases: Sequence[QueuedCase], looking: Look
         with suppress(DataError):  # it has not ended
             run = read_run(path)
             if run.status == "finished":
-                known = Known(path, _launcher(Resolved(job["config"])), UNKNOWN, run.machine, finished=True,
-                              imported=imported_from(provenance), release=version_in_words(provenance))
+                known = Known(
+                    path,
+                    _launcher(Resolved(job["config"])),
+                    UNKNOWN,
+                    run.machine,
+                    finished=True,
+                    imported=imported_from(provenance),
+                    release=version_in_words(provenance),
+                )
                 found.setdefault(key, []).append(known)
     return found
 

@@ -56,16 +56,24 @@ class QueueLauncher(Launcher):
         """
         direction = config.hydra.sweeper.direction if "direction" in config.hydra.sweeper else "maximize"
         if (name := getattr(direction, "name", direction)) != "maximize":
-            raise ConfigError(Problem("hydra.sweeper.direction", name, "a job's value is its best validation metric, "
-                                      "the larger the better", "hydra.sweeper.direction=maximize"))
+            raise ConfigError(
+                Problem(
+                    "hydra.sweeper.direction",
+                    name,
+                    "a job's value is its best validation metric, the larger the better",
+                    "hydra.sweeper.direction=maximize",
+                )
+            )
         self._loader, self._run, self._config = hydra_context.config_loader, task_function, config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         """See Hydra. A job's value is the task's metric on the validation split."""
         jobs = [(list(lines), self._folder(lines, initial_job_idx + n)) for n, lines in enumerate(job_overrides)]
         values = self._run((jobs, Path(str(self._config.hydra.sweep.dir))))
-        return [JobReturn(overrides=lines, status=JobStatus.COMPLETED, _return_value=value)
-                for (lines, _), value in zip(jobs, values, strict=True)]
+        return [
+            JobReturn(overrides=lines, status=JobStatus.COMPLETED, _return_value=value)
+            for (lines, _), value in zip(jobs, values, strict=True)
+        ]
 
     def _folder(self, lines: Sequence[str], number: int) -> Path:
         config = self._loader.load_sweep_config(self._config, list(lines))
@@ -109,8 +117,10 @@ class Jobs:
         keys = dict.fromkeys(map(key_of, chain(queue.sweep.report.get("rows", ()), *own)))
         rows = [key for key in keys if key != "seed"]
         queue.sweep = replace(queue.sweep, report={"rows": rows} if rows else {})
-        labelled = [(" ".join(label) or "run", _composed(lines, run_dir, self.options))
-                    for label, (lines, run_dir) in zip(own, jobs, strict=True)]
+        labelled = [
+            (" ".join(label) or "run", _composed(lines, run_dir, self.options))
+            for label, (lines, run_dir) in zip(own, jobs, strict=True)
+        ]
         add_and_work(queue, labelled, self.options, self.launchers)
         states = queue.states[first:]
         if any(state.status == "interrupted" for state in states):
@@ -167,8 +177,11 @@ def _sweep(words: Sequence[str], folders: ConfigFolders, jobs: Jobs) -> None:
 
 def _sweep_of(parsed: Sequence[Override], options: argparse.Namespace) -> Sweep:
     """The multirun as a sweep. Its name is the run's `name`, or depends only on the overrides."""
-    named = [str(override.value()) for override in parsed
-             if override.key_or_group == "name" and override.value() and not override.is_sweep_override()]
+    named = [
+        str(override.value())
+        for override in parsed
+        if override.key_or_group == "name" and override.value() and not override.is_sweep_override()
+    ]
     digest = hashlib.sha256("\n".join(options.overrides).encode()).hexdigest()[:8]
     name = [f"multirun-{digest}", *named][-1].replace("/", "_")
     return Sweep(name, "Hydra's multirun.", (), command=command_of(options, ["run", "-m", *options.overrides]))
@@ -186,13 +199,23 @@ def _check(options: argparse.Namespace, folders: ConfigFolders) -> list[Override
     if not any(override.key_or_group == "hydra.sweep.dir" for override in parsed):
         problems += check_folder("hydra.sweep.dir", RUNS)
     ConfigError.raise_all(problems)
-    fixed = [line for override in parsed if not str(override.key_or_group).startswith("hydra")
-             for line in _first_value(override, folders)]
+    fixed = [
+        line
+        for override in parsed
+        if not str(override.key_or_group).startswith("hydra")
+        for line in _first_value(override, folders)
+    ]
     composed = compose(fixed, options.config_dir, options.config_name)
     chosen = next((override.value() for override in parsed if override.key_or_group == "hydra/sweeper"), "basic")
     if chosen != "basic" and read(composed.config).hardware.detach:
-        raise ConfigError(Problem("hardware.detach", "true", f"the sweeper {chosen} chooses jobs by the results of "
-                                  "earlier ones, and does not get them", "hardware.detach=false"))
+        raise ConfigError(
+            Problem(
+                "hardware.detach",
+                "true",
+                f"the sweeper {chosen} chooses jobs by the results of earlier ones, and does not get them",
+                "hardware.detach=false",
+            )
+        )
     return parsed
 
 
@@ -202,8 +225,11 @@ def _of_sweeps(override: Override, *, dry_run: bool) -> list[Problem]:
     if key == "hydra.sweep.dir" and isinstance(value, str) and "${" not in value:
         return check_folder(key, Path(value))
     if key == "hydra/sweeper" and value != "basic" and dry_run:
-        return [Problem("--dry-run", value, "this sweeper chooses jobs by the results of earlier ones",
-                        "leave --dry-run out")]
+        return [
+            Problem(
+                "--dry-run", value, "this sweeper chooses jobs by the results of earlier ones", "leave --dry-run out"
+            )
+        ]
     return []
 
 

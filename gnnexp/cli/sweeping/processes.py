@@ -70,7 +70,7 @@ def remove_abandoned_files(sweep: str) -> None:
 def _files(sweep: str) -> list[Path]:
     token = "?" * (2 * _TOKEN_BYTES)  # without a dot, since `mine.more` is another sweep than `mine`
     files = sorted((STATES / ".cases").glob(f"{escape(shortened(sweep))}.{token}.process"))
-    return [file for file in files if file.name.removesuffix(".process")[-2 * _TOKEN_BYTES:].isalnum()]
+    return [file for file in files if file.name.removesuffix(".process")[-2 * _TOKEN_BYTES :].isalnum()]
 
 
 def _is_locked(file: Path) -> bool:
@@ -113,8 +113,11 @@ def cancel_sweep(sweep: str, *, trust: bool = False) -> list[str]:
     cases = [Path(case["run_dir"]) for case in read_state(STATES / f"{sweep}.json")["cases"] if case["run_dir"]]
     live = [run_dir for run_dir in dict.fromkeys(cases) if not os.path.lexists(run_dir / RESULT_FILE)]
     for path in () if trust else (STATES / f"{sweep}.json", *_files(sweep), *live):
-        check_own(path, "would stop the processes or jobs that it names",
-                  f"its owner can cancel them; if you know them: gnnexp cancel --trust {sweep}")
+        check_own(
+            path,
+            "would stop the processes or jobs that it names",
+            f"its owner can cancel them; if you know them: gnnexp cancel --trust {sweep}",
+        )
     found = processes_of(sweep)
     here = [process for process in found if is_seen(process)]
     for process in here:
@@ -122,11 +125,15 @@ def cancel_sweep(sweep: str, *, trust: bool = False) -> list[str]:
             os.kill(process.pid, signal.SIGTERM)
     done = [f"process {process.pid} is asked to stop" for process in here]
     done += _cancelled(live, alone=not here)
-    problems = [Problem("sweep", sweep, f"process {process.pid} of {process.host} works on it",
-                        f"gnnexp cancel {sweep} there") for process in found if process not in here]
+    problems = [
+        Problem("sweep", sweep, f"process {process.pid} of {process.host} works on it", f"gnnexp cancel {sweep} there")
+        for process in found
+        if process not in here
+    ]
     if not done and not problems:
-        problems = [Problem("sweep", sweep, "no process and no job works on it",
-                            f"gnnexp status {sweep} shows its runs")]
+        problems = [
+            Problem("sweep", sweep, "no process and no job works on it", f"gnnexp status {sweep} shows its runs")
+        ]
     ConfigError.raise_all(problems)
     return done
 

@@ -210,8 +210,12 @@ def turn_of(case: QueuedCase, looking: Looking) -> Iterator[State]:
             now = replace(now, status="running elsewhere", reason="another sweep is running this case")
         elif now.status == "waiting" and not _as_planned(case):
             what = "code or its stored partition" if case.experiment.partitioner.reads_file else "code"
-            now = replace(now, status="failed", run_dir="",
-                          reason=f"its {what} was edited since the sweep began: start the sweep again")
+            now = replace(
+                now,
+                status="failed",
+                run_dir="",
+                reason=f"its {what} was edited since the sweep began: start the sweep again",
+            )
         yield now
 
 
@@ -268,8 +272,15 @@ def save_states(sweep: Sweep, states: Sequence[State]) -> None:
 
 def content_of(sweep: Sweep, states: Sequence[State]) -> dict[str, Any]:
     """The content of a state file, for `gnnexp.record.records.read_state`."""
-    return {"schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
-            "report": dict(sweep.report), "notes": list(sweep.notes), "cases": [asdict(state) for state in states]}
+    return {
+        "schema": 1,
+        "name": sweep.name,
+        "description": sweep.description,
+        "command": sweep.command,
+        "report": dict(sweep.report),
+        "notes": list(sweep.notes),
+        "cases": [asdict(state) for state in states],
+    }
 
 
 def keep_states(sweep: Sweep, states: Sequence[State]) -> None:

@@ -74,14 +74,16 @@ def make_slots(num_cases: int, experiments: Sequence[Experiment]) -> list[Slot]:
     Raises:
         ConfigError: the ranks of that many of the `experiments` need more cores or GPUs than the machine has.
     """
-    cores, gpus = cores_by_threads()[:this_node().cores], visible_gpus()
+    cores, gpus = cores_by_threads()[: this_node().cores], visible_gpus()
     local = [one.hardware for one in experiments if isinstance(one.launcher, LocalLauncher)]
     ranks = max((one.workers for one in local), default=1)
     on_gpus = max((one.workers for one in local if gpus and one.device != "cpu"), default=0)
     ConfigError.raise_all(_short(num_cases, ranks, len(cores), "cores") + _short(num_cases, on_gpus, len(gpus), "GPUs"))
     each, cards = len(cores) // num_cases, len(gpus) // num_cases
-    return [Slot(tuple(map(tuple, cores[n * each:(n + 1) * each])), tuple(gpus[n * cards:(n + 1) * cards]), num_cases)
-            for n in range(num_cases)]
+    return [
+        Slot(tuple(map(tuple, cores[n * each : (n + 1) * each])), tuple(gpus[n * cards : (n + 1) * cards]), num_cases)
+        for n in range(num_cases)
+    ]
 
 
 def _short(num_cases: int, ranks: int, there: int, what: str) -> list[Problem]:
@@ -89,9 +91,15 @@ def _short(num_cases: int, ranks: int, there: int, what: str) -> list[Problem]:
     if (needed := num_cases * ranks) <= there:
         return []
     fewer = f", or hardware.workers={there // num_cases}" if there >= num_cases else ""
-    return [Problem("--jobs", num_cases, f"{num_cases} cases with {ranks} rank{'s' if ranks > 1 else ''} each need "
-                    f"{needed} {what} of their own, and this machine has {there}",
-                    f"--jobs {max(1, there // ranks)}{fewer}")]
+    return [
+        Problem(
+            "--jobs",
+            num_cases,
+            f"{num_cases} cases with {ranks} rank{'s' if ranks > 1 else ''} each need "
+            f"{needed} {what} of their own, and this machine has {there}",
+            f"--jobs {max(1, there // ranks)}{fewer}",
+        )
+    ]
 
 
 def visible_gpus() -> list[str]:
@@ -144,8 +152,9 @@ class _Child:
         how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and then killed"
         if code is None:
             how = f"({self.process.pid}) is frozen, and SIGKILL does not end it"
-        return replace(self.case.state, status="failed",
-                       reason=f"its process {how}: see {self.file.with_suffix('.log')}")
+        return replace(
+            self.case.state, status="failed", reason=f"its process {how}: see {self.file.with_suffix('.log')}"
+        )
 
 
 class SideBySide(Executor):
@@ -206,8 +215,14 @@ def _started(case: QueuedCase, slot: Slot, file: Path) -> _Child:
     command = [sys.executable, "-m", "gnnexp.cli.sweeping.side_by_side", str(file)]
     # The process has its own group: Ctrl-C on a terminal reaches it once, from the sweep.
     with file.with_suffix(".log").open("wb") as log, slot.inherited():
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
-                                   env=slot.environment | {LAUNCHER_VARIABLE: str(os.getpid())})
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            process_group=0,
+            env=slot.environment | {LAUNCHER_VARIABLE: str(os.getpid())},
+        )
     return _Child(case, slot, file, process, Pulse(process.pid))
 
 

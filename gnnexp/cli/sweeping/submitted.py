@@ -67,8 +67,11 @@ class Submitted(Executor):
         time.sleep(_POLL_S)
         if news := self._launchers.controller.news():
             self._console.print(news, soft_wrap=True)
-        return {position: self._final_state(position, outcome) for position, (_, coming) in list(self._jobs.items())
-                if (outcome := next(coming)) is not None}
+        return {
+            position: self._final_state(position, outcome)
+            for position, (_, coming) in list(self._jobs.items())
+            if (outcome := next(coming)) is not None
+        }
 
     def stop(self) -> dict[int, State]:
         """Cancel the jobs. Jobs that SLURM does not cancel stay submitted."""
@@ -110,8 +113,10 @@ class Submitted(Executor):
                 if experiment.hardware.detach:
                     del self.running[position]
                 else:
-                    self._jobs[position] = job_id, following(run_dir, job_id, experiment.num_ranks,
-                                                             self._launchers.controller)
+                    self._jobs[position] = (
+                        job_id,
+                        following(run_dir, job_id, experiment.num_ranks, self._launchers.controller),
+                    )
         return states
 
     def _final_state(self, position: int, outcome: Outcome) -> State:

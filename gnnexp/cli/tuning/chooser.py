@@ -25,7 +25,12 @@ from gnnexp.record.records import write_json
 # trials to the search. A trial that runs at the same time counts as a bad one (`constant_liar`), so that the next one
 # is elsewhere.
 OPTIONS: Mapping[str, Any] = {
-    "n_startup_trials": 5, "n_ei_candidates": 24, "multivariate": True, "group": False, "constant_liar": True}
+    "n_startup_trials": 5,
+    "n_ei_candidates": 24,
+    "multivariate": True,
+    "group": False,
+    "constant_liar": True,
+}
 # What decides how long a search is, and not which trials it has.
 _LENGTH = ("trials", "seconds")
 
@@ -54,14 +59,24 @@ def check_chooser(sweep: str, tuning: Tuning) -> bool:
     if not isinstance(found, dict) or not found.keys() >= now.keys():
         raise _damaged(file, str(found)[:80])
     if found["optuna"] != now["optuna"]:
-        raise ConfigError(Problem(
-            "optuna", now["optuna"], f"the search of {sweep} was begun with Optuna {found['optuna']}, and another "
-            "version chooses other trials", f"pip install 'optuna=={found['optuna']}' to go on; or make all trials "
-            "again with --rerun"))
+        raise ConfigError(
+            Problem(
+                "optuna",
+                now["optuna"],
+                f"the search of {sweep} was begun with Optuna {found['optuna']}, and another "
+                "version chooses other trials",
+                f"pip install 'optuna=={found['optuna']}' to go on; or make all trials again with --rerun",
+            )
+        )
     if found["sampler"] != now["sampler"]:
-        raise ConfigError(Problem("tune", now["sampler"], f"the search of {sweep} was begun with {found['sampler']}, "
-                                  "which chooses other trials", "use the gnnexp that began it, or make all trials "
-                                  "again with --rerun"))
+        raise ConfigError(
+            Problem(
+                "tune",
+                now["sampler"],
+                f"the search of {sweep} was begun with {found['sampler']}, which chooses other trials",
+                "use the gnnexp that began it, or make all trials again with --rerun",
+            )
+        )
     return True
 
 
@@ -80,5 +95,11 @@ def _file(sweep: str, tuning: Tuning) -> Path:
 
 
 def _damaged(file: Path, value: str) -> DataError:
-    return DataError(Problem(str(file), value, "must say which Optuna began the search",
-                             "remove the file; then the version that chose the trials is not known"))
+    return DataError(
+        Problem(
+            str(file),
+            value,
+            "must say which Optuna began the search",
+            "remove the file; then the version that chose the trials is not known",
+        )
+    )

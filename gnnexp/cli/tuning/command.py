@@ -67,33 +67,61 @@ def _planned(sweep: Sweep, options: argparse.Namespace) -> tuple[Tuning, list[Sy
         ConfigError: the section, a distribution or a configuration has mistakes; all are reported.
     """
     if not sweep.tune:
-        raise ConfigError(Problem("tune", sweep.name, "the sweep's file has no section `tune`",
-                                  "add one: docs/howto/tune.md"))
+        raise ConfigError(
+            Problem("tune", sweep.name, "the sweep's file has no section `tune`", "add one: docs/howto/tune.md")
+        )
     more = {"trials": options.trials} if options.trials is not None else {}
     tuning, problems = read_tuning({**sweep.tune, **more})
     problems += check_own(tuning, [case.overrides for case in sweep.cases])
-    problems += [Problem(f"tune.distributions.{key}", key, "this key says what is compared, and is no hyper-parameter",
-                         "vary it in axes") for key in tuning.keys if key.partition(".")[0] in COMPARED]
+    problems += [
+        Problem(
+            f"tune.distributions.{key}",
+            key,
+            "this key says what is compared, and is no hyper-parameter",
+            "vary it in axes",
+        )
+        for key in tuning.keys
+        if key.partition(".")[0] in COMPARED
+    ]
     groups = _by_seed(sweep)
     composed: list[Composed] = []
     for case, members in groups:
         found, wrong = _compose_ends(members[0], tuning, options)
         if tuning.pruner != "none" and len(members) > 1:
-            wrong.append(Problem("tune.pruner", tuning.pruner, f"the system has {len(members)} seeds: pruning judges "
-                                 "single runs, and a trial is judged by its mean", "pruner: none, or one seed"))
+            wrong.append(
+                Problem(
+                    "tune.pruner",
+                    tuning.pruner,
+                    f"the system has {len(members)} seeds: pruning judges "
+                    "single runs, and a trial is judged by its mean",
+                    "pruner: none, or one seed",
+                )
+            )
         composed += found[:1]
         problems += [replace(one, key=f"[{case.label}] {one.key}") for one in wrong]
     ConfigError.raise_all(unique(problems))
     names = _names(composed)
-    problems += [problem for name, one in zip(names, composed, strict=True)
-                 for problem in _check_preset(name, one, tuning, options)]
-    rows = list(dict.fromkeys(["system", *(key_of(line) for case, _ in groups for line in case.label.split()
-                                           if "=" in line), *tuning.keys]))
+    problems += [
+        problem
+        for name, one in zip(names, composed, strict=True)
+        for problem in _check_preset(name, one, tuning, options)
+    ]
+    rows = list(
+        dict.fromkeys(
+            [
+                "system",
+                *(key_of(line) for case, _ in groups for line in case.label.split() if "=" in line),
+                *tuning.keys,
+            ]
+        )
+    )
     report = {**sweep.report, "rows": rows}
     known = {key for one in composed for key in known_keys(one)}
     ConfigError.raise_all([*problems, *check_named(read_layout(report), known, f"sweep {sweep.name}: ")])
-    systems = [System(name, case.label, members, tuning, Search(tuning))
-               for name, (case, members) in zip(names, groups, strict=True)]
+    systems = [
+        System(name, case.label, members, tuning, Search(tuning))
+        for name, (case, members) in zip(names, groups, strict=True)
+    ]
     return tuning, systems, report
 
 
@@ -105,16 +133,18 @@ def _by_seed(sweep: Sweep) -> list[tuple[Case, list[tuple[str, ...]]]]:
     return list(zip(label_cases(list(members)), members.values(), strict=True))
 
 
-def _compose_ends(lines: Sequence[str], tuning: Tuning,
-                  options: argparse.Namespace) -> tuple[list[Composed], list[Problem]]:
+def _compose_ends(
+    lines: Sequence[str], tuning: Tuning, options: argparse.Namespace
+) -> tuple[list[Composed], list[Problem]]:
     """The configurations with the ends of every distribution, one after another, and what is wrong with them."""
     first = {one.key: one.ends[0] for one in tuning.distributions}
     points = [first, *({**first, one.key: end} for one in tuning.distributions for end in one.ends[1:])]
     found, problems = [], list[Problem]()
     for point in points:
         try:
-            composed = checked([*lines, *(f"{key}={value}" for key, value in point.items())], options.config_dir,
-                               options.config_name)
+            composed = checked(
+                [*lines, *(f"{key}={value}" for key, value in point.items())], options.config_dir, options.config_name
+            )
         except ProblemsError as error:
             problems += error.problems
             continue
@@ -127,26 +157,33 @@ def _check_goal(experiment: Experiment, tuning: Tuning) -> list[Problem]:
     """Problems of an experiment whose validation metric cannot be judged as `tune` asks."""
     train, problems = experiment.train, []
     if train.eval_every is None or (train.eval_every == 0 and tuning.pruner != "none"):
-        what = "pruning compares validation metrics by epoch" if train.eval_every == 0 else \
-            "the objective needs the validation metric"
+        what = (
+            "pruning compares validation metrics by epoch"
+            if train.eval_every == 0
+            else "the objective needs the validation metric"
+        )
         problems.append(Problem("train.eval_every", train.eval_every, what, "train.eval_every=1"))
     metric = experiment.task.options.primary_metric
     if lower_is_better(metric):
-        problems.append(Problem("task.metric", metric, "tuning needs a metric of which higher is better",
-                                "set task.metric=r2"))
+        problems.append(
+            Problem("task.metric", metric, "tuning needs a metric of which higher is better", "set task.metric=r2")
+        )
     if tuning.pruner != "none" and train.stop_below is not None:
         problems.append(Problem(LIMITS, train.stop_below, "pruning sets this key", "leave it out, or pruner: none"))
     if tuning.pruner != "none" and isinstance(experiment.paradigm, External):
-        problems.append(Problem("tune.pruner", tuning.pruner, "an external command decides itself when it ends",
-                                "pruner: none"))
+        problems.append(
+            Problem("tune.pruner", tuning.pruner, "an external command decides itself when it ends", "pruner: none")
+        )
     return problems
 
 
 def _names(composed: Sequence[Composed]) -> list[str]:
     """A name of each system. Systems with the same name get a number."""
     names = [name_of(one) for one in composed]
-    return [name if names.count(name) == 1 else f"{name}_{names[:place].count(name) + 1}"
-            for place, name in enumerate(names)]
+    return [
+        name if names.count(name) == 1 else f"{name}_{names[:place].count(name) + 1}"
+        for place, name in enumerate(names)
+    ]
 
 
 def _check_preset(name: str, composed: Composed, tuning: Tuning, options: argparse.Namespace) -> list[Problem]:
@@ -166,8 +203,9 @@ def _asked(systems: Sequence[System], most: int) -> list[tuple[System, Asked]]:
     return [(system, system.ask()) for number in range(most) for system in systems if system.wants(number)]
 
 
-def _try(queue: Queue, batch: Sequence[tuple[System, Asked]], options: argparse.Namespace,
-         launchers: Launchers) -> None:
+def _try(
+    queue: Queue, batch: Sequence[tuple[System, Asked]], options: argparse.Namespace, launchers: Launchers
+) -> None:
     """Run the cases of these trials that have not finished, and give their values to the searches."""
     first = len(queue.states)
     labelled = []
@@ -180,15 +218,16 @@ def _try(queue: Queue, batch: Sequence[tuple[System, Asked]], options: argparse.
     place = 0
     for system, asked in batch:
         end = place + len(system.cases)
-        states = queue.states[first + place:first + end]
+        states = queue.states[first + place : first + end]
         system.note(asked, [one for _, one in labelled[place:end]], states)
         if system.pruned(asked):
-            queue.states[first + place:first + end] = [replace(one, reason=f"pruned: {one.run_dir}") for one in states]
+            queue.states[first + place : first + end] = [
+                replace(one, reason=f"pruned: {one.run_dir}") for one in states
+            ]
         place = end
 
 
-def _composed(sweep: Sweep, label: str, lines: Sequence[str],
-              options: argparse.Namespace) -> Composed | ProblemsError:
+def _composed(sweep: Sweep, label: str, lines: Sequence[str], options: argparse.Namespace) -> Composed | ProblemsError:
     """The configuration of a trial, or what is wrong with it: the values may be wrong together."""
     number = int(label.partition("trial ")[2].partition(":")[0])
     run_dir = run_dir_of(sweep, Case(label, ()), number)
@@ -201,8 +240,11 @@ def _composed(sweep: Sweep, label: str, lines: Sequence[str],
 def _tell_unknown(queue: Queue) -> None:
     """Say how many trials were found whose Optuna was not noted."""
     if found := sum(state.status == "finished before" for state in queue.states):
-        queue.console.print(f"{found} of the trials had finished before this search noted its version of Optuna "
-                            f"({chooser()['optuna']}): another version may have chosen them", soft_wrap=True)
+        queue.console.print(
+            f"{found} of the trials had finished before this search noted its version of Optuna "
+            f"({chooser()['optuna']}): another version may have chosen them",
+            soft_wrap=True,
+        )
 
 
 # --- after the last trial --------------------------------------------------------------------------------------------
@@ -213,12 +255,28 @@ def _finished(queue: Queue, systems: Sequence[System], options: argparse.Namespa
         best = None if system.stopped else system.best
         file = None if best is None else _written(queue, system, best, options)
         why = system.stopped or ("" if file else "no trial has a value within the budget")
-        rows.append((system.name, str(len(system.trials)), str(system.budget.pruned), f"{system.budget.seconds:.1f}",
-                     "" if best is None else f"{best.value:.4g}", str(file or why)))
-        found.append({"system": system.name, "trials": len(system.trials), "seconds": system.budget.seconds,
-                      "pruned": system.budget.pruned,
-                      "best": None if best is None else best.value, "preset": None if file is None else str(file),
-                      "reason": why, "values": {} if best is None else best.asked.values})
+        rows.append(
+            (
+                system.name,
+                str(len(system.trials)),
+                str(system.budget.pruned),
+                f"{system.budget.seconds:.1f}",
+                "" if best is None else f"{best.value:.4g}",
+                str(file or why),
+            )
+        )
+        found.append(
+            {
+                "system": system.name,
+                "trials": len(system.trials),
+                "seconds": system.budget.seconds,
+                "pruned": system.budget.pruned,
+                "best": None if best is None else best.value,
+                "preset": None if file is None else str(file),
+                "reason": why,
+                "values": {} if best is None else best.asked.values,
+            }
+        )
     header = ("system", "trials", "pruned", "seconds", f"best {systems[0].tuning.objective}", "preset")
     queue.console.print(made_table(header, rows, "tuned"))
     queue.console.print(queue.sweep.notes[0], soft_wrap=True)
@@ -242,10 +300,12 @@ def _written(queue: Queue, system: System, best: Trial, options: argparse.Namesp
     goal = f"{best.metric} = {best.value:.6g}"
     if tuning.objective == "time_to_target":
         goal = f"{best.value:.6g} s of training until {best.metric} >= {tuning.target:g}"
-    comments = [f"Written by: {queue.sweep.command}",
-                f"Objective: {tuning.objective}" + f", mean of {seeds} seeds" * (seeds > 1),
-                f"Best trial: number {best.asked.number} of {len(system.trials)}; {goal}",
-                f"Chosen by: Optuna {chooser()['optuna']}, {chooser()['sampler']}",
-                f"Budget of each system: {tuning.budget}; this one spent {system.budget.seconds:.1f} s of training",
-                f"Use it: {preset.command}"]
+    comments = [
+        f"Written by: {queue.sweep.command}",
+        f"Objective: {tuning.objective}" + f", mean of {seeds} seeds" * (seeds > 1),
+        f"Best trial: number {best.asked.number} of {len(system.trials)}; {goal}",
+        f"Chosen by: Optuna {chooser()['optuna']}, {chooser()['sampler']}",
+        f"Budget of each system: {tuning.budget}; this one spent {system.budget.seconds:.1f} s of training",
+        f"Use it: {preset.command}",
+    ]
     return write_preset(preset, _folder(options), comments, system.budget)

@@ -16,8 +16,10 @@ Objective = Literal["val_metric", "time_to_target"]
 LIMITS = "train.stop_below"
 # A budget of seconds alone ends here: a trial that cannot be trained takes no seconds.
 MOST_TRIALS = 1000
-_RANGE = {name: Parameter(name, hint, required=False)
-          for name, hint in {"low": Any, "high": Any, "log": bool, "choices": list}.items()}
+_RANGE = {
+    name: Parameter(name, hint, required=False)
+    for name, hint in {"low": Any, "high": Any, "log": bool, "choices": list}.items()
+}
 _DISTRIBUTIONS = {"distributions": Parameter("distributions", Mapping, required=True)}
 _EXAMPLES = "{low: 0.001, high: 0.1, log: true} or {choices: [16, 32]}"
 
@@ -104,8 +106,14 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
     ranges = good.pop("distributions", {})
     found, more = _distributions(ranges, f"{where}.distributions")
     if not ranges and "distributions" not in wrong:
-        more.append(Problem(f"{where}.distributions", ranges, "must have at least one key",
-                            "optimizer.lr: {low: 0.001, high: 0.1, log: true}"))
+        more.append(
+            Problem(
+                f"{where}.distributions",
+                ranges,
+                "must have at least one key",
+                "optimizer.lr: {low: 0.001, high: 0.1, log: true}",
+            )
+        )
     problems += [*more, *_check_numbers(good, where), *_check_goal(good, wrong, where), *_check_pruner(good, where)]
     return Tuning(tuple(found), **good), problems
 
@@ -113,8 +121,11 @@ def read_tuning(section: Mapping[str, Any], where: str = "tune") -> tuple[Tuning
 def _check_numbers(given: Mapping[str, Any], where: str) -> list[Problem]:
     """Problems of numbers that are too small or too large."""
     most = {"trials": MOST_TRIALS, "batch": MOST_TRIALS}
-    problems = [Problem(f"{where}.{key}", given[key], f"must be 1 to {largest}", f"{key}: 4")
-                for key, largest in most.items() if given.get(key) is not None and not 1 <= given[key] <= largest]
+    problems = [
+        Problem(f"{where}.{key}", given[key], f"must be 1 to {largest}", f"{key}: 4")
+        for key, largest in most.items()
+        if given.get(key) is not None and not 1 <= given[key] <= largest
+    ]
     if given.get("seconds") is not None and not 0 < given["seconds"] < math.inf:
         problems.append(Problem(f"{where}.seconds", given["seconds"], "must be larger than 0", "seconds: 600"))
     if given.get("warmup") is not None and given["warmup"] < 0:
@@ -131,11 +142,18 @@ def _check_goal(given: Mapping[str, Any], wrong: set[str], where: str) -> list[P
         problems.append(Problem(f"{where}.trials", None, "a budget is needed: trials, seconds or both", "trials: 12"))
     needs, target = given.get("objective") == "time_to_target", given.get("target")
     if needs and "target" not in wrong and (target is None or not math.isfinite(target)):
-        problems.append(Problem(f"{where}.target", target, "time_to_target needs the validation metric to reach",
-                                "target: 0.9"))
+        problems.append(
+            Problem(f"{where}.target", target, "time_to_target needs the validation metric to reach", "target: 0.9")
+        )
     if not needs and target is not None and "objective" not in wrong:
-        problems.append(Problem(f"{where}.target", target, "only time_to_target has a target",
-                                "leave it out, or objective: time_to_target"))
+        problems.append(
+            Problem(
+                f"{where}.target",
+                target,
+                "only time_to_target has a target",
+                "leave it out, or objective: time_to_target",
+            )
+        )
     return problems
 
 
@@ -143,8 +161,15 @@ def _check_pruner(given: Mapping[str, Any], where: str) -> list[Problem]:
     """Problems of pruning with the other keys."""
     pruned, problems = given.get("pruner") == "median", []
     if pruned and given.get("objective") == "time_to_target":
-        problems.append(Problem(f"{where}.pruner", "median", "compares validation metrics by epoch, but time_to_target "
-                                "compares seconds: a worse epoch may be a faster one", "pruner: none"))
+        problems.append(
+            Problem(
+                f"{where}.pruner",
+                "median",
+                "compares validation metrics by epoch, but time_to_target "
+                "compares seconds: a worse epoch may be a faster one",
+                "pruner: none",
+            )
+        )
     if not pruned and "warmup" in given:
         problems.append(Problem(f"{where}.warmup", given["warmup"], "only pruner: median has it", "leave it out"))
     return problems
@@ -197,6 +222,7 @@ def _number(value: object) -> float | None:
 def check_own(tuning: Tuning, cases: Sequence[Sequence[str]]) -> list[Problem]:
     """Problems of keys that trials vary and the sweep or the command line sets."""
     lines = dict.fromkeys(line for case in cases for line in case if key_of(line) in tuning.keys)
-    return [Problem(line, key_of(line), "trials vary this key", "leave it out here, or in tune.distributions")
-            for line in lines]
-
+    return [
+        Problem(line, key_of(line), "trials vary this key", "leave it out here, or in tune.distributions")
+        for line in lines
+    ]

@@ -97,8 +97,11 @@ def preset_of(name: str, composed: Composed, tuned: Sequence[str]) -> Preset:
 def unlimited(composed: Composed) -> Composed:
     """The configuration of a trial without the limits of pruning: they did not end it, and belong to the search."""
     train = {**composed.config[GROUP], LIMITS.partition(".")[2]: None}
-    return replace(composed, config={**composed.config, GROUP: train},
-                   lines=tuple(line for line in composed.lines if key_of(line) != LIMITS))
+    return replace(
+        composed,
+        config={**composed.config, GROUP: train},
+        lines=tuple(line for line in composed.lines if key_of(line) != LIMITS),
+    )
 
 
 def _put(values: dict[str, Any], key: str, config: Mapping[str, Any]) -> None:
@@ -120,8 +123,14 @@ def _base(composed: Composed) -> str:
 def check_preset(preset: Preset, composed: Composed) -> list[Problem]:
     """Problems if a run with the preset would differ from the trial: a system's file may set a tuned key itself."""
     if composed.choices[GROUP] == preset.name:
-        return [Problem(GROUP, preset.name, "the preset would contain itself: gnnexp tune writes this file",
-                        f"{GROUP}=<the file to start from>")]
+        return [
+            Problem(
+                GROUP,
+                preset.name,
+                "the preset would contain itself: gnnexp tune writes this file",
+                f"{GROUP}=<the file to start from>",
+            )
+        ]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_preset(preset, folder)
@@ -131,9 +140,16 @@ def check_preset(preset: Preset, composed: Composed) -> list[Problem]:
         except ConfigError as error:
             return list(error.problems)
     meant, found = _leaves(composed.config), _leaves(made)
-    return [Problem(key, meant.get(key), f"a preset of {GROUP} cannot set this key, because the system's file sets it",
-                    "do not vary it, or vary it in axes")
-            for key in sorted(meant.keys() | found.keys()) if meant.get(key) != found.get(key)]
+    return [
+        Problem(
+            key,
+            meant.get(key),
+            f"a preset of {GROUP} cannot set this key, because the system's file sets it",
+            "do not vary it, or vary it in axes",
+        )
+        for key in sorted(meant.keys() | found.keys())
+        if meant.get(key) != found.get(key)
+    ]
 
 
 def _leaves(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -97,8 +97,10 @@ class System:
         if self.tuning.pruner == "none" or len(curves) < _LEAST:
             return ()
         epochs = range(max(map(len, curves)))
-        return tuple(None if number < self.tuning.warmup else _median(
-            [curve[min(number, len(curve) - 1)] for curve in curves]) for number in epochs)
+        return tuple(
+            None if number < self.tuning.warmup else _median([curve[min(number, len(curve) - 1)] for curve in curves])
+            for number in epochs
+        )
 
     def note(self, asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State]) -> None:
         """Note how a trial has ended. A trial without an end stops the system: the next ones depend on its value."""
@@ -115,8 +117,14 @@ class System:
     @property
     def budget(self) -> Budget:
         """What the trials have spent so far."""
-        return Budget(self.name, len(self.trials), sum(trial.seconds for trial in self.trials), self.tuning.budget,
-                      is_spent=not self.stopped, pruned=sum(trial.pruned for trial in self.trials))
+        return Budget(
+            self.name,
+            len(self.trials),
+            sum(trial.seconds for trial in self.trials),
+            self.tuning.budget,
+            is_spent=not self.stopped,
+            pruned=sum(trial.pruned for trial in self.trials),
+        )
 
     @property
     def best(self) -> Trial | None:
@@ -125,12 +133,16 @@ class System:
         limit = math.inf if self.tuning.seconds is None else self.tuning.seconds
         counted = [trial for trial, end in zip(self.trials, ends, strict=True) if end <= limit]
         sign = 1 if self.tuning.objective == "val_metric" else -1
-        return max((trial for trial in counted if trial.value is not None),
-                   key=lambda trial: sign * (trial.value or 0.0), default=None)
+        return max(
+            (trial for trial in counted if trial.value is not None),
+            key=lambda trial: sign * (trial.value or 0.0),
+            default=None,
+        )
 
 
-def _judged(asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State],
-            tuning: Tuning) -> Trial | None:
+def _judged(
+    asked: Asked, composed: Sequence[Composed | ProblemsError], states: Sequence[State], tuning: Tuning
+) -> Trial | None:
     """The trial with its value; None if a run has not ended, or failed for a reason outside of its configuration."""
     right = [one for one in composed if isinstance(one, Composed)]
     if len(right) < len(composed):
@@ -151,8 +163,12 @@ def _judged(asked: Asked, composed: Sequence[Composed | ProblemsError], states: 
 def curve_of(run: Run) -> tuple[float, ...]:
     """The best validation metric after each epoch; NaN if there was none yet."""
     name = run.best("val")[0]
-    return tuple(accumulate((epoch.get(name, math.nan) for epoch in run.epochs),
-                            lambda best, now: now if math.isnan(best) or now > best else best))
+    return tuple(
+        accumulate(
+            (epoch.get(name, math.nan) for epoch in run.epochs),
+            lambda best, now: now if math.isnan(best) or now > best else best,
+        )
+    )
 
 
 def _median(values: Sequence[float]) -> float | None:
@@ -189,6 +205,5 @@ def value_of(run: Run, tuning: Tuning) -> float | None:
         return best
     assert tuning.target is not None
     ends = accumulate(_epoch_s(run, number) for number in range(len(run.epochs)))
-    reached = (end for epoch, end in zip(run.epochs, ends, strict=True)
-               if epoch.get(name, -math.inf) >= tuning.target)
+    reached = (end for epoch, end in zip(run.epochs, ends, strict=True) if epoch.get(name, -math.inf) >= tuning.target)
     return next(reached, None)

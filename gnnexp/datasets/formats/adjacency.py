@@ -22,8 +22,10 @@ from gnnexp.experiment.texts import hydra_text
 from gnnexp.files.regular import is_file
 
 _FIX = "correct the name, relative to the folder of the graph, or set it to null"
-_BESIDE = {"features": ("features.npy", "features.npz", "features.csv", "features.txt"),
-           "labels": ("labels.npy", "labels.csv", "labels.txt")}
+_BESIDE = {
+    "features": ("features.npy", "features.npz", "features.csv", "features.txt"),
+    "labels": ("labels.npy", "labels.csv", "labels.txt"),
+}
 USUAL = {name for names in _BESIDE.values() for name in names}  # of files next to a graph
 
 
@@ -67,20 +69,29 @@ class AdjacencyDataset(ForeignDataset):
         if self.standardize and isinstance(features, np.ndarray):
             features = prepared(features, "error", standardize=True)
         elif self.standardize:
-            raise DataError(Problem("dataset.standardize", True, "needs features that are not sparse",
-                                    "set dataset.standardize=false"))
+            raise DataError(
+                Problem(
+                    "dataset.standardize", True, "needs features that are not sparse", "set dataset.standardize=false"
+                )
+            )
         labels, classes = (None, []) if self.labels is None else _labels(folder / self.labels)
         sizes = {key: rows.shape[0] for key, rows in (("features", features), ("labels", labels)) if rows is not None}
-        DataError.raise_all([
-            Problem(f"dataset.{key}", f"{size} rows", f"there are {count} vertices", "give one row for each vertex")
-            for key, size in sizes.items() if size != count])
+        DataError.raise_all(
+            [
+                Problem(f"dataset.{key}", f"{size} rows", f"there are {count} vertices", "give one row for each vertex")
+                for key, size in sizes.items()
+                if size != count
+            ]
+        )
         return Vertices(count, features, labels, classes=classes)
 
 
 def files_next_to(file: Path) -> list[str]:
     """Overrides for files of features and labels that are next to `file` under their usual names."""
-    found = {key: next((name for name in names if name != file.name and is_file(file.parent / name)), None)
-             for key, names in _BESIDE.items()}
+    found = {
+        key: next((name for name in names if name != file.name and is_file(file.parent / name)), None)
+        for key, names in _BESIDE.items()
+    }
     return [f"dataset.{key}={hydra_text(name)}" for key, name in found.items() if name]
 
 

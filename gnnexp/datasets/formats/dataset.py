@@ -89,9 +89,20 @@ class ForeignDataset(Dataset):
     def generate(self, folder: Path) -> Graph:
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
         found = self.read()
-        rules = Rules(self.symmetrize, self.inverse_relations, self.self_loops, self.duplicates, self.split,
-                      self.train, self.val, self.seed, self.target, self.sparse, self.link_split,
-                      self.merge_weights)
+        rules = Rules(
+            self.symmetrize,
+            self.inverse_relations,
+            self.self_loops,
+            self.duplicates,
+            self.split,
+            self.train,
+            self.val,
+            self.seed,
+            self.target,
+            self.sparse,
+            self.link_split,
+            self.merge_weights,
+        )
         graph, names = graph_of(found, rules, self.name)
         with GraphWriter(folder) as writer:
             for name, values in arrays_of(graph).items():
@@ -100,8 +111,9 @@ class ForeignDataset(Dataset):
                 ids = np.arange(vertices.count) if vertices.ids is None else vertices.ids
                 _save_ids(ids, writer.extra(ids_file(kind)))
             names.write(writer)
-            writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
-                                num_features=graph.num_features)
+            writer.finish_graph(
+                name=graph.name, num_classes=graph.num_classes, notes=graph.notes, num_features=graph.num_features
+            )
         return open_graph(folder)
 
 

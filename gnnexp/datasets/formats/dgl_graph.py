@@ -22,8 +22,15 @@ if TYPE_CHECKING:
     import dgl
 
 
-def foreign_of_dgl(graph: dgl.DGLGraph, *, label: str = "label", features: str = "feat", weight: str | None = None,
-                   masks: Mapping[str, str] | None = None, mask: int = 0) -> Foreign:
+def foreign_of_dgl(
+    graph: dgl.DGLGraph,
+    *,
+    label: str = "label",
+    features: str = "feat",
+    weight: str | None = None,
+    masks: Mapping[str, str] | None = None,
+    mask: int = 0,
+) -> Foreign:
     """The graph of a DGLGraph, with one or several types of vertices and edges.
 
     Args:
@@ -37,8 +44,13 @@ def foreign_of_dgl(graph: dgl.DGLGraph, *, label: str = "label", features: str =
     Raises:
         DataError: data are missing, ambiguous, or have a wrong shape.
     """
-    asked = Asked(AUTO if label == USUAL["label"][0] else label, AUTO if features == USUAL["features"][0] else features,
-                  weight, masks, mask)
+    asked = Asked(
+        AUTO if label == USUAL["label"][0] else label,
+        AUTO if features == USUAL["features"][0] else features,
+        weight,
+        masks,
+        mask,
+    )
     return foreign_of_arrays(arrays_of(graph), asked, "the graph")
 
 
@@ -63,8 +75,14 @@ class DglDataset(ForeignDataset):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.masks is not None and not (self.masks and set(self.masks) <= {"train", "val", "test"}):
-            raise ConfigError(Problem("dataset.masks", dict(self.masks), "the names of train, val and test, or null",
-                                      "set dataset.masks={train: train_mask, val: val_mask, test: test_mask}"))
+            raise ConfigError(
+                Problem(
+                    "dataset.masks",
+                    dict(self.masks),
+                    "the names of train, val and test, or null",
+                    "set dataset.masks={train: train_mask, val: val_mask, test: test_mask}",
+                )
+            )
 
     def asked(self) -> Asked:
         """The data that the options name."""
@@ -96,12 +114,24 @@ class DglGraph(DglDataset):
         place = data_folder(self.path, "dgl_graph")
         found = _files(place)
         if not found and not place.is_dir():
-            raise DataError(Problem(str(place), what_is(place) or "begins with other bytes", "must be a file of "
-                                    "dgl.save_graphs", "correct dataset.path"))
+            raise DataError(
+                Problem(
+                    str(place),
+                    what_is(place) or "begins with other bytes",
+                    "must be a file of dgl.save_graphs",
+                    "correct dataset.path",
+                )
+            )
         if len(found) != 1:
             names = ", ".join(one.name for one in found) or "none"
-            raise DataError(Problem(str(place), f"files of dgl.save_graphs: {names}", "there must be one",
-                                    "set dataset.path to the file"))
+            raise DataError(
+                Problem(
+                    str(place),
+                    f"files of dgl.save_graphs: {names}",
+                    "there must be one",
+                    "set dataset.path to the file",
+                )
+            )
         return found
 
     def read(self) -> Foreign:

@@ -98,8 +98,9 @@ class Foreign:
     @property
     def starts(self) -> dict[str, int]:
         """Number of the first vertex of each type in the graph."""
-        return dict(zip(self.vertices, accumulate((one.count for one in self.vertices.values()), initial=0),
-                        strict=False))
+        return dict(
+            zip(self.vertices, accumulate((one.count for one in self.vertices.values()), initial=0), strict=False)
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -116,8 +117,14 @@ class Foreign:
         if asked is None and len(labelled) <= 1:
             return labelled[0] if labelled else None
         if asked not in labelled:
-            raise DataError(Problem("dataset.target", asked, f"types with labels are {', '.join(labelled) or 'none'}",
-                                    f"set dataset.target={labelled[0] if labelled else 'null'}"))
+            raise DataError(
+                Problem(
+                    "dataset.target",
+                    asked,
+                    f"types with labels are {', '.join(labelled) or 'none'}",
+                    f"set dataset.target={labelled[0] if labelled else 'null'}",
+                )
+            )
         return asked
 
 
@@ -152,24 +159,47 @@ def graph_of(found: Foreign, rules: Rules, name: str) -> tuple[Graph, Names]:
     counts = [one.count for one in found.vertices.values()]
     types = torch.repeat_interleave(torch.tensor(counts)).int() if len(counts) > 1 else None
     num_classes = 0 if labels is None else _num_classes(labels)
-    notes = (*found.notes, *arrays.merged.notes(rules.merge_weights),
-             *([f"split drawn by gnnexp, seed {rules.seed}"] * drawn))
-    graph = Graph(arrays.indptr, arrays.indices, _features(found, rules.sparse),
-                  None if labels is None else torch.from_numpy(labels), num_classes, splits, edge_types=arrays.types,
-                  node_types=types, edge_weights=arrays.weights, name=name, notes=notes,
-                  links={one: torch.from_numpy(pairs) for one, pairs in found.links.items()})
+    notes = (
+        *found.notes,
+        *arrays.merged.notes(rules.merge_weights),
+        *([f"split drawn by gnnexp, seed {rules.seed}"] * drawn),
+    )
+    graph = Graph(
+        arrays.indptr,
+        arrays.indices,
+        _features(found, rules.sparse),
+        None if labels is None else torch.from_numpy(labels),
+        num_classes,
+        splits,
+        edge_types=arrays.types,
+        node_types=types,
+        edge_weights=arrays.weights,
+        name=name,
+        notes=notes,
+        links={one: torch.from_numpy(pairs) for one, pairs in found.links.items()},
+    )
     if rules.link_split is not None and found.links:
-        raise DataError(Problem("dataset.link_split", dict(rules.link_split), "the file has links of its own",
-                                "set dataset.link_split=null"))
+        raise DataError(
+            Problem(
+                "dataset.link_split",
+                dict(rules.link_split),
+                "the file has links of its own",
+                "set dataset.link_split=null",
+            )
+        )
     reverses = NO_REVERSES if not rules.symmetrize else len(found.edges) if _inverse(found, rules) else SAME_TYPE
     relations = [one.name for one in found.edges]
     graph = hold_out(graph, rules.link_split, seed=rules.seed, reverses=reverses, names=relations)
     if found.links:
-        graph = without_known(graph, reverses=reverses, remove=not found.keeps_known, names=relations,
-                              why="They stay, because dataset.held_out_edges=keep")
+        graph = without_known(
+            graph,
+            reverses=reverses,
+            remove=not found.keeps_known,
+            names=relations,
+            why="They stay, because dataset.held_out_edges=keep",
+        )
     classes = found.vertices[target].classes if target is not None else ()
-    return checked(graph, trainable=False), Names(list(found.vertices), list(classes),
-                                                  relations)
+    return checked(graph, trainable=False), Names(list(found.vertices), list(classes), relations)
 
 
 def _inverse(found: Foreign, rules: Rules) -> bool:
@@ -191,14 +221,26 @@ def _edges(found: Foreign, rules: Rules) -> CscArrays:
         for pairs in ([(one.source, one.types[0]) for one in edges], [(one.destination, one.types[1]) for one in edges])
     )
     weighted = any(one.weight is not None for one in edges)
-    weights = np.concatenate([np.ones(one.source.size, np.float32) if one.weight is None else one.weight
-                              for one in edges]) if weighted else None
+    weights = (
+        np.concatenate([np.ones(one.source.size, np.float32) if one.weight is None else one.weight for one in edges])
+        if weighted
+        else None
+    )
     types = np.repeat(np.arange(len(edges), dtype=np.int32), [one.source.size for one in edges]) if several else None
     try:
-        return build_graph(source, destination, found.num_nodes, types=types, symmetrize=rules.symmetrize,
-                           num_relations=len(edges) if _inverse(found, rules) else None, self_loops=rules.self_loops,
-                           duplicates=rules.duplicates, weights=weights, merge_weights=rules.merge_weights,
-                           by_weight=True)
+        return build_graph(
+            source,
+            destination,
+            found.num_nodes,
+            types=types,
+            symmetrize=rules.symmetrize,
+            num_relations=len(edges) if _inverse(found, rules) else None,
+            self_loops=rules.self_loops,
+            duplicates=rules.duplicates,
+            weights=weights,
+            merge_weights=rules.merge_weights,
+            by_weight=True,
+        )
     except DifferentWeightsError as error:
         raise error.named({vertex: _id(found, vertex) for vertex in error.vertices}) from None
 
@@ -214,14 +256,21 @@ def _id(found: Foreign, vertex: int) -> str:
 def _outside(found: Foreign, edges: Edges) -> list[Problem]:
     """Problems of ends that are no vertices of their type. The offsets of types would hide them."""
     problems = []
-    for role, ends, kind in (("source", edges.source, edges.types[0]),
-                             ("destination", edges.destination, edges.types[1])):
+    for role, ends, kind in (
+        ("source", edges.source, edges.types[0]),
+        ("destination", edges.destination, edges.types[1]),
+    ):
         count = found.vertices[kind].count
         wrong = np.flatnonzero((ends < 0) | (ends >= count))
         if wrong.size:
-            problems.append(Problem(f"edges {edges.name}, edge {wrong[0]}, {role}", int(ends[wrong[0]]),
-                                    f"{kind} has the vertices 0 to {count - 1}; {wrong.size} edges are wrong",
-                                    "correct the file"))
+            problems.append(
+                Problem(
+                    f"edges {edges.name}, edge {wrong[0]}, {role}",
+                    int(ends[wrong[0]]),
+                    f"{kind} has the vertices 0 to {count - 1}; {wrong.size} edges are wrong",
+                    "correct the file",
+                )
+            )
     return problems
 
 
@@ -253,12 +302,16 @@ def _splits(found: Foreign, rules: Rules, target: str | None, labels: np.ndarray
     """
     given = [kind for kind, one in found.vertices.items() if one.splits and target in (None, kind)]
     if rules.split == "given" and not given:
-        raise DataError(Problem("dataset.split", "given", "the file has no split of the labelled vertices",
-                                "set dataset.split=random"))
+        raise DataError(
+            Problem(
+                "dataset.split", "given", "the file has no split of the labelled vertices", "set dataset.split=random"
+            )
+        )
     if rules.split != "random" and given:
         starts = found.starts
-        parts = {name: [_numbers(found.vertices[kind].splits.get(name)) + starts[kind] for kind in given]
-                 for name in SPLITS}
+        parts = {
+            name: [_numbers(found.vertices[kind].splits.get(name)) + starts[kind] for kind in given] for name in SPLITS
+        }
         return given_split(*(np.concatenate(parts[name]) for name in SPLITS)), False
     if labels is None:
         return given_split(*(np.empty(0, np.int64),) * 3), False
@@ -293,7 +346,13 @@ def _features(found: Foreign, sparse: Sparse) -> Tensor | SparseRows | None:
         return feature_rows(scipy.sparse.csr_array(rows), sparse, normalize=False)
     counts = [one.count for one in found.vertices.values()]
     codes = one_hot_columns(np.repeat(np.arange(len(counts)), counts)[:, None])
-    widened = scipy.sparse.block_diag([scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
-                                       for count, block in zip(counts, blocks, strict=True)], format="csr")
-    return feature_rows(scipy.sparse.csr_array(scipy.sparse.hstack([codes, widened], format="csr")), sparse,
-                        normalize=False)
+    widened = scipy.sparse.block_diag(
+        [
+            scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
+            for count, block in zip(counts, blocks, strict=True)
+        ],
+        format="csr",
+    )
+    return feature_rows(
+        scipy.sparse.csr_array(scipy.sparse.hstack([codes, widened], format="csr")), sparse, normalize=False
+    )

@@ -66,9 +66,15 @@ class GraphBolt(ForeignDataset):
         features = {domain: findings.attempt(metadata.features, domain) or {} for domain in ("node", "edge")}
         sets = findings.attempt(self._sets, metadata) or []
         findings.raise_all()
-        arrays = DglArrays(metadata.counts, {kind: features["node"].get(kind, {}) for kind in metadata.counts}, [
-            DglEdges(one.types, *ends, features["edge"].get(":".join(one.types), {}))
-            for one, ends in zip(metadata.edge_types, edges, strict=True) if ends is not None])
+        arrays = DglArrays(
+            metadata.counts,
+            {kind: features["node"].get(kind, {}) for kind in metadata.counts},
+            [
+                DglEdges(one.types, *ends, features["edge"].get(":".join(one.types), {}))
+                for one, ends in zip(metadata.edge_types, edges, strict=True)
+                if ends is not None
+            ],
+        )
         found = foreign_of_arrays(arrays, Asked(None, self.features, self.weight, {}), str(metadata.path))
         found = replace(found, notes=[*found.notes, *metadata.notes])
         for one in sets:
@@ -86,8 +92,14 @@ class GraphBolt(ForeignDataset):
         of_kind = [sum(one.has_labels is kind for one in chosen) for kind in (True, False)]
         if max(of_kind) > 1 or (self.task is not None and not chosen):
             names = ", ".join(one.name for one in tasks) or "none"
-            raise DataError(Problem("dataset.task", self.task, f"tasks of {metadata.path} are {names}",
-                                    f"set dataset.task={tasks[0].name if tasks else 'null'}"))
+            raise DataError(
+                Problem(
+                    "dataset.task",
+                    self.task,
+                    f"tasks of {metadata.path} are {names}",
+                    f"set dataset.task={tasks[0].name if tasks else 'null'}",
+                )
+            )
         return chosen
 
 
@@ -114,8 +126,10 @@ def _with_labels(found: Foreign, metadata: Metadata, task: _Task) -> Foreign:
         ids = np.concatenate([one.seeds for _, one in parts])
         key = f"{metadata.path}, {task.name}, {kind}"
         _check_ids(ids, vertices[name].count, key)
-        splits = {split: np.concatenate([one.seeds for part, one in parts if _SPLITS[part] == split] or [ids[:0]])
-                  for split in _SPLITS.values()}
+        splits = {
+            split: np.concatenate([one.seeds for part, one in parts if _SPLITS[part] == split] or [ids[:0]])
+            for split in _SPLITS.values()
+        }
         labels = _labels(vertices[name], ids, [one for _, one in parts], key)
         vertices[name] = replace(vertices[name], labels=labels, splits=splits)
     return replace(found, vertices=vertices)
@@ -124,8 +138,14 @@ def _with_labels(found: Foreign, metadata: Metadata, task: _Task) -> Foreign:
 def _labels(own: Vertices, ids: np.ndarray, sets: list[SetOfTask], key: str) -> np.ndarray | None:
     given = [one.data["labels"] for one in sets if "labels" in one.data]
     if len(given) != len(sets) or len({values.shape[1:] for values in given}) > 1:
-        raise DataError(Problem(key, f"labels of the shapes {[list(values.shape) for values in given]}",
-                                "each set needs labels of one shape", FORMAT_FIX))
+        raise DataError(
+            Problem(
+                key,
+                f"labels of the shapes {[list(values.shape) for values in given]}",
+                "each set needs labels of one shape",
+                FORMAT_FIX,
+            )
+        )
     values = classes_of(np.concatenate(given), key)
     if values.shape[0] != ids.size:
         raise DataError(Problem(key, f"{values.shape[0]} labels", f"there are {ids.size} vertices", FORMAT_FIX))
@@ -168,13 +188,25 @@ def _positive(one: SetOfTask, key: str) -> np.ndarray:
     if labels is None:
         return np.ones(one.seeds.shape[0], bool)
     if labels.size != one.seeds.shape[0] or not np.isin(labels, (0, 1)).all():
-        raise DataError(Problem(key, f"labels {list(labels.shape)}", "labels of pairs must be 1 (a link) or 0: gnnexp "
-                                "predicts links, and no classes of edges", "set dataset.task to another task"))
+        raise DataError(
+            Problem(
+                key,
+                f"labels {list(labels.shape)}",
+                "labels of pairs must be 1 (a link) or 0: gnnexp predicts links, and no classes of edges",
+                "set dataset.task to another task",
+            )
+        )
     return np.asarray(labels.reshape(-1) == 1)
 
 
 def _check_ids(ids: np.ndarray, count: int, key: str) -> None:
     wrong = np.flatnonzero((ids < 0) | (ids >= count))
     if wrong.size:
-        raise DataError(Problem(f"{key}, row {wrong[0]}", int(ids[wrong[0]]), f"vertices are 0 to {count - 1}; "
-                                f"{wrong.size} are wrong", "correct the file"))
+        raise DataError(
+            Problem(
+                f"{key}, row {wrong[0]}",
+                int(ids[wrong[0]]),
+                f"vertices are 0 to {count - 1}; {wrong.size} are wrong",
+                "correct the file",
+            )
+        )

@@ -123,16 +123,24 @@ class GraphStorm(Dataset):
             DataError: there are several, or not those that are asked for.
         """
         known = [(one.kind[0], label) for one in config.nodes for label in one.labels]
-        found = [(kind, label) for kind, label in known
-                 if self.label in (None, label.column) and self.target in (None, kind)]
+        found = [
+            (kind, label) for kind, label in known if self.label in (None, label.column) and self.target in (None, kind)
+        ]
         if len(found) > 1 or (not found and (self.label or self.target)):
             names = ", ".join(f"{label.column} of {kind}" for kind, label in known) or "none"
-            raise DataError(Problem("dataset.label", self.label, f"labels of {config.path} are {names}",
-                                    "set dataset.label=COLUMN and dataset.target=TYPE"))
+            raise DataError(
+                Problem(
+                    "dataset.label",
+                    self.label,
+                    f"labels of {config.path} are {names}",
+                    "set dataset.label=COLUMN and dataset.target=TYPE",
+                )
+            )
         return found[0] if found else None
 
-    def _tables(self, config: Gconstruct, chosen: tuple[str, Label] | None, place: Path
-                ) -> tuple[Tables, dict[str, str]]:
+    def _tables(
+        self, config: Gconstruct, chosen: tuple[str, Label] | None, place: Path
+    ) -> tuple[Tables, dict[str, str]]:
         """The tables with the columns that `Tables` expects, in the folder `place`; and whose tables they are."""
         findings, notes, shown = Findings(), [note for one in (*config.nodes, *config.edges) for note in one.notes], {}
         nodes: dict[str, str] = {}
@@ -145,8 +153,9 @@ class GraphStorm(Dataset):
                 [kind] = one.kind
                 label = chosen[1] if chosen is not None and chosen[0] == kind else None
                 files = {} if label is None or self.split == "random" else label.files
-                columns = findings.attempt(vertex_columns, reader, one, label, files, place,
-                                           skip=self.transforms == "skip")
+                columns = findings.attempt(
+                    vertex_columns, reader, one, label, files, place, skip=self.transforms == "skip"
+                )
                 if columns is not None:
                     nodes[kind] = rewritten(reader, columns, place / f"vertices_{quote(kind, safe='')}.parquet")
                     shown[nodes[kind]] = one.files.shown
@@ -165,14 +174,32 @@ class GraphStorm(Dataset):
         train, val = self._shares(chosen)
         tables = _Translated(
             no_label=None,
-            name=self.name, path=str(place), nodes=nodes or None, edges=edges, id="id", source="source",
-            destination="destination", label="label" if chosen is not None else None,
-            target=None if chosen is None else chosen[0], categories=categories, empty=self.empty,
-            split="column" if by_files else "random", split_column="split" if by_files else "auto", train=train,
-            val=val, seed=self.seed, on_unknown=self.on_unknown, sparse=self.sparse, symmetrize=self.symmetrize,
-            inverse_relations=self.inverse_relations, self_loops=self.self_loops, duplicates=self.duplicates,
+            name=self.name,
+            path=str(place),
+            nodes=nodes or None,
+            edges=edges,
+            id="id",
+            source="source",
+            destination="destination",
+            label="label" if chosen is not None else None,
+            target=None if chosen is None else chosen[0],
+            categories=categories,
+            empty=self.empty,
+            split="column" if by_files else "random",
+            split_column="split" if by_files else "auto",
+            train=train,
+            val=val,
+            seed=self.seed,
+            on_unknown=self.on_unknown,
+            sparse=self.sparse,
+            symmetrize=self.symmetrize,
+            inverse_relations=self.inverse_relations,
+            self_loops=self.self_loops,
+            duplicates=self.duplicates,
             merge_weights=self.merge_weights,
-            link_split=self.link_split, buffer_bytes=self.buffer_bytes)
+            link_split=self.link_split,
+            buffer_bytes=self.buffer_bytes,
+        )
         tables.said = notes
         return tables, shown
 
@@ -199,17 +226,29 @@ def _edge_columns(reader: Engine, entry: Entry, place: Path, asked_weight: str |
     asked = [(str(column), end) for column, end in zip(entry.columns, ("source", "destination"), strict=True)]
     asked += [(weight, "weight")] if weight else []
     missing = [name for name, _ in asked if name not in table.types]
-    DataError.raise_all([Problem(f"{entry.files.key}: {name}", "missing", f"columns of {entry.files.shown} are "
-                                 f"{', '.join(table.types)}", "correct the JSON file") for name in missing])
+    DataError.raise_all(
+        [
+            Problem(
+                f"{entry.files.key}: {name}",
+                "missing",
+                f"columns of {entry.files.shown} are {', '.join(table.types)}",
+                "correct the JSON file",
+            )
+            for name in missing
+        ]
+    )
     left = [name for name in names if name != weight]
     notes = [f"features of the edges {':'.join(entry.kind)} that are not used: {', '.join(left)}"] if left else []
-    values = [f"{quoted(name) if role == 'weight' else integer_or_text(reader, table, name, points=False)} AS {role}"
-              for name, role in asked]
+    values = [
+        f"{quoted(name) if role == 'weight' else integer_or_text(reader, table, name, points=False)} AS {role}"
+        for name, role in asked
+    ]
     return Columns(table, values, [], notes, has_split=False)
 
 
 def _of_own_files(problem: Problem, shown: Mapping[str, str]) -> Problem:
     """A problem of a rewritten table, with the name of the user's table."""
+
     def named(text: str) -> str:
         for file, own in shown.items():
             text = text.replace(file, own)

@@ -54,8 +54,7 @@ def _add(digest: hashlib._Hash, part: np.ndarray | scipy.sparse.csr_array | None
         digest.update(b"none")
     elif isinstance(part, np.ndarray):
         digest.update(json.dumps([part.dtype.str, part.shape]).encode())
-        digest.update(json.dumps(part.tolist()).encode() if part.dtype == object else
-                      np.ascontiguousarray(part).data)
+        digest.update(json.dumps(part.tolist()).encode() if part.dtype == object else np.ascontiguousarray(part).data)
     else:
         matrix = scipy.sparse.csr_array(part)
         digest.update(json.dumps(matrix.shape).encode())

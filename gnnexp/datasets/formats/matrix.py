@@ -65,8 +65,11 @@ class AdjacencyMatrix(AdjacencyDataset):
             source, destination = (found.rows, found.columns) if self.source == "row" else (found.columns, found.rows)
             return Foreign({VERTEX: self.vertices(count)}, [Edges(source, destination, weight=weight)], notes)
         kinds = {ROW: self.vertices(count), COLUMN: Vertices(columns)}
-        edges = (Edges(found.rows, found.columns, EDGE, (ROW, COLUMN), weight) if self.source == "row" else
-                 Edges(found.columns, found.rows, EDGE, (COLUMN, ROW), weight))
+        edges = (
+            Edges(found.rows, found.columns, EDGE, (ROW, COLUMN), weight)
+            if self.source == "row"
+            else Edges(found.columns, found.rows, EDGE, (COLUMN, ROW), weight)
+        )
         return Foreign(kinds, [edges], [f"{count} x {columns}: rows and columns are two types of vertices", *notes])
 
     def _weight(self, key: str, found: Entries) -> tuple[np.ndarray | None, list[str]]:
@@ -77,11 +80,19 @@ class AdjacencyMatrix(AdjacencyDataset):
             return None, []
         broken = np.flatnonzero(~np.isfinite(values.astype(np.float32)))
         if broken.size:
-            raise DataError(Problem(f"{key}, entry {broken[0]}", float(values[broken[0]]), f"weights must be finite; "
-                                    f"{broken.size} are not", "correct the file, or set dataset.weights=false"))
+            raise DataError(
+                Problem(
+                    f"{key}, entry {broken[0]}",
+                    float(values[broken[0]]),
+                    f"weights must be finite; {broken.size} are not",
+                    "correct the file, or set dataset.weights=false",
+                )
+            )
         zeros = int((values == 0).sum())
-        return values, ["weight=values of the matrix" + (
-            f"; {zeros} entries are 0, and are edges with the weight 0" if zeros else "")]
+        return values, [
+            "weight=values of the matrix"
+            + (f"; {zeros} entries are 0, and are edges with the weight 0" if zeros else "")
+        ]
 
 
 def _fits(path: Path) -> bool:

@@ -90,10 +90,16 @@ def _refuse_webgraph(path: Path) -> None:
     """
     base = path.with_suffix("")
     if path.suffix == ".graph" and is_file(base.with_name(f"{base.name}.properties")):
-        raise DataError(Problem(str(path), "a .properties file is next to it", "is a compressed graph of WebGraph "
-                                "(LAW), which its Java library reads", "write its edges as text: java "
-                                f"it.unimi.dsi.webgraph.ArcListASCIIGraph -g BVGraph {base} {base}.arcs; then "
-                                f"gnnexp data {base}.arcs"))
+        raise DataError(
+            Problem(
+                str(path),
+                "a .properties file is next to it",
+                "is a compressed graph of WebGraph (LAW), which its Java library reads",
+                "write its edges as text: java "
+                f"it.unimi.dsi.webgraph.ArcListASCIIGraph -g BVGraph {base} {base}.arcs; then "
+                f"gnnexp data {base}.arcs",
+            )
+        )
 
 
 def _rows(path: Path) -> tuple[list[np.ndarray], _Header]:
@@ -119,8 +125,9 @@ def _rows(path: Path) -> tuple[list[np.ndarray], _Header]:
         try:
             found.append(np.array(line.split(), np.int64))
         except (ValueError, OverflowError):
-            raise DataError(Problem(f"{path}, line {number}", line[:60].decode("utf-8", "replace"), "must be whole "
-                                    "numbers", _FIX)) from None
+            raise DataError(
+                Problem(f"{path}, line {number}", line[:60].decode("utf-8", "replace"), "must be whole numbers", _FIX)
+            ) from None
     return found, header
 
 
@@ -142,23 +149,47 @@ def _edges(key: str, rows: list[np.ndarray], header: _Header, *, once: bool) -> 
         DataError: a line has too few numbers, or edges are not there in both directions, or not as many as `m`.
     """
     step = 1 + header.edge_weights
-    odd = [row for row, numbers in enumerate(rows)
-           if numbers.size < header.first or (numbers.size - header.first) % step]
-    DataError.raise_all([Problem(f"{key}, vertex {row + 1}", f"{rows[row].size} numbers", f"there must be "
-                                 f"{header.first}, and {step} for each neighbour; {len(odd)} vertices are wrong", _FIX)
-                         for row in odd[:20]])
+    odd = [
+        row for row, numbers in enumerate(rows) if numbers.size < header.first or (numbers.size - header.first) % step
+    ]
+    DataError.raise_all(
+        [
+            Problem(
+                f"{key}, vertex {row + 1}",
+                f"{rows[row].size} numbers",
+                f"there must be {header.first}, and {step} for each neighbour; {len(odd)} vertices are wrong",
+                _FIX,
+            )
+            for row in odd[:20]
+        ]
+    )
     lists = [numbers[header.first :] for numbers in rows]
     flat = np.concatenate([np.empty(0, np.int64), *lists])
     source = np.repeat(np.arange(len(rows)), [one.size // step for one in lists])
     target, weight = flat[::step] - 1, flat[1::2] if header.edge_weights else None
     wrong = np.flatnonzero((target < 0) | (target >= header.count))
-    DataError.raise_all([Problem(f"{key}, vertex {source[place] + 1}", int(target[place] + 1), f"neighbours are from 1 "
-                                 f"to {header.count}; {wrong.size} are wrong", _FIX) for place in wrong[:20].tolist()])
+    DataError.raise_all(
+        [
+            Problem(
+                f"{key}, vertex {source[place] + 1}",
+                int(target[place] + 1),
+                f"neighbours are from 1 to {header.count}; {wrong.size} are wrong",
+                _FIX,
+            )
+            for place in wrong[:20].tolist()
+        ]
+    )
     if target.size != 2 * header.edges:
         loops = int((source == target).sum())
         said = f"; {loops} vertices are their own neighbours (loops), which METIS does not have" if loops else ""
-        raise DataError(Problem(key, f"{target.size} neighbours", f"the first line says {header.edges} edges, each of "
-                                f"which is in the lines of both ends{said}", _FIX))
+        raise DataError(
+            Problem(
+                key,
+                f"{target.size} neighbours",
+                f"the first line says {header.edges} edges, each of which is in the lines of both ends{said}",
+                _FIX,
+            )
+        )
     _refuse_one_way(key, source, target, weight, header.count)
     kept = source <= target if once else slice(None)
     return Edges(source[kept], target[kept], weight=None if weight is None else weight[kept].astype(np.float32))

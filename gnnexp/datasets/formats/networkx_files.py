@@ -29,8 +29,9 @@ from gnnexp.files.regular import parse_json
 
 # Bytes of memory for each byte of a file: there is a dictionary for each vertex and each edge.
 _FACTOR = 24
-_NODE_LINK = re.compile(rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))',
-                        re.DOTALL)
+_NODE_LINK = re.compile(
+    rb'^\s*\{.*("(nodes|links|edges)"\s*:\s*\[|"(directed|multigraph)"\s*:\s*(true|false))', re.DOTALL
+)
 _MAX_LINE = 1 << 16
 _COMMENT = re.compile(r"(?:^|(?<=\s))#")
 _BEGIN_PAJEK = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|%[^\n]*\n)*\*")
@@ -82,12 +83,18 @@ class NetworkX(ForeignDataset):
     def read(self) -> Foreign:
         """The graph in the file."""
         graph = read_graph_file(self.sources()[0], directed=self.directed)
-        features = self.features if not isinstance(self.features, str) else None if self.features == AUTO else [
-            self.features]
+        features = (
+            self.features if not isinstance(self.features, str) else None if self.features == AUTO else [self.features]
+        )
         return foreign_of(
-            graph, label=self.label, features=[] if self.features is None else features, weight=self.weight,
-            split=self.split_column, form=FeatureForm(self.categories, self.empty, self.standardize),
-            both_directions=self.in_both_directions)
+            graph,
+            label=self.label,
+            features=[] if self.features is None else features,
+            weight=self.weight,
+            split=self.split_column,
+            form=FeatureForm(self.categories, self.empty, self.standardize),
+            both_directions=self.in_both_directions,
+        )
 
 
 def read_graph_file(path: Path, *, directed: bool = False) -> AttributedGraph:
@@ -98,8 +105,14 @@ def read_graph_file(path: Path, *, directed: bool = False) -> AttributedGraph:
     """
     reader = _READERS.get(endings(path))
     if reader is None:
-        raise DataError(Problem(str(path), endings(path), f"endings are {', '.join(_READERS)}, also with .gz",
-                                "rename the file, or use dataset=tables"))
+        raise DataError(
+            Problem(
+                str(path),
+                endings(path),
+                f"endings are {', '.join(_READERS)}, also with .gz",
+                "rename the file, or use dataset=tables",
+            )
+        )
     try:
         return reader(path, directed)
     except DataError:
@@ -108,8 +121,11 @@ def read_graph_file(path: Path, *, directed: bool = False) -> AttributedGraph:
         raise DataError(Problem(str(path), str(error), "NetworkX reads this file", "pip install networkx")) from None
     except Exception as error:  # NetworkX raises errors of any class for lists that are wrong
         said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise DataError(Problem(str(path), said, f"must be a whole {endings(path)} file", "write it again with "
-                                "networkx, or correct it")) from None
+        raise DataError(
+            Problem(
+                str(path), said, f"must be a whole {endings(path)} file", "write it again with networkx, or correct it"
+            )
+        ) from None
 
 
 def _fits(path: Path) -> bool:
@@ -159,9 +175,14 @@ def _edge_list(path: Path, directed: bool) -> AttributedGraph:
     if short is not None:
         raise ValueError(f"row {short}: {rows[short - 1][:60]!r} has no two ends")
     weighted = bool(rows) and "{" not in rows[0] and len(rows[0].split()) == 3
-    return attributed(nx.parse_edgelist(growing(rows, f"{path}, edges"), comments=None,
-                                        data=(("weight", float),) if weighted else True,
-                                        create_using=nx.MultiDiGraph if directed else nx.MultiGraph))
+    return attributed(
+        nx.parse_edgelist(
+            growing(rows, f"{path}, edges"),
+            comments=None,
+            data=(("weight", float),) if weighted else True,
+            create_using=nx.MultiDiGraph if directed else nx.MultiGraph,
+        )
+    )
 
 
 def _adjacency_list(path: Path, directed: bool) -> AttributedGraph:
@@ -209,6 +230,12 @@ def _without_comment(line: str) -> str:
 
 
 _READERS: dict[str, Callable[[Path, bool], AttributedGraph]] = {
-    ".graphml": _graphml, ".gexf": _gexf, ".gml": _gml, ".net": _pajek, ".pajek": _pajek, ".json": _node_link,
-    ".edgelist": _edge_list, ".adjlist": _adjacency_list,
+    ".graphml": _graphml,
+    ".gexf": _gexf,
+    ".gml": _gml,
+    ".net": _pajek,
+    ".pajek": _pajek,
+    ".json": _node_link,
+    ".edgelist": _edge_list,
+    ".adjlist": _adjacency_list,
 }

@@ -36,12 +36,25 @@ Attributes = Mapping[str, list[Any]]
 
 
 def foreign_of_networkx(
-    graph: nx.Graph[Any], *, label: str | None = None, features: Sequence[str] | None = None, weight: str | None = None,
-    split: str | None = None, form: FeatureForm = _AS_IT_IS, both_directions: bool = True,
+    graph: nx.Graph[Any],
+    *,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
+    split: str | None = None,
+    form: FeatureForm = _AS_IT_IS,
+    both_directions: bool = True,
 ) -> Foreign:
     """The arrays of a graph of NetworkX; see `foreign_of`."""
-    return foreign_of(attributed(graph), label=label, features=features, weight=weight, split=split, form=form,
-                      both_directions=both_directions)
+    return foreign_of(
+        attributed(graph),
+        label=label,
+        features=features,
+        weight=weight,
+        split=split,
+        form=form,
+        both_directions=both_directions,
+    )
 
 
 def attributed(graph: nx.Graph[Any]) -> AttributedGraph:
@@ -50,15 +63,24 @@ def attributed(graph: nx.Graph[Any]) -> AttributedGraph:
     rows = list(graph.edges(data=True))
     kind = f"NetworkX {'directed' if graph.is_directed() else 'undirected'} {'multi' * graph.is_multigraph()}graph"
     return AttributedGraph(
-        kind, list(number), [{str(name): value for name, value in data.items()} for _, data in graph.nodes(data=True)],
+        kind,
+        list(number),
+        [{str(name): value for name, value in data.items()} for _, data in graph.nodes(data=True)],
         np.array([(number[u], number[v]) for u, v, _ in rows], np.int64).reshape(-1, 2),
         np.full(len(rows), graph.is_directed()),
-        [{name: value for name, value in data.items() if isinstance(name, str)} for *_, data in rows])
+        [{name: value for name, value in data.items() if isinstance(name, str)} for *_, data in rows],
+    )
 
 
 def foreign_of(
-    graph: AttributedGraph, *, label: str | None = None, features: Sequence[str] | None = None,
-    weight: str | None = None, split: str | None = None, form: FeatureForm = _AS_IT_IS, both_directions: bool = True,
+    graph: AttributedGraph,
+    *,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
+    split: str | None = None,
+    form: FeatureForm = _AS_IT_IS,
+    both_directions: bool = True,
 ) -> Foreign:
     """The arrays of a graph. Parallel edges are kept.
 
@@ -78,20 +100,34 @@ def foreign_of(
         DataError: a vertex or an edge lacks a value, or values do not fit their meaning. Names vertices.
     """
     names, attributes = graph.names, _attributes(graph.vertices)
-    _refuse_unknown(attributes, {"label": [label], "features": features or (), "split_column": [split],
-                                 "categories": form.categories})
+    _refuse_unknown(
+        attributes,
+        {"label": [label], "features": features or (), "split_column": [split], "categories": form.categories},
+    )
     label, split = _found(graph, attributes, "label", label), _found(graph, attributes, "split", split)
     splits = _splits(attributes, split, names)
     roles = {label, split, *form.categories, *(MASKS if splits else ())}
-    chosen = [name for name in attributes if name not in roles and name not in graph.display
-              ] if features is None else list(features)
+    chosen = (
+        [name for name in attributes if name not in roles and name not in graph.display]
+        if features is None
+        else list(features)
+    )
     if features is not None:
         attributes |= {name: _whole_numbers(attributes[name]) for name in chosen}
     columns = {name: found for name in chosen if (found := _numbers(attributes[name], len(names))) is not None}
     if features is not None and len(columns) < len(chosen):
-        raise DataError([Problem(f"vertices, attribute {name}", _first(attributes[name]), "is no number, and no list "
-                                 "of numbers of one length", f"set dataset.categories=[{name}], or make numbers of it")
-                         for name in chosen if name not in columns])
+        raise DataError(
+            [
+                Problem(
+                    f"vertices, attribute {name}",
+                    _first(attributes[name]),
+                    "is no number, and no list of numbers of one length",
+                    f"set dataset.categories=[{name}], or make numbers of it",
+                )
+                for name in chosen
+                if name not in columns
+            ]
+        )
     findings = Findings()
     labels, classes = (label and findings.attempt(_labels, label, attributes[label])) or (None, [])
     rows = findings.attempt(_features, columns, attributes, form, names)
@@ -103,8 +139,11 @@ def foreign_of(
     parts = [f"{role}={name}" for role, name in (("label", label), ("split", split)) if name]
     parts += [f"features={', '.join(columns)}"] if columns else []
     parts += [f"categories={', '.join(form.categories)}"] if form.categories else []
-    left = [f"{name} ({_distinct(values)} values{', for display' * (name in graph.display)})"
-            for name, values in attributes.items() if name not in columns and name not in roles]
+    left = [
+        f"{name} ({_distinct(values)} values{', for display' * (name in graph.display)})"
+        for name, values in attributes.items()
+        if name not in columns and name not in roles
+    ]
     parts += [f"not used: {', '.join(left[:_SHOWN])}"] if left else []
     first = f"{graph.kind}: {'; '.join(parts)}" if parts else graph.kind
     return Foreign({VERTEX: vertices}, [edges], [first, *graph.notes, *edge_notes])
@@ -127,10 +166,19 @@ def _attributes(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
 
 
 def _refuse_unknown(attributes: Attributes, asked: Mapping[str, Iterable[str | None]]) -> None:
-    DataError.raise_all([Problem(f"dataset.{key}", name, f"no vertex has this attribute; attributes are "
-                                 f"{', '.join(attributes) or 'none'}", f"set dataset.{key} to one of them")
-                         for key, given in asked.items() for name in given
-                         if name not in (None, AUTO) and name not in attributes])
+    DataError.raise_all(
+        [
+            Problem(
+                f"dataset.{key}",
+                name,
+                f"no vertex has this attribute; attributes are {', '.join(attributes) or 'none'}",
+                f"set dataset.{key} to one of them",
+            )
+            for key, given in asked.items()
+            for name in given
+            if name not in (None, AUTO) and name not in attributes
+        ]
+    )
 
 
 def _found(graph: AttributedGraph, attributes: Attributes, role: str, asked: str | None) -> str | None:
@@ -142,11 +190,20 @@ def _found(graph: AttributedGraph, attributes: Attributes, role: str, asked: str
     if asked != AUTO:
         return asked
     fits = _may_be_classes if role == "label" else _are_split_words
-    found = [name for name, values in attributes.items()
-             if name not in graph.display and plain(name) in NAMES[role] and fits(values)]
+    found = [
+        name
+        for name, values in attributes.items()
+        if name not in graph.display and plain(name) in NAMES[role] and fits(values)
+    ]
     if len(found) > 1:
-        raise DataError(Problem("vertices", found, f"{len(found)} attributes may be the {role}",
-                                f"set dataset.{role if role == 'label' else 'split_column'}=ATTRIBUTE"))
+        raise DataError(
+            Problem(
+                "vertices",
+                found,
+                f"{len(found)} attributes may be the {role}",
+                f"set dataset.{role if role == 'label' else 'split_column'}=ATTRIBUTE",
+            )
+        )
     return found[0] if found else None
 
 
@@ -175,15 +232,22 @@ def _ids(names: Sequence[Any]) -> np.ndarray:
     Raises:
         DataError: two names are the same text.
     """
-    if all(isinstance(one, int | np.integer) and not isinstance(one, bool) and -(2**63) <= one < 2**63
-           for one in names):
+    if all(
+        isinstance(one, int | np.integer) and not isinstance(one, bool) and -(2**63) <= one < 2**63 for one in names
+    ):
         return np.array(names, np.int64)
     texts = np.array([str(one) for one in names], object)
     if len(set(texts)) < len(names):
         seen: set[str] = set()
         again = next(one for one in texts if one in seen or seen.add(one))  # type: ignore[func-returns-value]
-        raise DataError(Problem("vertices", again, "is the name of two vertices, as a text", "give each a name of its "
-                                "own (networkx.relabel_nodes)"))
+        raise DataError(
+            Problem(
+                "vertices",
+                again,
+                "is the name of two vertices, as a text",
+                "give each a name of its own (networkx.relabel_nodes)",
+            )
+        )
     return texts
 
 
@@ -209,8 +273,9 @@ def _numbers(values: Sequence[Any], count: int) -> np.ndarray | None:
     return np.array([[np.nan] * width if one is None else [float(item) for item in one] for one in values])
 
 
-def _features(columns: Mapping[str, np.ndarray], attributes: Attributes, form: FeatureForm, names: Sequence[Any]
-              ) -> Matrix | None:
+def _features(
+    columns: Mapping[str, np.ndarray], attributes: Attributes, form: FeatureForm, names: Sequence[Any]
+) -> Matrix | None:
     """`[n, D]`: numbers first, then a column for each value of a category; sparse with categories."""
     blocks: list[Matrix] = []
     if columns:
@@ -218,24 +283,42 @@ def _features(columns: Mapping[str, np.ndarray], attributes: Attributes, form: F
         wrong = np.abs(rows) > LARGEST if form.empty != "error" else ~(np.abs(rows) <= LARGEST)
         owner = np.repeat(list(columns), [one.shape[1] for one in columns.values()])
         places = np.argwhere(wrong)
-        DataError.raise_all([Problem(f"vertex {names[row]}, attribute {owner[column]}", None, f"is no finite number; "
-                                     f"{len(places)} values are wrong", "give the value, set dataset.empty=mean or "
-                                     "zero, or leave the attribute out of dataset.features")
-                             for row, column in places[:_SHOWN].tolist()])
+        DataError.raise_all(
+            [
+                Problem(
+                    f"vertex {names[row]}, attribute {owner[column]}",
+                    None,
+                    f"is no finite number; {len(places)} values are wrong",
+                    "give the value, set dataset.empty=mean or zero, or leave the attribute out of dataset.features",
+                )
+                for row, column in places[:_SHOWN].tolist()
+            ]
+        )
         blocks.append(prepared(rows, form.empty, standardize=form.standardize))
     for name in form.categories:
         texts = np.array(["" if one is None else str(one) for one in attributes[name]], object)
         missing = np.flatnonzero(texts == "")
         if missing.size and form.empty == "error":
-            raise DataError([Problem(f"vertex {names[row]}, attribute {name}", None, f"is missing; {missing.size} "
-                                     "values are wrong", "give the value, or set dataset.empty=zero")
-                             for row in missing[:_SHOWN].tolist()])
+            raise DataError(
+                [
+                    Problem(
+                        f"vertex {names[row]}, attribute {name}",
+                        None,
+                        f"is missing; {missing.size} values are wrong",
+                        "give the value, or set dataset.empty=zero",
+                    )
+                    for row in missing[:_SHOWN].tolist()
+                ]
+            )
         codes = one_hot_columns(texts[:, None])
         blocks.append(codes[:, 1:] if missing.size else codes)  # the empty text comes first
     if len(blocks) == 1:
         return blocks[0]
-    return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr")
-                                  ) if blocks else None
+    return (
+        scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr"))
+        if blocks
+        else None
+    )
 
 
 def _labels(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
@@ -249,15 +332,22 @@ def _labels(name: str, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
     if several:
         rows = _numbers([one if isinstance(one, list | tuple | np.ndarray) else None for one in values], len(values))
         if rows is None or not np.isin(rows[~np.isnan(rows)], (0, 1)).all():
-            raise DataError(Problem(key, str(several[0])[:60], "lists of classes must have 0 or 1 for each class",
-                                    "set dataset.label to another attribute"))
+            raise DataError(
+                Problem(
+                    key,
+                    str(several[0])[:60],
+                    "lists of classes must have 0 or 1 for each class",
+                    "set dataset.label to another attribute",
+                )
+            )
         return rows, []
     plain_values = [_label(one) for one in values]
     known = {one for one in plain_values if one is not None}
     broken = [one for one in known if isinstance(one, float)]
     if broken:
-        raise DataError(Problem(key, broken[0], "classes must be names or whole numbers",
-                                "set dataset.label to another attribute"))
+        raise DataError(
+            Problem(key, broken[0], "classes must be names or whole numbers", "set dataset.label to another attribute")
+        )
     whole = all(isinstance(one, int) for one in known)
     classes = sorted(known) if whole else sorted({str(one) for one in known})
     number = {one: place for place, one in enumerate(classes)}
@@ -286,13 +376,24 @@ def _splits(attributes: Attributes, split: str | None, names: Sequence[Any]) -> 
     if split is not None:
         words = ["" if one is None else str(one).strip().lower() for one in attributes[split]]
         wrong = [row for row, word in enumerate(words) if word and word not in SPLIT_WORDS]
-        DataError.raise_all([Problem(f"vertex {names[row]}, attribute {split}", words[row][:60], f"{len(wrong)} words "
-                                     f"are wrong; words of a split are {', '.join(SPLIT_WORDS)}",
-                                     "set dataset.split_column=null") for row in wrong[:_SHOWN]])
+        DataError.raise_all(
+            [
+                Problem(
+                    f"vertex {names[row]}, attribute {split}",
+                    words[row][:60],
+                    f"{len(wrong)} words are wrong; words of a split are {', '.join(SPLIT_WORDS)}",
+                    "set dataset.split_column=null",
+                )
+                for row in wrong[:_SHOWN]
+            ]
+        )
         return {part: np.array([SPLIT_WORDS.get(word) == part for word in words]) for part in ("train", "val", "test")}
-    masks = {part: np.array([bool(one) for one in attributes[name]]) for name, part in MASKS.items()
-             if name in attributes and all(one is None or (isinstance(one, _NUMBERS) and one in (0, 1))
-                                           for one in attributes[name])}
+    masks = {
+        part: np.array([bool(one) for one in attributes[name]])
+        for name, part in MASKS.items()
+        if name in attributes
+        and all(one is None or (isinstance(one, _NUMBERS) and one in (0, 1)) for one in attributes[name])
+    }
     empty = np.zeros(len(names), np.bool_)
     return {part: masks.get(part, empty) for part in ("train", "val", "test")} if "train" in masks else {}
 
@@ -304,12 +405,19 @@ def _edges(graph: AttributedGraph, weight: str | None, *, both_directions: bool)
     if weight == AUTO:
         found = [name for name in known if plain(name) in NAMES["weight"]]
         if len(found) > 1:
-            raise DataError(Problem("edges", found, "several attributes may be the weight",
-                                    "set dataset.weight=ATTRIBUTE, or null"))
+            raise DataError(
+                Problem("edges", found, "several attributes may be the weight", "set dataset.weight=ATTRIBUTE, or null")
+            )
         weight = found[0] if found else None
     elif weight is not None and weight not in known:
-        raise DataError(Problem("dataset.weight", weight, f"no edge has this attribute; attributes are "
-                                f"{', '.join(known) or 'none'}", "set dataset.weight=null"))
+        raise DataError(
+            Problem(
+                "dataset.weight",
+                weight,
+                f"no edge has this attribute; attributes are {', '.join(known) or 'none'}",
+                "set dataset.weight=null",
+            )
+        )
     ends = graph.ends
     weights, notes = (None, []) if weight is None else _weights(graph, weight)
     left = [name for name in known if name != weight]
@@ -336,10 +444,17 @@ def _weights(graph: AttributedGraph, weight: str) -> tuple[np.ndarray, list[str]
             found[place] = np.nan
     wrong = np.flatnonzero(~np.isfinite(found.astype(np.float32)))
     ends = [[graph.names[one] for one in graph.ends[place]] for place in wrong[:_SHOWN].tolist()]
-    DataError.raise_all([Problem(f"edge {source} - {destination}, attribute {weight}",
-                                 str(values[place])[:60], f"is no finite number; {wrong.size} weights are wrong",
-                                 "correct the weight, or set dataset.weight=null")
-                         for place, (source, destination) in zip(wrong[:_SHOWN].tolist(), ends, strict=True)])
+    DataError.raise_all(
+        [
+            Problem(
+                f"edge {source} - {destination}, attribute {weight}",
+                str(values[place])[:60],
+                f"is no finite number; {wrong.size} weights are wrong",
+                "correct the weight, or set dataset.weight=null",
+            )
+            for place, (source, destination) in zip(wrong[:_SHOWN].tolist(), ends, strict=True)
+        ]
+    )
     missing = sum(value is None for value in values)
     notes = [f"weight={weight}" + (f"; {missing} edges without it have 1" if missing else "")]
     return found, notes

@@ -49,11 +49,13 @@ class Dcsbm(Synthetic):
             ("skew", self.skew, 1, 8),
             ("max_degree_ratio", self.max_degree_ratio, 1, math.inf),
         )
-        ConfigError.raise_all([
-            Problem(f"dataset.{name}", value, f"must be {low} to {high}", f"set dataset.{name} within these bounds")
-            for name, value, low, high in rules
-            if not low <= value <= high
-        ])
+        ConfigError.raise_all(
+            [
+                Problem(f"dataset.{name}", value, f"must be {low} to {high}", f"set dataset.{name} within these bounds")
+                for name, value, low, high in rules
+                if not low <= value <= high
+            ]
+        )
 
     @property
     def num_communities(self) -> int:

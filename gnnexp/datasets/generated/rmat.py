@@ -45,7 +45,8 @@ class Rmat(Synthetic):
     inverse_relations: bool = True
     link_split: LinkSplit = None
     notes: ClassVar[tuple[str, ...]] = (
-        "synthetic: the label is a stretch of the latent order that local edges and features follow",)
+        "synthetic: the label is a stretch of the latent order that local edges and features follow",
+    )
 
     def __post_init__(self) -> None:
         check_fractions(train=self.train, val=self.val, test=self.test)
@@ -60,8 +61,11 @@ class Rmat(Synthetic):
             allowed = "must add up to 1 at most"
             problems.append(Problem("dataset.a, b, c", [self.a, self.b, self.c], allowed, "use 0.57, 0.19, 0.19"))
         if self.relations is not None and not 1 <= self.relations <= 1 << 20:
-            problems.append(Problem("dataset.relations", self.relations, "must be 1 to 1048576, or null",
-                                    "set dataset.relations=null"))
+            problems.append(
+                Problem(
+                    "dataset.relations", self.relations, "must be 1 to 1048576, or null", "set dataset.relations=null"
+                )
+            )
         ConfigError.raise_all(problems)
         self.model()  # checks the sizes
 

@@ -8,8 +8,19 @@ from typing import Literal
 from gnnexp.errors import ConfigError, Problem
 
 ShapeName = Literal[
-    "products_like", "papers_like", "friendster_like", "orkut_like", "reddit_like", "arxiv_like", "mag_like",
-    "mag_lsc_like", "flickr_like", "yelp_like", "amazon_like", "it2004_like", "small"
+    "products_like",
+    "papers_like",
+    "friendster_like",
+    "orkut_like",
+    "reddit_like",
+    "arxiv_like",
+    "mag_like",
+    "mag_lsc_like",
+    "flickr_like",
+    "yelp_like",
+    "amazon_like",
+    "it2004_like",
+    "small",
 ]
 
 
@@ -65,8 +76,16 @@ def sizes_of(shape: str) -> Sizes:
 
 
 def resolve_sizes(
-    shape: str | None, scale: float, *, num_nodes: int | None, num_edges: int | None, num_features: int | None,
-    num_classes: int | None, train: float | None, val: float | None, test: float | None,
+    shape: str | None,
+    scale: float,
+    *,
+    num_nodes: int | None,
+    num_edges: int | None,
+    num_features: int | None,
+    num_classes: int | None,
+    train: float | None,
+    val: float | None,
+    test: float | None,
 ) -> Sizes:
     """The sizes of `shape` (None = `small`), with vertices and edges times `scale`. Explicit sizes replace them.
 
@@ -98,8 +117,12 @@ def _problems(sizes: Sizes) -> list[Problem]:
         ("num_classes", sizes.num_classes, 1, max(1, sizes.num_nodes // 8)),
     )
     return [
-        Problem(f"dataset.{name}", value, f"must be {low} to {high}" if low < high else f"can only be {low}",
-                f"dataset.{name}={min(max(value, low), high)}, or another dataset.scale")
+        Problem(
+            f"dataset.{name}",
+            value,
+            f"must be {low} to {high}" if low < high else f"can only be {low}",
+            f"dataset.{name}={min(max(value, low), high)}, or another dataset.scale",
+        )
         for name, value, low, high in rules
         if not low <= value <= high
     ]

@@ -103,8 +103,15 @@ class Synthetic(Dataset):
     def sizes(self) -> Sizes:
         """Sizes of the shape, with the given sizes in place of some."""
         return resolve_sizes(
-            self.shape, self.scale, num_nodes=self.num_nodes, num_edges=self.num_edges, num_features=self.num_features,
-            num_classes=self.num_classes, train=self.train, val=self.val, test=self.test,
+            self.shape,
+            self.scale,
+            num_nodes=self.num_nodes,
+            num_edges=self.num_edges,
+            num_features=self.num_features,
+            num_classes=self.num_classes,
+            train=self.train,
+            val=self.val,
+            test=self.test,
         )
 
     @property
@@ -155,9 +162,15 @@ class Synthetic(Dataset):
         features = np.empty((sizes.num_nodes, sizes.num_features), np.float32)
         _fill_features(self, classes, features)
         return Graph(
-            torch.from_numpy(indptr), torch.from_numpy(indices), features=torch.from_numpy(features),
-            labels=torch.from_numpy(labels), num_classes=sizes.num_classes, splits=splits,
-            edge_types=types, name=self.name, notes=self.notes,
+            torch.from_numpy(indptr),
+            torch.from_numpy(indices),
+            features=torch.from_numpy(features),
+            labels=torch.from_numpy(labels),
+            num_classes=sizes.num_classes,
+            splits=splits,
+            edge_types=types,
+            name=self.name,
+            notes=self.notes,
         )
 
     def generate(self, folder: Path) -> Graph | None:

@@ -78,25 +78,37 @@ def facts_of_graph(graph: Graph) -> Facts:
     destinations = graph.destinations().numpy()
     degree = graph.in_degree.numpy() + graph.out_degree.numpy()
     loops = int((sources == destinations).sum())
-    pattern = scipy.sparse.csr_array((np.ones(sources.size, np.bool_), sources, indptr),
-                                     shape=(graph.num_nodes, graph.num_nodes))
+    pattern = scipy.sparse.csr_array(
+        (np.ones(sources.size, np.bool_), sources, indptr), shape=(graph.num_nodes, graph.num_nodes)
+    )
     count, of_vertex = scipy.sparse.csgraph.connected_components(pattern, directed=True, connection="weak")
     classes, values, unlabelled = _labels(graph)
     parts = graph.splits
     return Facts(
-        vertices=graph.num_nodes, edges=graph.num_edges,
+        vertices=graph.num_nodes,
+        edges=graph.num_edges,
         types=[] if graph.node_types is None else torch.bincount(graph.node_types).tolist(),
-        relations=graph.num_relations, features=graph.num_features,
+        relations=graph.num_relations,
+        features=graph.num_features,
         sparse_features=isinstance(graph.features, SparseRows),
-        classes=classes, label_values=values, unlabelled=unlabelled,
+        classes=classes,
+        label_values=values,
+        unlabelled=unlabelled,
         splits={"train": parts.train.numel(), "val": parts.val.numel(), "test": parts.test.numel()},
         duplicates=0 if graph.occurrence is None else int((graph.occurrence > 0).sum()),
-        different_weights=_different_weights(graph), opposite_weights=_opposite_weights(graph, destinations),
+        different_weights=_different_weights(graph),
+        opposite_weights=_opposite_weights(graph, destinations),
         self_loops=loops,
-        reciprocal=_reciprocal(sources, destinations, graph.num_nodes), isolated=int((degree == 0).sum()),
-        degree={"min": float(degree.min()), "median": float(np.median(degree)), "mean": float(degree.mean()),
-                "max": float(degree.max())},
-        skew=_skew(degree), components=int(count),
+        reciprocal=_reciprocal(sources, destinations, graph.num_nodes),
+        isolated=int((degree == 0).sum()),
+        degree={
+            "min": float(degree.min()),
+            "median": float(np.median(degree)),
+            "mean": float(degree.mean()),
+            "max": float(degree.max()),
+        },
+        skew=_skew(degree),
+        components=int(count),
         largest_component=float(np.bincount(of_vertex).max() / graph.num_nodes),
     )
 
@@ -119,8 +131,9 @@ def _opposite_weights(graph: Graph, destinations: np.ndarray) -> int:
     count = 0
     for kind in np.unique(types):
         rows = np.flatnonzero((types == kind) & (sources != destinations))
-        keys, first, times = np.unique(sources[rows] * graph.num_nodes + destinations[rows], return_index=True,
-                                       return_counts=True)
+        keys, first, times = np.unique(
+            sources[rows] * graph.num_nodes + destinations[rows], return_index=True, return_counts=True
+        )
         once, rows = keys[times == 1], rows[first[times == 1]]
         back = destinations[rows] * graph.num_nodes + sources[rows]
         place = np.minimum(np.searchsorted(once, back), max(0, once.size - 1))

@@ -30,8 +30,9 @@ class Guess:
     sample: Sample | None = None
 
 
-def recognised(path: Path, datasets: Mapping[str, type[Dataset]], limit: int | None = None, folder: Path | None = None
-               ) -> Guess:
+def recognised(
+    path: Path, datasets: Mapping[str, type[Dataset]], limit: int | None = None, folder: Path | None = None
+) -> Guess:
     """The format of a file or a folder.
 
     Args:
@@ -49,8 +50,14 @@ def recognised(path: Path, datasets: Mapping[str, type[Dataset]], limit: int | N
         raise DataError(Problem("PATH", str(path), "there is no such file or folder", "correct the path"))
     found = {choice: lines for choice, kind in datasets.items() if (lines := kind.recognised(place)) is not None}
     if len(found) > 1:
-        raise DataError(Problem("PATH", str(path), f"may be any of {', '.join(found)}",
-                                f"choose: gnnexp run dataset={next(iter(found))} dataset.path={path}"))
+        raise DataError(
+            Problem(
+                "PATH",
+                str(path),
+                f"may be any of {', '.join(found)}",
+                f"choose: gnnexp run dataset={next(iter(found))} dataset.path={path}",
+            )
+        )
     for choice, lines in found.items():
         read = [f"dataset={choice}", *lines]
         return Guess(choice, [*read, f"dataset.path={hydra_text(str(place))}"] if not _with_path(lines) else read)
@@ -58,8 +65,14 @@ def recognised(path: Path, datasets: Mapping[str, type[Dataset]], limit: int | N
     tables = guess_tables(place if sample is None else sample.place, place)
     if tables is not None:
         return Guess("tables", *tables, sample)
-    raise DataError(Problem("PATH", str(path), "no known format fits this place", "give a folder of tables (CSV, "
-                            "Parquet, …), or one of gnnexp list dataset; docs/howto/dataset.md"))
+    raise DataError(
+        Problem(
+            "PATH",
+            str(path),
+            "no known format fits this place",
+            "give a folder of tables (CSV, Parquet, …), or one of gnnexp list dataset; docs/howto/dataset.md",
+        )
+    )
 
 
 def _with_path(lines: Sequence[str]) -> bool:

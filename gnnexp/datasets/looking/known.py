@@ -47,8 +47,12 @@ def _musae(folder: Path) -> list[str] | None:
     if len(words) != 1:
         return None
     target = f"{name}_target.csv"
-    lines = [_path(folder), f"dataset.nodes={hydra_text(target)}", f"dataset.edges={hydra_text(f'{name}_edges.csv')}",
-             f"dataset.features={hydra_text(words[0])}"]
+    lines = [
+        _path(folder),
+        f"dataset.nodes={hydra_text(target)}",
+        f"dataset.edges={hydra_text(f'{name}_edges.csv')}",
+        f"dataset.features={hydra_text(words[0])}",
+    ]
     columns, values = _csv(folder / target)
     # Edges of the sets of Twitch name vertices by the column `new_id`.
     lines += ["dataset.id=new_id"] if "new_id" in columns else []
@@ -86,9 +90,15 @@ def _ego(place: Path) -> list[str] | None:
     with features.open(encoding="utf-8", errors="replace") as file:
         width = len(file.readline().split())
     first = f"column{0:0{len(str(width - 1))}d}"  # as DuckDB names columns without names
-    return [_path(place.parent), f"dataset.edges={hydra_text(place.name)}",
-            f"dataset.nodes={hydra_text(features.name)}", f"dataset.id={first}", "dataset.label=null",
-            "dataset.header=false", "dataset.delimiter=' '"]
+    return [
+        _path(place.parent),
+        f"dataset.edges={hydra_text(place.name)}",
+        f"dataset.nodes={hydra_text(features.name)}",
+        f"dataset.id={first}",
+        "dataset.label=null",
+        "dataset.header=false",
+        "dataset.delimiter=' '",
+    ]
 
 
 # --- Hugging Face Hub -------------------------------------------------------------------------------------------------
@@ -101,8 +111,14 @@ def _hugging_face(folder: Path) -> list[str] | None:
     for name, paths in tables.items():
         columns = _columns(paths[0])
         if "edge_index" in columns:
-            raise DataError(Problem(str(paths[0]), columns, "each row is a graph; gnnexp trains on one graph",
-                                    "write the vertices and the edges of all graphs into two tables"))
+            raise DataError(
+                Problem(
+                    str(paths[0]),
+                    columns,
+                    "each row is a graph; gnnexp trains on one graph",
+                    "write the vertices and the edges of all graphs into two tables",
+                )
+            )
         plain_names = {plain(one) for one in columns}
         if any({*pair} <= plain_names for pair in PAIRS) or "edge" in name:
             edges.append(paths)

@@ -72,8 +72,10 @@ def sample_of(place: Path, limit: int, folder: Path) -> Sample | None:
         return None
     share = max(_LEAST, limit // _SHARE // max(1, sum(len(one.files.paths) for one in tables)))
     root = place if place.is_dir() else place.parent
-    rows = [([path.relative_to(root) for path in one.files.paths], _sampled(one, root, folder, (share, limit)))
-            for one in tables]
+    rows = [
+        ([path.relative_to(root) for path in one.files.paths], _sampled(one, root, folder, (share, limit)))
+        for one in tables
+    ]
     for path in others:
         if path.suffix in _OTHER_FILES:
             (folder / path.name).symlink_to(path)
@@ -86,11 +88,15 @@ def _sampled(one: Place, root: Path, folder: Path, sizes: tuple[int, int]) -> Ro
         target = folder / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            found.append(_of_columns(path, target, share) if one.files.format in ("parquet", "arrow") else
-                         _of_text(path, target, share, limit))
+            found.append(
+                _of_columns(path, target, share)
+                if one.files.format in ("parquet", "arrow")
+                else _of_text(path, target, share, limit)
+            )
         except (OSError, EOFError, ValueError) as error:
-            raise DataError(Problem(str(path), str(error)[:200], "this table cannot be read",
-                                    "correct the file, or write it again")) from None
+            raise DataError(
+                Problem(str(path), str(error)[:200], "this table cannot be read", "correct the file, or write it again")
+            ) from None
     return Rows(sum(part.read for part in found), sum(part.total for part in found), all(part.exact for part in found))
 
 
@@ -153,8 +159,14 @@ def _of_text(path: Path, target: Path, share: int, limit: int) -> Rows:
     size, packed = path.stat().st_size, path.suffix.lower() == ".gz"
     if path.suffix.lower() == ".zst" or _is_document(path):
         if size > limit:
-            raise DataError(Problem(str(path), f"{size} bytes", "no part of such a file can be read alone",
-                                    "gnnexp data --whole reads all of it; or write JSON lines or Parquet"))
+            raise DataError(
+                Problem(
+                    str(path),
+                    f"{size} bytes",
+                    "no part of such a file can be read alone",
+                    "gnnexp data --whole reads all of it; or write JSON lines or Parquet",
+                )
+            )
         target.symlink_to(path)
         return Rows(0, 0, exact=False)
     with path.open("rb") as raw:

@@ -65,11 +65,19 @@ def facts_of_sample(dataset: Tables, sample: Sample) -> SampledFacts:
         layout = here.layout(reader)
         tables = [*(one.table for one in layout.vertices.values()), *(one.table for one in layout.edges)]
         rows = {table.name: _rows_of(sample, place, table.files.paths) for table in tables}
-        known = {kind: rows[layout.vertices[kind].table.name].total if kind in layout.vertices else None
-                 for kind in layout.types}
+        known = {
+            kind: rows[layout.vertices[kind].table.name].total if kind in layout.vertices else None
+            for kind in layout.types
+        }
         counted = [one for one in known.values() if one is not None]
-        labels = next((read_labels(reader, one, here.label_kind, here.no_label) for one in layout.vertices.values()
-                       if one.label is not None), None)
+        labels = next(
+            (
+                read_labels(reader, one, here.label_kind, here.no_label)
+                for one in layout.vertices.values()
+                if one.label is not None
+            ),
+            None,
+        )
         file = here.feature_file()
         size, spread = (0, 0.0) if file is None else _of_file(file)
         for one in layout.vertices.values() if file is None else ():
@@ -79,12 +87,18 @@ def facts_of_sample(dataset: Tables, sample: Sample) -> SampledFacts:
             rows_read=sum(one.read for one in rows.values()),
             vertices=sum(counted) if len(counted) == len(known) else None,
             edges=sum(rows[one.table.name].total for one in layout.edges),
-            exact=all(one.exact for one in rows.values()), types=known,
-            relations=layout.relations, features=size, spread=spread,
+            exact=all(one.exact for one in rows.values()),
+            types=known,
+            relations=layout.relations,
+            features=size,
+            spread=spread,
             classes=[] if labels is None else labels.classes,
-            counts=[] if labels is None else [int((labels.values == number).sum())
-                                              for number in range(len(labels.classes))],
-            real=labels is not None and labels.values.dtype.kind == "f", notes=layout.described())
+            counts=[]
+            if labels is None
+            else [int((labels.values == number).sum()) for number in range(len(labels.classes))],
+            real=labels is not None and labels.values.dtype.kind == "f",
+            notes=layout.described(),
+        )
 
 
 def _rows_of(sample: Sample, place: Path, paths: Sequence[Path]) -> Rows:
@@ -107,7 +121,8 @@ def _of_columns(reader: Engine, columns: VertexColumns) -> tuple[int, float]:
     table, spread = columns.table, 0.0
     single = [name for name in columns.features if not table.types[name].endswith("]")]
     if single:
-        asked = ", ".join(f"stddev({quoted(name)}::DOUBLE) FILTER (isfinite({quoted(name)}::DOUBLE))"
-                          for name in single)
+        asked = ", ".join(
+            f"stddev({quoted(name)}::DOUBLE) FILTER (isfinite({quoted(name)}::DOUBLE))" for name in single
+        )
         spread = max(one or 0.0 for one in reader.rows(f"SELECT {asked} FROM {table.name}", table)[0])
     return sum(width_of(reader, table, name) for name in columns.features), spread

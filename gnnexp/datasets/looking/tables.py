@@ -59,10 +59,16 @@ def guess_tables(place: Path, named: Path) -> tuple[list[str], dict[str, int]] |
         if not found.edges and not found.nodes:
             return None
         if not found.edges:
-            raise DataError(Problem("PATH", str(place), "no table has two columns for the ends of edges "
-                                    f"({', '.join('/'.join(pair) for pair in PAIRS[:4])}, …)",
-                                    "name them: gnnexp run dataset=tables dataset.edges=FILE dataset.source=COLUMN "
-                                    "dataset.destination=COLUMN"))
+            raise DataError(
+                Problem(
+                    "PATH",
+                    str(place),
+                    "no table has two columns for the ends of edges "
+                    f"({', '.join('/'.join(pair) for pair in PAIRS[:4])}, …)",
+                    "name them: gnnexp run dataset=tables dataset.edges=FILE dataset.source=COLUMN "
+                    "dataset.destination=COLUMN",
+                )
+            )
         overrides = ["dataset=tables", f"dataset.path={hydra_text(str(folder))}", *form, *_overrides(reader, found)]
         return overrides, _classes(reader, found.nodes)
 
@@ -100,9 +106,15 @@ def _sorted(reader: Engine, place: Path) -> tuple[_Found, list[str]]:
     for name, table in groups[""].items():
         ends = [one for one in table.types for kind in nodes if plain(one) in words_of(kind)]
         if len(ends) != 2:
-            raise DataError(Problem(table.files.shown, list(table.types), "it is not clear whether this table has "
-                                    "vertices or edges", "rename its columns (id; source and target), move it away, or "
-                                    "name the tables yourself: docs/howto/dataset.md"))
+            raise DataError(
+                Problem(
+                    table.files.shown,
+                    list(table.types),
+                    "it is not clear whether this table has vertices or edges",
+                    "rename its columns (id; source and target), move it away, or "
+                    "name the tables yourself: docs/howto/dataset.md",
+                )
+            )
         edges[name] = table
     return _Found(edges, nodes, rows, {one.name: one.text for one in places}), form
 
@@ -202,15 +214,21 @@ def _has_split(reader: Engine, table: Table) -> bool:
     names = [name for name in table.types if plain(name) in NAMES["split"] and table.types[name] == "VARCHAR"]
     if len(names) != 1:
         return False
-    words = reader.rows(f"SELECT DISTINCT trim(lower({in_sql(names[0])})) FROM {table.name} "
-                        f"WHERE {in_sql(names[0])} IS NOT NULL LIMIT {len(SPLIT_WORDS) + 1}", table)
-    return bool(words) and all(word in SPLIT_WORDS for word, in words)
+    words = reader.rows(
+        f"SELECT DISTINCT trim(lower({in_sql(names[0])})) FROM {table.name} "
+        f"WHERE {in_sql(names[0])} IS NOT NULL LIMIT {len(SPLIT_WORDS) + 1}",
+        table,
+    )
+    return bool(words) and all(word in SPLIT_WORDS for (word,) in words)
 
 
 def _has_empty_cells(reader: Engine, table: Table) -> bool:
     """Whether numbers are missing in columns that may be features."""
-    names = [name for name in numeric(table, list(table.types))
-             if plain(name) not in {*NAMES["id"], *NAMES["label"], *NAMES["split"]}]
+    names = [
+        name
+        for name in numeric(table, list(table.types))
+        if plain(name) not in {*NAMES["id"], *NAMES["label"], *NAMES["split"]}
+    ]
     real = [name for name in names if not table.types[name].endswith("]")]
     if not real:
         return False
@@ -230,8 +248,9 @@ def _entry(reader: Engine, found: _Found, place: str) -> list[str]:
         ends = by_name
     else:
         plain_names = {plain(name): name for name in table.types}
-        names = next(([plain_names[one] for one in pair] for pair in PAIRS if {*pair} <= {*plain_names}),
-                     list(table.types)[:2])
+        names = next(
+            ([plain_names[one] for one in pair] for pair in PAIRS if {*pair} <= {*plain_names}), list(table.types)[:2]
+        )
         ends = [(name, _type_of(reader, table, name, nodes) if len(nodes) > 1 else "") for name in names]
     for end, key, (name, kind) in zip(("from", "to"), ("source", "destination"), ends, strict=False):
         keys += [f"{end}: {hydra_text(kind)}"] * bool(kind and len(nodes) > 1) + [f"{key}: {hydra_text(name)}"]
@@ -246,8 +265,9 @@ def _type_of(reader: Engine, table: Table, name: str, nodes: Mapping[str, Table]
     some, every = [], []
     for kind, vertices in nodes.items():
         identity = column(vertices, "id", AUTO, needed=True, usual=words_of(kind))
-        first = (f"(SELECT {in_sql(name)}::VARCHAR AS id FROM {table.name} WHERE {in_sql(name)} IS NOT NULL "
-                 f"LIMIT {_FIRST})")
+        first = (
+            f"(SELECT {in_sql(name)}::VARCHAR AS id FROM {table.name} WHERE {in_sql(name)} IS NOT NULL LIMIT {_FIRST})"
+        )
         there = f"(SELECT {in_sql(str(identity))}::VARCHAR FROM {vertices.name})"
         known, rows = reader.rows(f"SELECT count(*) FILTER (id IN {there}), count(*) FROM {first}", table)[0]
         some += [kind] if known else []

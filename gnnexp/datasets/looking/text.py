@@ -26,15 +26,17 @@ def read_tables(reader: Engine, places: Sequence[Place]) -> tuple[dict[str, Tabl
     Raises:
         DataError: a table cannot be read, or the texts differ in encoding or in having names.
     """
-    form = TextForm(encoding=_encoding([path for one in places if one.files.format == "text"
-                                        for path in one.files.paths]))
+    form = TextForm(
+        encoding=_encoding([path for one in places if one.files.format == "text" for path in one.files.paths])
+    )
 
     def read() -> dict[str, Table]:
         return {one.name: reader.table(one.files, form) for one in places}
 
     tables = read()
-    headers = {name: header for name, one in tables.items()
-               if (header := _header(reader, one, list(tables))) is not None}
+    headers = {
+        name: header for name, one in tables.items() if (header := _header(reader, one, list(tables))) is not None
+    }
     if headers:
         form = replace(form, header=_one_header(tables, headers))
         tables = read()
@@ -52,8 +54,9 @@ def read_tables(reader: Engine, places: Sequence[Place]) -> tuple[dict[str, Tabl
 
 def is_unnamed(table: Table) -> bool:
     """Whether the table has no line of names, so that DuckDB numbers its columns."""
-    return list(table.types) == [f"column{number:0{len(str(len(table.types) - 1))}d}"
-                                 for number in range(len(table.types))]
+    return list(table.types) == [
+        f"column{number:0{len(str(len(table.types) - 1))}d}" for number in range(len(table.types))
+    ]
 
 
 def _override(text: str) -> str:
@@ -68,8 +71,14 @@ def _encoding(paths: Sequence[Path]) -> str:
     """
     found = {path: one for path in paths if (one := _encoding_of(path)) is not None}
     if len(set(found.values())) > 1:
-        raise DataError(Problem("PATH", {path.name: one for path, one in found.items()}, "the texts have different "
-                                "encodings", "write all of them in UTF-8"))
+        raise DataError(
+            Problem(
+                "PATH",
+                {path.name: one for path, one in found.items()},
+                "the texts have different encodings",
+                "write all of them in UTF-8",
+            )
+        )
     return next(iter(found.values()), "utf-8")
 
 
@@ -110,8 +119,14 @@ def _one_header(tables: dict[str, Table], headers: dict[str, bool]) -> bool:
             headers.setdefault(name, not is_unnamed(table))
     if len(set(headers.values())) > 1:
         without = [tables[name].files.paths[0].name for name, header in headers.items() if not header]
-        raise DataError(Problem("PATH", without, "these texts have no line of names, and others have one",
-                                "write the names of their columns into their first line"))
+        raise DataError(
+            Problem(
+                "PATH",
+                without,
+                "these texts have no line of names, and others have one",
+                "write the names of their columns into their first line",
+            )
+        )
     return next(iter(headers.values()))
 
 
@@ -126,8 +141,12 @@ def _nulls(reader: Engine, tables: dict[str, Table]) -> list[str]:
         for name in _texts(table):
             first = f"(SELECT {quoted(name)} AS value FROM {table.name} LIMIT {FIRST})"
             numbers = "try_cast(replace(value, ',', '.') AS DOUBLE)"
-            words = [row[0] for row in reader.rows(
-                f"SELECT DISTINCT value FROM {first} WHERE value IS NOT NULL AND {numbers} IS NULL LIMIT 5", table)]
+            words = [
+                row[0]
+                for row in reader.rows(
+                    f"SELECT DISTINCT value FROM {first} WHERE value IS NOT NULL AND {numbers} IS NULL LIMIT 5", table
+                )
+            ]
             some = reader.rows(f"SELECT count({numbers}) FROM {first}", table)[0][0]
             if words and some and {*words} <= {*NULLS}:
                 found |= dict.fromkeys(sorted(words))
@@ -141,8 +160,10 @@ def _has_decimal_commas(reader: Engine, table: Table) -> bool:
         empty = ", ".join(map(literal, NULLS))
         first = f"(SELECT {value} FROM {table.name} WHERE {value} NOT IN ({empty}) LIMIT {FIRST})"
         shape = f"regexp_full_match({value}, '-?[0-9]+(,[0-9]+)?')"
-        rows, fit, commas = reader.rows(f"SELECT count({value}), count(*) FILTER ({shape}), "
-                                        f"count(*) FILTER (contains({value}, ',')) FROM {first}", table)[0]
+        rows, fit, commas = reader.rows(
+            f"SELECT count({value}), count(*) FILTER ({shape}), count(*) FILTER (contains({value}, ',')) FROM {first}",
+            table,
+        )[0]
         if rows and fit == rows and commas:
             return True
     return False

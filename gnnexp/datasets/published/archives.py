@@ -62,8 +62,14 @@ class Archives:
         if is_file(place):
             return place
         if not place.is_dir():
-            raise DataError(Problem("dataset.path", str(place), "must be the folder of the dataset's files, or its "
-                                    f"{self.suffix} file", where_to_put(usual)))
+            raise DataError(
+                Problem(
+                    "dataset.path",
+                    str(place),
+                    f"must be the folder of the dataset's files, or its {self.suffix} file",
+                    where_to_put(usual),
+                )
+            )
         if (file := self._usual(place, name)) is not None:
             return file
         found = self.within(place)
@@ -72,9 +78,14 @@ class Archives:
         if len(named or found) == 1 and (named or path is None or name == self.default):
             return (named or found)[0]
         others = " or ".join(f"dataset.name={self._name_of(one)}" for one in found[:_SHOWN])
-        raise DataError(Problem(str(place / self._file_names(name)[0]), "missing",
-                                f"this file of the dataset is needed; the folder has {listed(place)}",
-                                f"set {others}" if found else where_to_put(usual)))
+        raise DataError(
+            Problem(
+                str(place / self._file_names(name)[0]),
+                "missing",
+                f"this file of the dataset is needed; the folder has {listed(place)}",
+                f"set {others}" if found else where_to_put(usual),
+            )
+        )
 
     def within(self, place: Path) -> list[Path]:
         """The files of the family in a folder, or the file itself."""
@@ -93,8 +104,9 @@ class Archives:
         found = self.within(place)
         if len(found) > 1:
             names = ", ".join(one.name for one in found[:_SHOWN])
-            raise DataError(Problem("PATH", str(place), f"has {len(found)} data sets: {names}",
-                                    f"name one: gnnexp data {found[0]}"))
+            raise DataError(
+                Problem("PATH", str(place), f"has {len(found)} data sets: {names}", f"name one: gnnexp data {found[0]}")
+            )
         return named(self._name_of(found[0])) if found else None
 
     def _usual(self, folder: Path, name: str) -> Path | None:

@@ -18,8 +18,10 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.files.regular import is_file
 
 SPLITS = ("train", "valid", "test")
-_NEGATIVES = ("OGB's own negatives of each link are not read: a link is ranked among all vertices, so figures are "
-              "others than OGB's")
+_NEGATIVES = (
+    "OGB's own negatives of each link are not read: a link is ranked among all vertices, so figures are "
+    "others than OGB's"
+)
 
 
 def link_files(folder: Path) -> dict[str, Path]:
@@ -59,8 +61,9 @@ def read_links(folder: Path, raw: OgbRaw) -> tuple[dict[str, torch.Tensor], tupl
                 links[f"{name}_neg"] = _pairs(content, "edge_neg", path, raw.num_nodes)
     if "train" not in files:
         relations = raw.relations if raw.types is None else raw.types.edges
-        columns = [raw.edges] if relations is None or not ranked else [raw.edges[:, :1], relations[:, None],
-                                                                       raw.edges[:, 1:]]
+        columns = (
+            [raw.edges] if relations is None or not ranked else [raw.edges[:, :1], relations[:, None], raw.edges[:, 1:]]
+        )
         links = {"train": np.hstack(columns).astype(np.int64), **links}
     return {name: torch.from_numpy(found) for name, found in links.items()}, (_NEGATIVES,) * ranked
 
@@ -89,11 +92,20 @@ def _starts(content: PickledDict, name: str, path: Path, raw: OgbRaw, ids: np.nd
     """
     assert raw.types is not None
     found, ranges = content.named().get(name), raw.types.ranges
-    known = isinstance(found, list) and len(found) == ids.size and all(
-        isinstance(kind, str) and kind in ranges for kind in found)
+    known = (
+        isinstance(found, list)
+        and len(found) == ids.size
+        and all(isinstance(kind, str) and kind in ranges for kind in found)
+    )
     if not known or not isinstance(found, list):
-        raise DataError(Problem(f"{path}: {name}", type(found).__name__, f"must be {ids.size} of the types "
-                                f"{', '.join(ranges)}", FORMAT_FIX))
+        raise DataError(
+            Problem(
+                f"{path}: {name}",
+                type(found).__name__,
+                f"must be {ids.size} of the types {', '.join(ranges)}",
+                FORMAT_FIX,
+            )
+        )
     starts = np.array([ranges[kind].start for kind in found], np.int64)
     sizes = np.array([len(ranges[kind]) for kind in found], np.int64)
     if (ids >= sizes).any():
@@ -118,8 +130,9 @@ def _are_within(array: np.ndarray, high: int) -> bool:
 
 def _stacked(columns: list[np.ndarray], path: Path) -> np.ndarray:
     if len({column.size for column in columns}) > 1:
-        raise DataError(Problem(str(path), str([column.size for column in columns]), "must be as many of each",
-                                FORMAT_FIX))
+        raise DataError(
+            Problem(str(path), str([column.size for column in columns]), "must be as many of each", FORMAT_FIX)
+        )
     return np.stack(columns, axis=1)
 
 

@@ -54,8 +54,12 @@ def lsc_files(folder: Path) -> list[Path]:
         names = ["meta.pt", *(f"processed/{name}" for name in (_TRIPLES, "val_hr.npy", "val_t.npy"))]
         optional = ["processed/entity_feat.npy"]
     else:
-        names = ["meta.pt", "split_dict.pt", *(str(_edges(folder, one).relative_to(folder)) for one in _RELATIONS),
-                 "processed/paper/node_label.npy"]
+        names = [
+            "meta.pt",
+            "split_dict.pt",
+            *(str(_edges(folder, one).relative_to(folder)) for one in _RELATIONS),
+            "processed/paper/node_label.npy",
+        ]
         optional = ["processed/paper/node_feat.npy"]
     names += [name for name in optional if is_file(folder / name)]
     return list(existing_files(folder, names, folder.name).values())
@@ -86,16 +90,30 @@ def _mag(folder: Path) -> Lsc:
     types = OgbTypes(
         nodes=np.repeat(np.arange(len(_TYPES), dtype=np.int32), counts),
         edges=np.repeat(np.arange(len(_RELATIONS), dtype=np.int32), [len(part) for part in parts]),
-        num_relations=len(_RELATIONS), labelled="paper", members=ranges["paper"], ranges=ranges, relation_numbers=(),
-        notes=(f"types of vertices, in this order: {', '.join(_TYPES)}",
-               f"relations, in this order: {', '.join('-'.join(one) for one in _RELATIONS)}"))
+        num_relations=len(_RELATIONS),
+        labelled="paper",
+        members=ranges["paper"],
+        ranges=ranges,
+        relation_numbers=(),
+        notes=(
+            f"types of vertices, in this order: {', '.join(_TYPES)}",
+            f"relations, in this order: {', '.join('-'.join(one) for one in _RELATIONS)}",
+        ),
+    )
     labels = _array(folder / "processed" / "paper" / "node_label.npy", "iuf", (counts[0],))
     values = np.full((starts[-1], 1), np.nan)
     values[: counts[0], 0] = labels
     values[values < 0] = np.nan
     splits, notes = _splits(folder / "split_dict.pt", values[: counts[0], 0])
-    raw = OgbRaw(np.concatenate(parts), starts[-1], _features(folder / "processed/paper/node_feat.npy", starts[-1],
-                 counts[0]), values, None, str(folder), types)
+    raw = OgbRaw(
+        np.concatenate(parts),
+        starts[-1],
+        _features(folder / "processed/paper/node_feat.npy", starts[-1], counts[0]),
+        values,
+        None,
+        str(folder),
+        types,
+    )
     return Lsc(raw, splits, notes=notes)
 
 
@@ -105,8 +123,14 @@ def _shifted(edges: np.ndarray, relation: Sequence[str], ranges: Mapping[str, ra
     for place, kind in zip((0, 1), (relation[0], relation[2]), strict=True):
         own = edges[place]
         if own.size and not 0 <= int(own.min()) <= int(own.max()) < len(ranges[kind]):
-            raise DataError(Problem(str(path), f"ids {own.min()}..{own.max()}", f"{kind} has the ids 0 to "
-                                    f"{len(ranges[kind]) - 1}", FORMAT_FIX))
+            raise DataError(
+                Problem(
+                    str(path),
+                    f"ids {own.min()}..{own.max()}",
+                    f"{kind} has the ids 0 to {len(ranges[kind]) - 1}",
+                    FORMAT_FIX,
+                )
+            )
         ends.append(own.astype(np.int64) + ranges[kind].start)
     return np.stack(ends, axis=1)
 
@@ -120,10 +144,14 @@ def _splits(path: Path, labels: np.ndarray) -> tuple[list[np.ndarray], tuple[str
         if name is None:
             raise DataError(Problem(str(path), sorted(content), f"must have {names[0]}", FORMAT_FIX))
         ids = as_array(content[name], f"{path}: {name}")
-        if ids.ndim != 1 or ids.dtype.kind not in "iu" or (ids.size and not (
-                0 <= int(ids.min()) <= int(ids.max()) < labels.size)):
-            raise DataError(Problem(f"{path}: {name}", f"{ids.dtype} {ids.shape}", f"must be ids below {labels.size}",
-                                    FORMAT_FIX))
+        if (
+            ids.ndim != 1
+            or ids.dtype.kind not in "iu"
+            or (ids.size and not (0 <= int(ids.min()) <= int(ids.max()) < labels.size))
+        ):
+            raise DataError(
+                Problem(f"{path}: {name}", f"{ids.dtype} {ids.shape}", f"must be ids below {labels.size}", FORMAT_FIX)
+            )
         known = ~np.isnan(labels[ids])
         dropped += int((~known).sum())
         parts.append(ids[known].astype(np.int64))
@@ -141,11 +169,24 @@ def _wikikg(folder: Path) -> Lsc:
     for name, found in links.items():
         for column, high in ((0, num_nodes), (1, num_relations), (2, num_nodes)):
             if found.size and not 0 <= int(found[:, column].min()) <= int(found[:, column].max()) < high:
-                raise DataError(Problem(f"{folder}: {name}, column {column}", int(found[:, column].max()),
-                                        f"must be below {high}", FORMAT_FIX))
-    raw = OgbRaw(links["train"][:, ::2], num_nodes,
-                 _features(folder / "processed" / "entity_feat.npy", num_nodes, num_nodes), None, None, str(path),
-                 relations=links["train"][:, 1], num_relations=num_relations)
+                raise DataError(
+                    Problem(
+                        f"{folder}: {name}, column {column}",
+                        int(found[:, column].max()),
+                        f"must be below {high}",
+                        FORMAT_FIX,
+                    )
+                )
+    raw = OgbRaw(
+        links["train"][:, ::2],
+        num_nodes,
+        _features(folder / "processed" / "entity_feat.npy", num_nodes, num_nodes),
+        None,
+        None,
+        str(path),
+        relations=links["train"][:, 1],
+        num_relations=num_relations,
+    )
     return Lsc(raw, links=links, notes=("no test links: OGB keeps their tails secret",))
 
 
@@ -154,8 +195,9 @@ def _counts(folder: Path, names: Sequence[str]) -> list[int]:
     path = folder / "meta.pt"
     content = read_pt(path).named()
     counts = [content.get(name) for name in names]
-    wrong = [name for name, count in zip(names, counts, strict=True)
-             if type(count) is not int or not 0 < count < 1 << 40]
+    wrong = [
+        name for name, count in zip(names, counts, strict=True) if type(count) is not int or not 0 < count < 1 << 40
+    ]
     if wrong:
         raise DataError(Problem(str(path), sorted(content), f"must have counts of {', '.join(wrong)}", FORMAT_FIX))
     return [count for count in counts if isinstance(count, int)]
@@ -166,8 +208,14 @@ def _array(path: Path, kinds: str, shape: Sequence[int | None]) -> np.ndarray:
     array = open_npy(path)
     expected = tuple(size if want is None else want for want, size in zip(shape, array.shape, strict=False))
     if array.dtype.kind not in kinds or array.ndim != len(shape) or array.shape != expected:
-        raise DataError(Problem(str(path), f"{array.dtype} {array.shape}", f"must have the shape {tuple(shape)} and be "
-                                f"of kind {kinds!r}", FORMAT_FIX))
+        raise DataError(
+            Problem(
+                str(path),
+                f"{array.dtype} {array.shape}",
+                f"must have the shape {tuple(shape)} and be of kind {kinds!r}",
+                FORMAT_FIX,
+            )
+        )
     return array
 
 

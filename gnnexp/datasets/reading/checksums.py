@@ -86,8 +86,9 @@ def origin_of(digests: Mapping[Path, str], name: str) -> Origin:
     for dataset in dict.fromkeys(one.dataset for one in hits.values()):
         files = {one.file: one.sha256 for one in published() if one.dataset == dataset}
         # Of several files, each has to have its own name: two may have been exchanged.
-        right = {path for path, one in hits.items() if one.dataset == dataset and (
-            path.name == one.file or len(files) == 1)}
+        right = {
+            path for path, one in hits.items() if one.dataset == dataset and (path.name == one.file or len(files) == 1)
+        }
         others = [path.name for path in digests if path not in right]
         if right and all(files.get(other, "known") == "" for other in others):
             source = next(one.source for one in published() if one.dataset == dataset)

@@ -39,8 +39,14 @@ def content_of(path: Path, factor: int) -> bytes:
         found = (isinstance(error, OSError) and error.strerror) or str(error)[:200]
         raise DataError(Problem(str(path), found, "this file must be whole and readable", _AGAIN)) from None
     if len(content) > limit:
-        raise DataError(Problem(str(path), f"unpacks to more than {limit} bytes", "must unpack to less",
-                                "unpack it yourself if that is right"))
+        raise DataError(
+            Problem(
+                str(path),
+                f"unpacks to more than {limit} bytes",
+                "must unpack to less",
+                "unpack it yourself if that is right",
+            )
+        )
     check_memory(factor * len(content), str(path))
     return content
 
@@ -71,8 +77,9 @@ def own_files(place: Path) -> list[Path]:
     if not is_folder(place):
         return [place] if is_file(place) else []
     try:
-        return [one for one in sorted(place.iterdir())
-                if is_file(one) and not one.name.lower().startswith((".", *_BESIDE))]
+        return [
+            one for one in sorted(place.iterdir()) if is_file(one) and not one.name.lower().startswith((".", *_BESIDE))
+        ]
     except OSError:
         return []
 
@@ -124,6 +131,9 @@ def one_file(path: str | None, directory: str, fits: Callable[[Path], bool], wan
     found = [one for one in own_files(place) if fits(one)]
     if len(found) != 1:
         names = [one.name for one in found] or [one.name for one in own_files(place)[:10]]
-        raise DataError(Problem("dataset.path", str(place), f"has {names}; needed is one file: {wanted}",
-                                "set dataset.path to the file"))
+        raise DataError(
+            Problem(
+                "dataset.path", str(place), f"has {names}; needed is one file: {wanted}", "set dataset.path to the file"
+            )
+        )
     return found[0]

@@ -66,12 +66,23 @@ class FileStream(PairStream):
     """
 
     def __init__(
-        self, path: Path, dtype: np.dtype[Any], offset: int, shape: tuple[int, ...], num_nodes: int | None = None,
+        self,
+        path: Path,
+        dtype: np.dtype[Any],
+        offset: int,
+        shape: tuple[int, ...],
+        num_nodes: int | None = None,
         chunk_edges: int = CHUNK_EDGES,
     ) -> None:
         if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
-            raise DataError(Problem(str(path), f"{dtype} {list(shape)}", "edges must be whole numbers [E, 2] or [2, E]",
-                                    "save them in this form"))
+            raise DataError(
+                Problem(
+                    str(path),
+                    f"{dtype} {list(shape)}",
+                    "edges must be whole numbers [E, 2] or [2, E]",
+                    "save them in this form",
+                )
+            )
         self._path, self._dtype, self._offset, self._by_edge = path, dtype, offset, shape[1] == 2
         super().__init__(shape[0] if self._by_edge else shape[1], num_nodes, str(path), chunk_edges)
 
@@ -90,8 +101,14 @@ class FileStream(PairStream):
         except OSError as error:
             raise DataError(Problem(self.name, error.strerror, "must be readable", "get it again")) from None
         if found.size < count:
-            raise DataError(Problem(self.name, f"ends after number {first + found.size}", f"has {self.num_edges} edges",
-                                    "get the whole file again"))
+            raise DataError(
+                Problem(
+                    self.name,
+                    f"ends after number {first + found.size}",
+                    f"has {self.num_edges} edges",
+                    "get the whole file again",
+                )
+            )
         return found
 
 
@@ -111,8 +128,7 @@ class TextStream(EdgeStream):
         self.name, self._given, self._lines = str(path), num_nodes, chunk_lines
         comma = path.name.removesuffix(".gz").endswith(".csv")
         delimiter = text.delimiter if text.delimiter is not None else "," if comma else None
-        self._table = Table(path, "int64", delimiter, text.header, text.comments, 0, num_nodes,
-                            settable=True)
+        self._table = Table(path, "int64", delimiter, text.header, text.comments, 0, num_nodes, settable=True)
 
     @cached_property
     def _survey(self) -> tuple[int, int]:
@@ -150,8 +166,14 @@ class TextStream(EdgeStream):
     def _rows(self) -> Iterator[np.ndarray]:
         for rows in self._table.chunks(self._lines):
             if rows.shape[1] < 2:
-                raise DataError(Problem(self.name, f"{rows.shape[1]} column", "two columns: source and destination",
-                                        "set dataset.delimiter to the separator of the columns"))
+                raise DataError(
+                    Problem(
+                        self.name,
+                        f"{rows.shape[1]} column",
+                        "two columns: source and destination",
+                        "set dataset.delimiter to the separator of the columns",
+                    )
+                )
             yield rows[:, :2]
 
 
@@ -180,8 +202,14 @@ def open_edges(
         return _stream_pairs(path, pairs, num_nodes)
     if path.name.removesuffix(".gz").endswith(TEXT):
         return TextStream(path, text or TextFormat(), num_nodes)
-    raise DataError(Problem("dataset.path", str(path), f"a file of edges ends in .npy, .bin, {', '.join(TEXT)} (also "
-                            ".gz)", "rename it, or convert it"))
+    raise DataError(
+        Problem(
+            "dataset.path",
+            str(path),
+            f"a file of edges ends in .npy, .bin, {', '.join(TEXT)} (also .gz)",
+            "rename it, or convert it",
+        )
+    )
 
 
 def note_types(edges: np.ndarray | None) -> tuple[str, ...]:
@@ -208,8 +236,14 @@ def _open_folder(folder: Path, num_nodes: int | None) -> EdgeStream:
         return TextStream(raw / "edge.csv.gz", TextFormat(","), num_nodes or _ogb_nodes(raw))
     if (raw / "data.npz").is_file():
         return _stream_npz(raw / "data.npz", num_nodes)
-    raise DataError(Problem("dataset.path", str(folder), f"a folder of edges holds {META} (gnnexp's format), or "
-                            "edge.csv.gz or data.npz (OGB)", "set dataset.path to the file of the edges"))
+    raise DataError(
+        Problem(
+            "dataset.path",
+            str(folder),
+            f"a folder of edges holds {META} (gnnexp's format), or edge.csv.gz or data.npz (OGB)",
+            "set dataset.path to the file of the edges",
+        )
+    )
 
 
 def _ogb_nodes(raw: Path) -> int | None:
@@ -218,8 +252,14 @@ def _ogb_nodes(raw: Path) -> int | None:
         return None
     counts = Table(path, "int64", low=1).read()
     if counts.size != 1:
-        raise DataError(Problem(str(path), f"{counts.size} numbers", "must be one number of vertices",
-                                "get the file again, or set dataset.num_nodes"))
+        raise DataError(
+            Problem(
+                str(path),
+                f"{counts.size} numbers",
+                "must be one number of vertices",
+                "get the file again, or set dataset.num_nodes",
+            )
+        )
     return int(counts[0, 0])
 
 
@@ -233,9 +273,14 @@ def _stream_of(path: Path, header: NpyHeader, num_nodes: int | None, start: int 
 def _stream_pairs(path: Path, pairs: PairType, num_nodes: int | None) -> FileStream:
     dtype, size = np.dtype(pairs).newbyteorder("<"), path.stat().st_size
     if not size or size % (2 * dtype.itemsize):
-        raise DataError(Problem(str(path), f"{size} bytes", f"must be pairs of {pairs}: a multiple of "
-                                f"{2 * dtype.itemsize} bytes, and not empty", "get the whole file again, or set "
-                                "dataset.pairs to the type of its numbers"))
+        raise DataError(
+            Problem(
+                str(path),
+                f"{size} bytes",
+                f"must be pairs of {pairs}: a multiple of {2 * dtype.itemsize} bytes, and not empty",
+                "get the whole file again, or set dataset.pairs to the type of its numbers",
+            )
+        )
     return FileStream(path, dtype, 0, (size // (2 * dtype.itemsize), 2), num_nodes)
 
 
@@ -245,8 +290,14 @@ def _stream_npz(path: Path, num_nodes: int | None) -> FileStream:
         with zipfile.ZipFile(path) as archive:
             info = archive.getinfo("edge_index.npy")
             if info.compress_type != zipfile.ZIP_STORED:
-                raise DataError(Problem(str(path), "edge_index is compressed", "only uncompressed arrays can be "
-                                        "streamed", "save it with numpy.save as .npy"))
+                raise DataError(
+                    Problem(
+                        str(path),
+                        "edge_index is compressed",
+                        "only uncompressed arrays can be streamed",
+                        "save it with numpy.save as .npy",
+                    )
+                )
             with path.open("rb") as file:
                 file.seek(info.header_offset)
                 magic, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
@@ -258,8 +309,14 @@ def _stream_npz(path: Path, num_nodes: int | None) -> FileStream:
             if header.offset + header.data_bytes != info.file_size:
                 raise ValueError(f"edge_index has {info.file_size} bytes, not those of {header.dtype} {header.shape}")
     except DAMAGE as error:
-        raise DataError(Problem(str(path), str(error)[:200] or type(error).__name__, "must be a whole archive with "
-                                "edge_index", "get it again")) from None
+        raise DataError(
+            Problem(
+                str(path),
+                str(error)[:200] or type(error).__name__,
+                "must be a whole archive with edge_index",
+                "get it again",
+            )
+        ) from None
     return _stream_of(path, header, num_nodes or _npz_nodes(path), start)
 
 
@@ -269,6 +326,12 @@ def _npz_nodes(path: Path) -> int | None:
         return None
     counts = archive.array("num_nodes_list")
     if counts.size != 1 or counts.dtype.kind not in "iu" or not 0 < int(counts.ravel()[0]) < 1 << 62:
-        raise DataError(Problem(f"{path}: num_nodes_list", f"{counts.dtype} {list(counts.shape)}", "must be one number "
-                                "of vertices, 1 or more", "get the archive again, or set dataset.num_nodes"))
+        raise DataError(
+            Problem(
+                f"{path}: num_nodes_list",
+                f"{counts.dtype} {list(counts.shape)}",
+                "must be one number of vertices, 1 or more",
+                "get the archive again, or set dataset.num_nodes",
+            )
+        )
     return int(counts.ravel()[0])

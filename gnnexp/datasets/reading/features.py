@@ -73,8 +73,14 @@ def typed_rows(features: np.ndarray | None, types: np.ndarray | None, sparse: Sp
         DataError: vertices have no types.
     """
     if types is None:
-        raise DataError(Problem("dataset.features_by_type", True, "this dataset has one type of vertices",
-                                "set dataset.features_by_type=false"))
+        raise DataError(
+            Problem(
+                "dataset.features_by_type",
+                True,
+                "this dataset has one type of vertices",
+                "set dataset.features_by_type=false",
+            )
+        )
     return feature_rows(features_by_type(features, types), sparse, normalize=False)
 
 
@@ -126,8 +132,14 @@ def as_labels(rows: np.ndarray | None, path: Path) -> np.ndarray | None:
             raise DataError(Problem(f"labels of {path}", "fractions", "classes must be whole numbers", fix))
     smallest, largest = values.min(initial=0).item(), values.max(initial=0).item()
     if largest >= _MAX_CLASS or smallest < -_MAX_CLASS:
-        raise DataError(Problem(f"labels of {path}", f"{smallest}..{largest}", "classes must be below 2^31",
-                                "number the classes from 0 on"))
+        raise DataError(
+            Problem(
+                f"labels of {path}",
+                f"{smallest}..{largest}",
+                "classes must be below 2^31",
+                "number the classes from 0 on",
+            )
+        )
     return values.astype(np.int64)
 
 

@@ -60,11 +60,15 @@ class NpzFile:
             DataError: names all missing members.
         """
         found = ", ".join(sorted(self._members))[:200]
-        DataError.raise_all([
-            Problem(f"{self.path}: {name}", f"has {found}", "this array is needed", "check that it is the right file")
-            for name in names
-            if name not in self._members
-        ])
+        DataError.raise_all(
+            [
+                Problem(
+                    f"{self.path}: {name}", f"has {found}", "this array is needed", "check that it is the right file"
+                )
+                for name in names
+                if name not in self._members
+            ]
+        )
 
     def __contains__(self, name: str) -> bool:
         return name in self._members

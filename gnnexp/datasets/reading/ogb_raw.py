@@ -86,8 +86,11 @@ def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Fi
     if believable(num_nodes, 0 if edges is None else edges.shape[0]):
         return
     if edges is not None:
-        findings.problems.append(Problem(key, f"{num_nodes} vertices with {edges.shape[0]} edges", "must be the number "
-                                         "of vertices", FORMAT_FIX))
+        findings.problems.append(
+            Problem(
+                key, f"{num_nodes} vertices with {edges.shape[0]} edges", "must be the number of vertices", FORMAT_FIX
+            )
+        )
     findings.raise_all()
 
 
@@ -126,8 +129,16 @@ def read_text(folder: Path, findings: Findings) -> OgbRaw:
     relations = findings.attempt(_relations, raw / "edge_reltype.csv.gz", rows)
     if edges is None:
         edges, edge_features, relations = np.empty((0, 2), np.int64), None, None
-    return OgbRaw(edges, num_nodes, features, labels, edge_features, str(needed[0]), relations=relations,
-                  num_relations=0 if relations is None else int(relations.max(initial=-1)) + 1)
+    return OgbRaw(
+        edges,
+        num_nodes,
+        features,
+        labels,
+        edge_features,
+        str(needed[0]),
+        relations=relations,
+        num_relations=0 if relations is None else int(relations.max(initial=-1)) + 1,
+    )
 
 
 def _relations(path: Path, rows: int | None) -> np.ndarray | None:
@@ -202,8 +213,10 @@ def read_typed(folder: Path, *, labelled: bool) -> OgbRaw:
         members=nodes.get(of_type, range(0)),
         ranges=nodes,
         relation_numbers=numbers,
-        notes=(f"types of vertices, in this order: {', '.join(nodes)}",
-               f"relations, in this order: {', '.join('-'.join(triplet) for triplet in triplets)}"),
+        notes=(
+            f"types of vertices, in this order: {', '.join(nodes)}",
+            f"relations, in this order: {', '.join('-'.join(triplet) for triplet in triplets)}",
+        ),
     )
     return OgbRaw(together, sum(sizes), features, labels, None, str(raw / _TRIPLETS), types)
 
@@ -224,8 +237,7 @@ def _node_types(path: Path) -> dict[str, range]:
 def _triplets(path: Path, nodes: Mapping[str, range]) -> list[list[str]]:
     """For each relation: type of heads, name of the relation, type of tails."""
     rows = Table(path).words()
-    wrong = [row for row in rows
-             if len(row) != 3 or not {row[0], row[2]} <= set(nodes) or not _NAME.fullmatch(row[1])]
+    wrong = [row for row in rows if len(row) != 3 or not {row[0], row[2]} <= set(nodes) or not _NAME.fullmatch(row[1])]
     if wrong or not rows or len(set(map(tuple, rows))) < len(rows):
         allowed = f"must be head, relation and tail, each once, of the types {', '.join(nodes)}"
         raise DataError(Problem(str(path), str(wrong or rows)[:80], allowed, FORMAT_FIX))
@@ -281,7 +293,7 @@ def _labels(raw: Path, nodes: Mapping[str, range]) -> tuple[np.ndarray, str]:
     if len(found) != 1:
         allowed = "must have the folder of one type of vertices, with its labels"
         raise DataError(Problem(str(raw / "node-label"), sorted(found), allowed, FORMAT_FIX))
-    (name, table), = found.items()
+    ((name, table),) = found.items()
     labels = np.full((sum(map(len, nodes.values())), table.shape[1]), np.nan)
     labels[nodes[name].start : nodes[name].stop] = table
     return labels, name

@@ -143,11 +143,51 @@ GLOBALS: Mapping[tuple[str, str], object] = {
 
 # Opcodes of data that Python's unpickler may execute as they are. Others that gnnexp allows are methods of `Unpickler`.
 _OPCODES = (
-    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG",
-    "LONG1", "FLOAT", "BINFLOAT", "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE",
-    "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "EMPTY_TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "TUPLE",
-    "LIST", "EMPTY_LIST", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET",
-    "BINGET", "LONG_BINGET", "GLOBAL", "STACK_GLOBAL",
+    "PROTO",
+    "FRAME",
+    "STOP",
+    "MARK",
+    "NONE",
+    "NEWTRUE",
+    "NEWFALSE",
+    "INT",
+    "BININT",
+    "BININT1",
+    "BININT2",
+    "LONG",
+    "LONG1",
+    "FLOAT",
+    "BINFLOAT",
+    "STRING",
+    "BINSTRING",
+    "SHORT_BINSTRING",
+    "UNICODE",
+    "BINUNICODE",
+    "SHORT_BINUNICODE",
+    "BINUNICODE8",
+    "BINBYTES",
+    "SHORT_BINBYTES",
+    "BINBYTES8",
+    "EMPTY_TUPLE",
+    "TUPLE1",
+    "TUPLE2",
+    "TUPLE3",
+    "TUPLE",
+    "LIST",
+    "EMPTY_LIST",
+    "APPEND",
+    "APPENDS",
+    "SETITEM",
+    "SETITEMS",
+    "PUT",
+    "BINPUT",
+    "LONG_BINPUT",
+    "MEMOIZE",
+    "GET",
+    "BINGET",
+    "LONG_BINGET",
+    "GLOBAL",
+    "STACK_GLOBAL",
 )
 
 
@@ -187,8 +227,9 @@ class Unpickler(pickle._Unpickler):
     stack: list[Any]
     append: Callable[[object], None]
     pop_mark: Callable[[], list[object]]
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _Opcodes({
-        getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES})
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _Opcodes(
+        {getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]] for name in _OPCODES}
+    )
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
         super().__init__(stream, encoding="latin1")
@@ -217,6 +258,9 @@ class Unpickler(pickle._Unpickler):
         self.stack[-1].pairs.extend(zip(items[::2], items[1::2], strict=True))
 
     dispatch |= {
-        pickle.REDUCE[0]: _reduce, pickle.NEWOBJ[0]: _reduce, pickle.BUILD[0]: _build,
-        pickle.EMPTY_DICT[0]: _dict, pickle.DICT[0]: lambda self: self._dict(self.pop_mark()),
+        pickle.REDUCE[0]: _reduce,
+        pickle.NEWOBJ[0]: _reduce,
+        pickle.BUILD[0]: _build,
+        pickle.EMPTY_DICT[0]: _dict,
+        pickle.DICT[0]: lambda self: self._dict(self.pop_mark()),
     }

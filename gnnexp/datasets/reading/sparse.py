@@ -15,8 +15,10 @@ from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.errors import DataError, Problem
 
 _BANNER = b"%%matrixmarket"
-_FIELDS, _SYMMETRIES = ("pattern", "integer", "unsigned-integer", "real", "double"), ("general", "symmetric",
-                                                                                      "skew-symmetric")
+_FIELDS, _SYMMETRIES = (
+    ("pattern", "integer", "unsigned-integer", "real", "double"),
+    ("general", "symmetric", "skew-symmetric"),
+)
 # Bytes of memory for each byte of a text: an entry has at least 4 bytes, and becomes 24 twice.
 _FACTOR = 12
 
@@ -65,21 +67,34 @@ def read_sparse_npz(path: Path) -> Entries:
     kind = file.word("format") if "format" in file else "csr"
     names = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}.get(kind)
     if names is None:
-        raise DataError(Problem(f"{path}: format", kind, "formats are csr, csc and coo",
-                                "save matrix.tocsr() with scipy.sparse.save_npz"))
+        raise DataError(
+            Problem(
+                f"{path}: format",
+                kind,
+                "formats are csr, csc and coo",
+                "save matrix.tocsr() with scipy.sparse.save_npz",
+            )
+        )
     file.require(*names)
     values, first, second = file.array("data"), file.array(names[0]), file.array(names[1])
     shape = tuple(file.array("shape").tolist())
     if len(shape) != 2 or min(shape) < 0 or any(one.ndim != 1 for one in (values, first, second)):
-        raise DataError(Problem(f"{path}: shape", shape, "must be a matrix",
-                                "save it again with scipy.sparse.save_npz"))
+        raise DataError(
+            Problem(f"{path}: shape", shape, "must be a matrix", "save it again with scipy.sparse.save_npz")
+        )
     if kind == "coo":
         return _checked(str(path), Entries(shape, first, second, values))
     major = shape[kind == "csc"]
     steps = np.diff(second)
     if second.size != major + 1 or second[0] != 0 or second[-1] > first.size or (steps < 0).any():
-        raise DataError(Problem(f"{path}: indptr", second[:3].tolist(), f"must ascend from 0, with {major + 1} entries",
-                                "save it again with scipy.sparse.save_npz"))
+        raise DataError(
+            Problem(
+                f"{path}: indptr",
+                second[:3].tolist(),
+                f"must ascend from 0, with {major + 1} entries",
+                "save it again with scipy.sparse.save_npz",
+            )
+        )
     check_memory(8 * first.size, str(path))
     owner, used = np.repeat(np.arange(major), steps), int(second[-1])
     rows, columns = (owner, first[:used]) if kind == "csr" else (first[:used], owner)
@@ -100,14 +115,16 @@ def read_matrix_market(path: Path) -> Entries:
     key, (dense, shape, count) = str(path), _header(str(path), content)
     least = count * (2 if dense else 4) - 1
     if least > len(content):
-        raise DataError(Problem(key, f"{count} entries", f"{len(content)} bytes cannot hold them",
-                                "get the file again"))
+        raise DataError(
+            Problem(key, f"{count} entries", f"{len(content)} bytes cannot hold them", "get the file again")
+        )
     check_memory((8 if dense else 48) * count, key)
     try:
         found = mmread(BytesIO(content))
     except (ValueError, OverflowError, TypeError, MemoryError) as error:
-        raise DataError(Problem(key, str(error)[:200], "must be a whole Matrix Market file", "correct the file, or get "
-                                "it again")) from None
+        raise DataError(
+            Problem(key, str(error)[:200], "must be a whole Matrix Market file", "correct the file, or get it again")
+        ) from None
     matrix = scipy.sparse.coo_array(found)
     return _checked(key, Entries(shape, matrix.row, matrix.col, matrix.data))
 
@@ -121,23 +138,32 @@ def _header(key: str, content: bytes) -> tuple[bool, tuple[int, int], int]:
     position = content.find(b"\n") + 1
     words = content[: position or None].lower().split()[:6]
     if len(words) != 5 or words[:2] != [_BANNER, b"matrix"] or words[2] not in (b"coordinate", b"array"):
-        raise wrong(content[:60].decode("utf-8", "replace"),
-                    "must begin with %%MatrixMarket matrix coordinate (or array)")
+        raise wrong(
+            content[:60].decode("utf-8", "replace"), "must begin with %%MatrixMarket matrix coordinate (or array)"
+        )
     field, symmetry = words[3].decode("ascii", "replace"), words[4].decode("ascii", "replace")
     if field not in _FIELDS or symmetry not in _SYMMETRIES:
         raise wrong(f"{field} {symmetry}", f"numbers may be {', '.join(_FIELDS)}; symmetry {', '.join(_SYMMETRIES)}")
-    while position and (line := content[position : (end := content.find(b"\n", position) + 1) or None]) and (
-            line.startswith(b"%") or not line.strip()):
+    while (
+        position
+        and (line := content[position : (end := content.find(b"\n", position) + 1) or None])
+        and (line.startswith(b"%") or not line.strip())
+    ):
         position = end
     sizes = content[position : (content.find(b"\n", position) + 1) or None].split() if position else []
     dense = words[2] == b"array"
     if len(sizes) != (2 if dense else 3) or not all(one.isdigit() and len(one) < 19 for one in sizes):
-        raise wrong(b" ".join(sizes)[:60].decode("utf-8", "replace"), "the line of sizes needs rows, columns"
-                    + ("" if dense else ", entries"))
+        raise wrong(
+            b" ".join(sizes)[:60].decode("utf-8", "replace"),
+            "the line of sizes needs rows, columns" + ("" if dense else ", entries"),
+        )
     rows, columns = int(sizes[0]), int(sizes[1])
     half = symmetry != "general"
-    count = (rows * (rows + 1) // 2 - rows * (symmetry == "skew-symmetric") if half else rows * columns
-             ) if dense else int(sizes[2])
+    count = (
+        (rows * (rows + 1) // 2 - rows * (symmetry == "skew-symmetric") if half else rows * columns)
+        if dense
+        else int(sizes[2])
+    )
     return dense, (rows, columns), count
 
 
@@ -155,6 +181,12 @@ def _checked(key: str, found: Entries) -> Entries:
             raise DataError(Problem(key, str(ends.dtype), f"{what}s must be whole numbers", "save it again"))
         wrong = np.flatnonzero((ends < 0) | (ends >= count))
         if wrong.size:
-            raise DataError(Problem(f"{key}, entry {wrong[0]}, {what}", int(ends[wrong[0]]), f"must be below {count}; "
-                                    f"{wrong.size} entries are wrong", "correct the file"))
+            raise DataError(
+                Problem(
+                    f"{key}, entry {wrong[0]}, {what}",
+                    int(ends[wrong[0]]),
+                    f"must be below {count}; {wrong.size} entries are wrong",
+                    "correct the file",
+                )
+            )
     return found

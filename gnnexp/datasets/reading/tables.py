@@ -147,8 +147,13 @@ class Table:
                 # numpy only warns if it reads 1.5 as the integer 1, or finds no rows.
                 warnings.simplefilter("error", DeprecationWarning)
                 warnings.filterwarnings("ignore", message=".*input contained no data")
-                found = np.loadtxt(self._ascii(lines), dtype=self.dtype, delimiter=self.delimiter,
-                                   comments=self.comments or None, ndmin=2)
+                found = np.loadtxt(
+                    self._ascii(lines),
+                    dtype=self.dtype,
+                    delimiter=self.delimiter,
+                    comments=self.comments or None,
+                    ndmin=2,
+                )
         except (ValueError, OverflowError, DeprecationWarning) as error:
             raise DataError(self._bad_lines() or [self._damaged(error)]) from None
         except MemoryError as error:
@@ -168,8 +173,10 @@ class Table:
     def _open(self) -> Iterator[IO[str]]:
         try:
             packed = self.path.suffix == ".gz"
-            with _Unpacked(self.path) if packed else self.path.open("rb") as raw, \
-                    TextIOWrapper(raw, "utf-8-sig") as file:
+            with (
+                _Unpacked(self.path) if packed else self.path.open("rb") as raw,
+                TextIOWrapper(raw, "utf-8-sig") as file,
+            ):
                 yield file
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             raise DataError(self._damaged(error)) from None
@@ -185,8 +192,15 @@ class Table:
         with self._open() as file:
             for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE + 1), ""), start=1):
                 if len(line) > _MAX_LINE:
-                    return [*problems, Problem(f"{self.path}, line {number}", line[:80], "is far too long for a row of "
-                                               "numbers, or has a wrong number", "correct or remove this line")]
+                    return [
+                        *problems,
+                        Problem(
+                            f"{self.path}, line {number}",
+                            line[:80],
+                            "is far too long for a row of numbers, or has a wrong number",
+                            "correct or remove this line",
+                        ),
+                    ]
                 text = line.split(self.comments)[0] if self.comments else line
                 if (number == 1 and self.header) or not text.strip():
                     continue

@@ -37,27 +37,39 @@ def without_known(graph: Graph, *, reverses: int, remove: bool, why: str, names:
     if not held:
         return graph
     links = np.concatenate([*held.values()])
-    pairs, edges = (np.concatenate(both) for both in zip(
-        edges_between(graph, links[:, 0], links[:, -1]), edges_between(graph, links[:, -1], links[:, 0]), strict=True))
+    pairs, edges = (
+        np.concatenate(both)
+        for both in zip(
+            edges_between(graph, links[:, 0], links[:, -1]),
+            edges_between(graph, links[:, -1], links[:, 0]),
+            strict=True,
+        )
+    )
     typed = graph.edge_types is not None and links.shape[1] == 3
     if not remove and not edges.size:
         return graph
     opposites = find_opposites(graph, reverses, links) if typed else None
-    same = (units(_rows(graph, edges, typed=typed), reverses, opposites)
-            == units(links, reverses, opposites)[pairs]).all(axis=1)
+    same = (
+        units(_rows(graph, edges, typed=typed), reverses, opposites) == units(links, reverses, opposites)[pairs]
+    ).all(axis=1)
     train = graph.links["train"].numpy() if remove and "train" in graph.links else links[:0]
     known = _known(train, links, graph.num_nodes, reverses, opposites)
     if not same.any() and not known.any():
         return graph
     counts = _counts(held, np.unique(pairs[same]))
-    notes = [f"{counts} links are edges of the training graph, or reverses of edges"
-             + _relations(opposites, names)]
+    notes = [f"{counts} links are edges of the training graph, or reverses of edges" + _relations(opposites, names)]
     if not remove:
         return replace(graph, notes=(*graph.notes, f"{notes[0]}. {why}"))
     gone = np.unique(edges[same])
     if gone.size == graph.num_edges:
-        raise DataError(Problem("dataset.held_out_edges", "remove", f"all {gone.size} edges of the graph are held-out "
-                                "links or their reverses", "set dataset.held_out_edges=keep, or give other links"))
+        raise DataError(
+            Problem(
+                "dataset.held_out_edges",
+                "remove",
+                f"all {gone.size} edges of the graph are held-out links or their reverses",
+                "set dataset.held_out_edges=keep, or give other links",
+            )
+        )
     kept = np.ones(graph.num_edges, bool)
     kept[gone] = False
     note = f"{notes[0]}. gnnexp has removed {gone.size} edges and {int(known.sum())} training links"
@@ -78,8 +90,10 @@ def _known(
     train: np.ndarray, held: np.ndarray, num_nodes: int, reverses: int, opposites: Opposites | None
 ) -> np.ndarray:
     """`[n]` bool: which training links are held-out links, or their reverses."""
-    ends, others = (np.minimum(links[:, 0], links[:, -1]) * num_nodes + np.maximum(links[:, 0], links[:, -1])
-                    for links in (train, held))
+    ends, others = (
+        np.minimum(links[:, 0], links[:, -1]) * num_nodes + np.maximum(links[:, 0], links[:, -1])
+        for links in (train, held)
+    )
     known = np.isin(ends, others)
     near = train[known]  # they join the ends of a held-out link
     _, places = np.unique(units(np.concatenate([near, held]), reverses, opposites), axis=0, return_inverse=True)

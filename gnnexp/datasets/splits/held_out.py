@@ -97,8 +97,14 @@ def _hold_out(
     """See `hold_out_by_time`; without times, links are drawn."""
     if reverses == NO_REVERSES and graph.edge_types is None:
         # The reverse of a held-out pair may be a training link, and would give the answer away.
-        raise DataError(Problem("dataset.symmetrize", False, "a pair without a type is one link, in either "
-                                "direction", "set dataset.symmetrize=true, or give edges types"))
+        raise DataError(
+            Problem(
+                "dataset.symmetrize",
+                False,
+                "a pair without a type is one link, in either direction",
+                "set dataset.symmetrize=true, or give edges types",
+            )
+        )
     opposites = None if graph.edge_types is None else find_opposites(graph, reverses)
     words, stands = _words(graph, seed, reverses, opposites)
     edges = np.flatnonzero(stands)
@@ -126,12 +132,24 @@ def _check_links(
 ) -> None:
     """There must be links for training and to hold out, `held` of `count`, and links of the last relation."""
     if not 0 < held < count:
-        raise DataError(Problem("dataset.link_split", dict(link_split), f"selects none or all of {count} links",
-                                "choose other shares, or a larger graph"))
+        raise DataError(
+            Problem(
+                "dataset.link_split",
+                dict(link_split),
+                f"selects none or all of {count} links",
+                "choose other shares, or a larger graph",
+            )
+        )
     if reverses > 0 and int(_types(graph)[edges].max()) + 1 < reverses:
         # Readers of the links count their relations, and treat edges of all further types as reverses.
-        raise DataError(Problem("dataset.link_split", dict(link_split), f"relation {reverses - 1}, the last of "
-                                f"{reverses}, has no edges", "choose fewer relations, or a larger graph"))
+        raise DataError(
+            Problem(
+                "dataset.link_split",
+                dict(link_split),
+                f"relation {reverses - 1}, the last of {reverses}, has no edges",
+                "choose fewer relations, or a larger graph",
+            )
+        )
 
 
 def without(graph: Graph, kept: torch.Tensor) -> Graph:
@@ -158,8 +176,14 @@ def _any(opposites: Opposites | None) -> bool:
 def _words(graph: Graph, seed: int, reverses: int, opposites: Opposites | None) -> tuple[np.ndarray, np.ndarray]:
     """See `_link_words`."""
     groups = opposites.groups if opposites is not None and _any(opposites) else np.empty(0, np.int64)
-    words, stands = _link_words(np.uint64(stream(seed, Purpose.SPLIT, _LINKS)), graph.indptr.numpy(),
-                                graph.indices.numpy(), _types(graph), reverses, groups)
+    words, stands = _link_words(
+        np.uint64(stream(seed, Purpose.SPLIT, _LINKS)),
+        graph.indptr.numpy(),
+        graph.indices.numpy(),
+        _types(graph),
+        reverses,
+        groups,
+    )
     return words, stands
 
 
@@ -168,9 +192,12 @@ def _links(graph: Graph, edges: np.ndarray, parts: np.ndarray) -> dict[str, torc
     columns = [graph.indices.numpy(), graph.destinations().numpy()]
     if graph.edge_types is not None:
         columns.insert(1, _types(graph))
-    return {name: torch.from_numpy(np.stack([column[edges[parts == number]] for column in columns],
-                                            axis=1).astype(np.int64))
-            for number, name in enumerate(("train", "valid", "test"))}
+    return {
+        name: torch.from_numpy(
+            np.stack([column[edges[parts == number]] for column in columns], axis=1).astype(np.int64)
+        )
+        for number, name in enumerate(("train", "valid", "test"))
+    }
 
 
 def _said(graph: Graph, opposites: Opposites, reverses: int, names: Sequence[str]) -> list[str]:
@@ -179,15 +206,19 @@ def _said(graph: Graph, opposites: Opposites, reverses: int, names: Sequence[str
     notes = []
     if _any(opposites):
         counts = [f"{int((opposites.groups[links[:, 1]] >= 0).sum())} {name}" for name, links in held.items()]
-        notes.append(f"relations that are each other's reverses: {opposites.named(names)}. Their links between the "
-                     f"same two vertices are held out together: {', '.join(counts)}")
+        notes.append(
+            f"relations that are each other's reverses: {opposites.named(names)}. Their links between the "
+            f"same two vertices are held out together: {', '.join(counts)}"
+        )
     links = np.concatenate([*held.values()])
     links = links[links[:, 0] != links[:, 2]]
     pairs, edges = edges_between(graph, links[:, 2], links[:, 0])
     count = np.unique(pairs[(_types(graph)[edges] < reverses) | (reverses <= 0)]).size
     if count:
-        notes.append(f"{count} held-out links have an edge in the opposite direction, of a relation that is not their "
-                     "reverse: it stays")
+        notes.append(
+            f"{count} held-out links have an edge in the opposite direction, of a relation that is not their "
+            "reverse: it stays"
+        )
     return notes
 
 

@@ -92,8 +92,9 @@ def units(links: np.ndarray, reverses: int, opposites: Opposites | None) -> np.n
     groups = opposites.groups
     group = np.where(kind < groups.size, groups[np.minimum(kind, groups.size - 1)], -1)
     turned = (head > tail) & ((group >= 0) | (reverses == SAME_TYPE))
-    return np.stack([np.where(turned, tail, head), np.where(group < 0, kind, group), np.where(turned, head, tail)],
-                    axis=1)
+    return np.stack(
+        [np.where(turned, tail, head), np.where(group < 0, kind, group), np.where(turned, head, tail)], axis=1
+    )
 
 
 def edges_between(graph: Graph, heads: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -116,8 +117,9 @@ def _with_links(
     found = []
     for rows, sign in ((ends.astype(np.int64), -1), (np.concatenate([ends, links]), 1)):
         part = build_graph(rows[:, 0], rows[:, 2], graph.num_nodes, types=rows[:, 1], symmetrize=symmetrize)
-        found.append(_counted(Graph(part.indptr, part.indices, edge_types=part.types), num_relations, num_relations,
-                              sign))
+        found.append(
+            _counted(Graph(part.indptr, part.indices, edge_types=part.types), num_relations, num_relations, sign)
+        )
     return found
 
 
@@ -146,8 +148,9 @@ def _counted(graph: Graph, given: int, num_relations: int, sign: int) -> tuple[n
     keys, counts = np.full(_ROOM, -1, np.int64), np.zeros(_ROOM, np.int64)
     row = edge = used = 0
     while True:
-        row, edge, used = _count(graph.indptr.numpy(), graph.indices.numpy(), _types(graph), given, row, edge, used,
-                                 sizes, keys, counts)
+        row, edge, used = _count(
+            graph.indptr.numpy(), graph.indices.numpy(), _types(graph), given, row, edge, used, sizes, keys, counts
+        )
         if row == graph.num_nodes:
             return sign * sizes, keys[keys >= 0], sign * counts[keys >= 0]
         old, numbers = keys[keys >= 0], counts[keys >= 0]
@@ -186,8 +189,16 @@ def _put(old: np.ndarray, numbers: np.ndarray, keys: np.ndarray, counts: np.ndar
 
 @compiled(nogil=True)
 def _count(
-    indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, given: int, row: int, edge: int, used: int,
-    sizes: np.ndarray, keys: np.ndarray, counts: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    types: np.ndarray,
+    given: int,
+    row: int,
+    edge: int,
+    used: int,
+    sizes: np.ndarray,
+    keys: np.ndarray,
+    counts: np.ndarray,
 ) -> tuple[int, int, int]:
     """Count from an edge of a row on, until the table is half full. Returns where to go on, and its used places."""
     for dst in range(row, indptr.size - 1):

@@ -66,18 +66,30 @@ def parts_by_time(times: Times, sizes: tuple[int, int, int], what: Literal["vert
     different, counts = np.unique(times.values, return_counts=True)
     wanted = [size > 0 for size in sizes]
     if different.size < sum(wanted):
-        raise DataError(Problem("dataset.time", times.column, f"the {what} have {different.size} different times, and "
-                                f"{sum(wanted)} parts need one each", "set dataset.split=random, or another column"))
+        raise DataError(
+            Problem(
+                "dataset.time",
+                times.column,
+                f"the {what} have {different.size} different times, and {sum(wanted)} parts need one each",
+                "set dataset.split=random, or another column",
+            )
+        )
     earlier = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     first = _nearest(earlier, sizes[0], int(wanted[0]), different.size - wanted[1] - wanted[2])
     second = _nearest(earlier, sizes[0] + sizes[1], first + wanted[1], different.size - wanted[2])
     places = np.searchsorted(different, times.values)
     parts = (places >= first).astype(np.int8) + (places >= second).astype(np.int8)
-    begins = [f"{name} from {times.shown(different[place])} on" for name, place, there in
-              (("val", first, wanted[1]), ("test", second, wanted[2])) if there]
+    begins = [
+        f"{name} from {times.shown(different[place])} on"
+        for name, place, there in (("val", first, wanted[1]), ("test", second, wanted[2]))
+        if there
+    ]
     found = np.bincount(parts, minlength=3).tolist()
-    return TimeParts(parts, f"{what} split by {times.column}: {'; '.join(begins) or 'all for training'} "
-                     f"(train {found[0]:,}, val {found[1]:,}, test {found[2]:,})")
+    return TimeParts(
+        parts,
+        f"{what} split by {times.column}: {'; '.join(begins) or 'all for training'} "
+        f"(train {found[0]:,}, val {found[1]:,}, test {found[2]:,})",
+    )
 
 
 def _nearest(earlier: np.ndarray, wanted: int, low: int, high: int) -> int:
@@ -108,8 +120,14 @@ class LinkTimes:
 
 @compiled(nogil=True)
 def _lower(
-    indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, source: np.ndarray, destination: np.ndarray,
-    kind: np.ndarray, times: np.ndarray, values: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    types: np.ndarray,
+    source: np.ndarray,
+    destination: np.ndarray,
+    kind: np.ndarray,
+    times: np.ndarray,
+    values: np.ndarray,
 ) -> None:
     """Lower `values` `[E]` of the edges (source, kind, destination), and of their parallel edges, to `times`."""
     typed = types.size > 0
@@ -119,7 +137,8 @@ def _lower(
         while low < high:  # the first in-edge that is not before (source, kind)
             middle = (low + high) // 2
             before = indices[middle] < source[row] or (
-                typed and indices[middle] == source[row] and types[middle] < kind[row])
+                typed and indices[middle] == source[row] and types[middle] < kind[row]
+            )
             if before:
                 low = middle + 1
             else:

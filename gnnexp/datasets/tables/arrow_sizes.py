@@ -65,8 +65,10 @@ def unpacked_sizes(data: bytes | mmap.mmap) -> tuple[list[int], list[int]]:
     """
     end = len(data) - _TAIL
     footer = _Table.at(data, end - _number("<i", data, end))
-    return ([_unpacked(data, offset) for offset, in footer.structs(_DICTIONARIES, _BLOCK)],
-            [_unpacked(data, offset) for offset, in footer.structs(_BATCHES, _BLOCK)])
+    return (
+        [_unpacked(data, offset) for (offset,) in footer.structs(_DICTIONARIES, _BLOCK)],
+        [_unpacked(data, offset) for (offset,) in footer.structs(_BATCHES, _BLOCK)],
+    )
 
 
 def _unpacked(data: bytes | mmap.mmap, start: int) -> int:

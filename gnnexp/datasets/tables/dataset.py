@@ -177,18 +177,33 @@ class Tables(Dataset):
         check_fractions(train=self.train, val=self.val)
         check_link_split(self.link_split)
         rules = (
-            ("split", self.split == "random" or self.nodes is not None or
-             (self.split == "time" and self.link_split is not None), "needs a table of vertices",
-             "set dataset.nodes=TABLE, or dataset.split=random"),
-            ("features", not isinstance(self.features, str) or self.features == AUTO
-             or Path(self.features).suffix in FILES, f"auto, null, [COLUMN, ...], or a file ({', '.join(FILES)})",
-             "set dataset.features=auto"),
-            ("delimiter", self.delimiter is None or len(self.delimiter) == 1, "one character, or null",
-             "set dataset.delimiter=null"),
+            (
+                "split",
+                self.split == "random"
+                or self.nodes is not None
+                or (self.split == "time" and self.link_split is not None),
+                "needs a table of vertices",
+                "set dataset.nodes=TABLE, or dataset.split=random",
+            ),
+            (
+                "features",
+                not isinstance(self.features, str) or self.features == AUTO or Path(self.features).suffix in FILES,
+                f"auto, null, [COLUMN, ...], or a file ({', '.join(FILES)})",
+                "set dataset.features=auto",
+            ),
+            (
+                "delimiter",
+                self.delimiter is None or len(self.delimiter) == 1,
+                "one character, or null",
+                "set dataset.delimiter=null",
+            ),
             ("buffer_bytes", self.buffer_bytes >= 1 << 26, "64 MiB or more", "set dataset.buffer_bytes=536870912"),
         )
-        problems = [Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
-                    for name, holds, allowed, fix in rules if not holds]
+        problems = [
+            Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
+            for name, holds, allowed, fix in rules
+            if not holds
+        ]
         ConfigError.raise_all(problems + check_tables(self.nodes, self.edges))
 
     @classmethod
@@ -240,9 +255,22 @@ class Tables(Dataset):
     def _asked(self) -> Asked:
         split = self.split_column if self.split == "column" else None
         time = self.time if self.split == "time" else None
-        return Asked(self.id, self.source, self.destination, self.weight, self.relation, time, self.label, self.target,
-                     self.features, split, self.as_text, self.categories,
-                     known=self._known, links_by_time=time is not None and self.link_split is not None)
+        return Asked(
+            self.id,
+            self.source,
+            self.destination,
+            self.weight,
+            self.relation,
+            time,
+            self.label,
+            self.target,
+            self.features,
+            split,
+            self.as_text,
+            self.categories,
+            known=self._known,
+            links_by_time=time is not None and self.link_split is not None,
+        )
 
     def load(self) -> Graph:
         """The graph in memory."""
@@ -253,8 +281,10 @@ class Tables(Dataset):
     def generate(self, folder: Path) -> Graph:
         """Write the graph and, next to its arrays, the ids of its vertices and the names of its classes."""
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as place, \
-                engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader:
+        with (
+            tempfile.TemporaryDirectory(dir=folder.parent) as place,
+            engine(Path(place), self.buffer_bytes, os.cpu_count() or 1) as reader,
+        ):
             layout = self.layout(reader)
             for one in layout.vertices.values():
                 if one.time is not None:
@@ -284,8 +314,9 @@ class Tables(Dataset):
         assert self.link_split is not None, "links are held out"
         if self.split == "time":
             times = link_times(found, numbered, layout, self._rules(layout))
-            graph, begins = hold_out_by_time(found, self.link_split, times, seed=self.seed, reverses=reverses,
-                                             names=layout.relations)
+            graph, begins = hold_out_by_time(
+                found, self.link_split, times, seed=self.seed, reverses=reverses, names=layout.relations
+            )
             graph = self._older(graph, layout, numbered, whole, begins)
         else:
             graph = hold_out(found, self.link_split, seed=self.seed, reverses=reverses, names=layout.relations)
@@ -295,8 +326,9 @@ class Tables(Dataset):
             for path in whole.iterdir():
                 if is_of_names(path):
                     shutil.copyfile(path, writer.extra(path.name))
-            writer.finish_graph(name=graph.name, num_classes=graph.num_classes, notes=graph.notes,
-                                num_features=graph.num_features)
+            writer.finish_graph(
+                name=graph.name, num_classes=graph.num_classes, notes=graph.notes, num_features=graph.num_features
+            )
 
     @property
     def _counts_all_rows(self) -> bool:
@@ -319,8 +351,14 @@ class Tables(Dataset):
             writer.finish_graph(name=self.name)
         older = open_graph(whole.with_name("older"))
         assert rules.duplicates == "keep" or graph.indices.equal(older.indices), "the same edges are older"
-        return replace(graph, indptr=older.indptr, indices=older.indices, edge_types=older.edge_types,
-                       edge_weights=older.edge_weights, notes=(*graph.notes, *merged.notes(rules.merge_weights)))
+        return replace(
+            graph,
+            indptr=older.indptr,
+            indices=older.indices,
+            edge_types=older.edge_types,
+            edge_weights=older.edge_weights,
+            notes=(*graph.notes, *merged.notes(rules.merge_weights)),
+        )
 
     def _inverse(self, layout: Layout) -> bool:
         if self.inverse_relations is not None:
@@ -328,8 +366,15 @@ class Tables(Dataset):
         return len(layout.types) > 1 or any(one.relation is not None for one in layout.edges)
 
     def _rules(self, layout: Layout) -> Rules:
-        return Rules(self.symmetrize, self._inverse(layout), self.self_loops, self.duplicates, self.merge_weights,
-                     self.on_unknown == "drop", self.buffer_bytes)
+        return Rules(
+            self.symmetrize,
+            self._inverse(layout),
+            self.self_loops,
+            self.duplicates,
+            self.merge_weights,
+            self.on_unknown == "drop",
+            self.buffer_bytes,
+        )
 
     def _write(self, reader: Engine, layout: Layout, place: Path, folder: Path) -> Numbered:
         file, rules, findings = self.feature_file(), self._rules(layout), Findings()
@@ -357,9 +402,11 @@ class Tables(Dataset):
                 writer.put(name, getattr(splits, name))
             names.write(writer)
             writer.finish_graph(
-                name=self.name, num_classes=0 if labels is None else len(labels.classes), num_features=width,
-                notes=[*self.first_notes(), *layout.described(), *notes,
-                                                        *merged.notes(self.merge_weights)])
+                name=self.name,
+                num_classes=0 if labels is None else len(labels.classes),
+                num_features=width,
+                notes=[*self.first_notes(), *layout.described(), *notes, *merged.notes(self.merge_weights)],
+            )
         return graph
 
     def feature_file(self) -> Path | None:
@@ -375,8 +422,11 @@ class Tables(Dataset):
     ) -> tuple[Splits, list[str]]:
         """The split of the vertices, and what to note about it."""
         by_file = self.split == "files"
-        given = [(kind, nodes) for kind, nodes in layout.vertices.items()
-                 if (nodes.split is not None if not by_file else labels is None or nodes.label is not None)]
+        given = [
+            (kind, nodes)
+            for kind, nodes in layout.vertices.items()
+            if (nodes.split is not None if not by_file else labels is None or nodes.label is not None)
+        ]
         if given:
             parts: dict[str, list[np.ndarray]] = {name: [np.empty(0, np.int64)] for name in SPLITS}
             for kind, nodes in given:
@@ -388,8 +438,10 @@ class Tables(Dataset):
             return Splits(*no_splits()), []
         if self.split == "time":
             return self._split_by_time(reader, layout, graph, labels)
-        return (random_split(graph.num_nodes, self.train, self.val, seed=self.seed, among=labels.present),
-                [f"split drawn by gnnexp, seed {self.seed}"])
+        return (
+            random_split(graph.num_nodes, self.train, self.val, seed=self.seed, among=labels.present),
+            [f"split drawn by gnnexp, seed {self.seed}"],
+        )
 
     def _split_by_time(
         self, reader: Engine, layout: Layout, graph: Numbered, labels: Labels

@@ -14,8 +14,18 @@ from gnnexp.datasets.tables.written import has_point, integers_in, text_of, with
 from gnnexp.errors import DataError, Problem
 
 ENDS = ("source", "destination")
-RELATIONS = ("VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
-             "UBIGINT")
+RELATIONS = (
+    "VARCHAR",
+    "BOOLEAN",
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+)
 _MOST_RELATIONS = 1 << 16
 
 
@@ -75,15 +85,30 @@ class EdgeColumns:
         """What edges have besides their ends, by name."""
         found = {}
         if self.weight is not None:
-            found["weight"] = EdgeData(self.weight, single(quoted(self.weight)), np.dtype(np.float32),
-                                       "is no finite number", "give each edge a weight, or set dataset.weight=null")
+            found["weight"] = EdgeData(
+                self.weight,
+                single(quoted(self.weight)),
+                np.dtype(np.float32),
+                "is no finite number",
+                "give each edge a weight, or set dataset.weight=null",
+            )
         if self.relation is not None:
             code = f"enum_code({self.relation.text}::{self.relation.kind})::INTEGER"
-            found["relation"] = EdgeData(self.relation.column, code, np.dtype(np.int32), "is missing",
-                                         "give each edge a relation, or set dataset.relation=null")
+            found["relation"] = EdgeData(
+                self.relation.column,
+                code,
+                np.dtype(np.int32),
+                "is missing",
+                "give each edge a relation, or set dataset.relation=null",
+            )
         if self.time is not None:
-            found["time"] = EdgeData(self.time.column, self.time.value, self.time.dtype, self.time.wrong,
-                                     "give each edge a time, or set dataset.split=random")
+            found["time"] = EdgeData(
+                self.time.column,
+                self.time.value,
+                self.time.dtype,
+                self.time.wrong,
+                "give each edge a time, or set dataset.split=random",
+            )
         return found
 
     @property
@@ -126,11 +151,20 @@ def relation_of(reader: Engine, table: Table, name: str) -> tuple[Table, Relatio
         DataError: there are too many.
     """
     value = text_of(table, name)
-    found = reader.rows(f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
-                        f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}", table)
+    found = reader.rows(
+        f"SELECT DISTINCT {value} AS value, {value}::VARCHAR FROM {table.name} WHERE {value} IS NOT "
+        f"NULL ORDER BY value LIMIT {_MOST_RELATIONS + 1}",
+        table,
+    )
     if len(found) > _MOST_RELATIONS:
-        raise DataError(Problem(f"{table.files.shown}, column {name}", f"more than {_MOST_RELATIONS:,} values",
-                                "each value would be a type of edges", "set dataset.relation=null"))
+        raise DataError(
+            Problem(
+                f"{table.files.shown}, column {name}",
+                f"more than {_MOST_RELATIONS:,} values",
+                "each value would be a type of edges",
+                "set dataset.relation=null",
+            )
+        )
     texts = [row[1] for row in found]
     if name not in table.points and any(has_point(table, one) for one in texts):
         late = with_points(reader, table, [name], late=True)

@@ -31,8 +31,10 @@ MOST_SHOWN = 20
 BATCH_ROWS = 1 << 20
 _MOST_TEXT = 60
 LARGEST = float(np.finfo(np.float32).max)
-_FIXES = {"CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
-          "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8"}
+_FIXES = {
+    "CAST": "correct the value, or read this column as text: dataset.as_text=[COLUMN]",
+    "INVALID ENCODING": "set dataset.encoding=latin-1 or utf-16, or write the file in UTF-8",
+}
 _FIX = "correct the row: all rows need the same number of columns, and a cell with a delimiter needs quotes"
 _OPTIONS = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 _AS_CSV = re.compile("sniffing file|invalid state|mix of newline|new line", re.IGNORECASE)
@@ -119,8 +121,12 @@ class Engine:
         refuse_endless(files)
         types = self._view(files, form, texts)
         of_paths = [name for name in form.path_columns if name in types[1]]
-        if files.format == "text" and form.delimiter is None and len(types[1]) == 1 + len(of_paths) and \
-                (" " in next(iter(types[1])) or form.header is False):
+        if (
+            files.format == "text"
+            and form.delimiter is None
+            and len(types[1]) == 1 + len(of_paths)
+            and (" " in next(iter(types[1])) or form.header is False)
+        ):
             spaced = self._view(files, replace(form, delimiter=" "), texts)  # not among the signs that DuckDB tries
             types = max(types, spaced, key=lambda one: len(one[1]))
         if files.format == "json" and as_text:
@@ -140,13 +146,23 @@ class Engine:
         if table.name not in self._scans or table.files.format not in ("text", "json"):
             return table
         names = list(names)
-        DataError.raise_all([Problem(
-            f"{table.files.shown}, column {name}", "JSON", "has texts next to numbers or to other values",
-            f"write texts only, or set dataset.as_text=[{name}]") for name in names if table.types[name] == "JSON"])
+        DataError.raise_all(
+            [
+                Problem(
+                    f"{table.files.shown}, column {name}",
+                    "JSON",
+                    "has texts next to numbers or to other values",
+                    f"write texts only, or set dataset.as_text=[{name}]",
+                )
+                for name in names
+                if table.types[name] == "JSON"
+            ]
+        )
         form, given, _ = self._scans[table.name]
         kept = ("VARCHAR", *(_REAL if table.files.format == "json" else ()))  # JSON's numbers have a type
-        looks = {name: table.types[name] for name in names
-                 if name not in table.of_paths and table.types[name] not in kept}
+        looks = {
+            name: table.types[name] for name in names if name not in table.of_paths and table.types[name] not in kept
+        }
         if not looks:
             return table
         types = {**table.types, **dict.fromkeys(looks, "VARCHAR")} if table.files.format == "json" else None
@@ -187,13 +203,22 @@ class Engine:
         """
         lower = {name.lower() for name in table.types}
         if table.files.format in ("json", "arrow") or not any(  # DuckDB and pyarrow refuse two equal names there
-                (found := re.fullmatch(r"(.+)_[0-9]+", name)) and found[1].lower() in lower for name in table.own):
+            (found := re.fullmatch(r"(.+)_[0-9]+", name)) and found[1].lower() in lower for name in table.own
+        ):
             return
         names = self._names_of_file(table)
         twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
-        DataError.raise_all([Problem(f"{table.files.shown}, column {name}", f"{names.count(name)} columns",
-                                     "columns have different names", "rename or remove one of them")
-                             for name in twice])
+        DataError.raise_all(
+            [
+                Problem(
+                    f"{table.files.shown}, column {name}",
+                    f"{names.count(name)} columns",
+                    "columns have different names",
+                    "rename or remove one of them",
+                )
+                for name in twice
+            ]
+        )
 
     def _names_of_file(self, table: Table) -> list[str]:
         """The names of columns as the first file has them."""
@@ -209,8 +234,9 @@ class Engine:
         scan = scan_of(first, replace(form, header=False), {}, extra="all_varchar=true")
         return [name or "" for name in self.rows(f"SELECT * FROM {scan} LIMIT 1", table)[0]]
 
-    def _view(self, files: TableFiles, form: TextForm, given: Mapping[str, str], types: Mapping[str, str] | None = None
-              ) -> tuple[str, dict[str, str]]:
+    def _view(
+        self, files: TableFiles, form: TextForm, given: Mapping[str, str], types: Mapping[str, str] | None = None
+    ) -> tuple[str, dict[str, str]]:
         """A view of the files: its name in SQL, and the type of each column.
 
         Args:
@@ -235,8 +261,17 @@ class Engine:
             raise DataError(_unreadable(files.shown, error, files)) from None
         names = [column[0] for column in columns]
         twice = [one for one in form.path_columns if f"{one}_1" in names and one in names]
-        DataError.raise_all([Problem(f"{files.shown}, column {one}", one, f"{one}: the files have this column",
-                                     "take it out of dataset.path_columns") for one in twice])
+        DataError.raise_all(
+            [
+                Problem(
+                    f"{files.shown}, column {one}",
+                    one,
+                    f"{one}: the files have this column",
+                    "take it out of dataset.path_columns",
+                )
+                for one in twice
+            ]
+        )
         return name, {column[0]: column[1] for column in columns}
 
     def rows(self, sql: str, table: Table) -> list[tuple[Any, ...]]:
@@ -311,8 +346,10 @@ class Engine:
         """How a text is read."""
         form, given, _ = self._scans[table.name]
         first = replace(table.files, paths=table.files.paths[:1])
-        found = self.rows(f"SELECT Delimiter, Quote, Comment, SkipRows, HasHeader FROM "
-                          f"{scan_of(first, form, given, sniff=True)}", table)[0]
+        found = self.rows(
+            f"SELECT Delimiter, Quote, Comment, SkipRows, HasHeader FROM {scan_of(first, form, given, sniff=True)}",
+            table,
+        )[0]
         delimiter, quote, comment = ("" if sign in (None, "(empty)") else sign for sign in found[:3])
         return Dialect(delimiter or ",", quote, comment, found[3], found[4], form.encoding)
 
@@ -327,8 +364,9 @@ class Engine:
     def positions(self, names: Sequence[str] | pa.Array, table: str) -> np.ndarray:
         """`[n]` int64 `number` in `table` of each `id`, -1 for unknown ids."""
         asked = self.texts(names)
-        found = self._connection.sql(f"SELECT coalesce(t.number, -1) FROM {asked} a LEFT JOIN {table} t USING (id) "
-                                     "ORDER BY a.number").to_arrow_table()
+        found = self._connection.sql(
+            f"SELECT coalesce(t.number, -1) FROM {asked} a LEFT JOIN {table} t USING (id) ORDER BY a.number"
+        ).to_arrow_table()
         self._connection.unregister(asked)
         return np.asarray(found.column(0).to_numpy(), np.int64)
 
@@ -378,13 +416,20 @@ class Engine:
         rejects = "FROM reject_errors e JOIN reject_scans s USING (scan_id, file_id)"
         found = self._connection.execute(
             "SELECT DISTINCT s.file_path, e.line, e.column_name, e.error_type, e.csv_line, e.error_message, "
-            f"e.column_idx {rejects} ORDER BY s.file_path, e.line, e.column_idx LIMIT {MOST_SHOWN}").fetchall()
+            f"e.column_idx {rejects} ORDER BY s.file_path, e.line, e.column_idx LIMIT {MOST_SHOWN}"
+        ).fetchall()
         count = self._connection.execute(f"SELECT count(DISTINCT (s.file_path, e.line)) {rejects}").fetchall()[0][0]
         problems = [_rejected(*row[:6]) for row in found]
         if count > MOST_SHOWN:
             least = "at least " if count >= MOST_REJECTS else ""
-            problems.append(Problem(files.shown, f"{least}{count} wrong rows", f"{MOST_SHOWN} of them are shown",
-                                    "correct the file, or what wrote it"))
+            problems.append(
+                Problem(
+                    files.shown,
+                    f"{least}{count} wrong rows",
+                    f"{MOST_SHOWN} of them are shown",
+                    "correct the file, or what wrote it",
+                )
+            )
         raise DataError(problems)
 
     def _has_rejects(self) -> bool:
@@ -408,8 +453,14 @@ def engine(folder: Path, memory_bytes: int, threads: int) -> Iterator[Engine]:
     """
     import duckdb
 
-    with duckdb.connect(config={**_OPTIONS, "threads": threads, "temp_directory": str(folder),
-                                "memory_limit": f"{max(1, memory_bytes >> 20)}MiB"}) as connection:
+    with duckdb.connect(
+        config={
+            **_OPTIONS,
+            "threads": threads,
+            "temp_directory": str(folder),
+            "memory_limit": f"{max(1, memory_bytes >> 20)}MiB",
+        }
+    ) as connection:
         connection.execute(f"SET streaming_buffer_size = {literal(_READ_AHEAD)}")
         yield Engine(connection)
 
@@ -417,8 +468,10 @@ def engine(folder: Path, memory_bytes: int, threads: int) -> Iterator[Engine]:
 def single(name: str) -> str:
     """A number as FLOAT, in SQL; infinite if it is too large for float32, where a plain cast would name no row."""
     wide = f"{name}::DOUBLE"
-    return (f"(CASE WHEN abs({wide}) <= {LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
-            f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)")
+    return (
+        f"(CASE WHEN abs({wide}) <= {LARGEST!r} THEN {name}::FLOAT WHEN isnan({wide}) THEN 'nan'::FLOAT "
+        f"WHEN {name} IS NOT NULL THEN 'inf'::FLOAT END)"
+    )
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -441,14 +494,22 @@ def _lacks_memory(error: Exception) -> bool:
 def _unreadable(shown: str, error: Exception, files: TableFiles | None = None) -> Problem:
     said, ends = " ".join(str(error).split()), list[str]()
     if _lacks_memory(error):
-        return Problem(shown, said[:100], "its rows need more memory than dataset.buffer_bytes",
-                       "set a larger dataset.buffer_bytes, or give fewer rows at a time")
+        return Problem(
+            shown,
+            said[:100],
+            "its rows need more memory than dataset.buffer_bytes",
+            "set a larger dataset.buffer_bytes, or give fewer rows at a time",
+        )
     if files is not None and _AS_CSV.search(said):
         with suppress(*_errors()):
             ends = ends_of_lines(files)
     if len(ends) > 1:
-        return Problem(shown, f"lines end with {' and with '.join(ends)}", "all lines of a text have one end",
-                       "write it again with one of them, for example by dos2unix")
+        return Problem(
+            shown,
+            f"lines end with {' and with '.join(ends)}",
+            "all lines of a text have one end",
+            "write it again with one of them, for example by dos2unix",
+        )
     return Problem(shown, said[:300], "this table cannot be read", "correct the file, or write it again")
 
 

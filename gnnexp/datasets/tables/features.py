@@ -80,8 +80,11 @@ def read_features(
         blocks.append(_one_hot(reader, columns, name, form, names, notes))
     if len(blocks) == 1:
         return blocks[0]
-    return scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr")
-                                  ) if blocks else None
+    return (
+        scipy.sparse.csr_array(scipy.sparse.hstack([scipy.sparse.csr_array(one) for one in blocks], format="csr"))
+        if blocks
+        else None
+    )
 
 
 def _numbers(
@@ -90,12 +93,18 @@ def _numbers(
     """`[V, D]` float32. Means and spreads are those of the numbers in the table, before they are rounded."""
     table = columns.table
     widths = [width_of(reader, table, name) for name in columns.features]
-    entries: list[Column] = [{"column": name, "width": width}
-                             for name, width in zip(columns.features, widths, strict=True)]
+    entries: list[Column] = [
+        {"column": name, "width": width} for name, width in zip(columns.features, widths, strict=True)
+    ]
     names += entries
     known = [one for name in columns.features if (one := form.earlier(columns.name, name)) is not None]
-    DataError.raise_all([problem for entry, one in zip(entries, known, strict=bool(known))
-                         for problem in _differing(table, entry, one, form)])
+    DataError.raise_all(
+        [
+            problem
+            for entry, one in zip(entries, known, strict=bool(known))
+            for problem in _differing(table, entry, one, form)
+        ]
+    )
     check_memory(4 * count * sum(widths), f"features {count} x {sum(widths)}")
     if known or not form.standardize:
         _of_known(entries, known, form)
@@ -132,12 +141,17 @@ def _rows(reader: Engine, columns: VertexColumns, entries: Sequence[Column]) -> 
     """Batches of rows: the number of the first one, and `[n, D]` float64; a missing number is NaN."""
     table, row = columns.table, 0
     lists = [_is_list(table, name) for name in columns.features]
-    asked = ", ".join(f"{quoted(name)}::DOUBLE{'[]' if is_list else ''}"
-                      for name, is_list in zip(columns.features, lists, strict=True))
+    asked = ", ".join(
+        f"{quoted(name)}::DOUBLE{'[]' if is_list else ''}"
+        for name, is_list in zip(columns.features, lists, strict=True)
+    )
     for batch in reader.batches(f"SELECT {asked} FROM {table.name}", table):
-        parts = [(values.flatten() if is_list else values).to_numpy(zero_copy_only=False)
-                 .reshape(batch.num_rows, entry["width"])
-                 for entry, is_list, values in zip(entries, lists, batch.columns, strict=True)]
+        parts = [
+            (values.flatten() if is_list else values)
+            .to_numpy(zero_copy_only=False)
+            .reshape(batch.num_rows, entry["width"])
+            for entry, is_list, values in zip(entries, lists, batch.columns, strict=True)
+        ]
         yield row, np.concatenate(parts, 1, dtype=np.float64)
         row += batch.num_rows
 
@@ -153,7 +167,7 @@ def _filled(
     owner = np.repeat(np.arange(len(entries)), [entry["width"] for entry in entries])
     filled = form.empty != "error"
     empty = in_columns(entries, "empty") if filled else None
-    mean, spread = ((in_columns(entries, key) for key in ("mean", "spread")) if form.standardize else (None, None))
+    mean, spread = (in_columns(entries, key) for key in ("mean", "spread")) if form.standardize else (None, None)
     out, found, most = np.empty((count, owner.size), np.float32), 0, np.zeros(owner.size)
     moments, wrong = Moments(owner.size, count), list[WrongRow]()
     for row, rows in _rows(reader, columns, entries):
@@ -162,9 +176,15 @@ def _filled(
             wide = bad[:, owner == number]
             places = np.flatnonzero(wide.any(1))
             found += places.size
-            wrong += [WrongRow(row + int(one), str(entries[number]["column"]),
-                               _shown(rows[one][owner == number][wide[one]][0]), "is no finite number of float32")
-                      for one in places[:MOST_SHOWN]]
+            wrong += [
+                WrongRow(
+                    row + int(one),
+                    str(entries[number]["column"]),
+                    _shown(rows[one][owner == number][wide[one]][0]),
+                    "is no finite number of float32",
+                )
+                for one in places[:MOST_SHOWN]
+            ]
         if not found:
             out[row : row + rows.shape[0]] = scaled(rows, empty, mean, spread)
         if not form.standardize and not found:
@@ -173,8 +193,11 @@ def _filled(
     refuse_rows(reader, columns.table, sorted(wrong, key=lambda one: one[0])[:MOST_SHOWN], found, _MISSING)
     moments.merge()
     rounded = np.unique(owner[loses(most, moments.spread(moments.count))])
-    notes += [f"column {entries[number]['column']} loses more than a thousandth of its spread in float32; "
-              "dataset.standardize=true keeps it" for number in rounded.tolist()]
+    notes += [
+        f"column {entries[number]['column']} loses more than a thousandth of its spread in float32; "
+        "dataset.standardize=true keeps it"
+        for number in rounded.tolist()
+    ]
     return out
 
 
@@ -182,15 +205,30 @@ def _differing(table: Table, entry: Column, known: Column, form: FeatureForm) ->
     """Problems of a column of numbers that a trained model cannot take."""
     where, problems = f"{table.files.shown}, column {entry['column']}", []
     if entry["width"] != known["width"]:
-        problems.append(Problem(where, f"{entry['width']} numbers", f"the model takes {known['width']}",
-                                "give lists of this length"))
+        problems.append(
+            Problem(
+                where, f"{entry['width']} numbers", f"the model takes {known['width']}", "give lists of this length"
+            )
+        )
     if form.standardize != ("mean" in known):
         was = str(not form.standardize).lower()
-        problems.append(Problem("dataset.standardize", form.standardize, f"the model was trained with {was}",
-                                f"set dataset.standardize={was}"))
+        problems.append(
+            Problem(
+                "dataset.standardize",
+                form.standardize,
+                f"the model was trained with {was}",
+                f"set dataset.standardize={was}",
+            )
+        )
     if form.empty == "mean" and "empty" not in known:
-        problems.append(Problem("dataset.empty", "mean", "the training data had no missing numbers, so no means are "
-                                "kept", "set dataset.empty=zero, or give the values"))
+        problems.append(
+            Problem(
+                "dataset.empty",
+                "mean",
+                "the training data had no missing numbers, so no means are kept",
+                "set dataset.empty=zero, or give the values",
+            )
+        )
     return problems
 
 
@@ -210,27 +248,48 @@ def _one_hot(
     kept = reader.keep(f"SELECT {column} AS value, row_number() OVER () - 1 AS number FROM {table.name}", table)
     if form.empty == "error":
         rows = reader.rows(f"SELECT number FROM {kept} WHERE value IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
-        refuse_rows(reader, table, [WrongRow(row, name, None, "is missing") for row, in rows],
-                    reader.count(kept, "value IS NULL"), "give the value, or set dataset.empty=zero")
-    values = [row[0] for row in reader.rows(
-        f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)
-        ] if known is None else list(known["values"])
+        refuse_rows(
+            reader,
+            table,
+            [WrongRow(row, name, None, "is missing") for (row,) in rows],
+            reader.count(kept, "value IS NULL"),
+            "give the value, or set dataset.empty=zero",
+        )
+    values = (
+        [
+            row[0]
+            for row in reader.rows(f"SELECT DISTINCT value FROM {kept} WHERE value IS NOT NULL ORDER BY value", table)
+        ]
+        if known is None
+        else list(known["values"])
+    )
     names.append({"column": name, "values": values})
     ranked = reader.numbered(values)
     if known is not None and form.new_values == "error":
-        strange = reader.keep(f"SELECT number, value FROM {kept} ANTI JOIN {ranked} USING (value) "
-                              "WHERE value IS NOT NULL", table)
+        strange = reader.keep(
+            f"SELECT number, value FROM {kept} ANTI JOIN {ranked} USING (value) WHERE value IS NOT NULL", table
+        )
         rows = reader.rows(f"SELECT number, value FROM {strange} ORDER BY number LIMIT {MOST_SHOWN}", table)
         said = "is no value that the model was trained with"
-        refuse_rows(reader, table, [WrongRow(row, name, value, said) for row, value in rows], reader.count(strange),
-                    "correct the value, or set dataset.new_values=zero")
-    batches = [batch.column(0).to_numpy() for batch in reader.batches(
-        f"SELECT coalesce(r.code, -1) FROM {kept} k LEFT JOIN {ranked} r USING (value) ORDER BY k.number", table)]
+        refuse_rows(
+            reader,
+            table,
+            [WrongRow(row, name, value, said) for row, value in rows],
+            reader.count(strange),
+            "correct the value, or set dataset.new_values=zero",
+        )
+    batches = [
+        batch.column(0).to_numpy()
+        for batch in reader.batches(
+            f"SELECT coalesce(r.code, -1) FROM {kept} k LEFT JOIN {ranked} r USING (value) ORDER BY k.number", table
+        )
+    ]
     codes = np.concatenate([np.empty(0, np.int64), *batches])
     present = codes >= 0
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(present)])
-    return scipy.sparse.csr_array((np.ones(int(present.sum()), np.float32), codes[present], indptr),
-                                  shape=(codes.size, len(values)))
+    return scipy.sparse.csr_array(
+        (np.ones(int(present.sum()), np.float32), codes[present], indptr), shape=(codes.size, len(values))
+    )
 
 
 def _is_list(table: Table, name: str) -> bool:
@@ -246,12 +305,19 @@ def width_of(reader: Engine, table: Table, name: str) -> int:
     if not _is_list(table, name):
         return 1
     length = f"len({quoted(name)})"
-    least, most, missing = reader.rows(f"SELECT min({length}), max({length}), count(*) - count({quoted(name)}) "
-                                       f"FROM {table.name}", table)[0]
+    least, most, missing = reader.rows(
+        f"SELECT min({length}), max({length}), count(*) - count({quoted(name)}) FROM {table.name}", table
+    )[0]
     if missing or least != most:
-        raise DataError(Problem(f"{table.files.shown}, column {name}", f"lengths {least} to {most}, {missing} missing",
-                                "all lists must have one length", "if lists are words of a vertex, give them in a "
-                                "JSON file: {id: [word, ...]}, with dataset.features=FILE.json"))
+        raise DataError(
+            Problem(
+                f"{table.files.shown}, column {name}",
+                f"lengths {least} to {most}, {missing} missing",
+                "all lists must have one length",
+                "if lists are words of a vertex, give them in a "
+                "JSON file: {id: [word, ...]}, with dataset.features=FILE.json",
+            )
+        )
     return int(most)
 
 
@@ -285,8 +351,14 @@ def read_feature_file(path: Path, ids: Ids, form: FeatureForm, names: list[Colum
     """
     matrix = _bag(path, ids) if path.suffix == ".json" else matrix_of_file(path)
     if matrix.shape[0] != ids.count:
-        raise DataError(Problem(str(path), f"{matrix.shape[0]} rows", f"there are {ids.count} vertices",
-                                "give one row for each vertex, in the order of dataset.nodes"))
+        raise DataError(
+            Problem(
+                str(path),
+                f"{matrix.shape[0]} rows",
+                f"there are {ids.count} vertices",
+                "give one row for each vertex, in the order of dataset.nodes",
+            )
+        )
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     broken = int((~np.isfinite(values)).sum())
     if broken:
@@ -306,13 +378,19 @@ def _as_wide(path: Path, matrix: Matrix, width: int, form: FeatureForm) -> Matri
     if matrix.shape[1] == width:
         return matrix
     if path.suffix != ".json" or isinstance(matrix, np.ndarray):
-        raise DataError(Problem(str(path), f"{matrix.shape[1]} columns", f"the model takes {width}",
-                                "give the file these columns"))
+        raise DataError(
+            Problem(str(path), f"{matrix.shape[1]} columns", f"the model takes {width}", "give the file these columns")
+        )
     new = np.unique(matrix.indices[matrix.indices >= width])
     if new.size and form.new_values == "error":
-        raise DataError(Problem(str(path), new[:MOST_SHOWN].tolist(), f"{new.size} words that the model was not "
-                                f"trained with: it knows the words 0 to {width - 1}",
-                                "number words as in the training data, or set dataset.new_values=zero"))
+        raise DataError(
+            Problem(
+                str(path),
+                new[:MOST_SHOWN].tolist(),
+                f"{new.size} words that the model was not trained with: it knows the words 0 to {width - 1}",
+                "number words as in the training data, or set dataset.new_values=zero",
+            )
+        )
     known = scipy.sparse.csr_array(matrix[:, :width])
     return scipy.sparse.csr_array((known.data, known.indices, known.indptr), shape=(matrix.shape[0], width))
 
@@ -346,8 +424,9 @@ def _bag(path: Path, ids: Ids) -> Matrix:
     try:
         flat = np.array([value for one in content.values() for value in one], np.float64)
     except (OverflowError, TypeError, ValueError):
-        raise DataError(Problem(str(path), "a value that is no number", "lists must have numbers",
-                                "number the words from 0 on")) from None
+        raise DataError(
+            Problem(str(path), "a value that is no number", "lists must have numbers", "number the words from 0 on")
+        ) from None
     rows = np.repeat(_numbers_of(path, list(content), ids), lengths)
     words = flat.astype(np.int64)
     if (words != flat).any() or (words < 0).any():
@@ -355,8 +434,14 @@ def _bag(path: Path, ids: Ids) -> Matrix:
             dense = np.zeros((ids.count, int(lengths[0])), np.float32)
             dense[rows, np.tile(np.arange(lengths[0]), lengths.size)] = flat
             return dense
-        raise DataError(Problem(str(path), "fractions or negative numbers", "words must be whole numbers from 0 on, "
-                                "or all lists must have one length", "correct the file"))
+        raise DataError(
+            Problem(
+                str(path),
+                "fractions or negative numbers",
+                "words must be whole numbers from 0 on, or all lists must have one length",
+                "correct the file",
+            )
+        )
     width = int(words.max(initial=-1)) + 1
     found = scipy.sparse.csr_array((np.ones(words.size, np.float32), (rows, words)), shape=(ids.count, width))
     found.data[:] = 1  # a word that is there twice counts once
@@ -373,6 +458,7 @@ def _numbers_of(path: Path, names: list[str], ids: Ids) -> np.ndarray:
     unknown = np.flatnonzero(numbers < 0)
     if unknown.size:
         shown = [names[int(one)] for one in unknown[:MOST_SHOWN]]
-        raise DataError(Problem(str(path), shown, f"{unknown.size} ids are no vertices", "correct the file, or "
-                                "dataset.nodes"))
+        raise DataError(
+            Problem(str(path), shown, f"{unknown.size} ids are no vertices", "correct the file, or dataset.nodes")
+        )
     return numbers.astype(np.int64)

@@ -100,12 +100,17 @@ def _begins_a_cell(data: bytes | mmap.mmap, quote: int) -> bool:
 
 
 def _refuse(data: bytes | mmap.mmap, quote: int, shown: str) -> None:
-    line = 1 + sum(bytes(data[low : min(low + _FIRST_BYTES, quote)]).count(b"\n")
-                   for low in range(0, quote, _FIRST_BYTES))
-    raise DataError(Problem(
-        f"{shown}, line {line}", bytes(data[quote : quote + 40]).decode(errors="replace"),
-        f"a quoted cell has at most {_LONGEST_CELL >> 20} MiB",
-        'end the quote; if this sign is no quote, write the cell in quotes and the sign twice: """a"'))
+    line = 1 + sum(
+        bytes(data[low : min(low + _FIRST_BYTES, quote)]).count(b"\n") for low in range(0, quote, _FIRST_BYTES)
+    )
+    raise DataError(
+        Problem(
+            f"{shown}, line {line}",
+            bytes(data[quote : quote + 40]).decode(errors="replace"),
+            f"a quoted cell has at most {_LONGEST_CELL >> 20} MiB",
+            'end the quote; if this sign is no quote, write the cell in quotes and the sign twice: """a"',
+        )
+    )
 
 
 def refuse_broken(files: TableFiles) -> None:

@@ -13,10 +13,25 @@ from gnnexp.files.regular import is_file
 
 Format = Literal["text", "json", "parquet", "arrow"]
 FORMATS: dict[str, Format] = {
-    ".csv": "text", ".tsv": "text", ".txt": "text", ".tab": "text", ".edgelist": "text", ".edges": "text",
-    ".arcs": "text", ".el": "text", ".wel": "text", ".ncol": "text", ".feat": "text", ".json": "json",
-    ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow",
-    ".feather": "arrow", ".ipc": "arrow",
+    ".csv": "text",
+    ".tsv": "text",
+    ".txt": "text",
+    ".tab": "text",
+    ".edgelist": "text",
+    ".edges": "text",
+    ".arcs": "text",
+    ".el": "text",
+    ".wel": "text",
+    ".ncol": "text",
+    ".feat": "text",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
 }
 _PACKED = (".gz", ".zst")  # of text and JSON
 _COMMUNITIES = ".cmty"  # lists of overlapping groups next to graphs of SNAP: no table
@@ -62,14 +77,24 @@ def find_files(key: str, folder: Path, text: str) -> TableFiles:
     else:
         found = [one for one in sorted(map(Path, glob.glob(str(place), recursive=True))) if is_file(one)]  # noqa: PTH207
     if not found:
-        raise DataError(Problem(key, text, f"no table is there: {place}",
-                                f"give a file, a folder or a pattern, relative to {folder}"))
+        raise DataError(
+            Problem(
+                key, text, f"no table is there: {place}", f"give a file, a folder or a pattern, relative to {folder}"
+            )
+        )
     formats = {one: format_of(one) for one in found}
     kinds = set(formats.values())
     if len(kinds) > 1 or None in kinds:
         names = ", ".join(one.name for one in found[:5])
-        raise DataError(Problem(key, names, f"all files must have one of the endings {', '.join(FORMATS)} "
-                                "(text and JSON also .gz or .zst), and one format", "name the files by a pattern"))
+        raise DataError(
+            Problem(
+                key,
+                names,
+                f"all files must have one of the endings {', '.join(FORMATS)} "
+                "(text and JSON also .gz or .zst), and one format",
+                "name the files by a pattern",
+            )
+        )
     return TableFiles(key, tuple(found), _known(found[0]))
 
 

@@ -240,21 +240,33 @@ def ids_of_rows(engine: Engine, table: Table, column: str, kind: str, *, text: b
     written = not text and column in table.looks
     identity = printed(text_of(table, column)) if written else id_of(table, column, text=text)
     lost = f"{quoted(column)} IS NULL" if written else "false"
-    kept = engine.keep(f"SELECT {identity} AS id, row_number() OVER () - 1 AS number, {lost} AS missing "
-                       f"FROM {table.name}", table)
+    kept = engine.keep(
+        f"SELECT {identity} AS id, row_number() OVER () - 1 AS number, {lost} AS missing FROM {table.name}", table
+    )
     if written and engine.count(kept, "id IS NULL AND NOT missing"):
         raise NoIntegersError(kind, first_other(engine, table, column))
     fix = "give each vertex one row with an id of its own"
     missing = engine.rows(f"SELECT number FROM {kept} WHERE id IS NULL ORDER BY number LIMIT {MOST_SHOWN}", table)
-    refuse_rows(engine, table, [WrongRow(row, column, None, "is missing") for row, in missing],
-                engine.count(kept, "id IS NULL"), fix)
+    refuse_rows(
+        engine,
+        table,
+        [WrongRow(row, column, None, "is missing") for (row,) in missing],
+        engine.count(kept, "id IS NULL"),
+        fix,
+    )
     # A window over all ids would have to be in memory.
     several = engine.keep(f"SELECT id, min(number) AS first FROM {kept} GROUP BY id HAVING count(*) > 1", table)
-    again = engine.keep(f"SELECT k.number, id FROM {kept} k JOIN {several} s USING (id) WHERE k.number > s.first",
-                        table)
+    again = engine.keep(
+        f"SELECT k.number, id FROM {kept} k JOIN {several} s USING (id) WHERE k.number > s.first", table
+    )
     repeated = engine.rows(f"SELECT number, id FROM {again} ORDER BY number LIMIT {MOST_SHOWN}", table)
-    refuse_rows(engine, table, [WrongRow(row, column, value, "is the id of an earlier row") for row, value in repeated],
-                engine.count(again), fix)
+    refuse_rows(
+        engine,
+        table,
+        [WrongRow(row, column, value, "is the id of an earlier row") for row, value in repeated],
+        engine.count(again),
+        fix,
+    )
     if text:
         return TextIds(engine, kept, engine.count(kept))
     batches = [batch.column(0).to_numpy() for batch in engine.batches(f"SELECT id FROM {kept} ORDER BY number", table)]

@@ -102,8 +102,9 @@ class Layout:
         """Names of the types of edges, in the order of their numbers."""
         if len(self.edges) == 1:
             return self.edges[0].relations
-        return [one.name if one.relation is None else f"{one.name}/{name}" for one in self.edges
-                for name in one.relations]
+        return [
+            one.name if one.relation is None else f"{one.name}/{name}" for one in self.edges for name in one.relations
+        ]
 
     def ids(self) -> list[tuple[Table, str, str]]:
         """Each column of ids: its table, its name, and the type of the vertices."""
@@ -122,9 +123,13 @@ class Layout:
         Where files write all ids of a column with `.0`, or none, ids stay integers. Otherwise they are texts.
         """
         before = sum(len(table.points) for table, *_ in self.ids())
-        found = replace(self, vertices={kind: one.with_points(reader) if kind == error.kind else one
-                                        for kind, one in self.vertices.items()},
-                        edges=[one.with_points(reader, error.kind) for one in self.edges])
+        found = replace(
+            self,
+            vertices={
+                kind: one.with_points(reader) if kind == error.kind else one for kind, one in self.vertices.items()
+            },
+            edges=[one.with_points(reader, error.kind) for one in self.edges],
+        )
         if sum(len(table.points) for table, *_ in found.ids()) > before:
             return found
         return replace(self, texts=self.texts | {error.kind})
@@ -161,8 +166,10 @@ def vertex_tables(folder: Path, nodes: str | Mapping[str, str] | None) -> dict[s
     named = {} if nodes is None else {VERTEX: nodes} if isinstance(nodes, str) else dict(nodes)
     findings = Findings()
     one = isinstance(nodes, str)
-    found = {kind: findings.attempt(find_files, "dataset.nodes" if one else f"dataset.nodes.{kind}", folder, text)
-             for kind, text in named.items()}
+    found = {
+        kind: findings.attempt(find_files, "dataset.nodes" if one else f"dataset.nodes.{kind}", folder, text)
+        for kind, text in named.items()
+    }
     findings.raise_all()
     return {kind: files for kind, files in found.items() if files is not None}
 
@@ -181,10 +188,18 @@ def edge_tables(folder: Path, edges: EdgeEntries, asked: Asked) -> list[EdgeTabl
         key = "dataset.edges" if isinstance(edges, str) else f"dataset.edges.{name}"
         files = findings.attempt(find_files, key, folder, entry["table"] or "")
         if files is not None:
-            tables.append(EdgeTable(name, files, (entry.get("from") or VERTEX, entry.get("to") or VERTEX),
-                                    entry.get("source") or asked.source, entry.get("destination") or asked.destination,
-                                    entry.get("weight", asked.weight), entry.get("relation", asked.relation),
-                                    (entry.get("time") or asked.time) if asked.links_by_time else None))
+            tables.append(
+                EdgeTable(
+                    name,
+                    files,
+                    (entry.get("from") or VERTEX, entry.get("to") or VERTEX),
+                    entry.get("source") or asked.source,
+                    entry.get("destination") or asked.destination,
+                    entry.get("weight", asked.weight),
+                    entry.get("relation", asked.relation),
+                    (entry.get("time") or asked.time) if asked.links_by_time else None,
+                )
+            )
     findings.raise_all()
     return tables
 
@@ -199,14 +214,17 @@ def check_tables(nodes: str | Mapping[str, str] | None, edges: EdgeEntries) -> l
         if not isinstance(entry, Mapping) or "table" not in entry:
             problems.append(Problem(f"dataset.edges.{name}", entry, "needs the key table", fix))
         else:
-            problems += [Problem(f"dataset.edges.{name}.{key}", value, f"keys are {', '.join(_EDGE_KEYS)}, with texts",
-                                 fix) for key, value in entry.items() if key not in _EDGE_KEYS or
-                         not (isinstance(value, str) or (key in _OPTIONAL and value is None))]
+            problems += [
+                Problem(f"dataset.edges.{name}.{key}", value, f"keys are {', '.join(_EDGE_KEYS)}, with texts", fix)
+                for key, value in entry.items()
+                if key not in _EDGE_KEYS or not (isinstance(value, str) or (key in _OPTIONAL and value is None))
+            ]
     if not edges:
         problems.append(Problem("dataset.edges", edges, "needs one table or more", fix))
     if nodes is not None and not nodes:
-        problems.append(Problem("dataset.nodes", nodes, "must be a table, a table for each type, or null",
-                                "set dataset.nodes=null"))
+        problems.append(
+            Problem("dataset.nodes", nodes, "must be a table, a table for each type, or null", "set dataset.nodes=null")
+        )
     return problems
 
 
@@ -240,12 +258,24 @@ def find_layout(
         found = with_fractions(reader, found, time)
         names = [source, destination, *([kind] if kind else [])]
         written = with_points(reader, reader.as_written(found, dict.fromkeys(names)), names)
-        if kind is not None and entry.relation == AUTO and written.look(kind) not in RELATIONS and \
-                kind not in written.points:
+        if (
+            kind is not None
+            and entry.relation == AUTO
+            and written.look(kind) not in RELATIONS
+            and kind not in written.points
+        ):
             kind = None  # real numbers
         written, kinds = (written, None) if kind is None else relation_of(reader, written, kind)
-        return EdgeColumns(entry.name, written, source, destination, entry.types, weight, kinds,
-                           None if time is None else moment_of(found, time))
+        return EdgeColumns(
+            entry.name,
+            written,
+            source,
+            destination,
+            entry.types,
+            weight,
+            kinds,
+            None if time is None else moment_of(found, time),
+        )
 
     findings.problems += _path_problems([*vertices.values(), *(one.files for one in edges)], form)
     tables = {kind: findings.attempt(table, files, kind) for kind, files in vertices.items()}
@@ -270,10 +300,24 @@ def _path_problems(tables: Sequence[TableFiles], form: TextForm) -> list[Problem
     for name in form.path_columns:
         inside = [files for files in tables if any(one is not None for one in path_values(files, name))]
         if not inside:
-            problems.append(Problem("dataset.path_columns", name, f"no file is in a folder {name}=…",
-                                    "correct the name, or the files' folders"))
-        problems += [Problem("dataset.path_columns", name, f"Arrow files have no such columns: {files.shown}",
-                             "write them as Parquet") for files in inside if files.format == "arrow"]
+            problems.append(
+                Problem(
+                    "dataset.path_columns",
+                    name,
+                    f"no file is in a folder {name}=…",
+                    "correct the name, or the files' folders",
+                )
+            )
+        problems += [
+            Problem(
+                "dataset.path_columns",
+                name,
+                f"Arrow files have no such columns: {files.shown}",
+                "write them as Parquet",
+            )
+            for files in inside
+            if files.format == "arrow"
+        ]
     return problems
 
 
@@ -290,8 +334,14 @@ def _relation_column(table: Table, given: str | None, taken: Sequence[str]) -> s
         return name if table.files.format == "text" and table.types[name] in _REAL else None
     if table.files.format in ("text", "json"):
         return name
-    raise DataError(Problem(f"{table.files.shown}, column {name}", table.types[name],
-                            "relations are texts or whole numbers", "set dataset.relation=null, or another column"))
+    raise DataError(
+        Problem(
+            f"{table.files.shown}, column {name}",
+            table.types[name],
+            "relations are texts or whole numbers",
+            "set dataset.relation=null, or another column",
+        )
+    )
 
 
 def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
@@ -302,9 +352,16 @@ def _named_nowhere(tables: Mapping[str, Table], asked: Asked) -> list[Problem]:
     named += [("features", name) for name in asked.features or () if not isinstance(asked.features, str)]
     named += [("categories", name) for name in asked.categories]
     columns = [name for table in tables.values() for name in table.types]
-    return [Problem(f"dataset.{key}", name, f"no table of vertices has this column; columns are {', '.join(columns)}",
-                    f"set dataset.{key} to one of them")
-            for key, name in named if name not in (None, AUTO, *columns) and tables]
+    return [
+        Problem(
+            f"dataset.{key}",
+            name,
+            f"no table of vertices has this column; columns are {', '.join(columns)}",
+            f"set dataset.{key} to one of them",
+        )
+        for key, name in named
+        if name not in (None, AUTO, *columns) and tables
+    ]
 
 
 def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> VertexColumns:
@@ -325,9 +382,14 @@ def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> Ve
     if asked.time is not None and label is not None:
         time = column(table, "time", here(asked.time), needed=True, taken=taken)
         if time is None:
-            raise DataError(Problem("dataset.time", asked.time, f"{table.files.shown} has no such column, and its "
-                                    "labelled vertices are split by time",
-                                    "name a column of both tables, or set dataset.label=null"))
+            raise DataError(
+                Problem(
+                    "dataset.time",
+                    asked.time,
+                    f"{table.files.shown} has no such column, and its labelled vertices are split by time",
+                    "name a column of both tables, or set dataset.label=null",
+                )
+            )
         taken.append(time)
     if known is not None:
         features = known[0]
@@ -336,14 +398,31 @@ def _vertex_columns(reader: Engine, table: Table, kind: str, asked: Asked) -> Ve
         features = numeric(table, [name for name in table.types if name not in taken])
     else:
         features = [name for name in asked.features or () if name in table.types]
-    texts = [name for name in features if name not in numeric(table, features)
-             and not (known is not None and _is_empty(reader, table, name))]
-    DataError.raise_all([no_numbers(
-        reader, table, name, f"set dataset.categories=[{name}] for one feature per value, or dataset.features=FILE.npy "
-        "for rows that a model made of texts") for name in texts])
+    texts = [
+        name
+        for name in features
+        if name not in numeric(table, features) and not (known is not None and _is_empty(reader, table, name))
+    ]
+    DataError.raise_all(
+        [
+            no_numbers(
+                reader,
+                table,
+                name,
+                f"set dataset.categories=[{name}] for one feature per value, or dataset.features=FILE.npy "
+                "for rows that a model made of texts",
+            )
+            for name in texts
+        ]
+    )
     categories = tuple(known[1] if known is not None else [name for name in asked.categories if name in table.types])
-    written = with_points(reader, reader.as_written(table, dict.fromkeys(
-        one for one in (identity, label, split, *categories) if one is not None)), [identity])
+    written = with_points(
+        reader,
+        reader.as_written(
+            table, dict.fromkeys(one for one in (identity, label, split, *categories) if one is not None)
+        ),
+        [identity],
+    )
     table = with_fractions(reader, reader.as_numbers(table, features), time)
     return VertexColumns(kind, table, written, identity, label, split, tuple(features), categories, time)
 
@@ -362,9 +441,17 @@ def _known_columns(table: Table, entries: Sequence[Column]) -> tuple[list[str], 
     numbers = [one["column"] for one in entries if "column" in one and "width" in one]
     categories = [one["column"] for one in entries if "values" in one]
     missing = [name for name in (*numbers, *categories) if name not in table.types]
-    DataError.raise_all([Problem(
-        f"{table.files.shown}, column {name}", "missing", "the model was trained with this column; the table has "
-        f"{', '.join(table.types)}", "give the table this column") for name in missing])
+    DataError.raise_all(
+        [
+            Problem(
+                f"{table.files.shown}, column {name}",
+                "missing",
+                f"the model was trained with this column; the table has {', '.join(table.types)}",
+                "give the table this column",
+            )
+            for name in missing
+        ]
+    )
     return numbers, categories
 
 
@@ -376,9 +463,21 @@ def _with_one_target(vertices: Mapping[str, VertexColumns], asked: Asked) -> Map
     """
     labelled = [kind for kind, one in vertices.items() if one.label is not None]
     if len(labelled) > 1:
-        raise DataError(Problem("dataset.target", None, f"the tables of {', '.join(labelled)} have labels",
-                                f"set dataset.target={labelled[0]}, the type of which classes are predicted"))
+        raise DataError(
+            Problem(
+                "dataset.target",
+                None,
+                f"the tables of {', '.join(labelled)} have labels",
+                f"set dataset.target={labelled[0]}, the type of which classes are predicted",
+            )
+        )
     if asked.target is not None and asked.target not in labelled and asked.known is None:
-        raise DataError(Problem("dataset.target", asked.target, f"its table has no column of labels; types with tables "
-                                f"are {', '.join(vertices)}", "set dataset.label=COLUMN, or another dataset.target"))
+        raise DataError(
+            Problem(
+                "dataset.target",
+                asked.target,
+                f"its table has no column of labels; types with tables are {', '.join(vertices)}",
+                "set dataset.label=COLUMN, or another dataset.target",
+            )
+        )
     return vertices

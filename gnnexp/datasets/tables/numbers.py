@@ -35,8 +35,11 @@ def no_numbers(reader: Engine, table: Table, name: str, fix: str) -> Problem:
     shown = table.types[name]
     if shown == "VARCHAR":
         column = quoted(name)
-        first = reader.rows(f"SELECT {column} FROM {table.name} WHERE {column} IS NOT NULL AND "
-                            f"TRY_CAST({column} AS DOUBLE) IS NULL LIMIT 1", table)
+        first = reader.rows(
+            f"SELECT {column} FROM {table.name} WHERE {column} IS NOT NULL AND "
+            f"TRY_CAST({column} AS DOUBLE) IS NULL LIMIT 1",
+            table,
+        )
         shown = first[0][0][:60] if first else shown
         if first and _THOUSANDS.fullmatch(first[0][0]):
             fix = f"write numbers without signs between thousands, or {fix}"

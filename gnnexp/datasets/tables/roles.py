@@ -10,11 +10,29 @@ from gnnexp.errors import DataError, Problem
 
 AUTO = "auto"
 PAIRS = (
-    ("src", "dst"), ("source", "target"), ("source", "destination"), ("source", "dest"), ("from", "to"),
-    ("head", "tail"), ("u", "v"), ("id_1", "id_2"), ("id1", "id2"), ("node1", "node2"), ("node_1", "node_2"),
-    ("start", "end"), ("subject", "object"), ("src_id", "dst_id"), ("source_id", "target_id"),
-    ("source_id", "destination_id"), ("from_id", "to_id"), ("fromnodeid", "tonodeid"), ("from_node", "to_node"),
-    ("start_id", "end_id"), ("source_node", "target_node"), ("i", "j"), ("citing", "cited"),
+    ("src", "dst"),
+    ("source", "target"),
+    ("source", "destination"),
+    ("source", "dest"),
+    ("from", "to"),
+    ("head", "tail"),
+    ("u", "v"),
+    ("id_1", "id_2"),
+    ("id1", "id2"),
+    ("node1", "node2"),
+    ("node_1", "node_2"),
+    ("start", "end"),
+    ("subject", "object"),
+    ("src_id", "dst_id"),
+    ("source_id", "target_id"),
+    ("source_id", "destination_id"),
+    ("from_id", "to_id"),
+    ("fromnodeid", "tonodeid"),
+    ("from_node", "to_node"),
+    ("start_id", "end_id"),
+    ("source_node", "target_node"),
+    ("i", "j"),
+    ("citing", "cited"),
 )
 NAMES = {
     "id": ("id", "node_id", "node", "vertex", "vertex_id", "nodeid", "nid", "key", "name"),
@@ -38,7 +56,13 @@ def words_of(kind: str) -> tuple[str, ...]:
 
 
 def column(
-    table: Table, role: str, given: str | None, *, needed: bool, taken: Iterable[str] = (), usual: Sequence[str] = (),
+    table: Table,
+    role: str,
+    given: str | None,
+    *,
+    needed: bool,
+    taken: Iterable[str] = (),
+    usual: Sequence[str] = (),
 ) -> str | None:
     """The column of a role.
 
@@ -82,8 +106,11 @@ def ends(table: Table, source: str, destination: str, types: tuple[str, str]) ->
     if AUTO not in (source, destination):
         return source, destination
     by_name = {plain(name): name for name in table.own}
-    typed = [] if types[0] == types[1] else [
-        (first, second) for first in words_of(types[0]) for second in words_of(types[1])]
+    typed = (
+        []
+        if types[0] == types[1]
+        else [(first, second) for first in words_of(types[0]) for second in words_of(types[1])]
+    )
     pairs = [*typed, *PAIRS]
     found = [(by_name[first], by_name[second]) for first, second in pairs if {first, second} <= set(by_name)]
     found = [pair for pair in found if source in (AUTO, pair[0]) and destination in (AUTO, pair[1])]
@@ -93,8 +120,7 @@ def ends(table: Table, source: str, destination: str, types: tuple[str, str]) ->
     if not found and len(columns) == 2:
         return columns[0], columns[1]
     said = f"{len(found)} pairs of columns may be the ends" if found else "no two columns have usual names of ends"
-    raise DataError(Problem(table.files.shown, columns, said,
-                            "set dataset.source=COLUMN dataset.destination=COLUMN"))
+    raise DataError(Problem(table.files.shown, columns, said, "set dataset.source=COLUMN dataset.destination=COLUMN"))
 
 
 def _usual(kinds: Sequence[str]) -> set[str]:
@@ -116,8 +142,14 @@ def check_header(table: Table, kinds: Sequence[str] = ()) -> None:
         DataError: that is not clear (`has_usual_names`).
     """
     if not has_usual_names(table, kinds):
-        raise DataError(Problem(table.files.shown, list(table.types), "it is not clear whether the first line has the "
-                                "names of columns, or data", "set dataset.header=true or false"))
+        raise DataError(
+            Problem(
+                table.files.shown,
+                list(table.types),
+                "it is not clear whether the first line has the names of columns, or data",
+                "set dataset.header=true or false",
+            )
+        )
 
 
 def has_usual_names(table: Table, kinds: Sequence[str] = ()) -> bool:
@@ -139,5 +171,14 @@ def require(table: Table, key: str, names: Sequence[str]) -> None:
     """
     missing = [name for name in names if name not in table.types]
     if missing:
-        raise DataError([Problem(f"dataset.{key}", name, f"{table.files.shown} has no such column; it has "
-                                 f"{', '.join(table.types)}", f"set dataset.{key} to one of them") for name in missing])
+        raise DataError(
+            [
+                Problem(
+                    f"dataset.{key}",
+                    name,
+                    f"{table.files.shown} has no such column; it has {', '.join(table.types)}",
+                    f"set dataset.{key} to one of them",
+                )
+                for name in missing
+            ]
+        )

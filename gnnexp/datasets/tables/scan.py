@@ -87,8 +87,11 @@ def scan_of(
         # All rows of all files: a key that a sample lacks would be dropped, and whole numbers would round fractions.
         return f"read_json({paths}, sample_size=-1, maximum_sample_files={len(files.paths)}{more})"
     kept = "" if sniff else f"store_rejects=true, rejects_limit={MOST_REJECTS}, "
-    options = [f"{kept}sample_size={_SAMPLE_ROWS}",
-               f"encoding={literal(form.encoding)}", f"nullstr=[{', '.join(map(literal, form.nulls))}]"]
+    options = [
+        f"{kept}sample_size={_SAMPLE_ROWS}",
+        f"encoding={literal(form.encoding)}",
+        f"nullstr=[{', '.join(map(literal, form.nulls))}]",
+    ]
     if form.decimal != ".":
         options.append(f"decimal_separator={literal(form.decimal)}")
     if sign := comment_of(files):
@@ -124,8 +127,10 @@ def query_of(
     asked = []
     for name, values in found.items():
         if any(one is not None for one in values):
-            of = ", ".join(f"{literal(str(path))}: {'NULL' if one is None else literal(one)}"
-                           for path, one in zip(files.paths, values, strict=True))
+            of = ", ".join(
+                f"{literal(str(path))}: {'NULL' if one is None else literal(one)}"
+                for path, one in zip(files.paths, values, strict=True)
+            )
             whole = all(one is None or (re.fullmatch("0|-?[1-9][0-9]{0,17}", one)) for one in values)
             asked.append(f"map {{{of}}}[{quoted(FILE)}]{'::BIGINT' if whole else ''} AS {quoted(name)}")
     if not asked and not named:

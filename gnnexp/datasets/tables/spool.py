@@ -34,13 +34,15 @@ class Spool:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:  # files that are open are closed again if one cannot be opened
-            self._files = {name: stack.enter_context(path.open("wb", buffering=0))
-                           for name, path in self._paths.items()}
+            self._files = {
+                name: stack.enter_context(path.open("wb", buffering=0)) for name, path in self._paths.items()
+            }
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-                 ) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         self._stack.close()
 
     @property
@@ -56,8 +58,9 @@ class Spool:
         """
         size = sum(columns[0].size * dtype.itemsize for dtype in self.dtypes.values())
         if size <= self._room:
-            self._held.append(tuple(np.array(values, dtype)
-                                    for values, dtype in zip(columns, self.dtypes.values(), strict=True)))
+            self._held.append(
+                tuple(np.array(values, dtype) for values, dtype in zip(columns, self.dtypes.values(), strict=True))
+            )
             self._room -= size
         else:
             self._room = 0  # pieces in memory are the first rows
@@ -72,8 +75,10 @@ class Spool:
             DataError: the disk has no room.
         """
         places = {self.names.index(name) for name in names}
-        self._held = [tuple(values.astype(dtype) if place in places else values for place, values in enumerate(piece))
-                      for piece in self._held]
+        self._held = [
+            tuple(values.astype(dtype) if place in places else values for place, values in enumerate(piece))
+            for piece in self._held
+        ]
         for name in names:
             narrow, old = self.dtypes[name], self._paths[name].with_suffix(".narrow")
             self._paths[name].rename(old)
@@ -88,14 +93,20 @@ class Spool:
         rest = values.view(np.uint8).data
         try:
             while rest:
-                rest = rest[self._files[name].write(rest):]
+                rest = rest[self._files[name].write(rest) :]
         except OSError as error:
-            raise DataError(Problem(str(self._paths[name]), error.strerror, "needs room for all edges",
-                                    "make room there, or set GNNEXP_CACHE to another disk")) from None
+            raise DataError(
+                Problem(
+                    str(self._paths[name]),
+                    error.strerror,
+                    "needs room for all edges",
+                    "make room there, or set GNNEXP_CACHE to another disk",
+                )
+            ) from None
 
     def column(self, name: str) -> np.ndarray:
         """`[rows]` in memory."""
-        return np.concatenate([np.empty(0, self.dtypes[name]), *(values for values, in self.chunks((name,)))])
+        return np.concatenate([np.empty(0, self.dtypes[name]), *(values for (values,) in self.chunks((name,)))])
 
     def chunks(self, names: Sequence[str] = ()) -> Iterator[tuple[np.ndarray, ...]]:
         """The rows of some columns (by default all), in order, chunk by chunk. Do not write to the arrays."""
@@ -108,8 +119,9 @@ class Spool:
             files = [stack.enter_context(self._paths[name].open("rb")) for name in names]
             for start in range(0, rest, CHUNK_ROWS):
                 count = min(CHUNK_ROWS, rest - start)
-                yield tuple(np.fromfile(file, self.dtypes[name], count)
-                            for file, name in zip(files, names, strict=True))
+                yield tuple(
+                    np.fromfile(file, self.dtypes[name], count) for file, name in zip(files, names, strict=True)
+                )
 
     def remove(self) -> None:
         """Delete the files and the pieces in memory."""

@@ -22,8 +22,18 @@ from gnnexp.errors import DataError, Problem
 
 LabelKind = Literal["auto", "class", "real"]
 NoLabel = int | float | str | None
-SPLIT_WORDS = {"train": "train", "training": "train", "tr": "train", "val": "val", "valid": "val",
-               "validation": "val", "dev": "val", "test": "test", "testing": "test", "te": "test"}
+SPLIT_WORDS = {
+    "train": "train",
+    "training": "train",
+    "tr": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+    "testing": "test",
+    "te": "test",
+}
 
 
 @dataclass(frozen=True)
@@ -101,18 +111,28 @@ def read_labels(engine: Engine, columns: VertexColumns, kind: LabelKind, no_labe
     assert columns.label is not None
     table, name = columns.table, quoted(columns.label)
     real = re.sub(r"\(.*\)$", "", table.types[columns.label]) in (*REAL, "DECIMAL")
-    if kind == "real" or (real and kind == "auto" and engine.rows(
-            f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)) or (
-            kind == "auto" and _has_late_fractions(engine, columns)):
+    if (
+        kind == "real"
+        or (
+            real
+            and kind == "auto"
+            and engine.rows(f"SELECT 1 FROM {table.name} WHERE {name} <> floor({name}) LIMIT 1", table)
+        )
+        or (kind == "auto" and _has_late_fractions(engine, columns))
+    ):
         return _real_labels(engine, table, columns.label, no_label)
     made, notes = _classes(engine, columns, kind, no_label)
     if no_label == AUTO:
         notes += _of_minus_one(engine, columns, made)
-    classes = engine.keep("SELECT class, row_number() OVER (ORDER BY class) - 1 AS number FROM "
-                          f"(SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL)", table)
+    classes = engine.keep(
+        "SELECT class, row_number() OVER (ORDER BY class) - 1 AS number FROM "
+        f"(SELECT DISTINCT class FROM {made} WHERE class IS NOT NULL)",
+        table,
+    )
     found = engine.rows(f"SELECT class FROM {classes} ORDER BY number", table)
-    batches = engine.batches(f"SELECT coalesce(c.number, -1) FROM {made} m LEFT JOIN {classes} c USING (class) "
-                             "ORDER BY m.row", table)
+    batches = engine.batches(
+        f"SELECT coalesce(c.number, -1) FROM {made} m LEFT JOIN {classes} c USING (class) ORDER BY m.row", table
+    )
     values = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
     return Labels(values, [str(row[0]) for row in found], [*notes, *_lacking(values < 0)])
 
@@ -123,9 +143,9 @@ def _has_late_fractions(engine: Engine, columns: VertexColumns) -> bool:
     table, value = columns.written, f"TRY_CAST({quoted(columns.label)} AS DOUBLE)"
     if table.looks.get(columns.label) not in WHOLE:
         return False
-    return not engine.rows(f"SELECT 1 FROM {table.name} WHERE {value} IS NULL AND {quoted(columns.label)} IS NOT NULL "
-                           "LIMIT 1", table) and bool(
-        engine.rows(f"SELECT 1 FROM {table.name} WHERE {value} <> floor({value}) LIMIT 1", table))
+    return not engine.rows(
+        f"SELECT 1 FROM {table.name} WHERE {value} IS NULL AND {quoted(columns.label)} IS NOT NULL LIMIT 1", table
+    ) and bool(engine.rows(f"SELECT 1 FROM {table.name} WHERE {value} <> floor({value}) LIMIT 1", table))
 
 
 def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: NoLabel) -> tuple[str, list[str]]:
@@ -140,14 +160,20 @@ def _classes(engine: Engine, columns: VertexColumns, kind: LabelKind, no_label: 
     if written and real and kind == "auto":
         name = f"(CASE WHEN NOT coalesce(isnan(TRY_CAST({name} AS DOUBLE)), false) THEN {name} END)"
     elif real and not written:
-        _refuse(engine, table, columns.label, f"{name} <> floor({name}) OR isinf({name}::DOUBLE)",
-                "is no whole number, and classes are names or whole numbers",
-                "correct the value, or set dataset.label_kind=real and task=node_regression")
+        _refuse(
+            engine,
+            table,
+            columns.label,
+            f"{name} <> floor({name}) OR isinf({name}::DOUBLE)",
+            "is no whole number, and classes are names or whole numbers",
+            "correct the value, or set dataset.label_kind=real and task=node_regression",
+        )
         name = f"TRY_CAST({name} AS HUGEINT)"  # NULL for NaN
     none = _means_none(table, name, no_label)
     value = f"(CASE WHEN NOT {none} THEN {name} END)"
-    kept = engine.keep(f"SELECT {value} AS class, {none} AS none, row_number() OVER () - 1 AS row FROM {table.name}",
-                       table)
+    kept = engine.keep(
+        f"SELECT {value} AS class, {none} AS none, row_number() OVER () - 1 AS row FROM {table.name}", table
+    )
     given = no_label not in (None, AUTO)
     unused = given and not engine.count(kept, "none")
     said = [f"no vertex has the label {no_label} (dataset.no_label)"] if unused else []
@@ -196,15 +222,21 @@ def _of_minus_one(engine: Engine, columns: VertexColumns, made: str) -> list[str
     minus = engine.count(made, "typeof(class) <> 'VARCHAR' AND class::VARCHAR = '-1'")
     if not minus:
         return []
-    found = engine.rows(f"SELECT DISTINCT class FROM {made} WHERE class::VARCHAR <> '-1' ORDER BY 1 LIMIT 3",
-                        columns.written)
+    found = engine.rows(
+        f"SELECT DISTINCT class FROM {made} WHERE class::VARCHAR <> '-1' ORDER BY 1 LIMIT 3", columns.written
+    )
     others = [str(row[0]) for row in found]
     if others == ["1"]:
         return ["-1 and 1 are two classes; if -1 means no label: dataset.no_label=-1"]
-    raise DataError(Problem(
-        "dataset.no_label", AUTO, f"{columns.table.files.shown}, column {columns.label}: {minus:,} vertices have -1, "
-        f"and others {', '.join(others) or 'no label'}",
-        "set dataset.no_label=-1 if they have no label, or dataset.no_label=null if -1 is a class"))
+    raise DataError(
+        Problem(
+            "dataset.no_label",
+            AUTO,
+            f"{columns.table.files.shown}, column {columns.label}: {minus:,} vertices have -1, "
+            f"and others {', '.join(others) or 'no label'}",
+            "set dataset.no_label=-1 if they have no label, or dataset.no_label=null if -1 is a class",
+        )
+    )
 
 
 def _lacking(missing: np.ndarray) -> list[str]:
@@ -226,9 +258,18 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
         DataError: a name begins with another word.
     """
     files = columns.table.files
-    DataError.raise_all([Problem(str(path), first_word(path), f"the name must begin with a word of a split: "
-                                 f"{', '.join(SPLIT_WORDS)}", "set dataset.split=random")
-                         for path in files.paths if first_word(path) not in SPLIT_WORDS][:MOST_SHOWN])
+    DataError.raise_all(
+        [
+            Problem(
+                str(path),
+                first_word(path),
+                f"the name must begin with a word of a split: {', '.join(SPLIT_WORDS)}",
+                "set dataset.split=random",
+            )
+            for path in files.paths
+            if first_word(path) not in SPLIT_WORDS
+        ][:MOST_SHOWN]
+    )
     found: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
     row = 0
     for path in files.paths:
@@ -241,15 +282,26 @@ def splits_of_files(engine: Engine, columns: VertexColumns, form: TextForm) -> d
 
 def _real_labels(engine: Engine, table: Table, column: str, no_label: NoLabel) -> Labels:
     if column not in numeric(table, [column]) or table.types[column].endswith("]"):
-        raise DataError(no_numbers(engine, table, column, "set dataset.label_kind=class, or name words for an empty "
-                                   "cell in dataset.nulls"))
+        raise DataError(
+            no_numbers(
+                engine, table, column, "set dataset.label_kind=class, or name words for an empty cell in dataset.nulls"
+            )
+        )
     table, name = engine.as_numbers(table, [column]), f"{quoted(column)}::DOUBLE"
-    _refuse(engine, table, column, f"NOT isnan({name}) AND abs({name}) > {np.finfo(np.float32).max}",
-            "is no finite number of float32", "correct the value, leave it empty, or give it in a larger unit")
+    _refuse(
+        engine,
+        table,
+        column,
+        f"NOT isnan({name}) AND abs({name}) > {np.finfo(np.float32).max}",
+        "is no finite number of float32",
+        "correct the value, leave it empty, or give it in a larger unit",
+    )
     if no_label not in (None, AUTO):
         name = f"nullif({name}, TRY_CAST({literal(str(no_label))} AS DOUBLE))"
-    batches = [batch.column(0).to_numpy(zero_copy_only=False)  # an empty cell is NaN
-               for batch in engine.batches(f"SELECT {name} FROM {table.name}", table)]
+    batches = [
+        batch.column(0).to_numpy(zero_copy_only=False)  # an empty cell is NaN
+        for batch in engine.batches(f"SELECT {name} FROM {table.name}", table)
+    ]
     values = np.concatenate([np.empty(0), *batches])
     said = _lacking(np.isnan(values))
     unused = [] if said or no_label in (None, AUTO) else [f"no vertex has the label {no_label} (dataset.no_label)"]
@@ -267,8 +319,10 @@ def narrowed(values: np.ndarray) -> np.ndarray:
 
 def _refuse(engine: Engine, table: Table, column: str, condition: str, said: str, fix: str) -> None:
     """Refuse rows with a condition on a column."""
-    rows = (f"(SELECT {quoted(column)} AS value, row_number() OVER () - 1 AS row, {condition} AS wrong FROM "
-            f"{table.name}) WHERE wrong")
+    rows = (
+        f"(SELECT {quoted(column)} AS value, row_number() OVER () - 1 AS row, {condition} AS wrong FROM "
+        f"{table.name}) WHERE wrong"
+    )
     count = engine.rows(f"SELECT count(*) FROM {rows}", table)[0][0]
     found = engine.rows(f"SELECT row, value FROM {rows} ORDER BY row LIMIT {MOST_SHOWN}", table) if count else []
     refuse_rows(engine, table, [WrongRow(row, column, value, said) for row, value in found], count, fix)
@@ -282,19 +336,37 @@ def read_splits(engine: Engine, columns: VertexColumns) -> dict[str, np.ndarray]
     """
     assert columns.split is not None
     table, name = columns.written, quoted(columns.split)
-    words = [row[0] for row in engine.rows(f"SELECT DISTINCT lower({name}::VARCHAR) FROM {table.name} "
-                                           f"WHERE {name} IS NOT NULL", table)]
+    words = [
+        row[0]
+        for row in engine.rows(
+            f"SELECT DISTINCT lower({name}::VARCHAR) FROM {table.name} WHERE {name} IS NOT NULL", table
+        )
+    ]
     unknown = [word for word in words if word.strip() not in SPLIT_WORDS]
     if unknown:
-        _refuse(engine, table, columns.split, f"lower({name}::VARCHAR) IN ({', '.join(map(literal, unknown))})",
-                f"is no word of a split; words are {', '.join(SPLIT_WORDS)}",
-                "correct it, or set dataset.split=random")
+        _refuse(
+            engine,
+            table,
+            columns.split,
+            f"lower({name}::VARCHAR) IN ({', '.join(map(literal, unknown))})",
+            f"is no word of a split; words are {', '.join(SPLIT_WORDS)}",
+            "correct it, or set dataset.split=random",
+        )
     found: dict[str, list[np.ndarray]] = {"train": [], "val": [], "test": []}
     row = 0
     for batch in engine.batches(f"SELECT lower({name}::VARCHAR) FROM {table.name}", table):
         values = batch.column(0).to_pylist()
         for split, parts in found.items():
-            parts.append(row + np.array([place for place, word in enumerate(values)
-                                         if word is not None and SPLIT_WORDS[word.strip()] == split], np.int64))
+            parts.append(
+                row
+                + np.array(
+                    [
+                        place
+                        for place, word in enumerate(values)
+                        if word is not None and SPLIT_WORDS[word.strip()] == split
+                    ],
+                    np.int64,
+                )
+            )
         row += batch.num_rows
     return {split: np.concatenate([np.empty(0, np.int64), *parts]) for split, parts in found.items()}

@@ -109,8 +109,9 @@ def number(reader: Engine, layout: Layout, rules: Rules, place: Path, rows: int 
     ids = {kind: ids[kind] for kind in layout.types}
     counts = {kind: one.count for kind, one in ids.items()}
     empty = [kind for kind, count in counts.items() if not count]
-    DataError.raise_all([Problem("dataset.nodes", kind, "this type has no vertices", "give its table a row")
-                         for kind in empty])
+    DataError.raise_all(
+        [Problem("dataset.nodes", kind, "this type has no vertices", "give its table a row") for kind in empty]
+    )
     starts = dict(zip(ids, accumulate(counts.values(), initial=0), strict=False))
     check_memory(24 * sum(counts.values()), "vertices")
     findings, spools, notes = Findings(), [], layout.pointed()
@@ -140,16 +141,23 @@ def _read(reader: Engine, layout: Layout, rules: Rules, place: Path) -> tuple[di
     """
     findings, held = Findings(), _held(layout, rules)
     try:
-        given = {kind: findings.attempt(ids_of_rows, reader, nodes.written, nodes.id, kind, text=kind in layout.texts)
-                 for kind, nodes in layout.vertices.items()}
-        tried = [findings.attempt(read_edges, reader, one, layout.texts, place, rules.buffer_bytes, held)
-                 for one in layout.edges]
+        given = {
+            kind: findings.attempt(ids_of_rows, reader, nodes.written, nodes.id, kind, text=kind in layout.texts)
+            for kind, nodes in layout.vertices.items()
+        }
+        tried = [
+            findings.attempt(read_edges, reader, one, layout.texts, place, rules.buffer_bytes, held)
+            for one in layout.edges
+        ]
     except NoIntegersError as error:  # what looks like integers in the sample is none further below
         layout = layout.after(reader, error)
     else:
         findings.raise_all()
-        return ({kind: one for kind, one in given.items() if one is not None},
-                [one for one in tried if one is not None], layout)
+        return (
+            {kind: one for kind, one in given.items() if one is not None},
+            [one for one in tried if one is not None],
+            layout,
+        )
     return _read(reader, layout, rules, place)
 
 
@@ -184,11 +192,17 @@ def write_edges(graph: Numbered, rules: Rules, writer: ArrayWriter, before: Time
         raise DataError(Problem("dataset.edges", "0 rows", "there are no edges", "give at least one"))
     weighted = graph.has_weights and rules.weighted
     inverse = graph.num_relations > 1 and rules.inverse_relations and rules.symmetrize
-    plain = EdgeRules(rules.symmetrize and not inverse, rules.self_loops == "remove", rules.duplicates == "merge",
-                      rules.merge_weights)
+    plain = EdgeRules(
+        rules.symmetrize and not inverse, rules.self_loops == "remove", rules.duplicates == "merge", rules.merge_weights
+    )
     if weighted or graph.num_relations > 1:
-        return write_csc_with_data(lambda: _with_data(graph, before, weighted=weighted, inverse=inverse),
-                                   graph.num_nodes, plain, rules.buffer_bytes, writer)
+        return write_csc_with_data(
+            lambda: _with_data(graph, before, weighted=weighted, inverse=inverse),
+            graph.num_nodes,
+            plain,
+            rules.buffer_bytes,
+            writer,
+        )
 
     def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return ((values["source"], values["destination"]) for values in _rows_before(spools[0], before))
@@ -236,8 +250,12 @@ def _with_data(graph: Numbered, before: Times | None, *, weighted: bool, inverse
 def _types(graph: Numbered) -> list[np.ndarray]:
     """`[E]` int32 type of the edges of each table."""
     firsts = accumulate(graph.relations, initial=0)
-    return [spool.column("relation") + np.int32(first) if "relation" in spool.names else
-            np.full(spool.num_rows, first, np.int32) for spool, first in zip(graph.spools, firsts, strict=False)]
+    return [
+        spool.column("relation") + np.int32(first)
+        if "relation" in spool.names
+        else np.full(spool.num_rows, first, np.int32)
+        for spool, first in zip(graph.spools, firsts, strict=False)
+    ]
 
 
 def link_times(whole: Graph, graph: Numbered, layout: Layout, rules: Rules) -> Times:
@@ -248,8 +266,14 @@ def link_times(whole: Graph, graph: Numbered, layout: Layout, rules: Rules) -> T
     """
     columns = [one.time for one in layout.edges if one.time is not None]
     if len({(one.dtype, one.dated) for one in columns}) > 1:
-        raise DataError(Problem("dataset.time", [one.column for one in columns], "tables of edges have times of "
-                                "different kinds", "give all of them dates, or all of them whole numbers"))
+        raise DataError(
+            Problem(
+                "dataset.time",
+                [one.column for one in columns],
+                "tables of edges have times of different kinds",
+                "give all of them dates, or all of them whole numbers",
+            )
+        )
     found, back = LinkTimes(whole, columns[0].dtype), graph.num_relations * rules.inverse_relations
     for spool, types in zip(graph.spools, _types(graph), strict=True):
         source, destination, times = (spool.column(name) for name in (*ENDS, "time"))
@@ -274,7 +298,12 @@ def labels_of(
 
 
 def features_of(
-    reader: Engine, layout: Layout, graph: Numbered, form: FeatureForm, file: Path | None, sparse: Sparse,
+    reader: Engine,
+    layout: Layout,
+    graph: Numbered,
+    form: FeatureForm,
+    file: Path | None,
+    sparse: Sparse,
 ) -> tuple[Tensor | SparseRows | None, dict[str, list[Column]], list[str]]:
     """`[V, D]` features, what the columns of each type are, and what to note.
 
@@ -283,8 +312,10 @@ def features_of(
     """
     names: dict[str, list[Column]] = {kind: [] for kind in graph.counts}
     notes: list[str] = []
-    found = {kind: read_features(reader, nodes, graph.counts[kind], form, names[kind], notes)
-             for kind, nodes in layout.vertices.items()}
+    found = {
+        kind: read_features(reader, nodes, graph.counts[kind], form, names[kind], notes)
+        for kind, nodes in layout.vertices.items()
+    }
     if len(graph.ids) == 1:
         [(kind, ids)] = graph.ids.items()
         rows = found.get(kind) if file is None else read_feature_file(file, ids, form, names[kind])
@@ -292,8 +323,13 @@ def features_of(
     counts = [*graph.counts.values()]
     types = np.repeat(np.arange(len(counts)), counts)
     blocks = [found.get(kind) for kind in graph.counts]
-    widened = scipy.sparse.block_diag([scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
-                                       for count, block in zip(counts, blocks, strict=True)], format="csr")
+    widened = scipy.sparse.block_diag(
+        [
+            scipy.sparse.csr_array((count, 0), dtype=np.float32) if block is None else block
+            for count, block in zip(counts, blocks, strict=True)
+        ],
+        format="csr",
+    )
     return _rows(scipy.sparse.hstack([one_hot_columns(types[:, None]), widened], format="csr"), sparse), names, notes
 
 
@@ -303,8 +339,9 @@ def _rows(rows: Matrix, sparse: Sparse) -> Tensor | SparseRows:
     return feature_rows(scipy.sparse.csr_array(rows), sparse, normalize=False)
 
 
-def write_rows(graph: Numbered, features: Tensor | SparseRows | None, labels: Labels | None, writer: GraphWriter
-               ) -> int | None:
+def write_rows(
+    graph: Numbered, features: Tensor | SparseRows | None, labels: Labels | None, writer: GraphWriter
+) -> int | None:
     """Write features, labels and types of vertices. Returns D if features are sparse."""
     if len(graph.counts) > 1:
         types = np.arange(len(graph.counts), dtype=np.int32)

@@ -51,8 +51,11 @@ def with_points(engine: Engine, table: Table, columns: Iterable[str], *, late: b
         columns: columns that may have integers.
         late: also look at columns of which the sample has integers without `.0`: other rows may be written with it.
     """
-    asked = [name for name in dict.fromkeys(columns)
-             if name in table.looks and name not in table.points and (late or table.looks[name] in _REAL)]
+    asked = [
+        name
+        for name in dict.fromkeys(columns)
+        if name in table.looks and name not in table.points and (late or table.looks[name] in _REAL)
+    ]
     found = {name: points_of(engine, table, quoted(name)) for name in asked}
     points = {name: one for name, one in found.items() if one is not None and one.values}
     return replace(table, points={**table.points, **points}) if points else table
@@ -127,11 +130,15 @@ def are_integers(engine: Engine, table: Table, column: str) -> bool:
     if kind not in _REAL:
         raise DataError(Problem(f"{table.files.shown}, column {column}", kind, "ids are integers or texts", fix))
     real = f"real numbers must be whole, and at most {_EXACT} (2^53)"
-    broken = engine.rows(f"SELECT {name} FROM {table.name} WHERE NOT isnan({name}) AND "
-                         f"({name} <> floor({name}) OR abs({name}) > {_EXACT}) LIMIT 1", table)
+    broken = engine.rows(
+        f"SELECT {name} FROM {table.name} WHERE NOT isnan({name}) AND "
+        f"({name} <> floor({name}) OR abs({name}) > {_EXACT}) LIMIT 1",
+        table,
+    )
     if broken:
-        raise DataError(Problem(f"{table.files.shown}, column {column}", broken[0][0],
-                                f"ids are integers or texts: {real}", fix))
+        raise DataError(
+            Problem(f"{table.files.shown}, column {column}", broken[0][0], f"ids are integers or texts: {real}", fix)
+        )
     return True
 
 
@@ -160,8 +167,11 @@ def integer_of(engine: Engine, table: Table, column: str, kind: str) -> str:
 def first_other(engine: Engine, table: Table, column: str) -> str:
     """The first text of a column that is no integer, or an empty one."""
     name = quoted(column)
-    found = engine.rows(f"SELECT {name} FROM {table.name} WHERE {name} IS NOT NULL AND "
-                        f"{printed(text_of(table, column))} IS NULL LIMIT 1", table)
+    found = engine.rows(
+        f"SELECT {name} FROM {table.name} WHERE {name} IS NOT NULL AND "
+        f"{printed(text_of(table, column))} IS NULL LIMIT 1",
+        table,
+    )
     return str(found[0][0]) if found else ""
 
 

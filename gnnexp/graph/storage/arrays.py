@@ -96,8 +96,14 @@ def read_folder(folder: Path, kind: str, schema: int) -> ArrayFolder:
         raise DataError(Problem(str(path), found, f"must be of kind {kind!r}", f"give the folder of a {kind}"))
     version = meta.get("schema")
     if type(version) is not int or not 1 <= version <= schema:
-        raise DataError(Problem(str(path), version, f"schema must be 1 to {schema}",
-                                "upgrade gnnexp if it was written by a later version, else " + fix(folder)))
+        raise DataError(
+            Problem(
+                str(path),
+                version,
+                f"schema must be 1 to {schema}",
+                "upgrade gnnexp if it was written by a later version, else " + fix(folder),
+            )
+        )
     arrays = meta.pop("arrays", None)
     if not isinstance(arrays, dict):
         raise DataError(Problem(str(path), type(arrays).__name__, "arrays must be a mapping", fix(folder)))
@@ -118,8 +124,11 @@ def _read_json(path: Path, kind: str) -> dict[str, Any]:
         with path.open("rb") as file:
             text = file.read(MAX_META_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        raise DataError(Problem(str(path), str(error)[:200], f"must be the meta.json of a {kind}",
-                                f"give a folder that holds a {kind}")) from None
+        raise DataError(
+            Problem(
+                str(path), str(error)[:200], f"must be the meta.json of a {kind}", f"give a folder that holds a {kind}"
+            )
+        ) from None
     if len(text) > MAX_META_BYTES:
         raise DataError(Problem(str(path), f"more than {MAX_META_BYTES} bytes", "must be small", fix(path.parent)))
     try:
@@ -158,11 +167,23 @@ def _load(path: Path, spec: ArraySpec, *, mmap: bool, verify: Verify) -> Tensor:
         allowed = f"must be numbers in C order, of dtype {', '.join(DTYPES)}"
         problems.append(Problem(str(path), found, allowed, fix(path.parent)))
     elif verify != "none" and (dtype, shape) != (spec.dtype, spec.shape):
-        problems.append(Problem(str(path), f"{dtype} {list(shape)}",
-                                f"must be {spec.dtype} {list(spec.shape)} as {META} says", fix(path.parent)))
+        problems.append(
+            Problem(
+                str(path),
+                f"{dtype} {list(shape)}",
+                f"must be {spec.dtype} {list(spec.shape)} as {META} says",
+                fix(path.parent),
+            )
+        )
     elif verify == "checksums" and (digest := file_sha256(path)) != spec.sha256:
-        problems.append(Problem(str(path), f"sha256 {digest[:16]}…", f"must be {spec.sha256[:16]}…: bytes have changed",
-                                fix(path.parent)))
+        problems.append(
+            Problem(
+                str(path),
+                f"sha256 {digest[:16]}…",
+                f"must be {spec.sha256[:16]}…: bytes have changed",
+                fix(path.parent),
+            )
+        )
     DataError.raise_all(problems)
     return _tensor(path, header, mmap=mmap)
 

@@ -200,15 +200,27 @@ def _bucket_with_data(
         found = found[: select_rows(rows.sources, rows.destinations, rules.symmetrize, rules.drop_loops, *span, found)]
         edges, back = found >> 1, (found & 1).astype(np.bool_)
         ends = rows.sources[edges], rows.destinations[edges]
-        parts.append([~back, np.where(back, ends[1], ends[0]), np.where(back, ends[0], ends[1]) - span[0],
-                      *(values[edges] for values in rows[2:] if values is not None)])
+        parts.append(
+            [
+                ~back,
+                np.where(back, ends[1], ends[0]),
+                np.where(back, ends[0], ends[1]) - span[0],
+                *(values[edges] for values in rows[2:] if values is not None),
+            ]
+        )
     first = rows[2:]
     given, sources, destinations, *data = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = data.pop(0) if first[0] is not None else None
     dtype = index_dtype(num_nodes)
-    return rows_with_data(sources.astype(dtype, copy=False), destinations.astype(dtype, copy=False),
-                          span[1] - span[0], rule=rules.merge_weights if rules.merge else None, types=types,
-                          weights=data[0] if data else None, given=given)
+    return rows_with_data(
+        sources.astype(dtype, copy=False),
+        destinations.astype(dtype, copy=False),
+        span[1] - span[0],
+        rule=rules.merge_weights if rules.merge else None,
+        types=types,
+        weights=data[0] if data else None,
+        given=given,
+    )
 
 
 def _filled(name: str, values: np.ndarray, writer: ArrayWriter) -> np.ndarray:

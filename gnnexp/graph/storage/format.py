@@ -52,11 +52,18 @@ class GraphWriter(ArrayWriter):
         shapes = self.shapes
         assert SPARSE[0] not in shapes or num_features is not None, "sparse features need num_features"
         dense = shapes["features"][1] if "features" in shapes else 0
-        self.finish({
-            "kind": KIND, "schema": SCHEMA, "name": name, "notes": list(notes),
-            "num_nodes": shapes["indptr"][0] - 1, "num_edges": shapes["indices"][0], "num_classes": num_classes,
-            "num_features": dense if num_features is None else num_features,
-        })
+        self.finish(
+            {
+                "kind": KIND,
+                "schema": SCHEMA,
+                "name": name,
+                "notes": list(notes),
+                "num_nodes": shapes["indptr"][0] - 1,
+                "num_edges": shapes["indices"][0],
+                "num_classes": num_classes,
+                "num_features": dense if num_features is None else num_features,
+            }
+        )
 
 
 def save_graph(graph: Graph, folder: Path) -> None:
@@ -133,6 +140,7 @@ def _check_meta(stored: ArrayFolder) -> list[Problem]:
 
 def _check_arrays(stored: ArrayFolder, arrays: Mapping[str, Tensor]) -> list[Problem]:
     """Problems that are visible without reading the arrays: their layout, and both ends of `indptr`."""
+
     def key(name: str) -> str:
         return str(stored.folder / f"{name}.npy")
 
@@ -143,6 +151,12 @@ def _check_arrays(stored: ArrayFolder, arrays: Mapping[str, Tensor]) -> list[Pro
         if ends != [0, num_edges]:
             problems.append(Problem(key("indptr"), ends, f"must run from 0 to {num_edges}", fix(stored.folder)))
         if "features" in arrays and arrays["features"].shape[1] != stored.meta["num_features"]:
-            problems.append(Problem(key("features"), list(arrays["features"].shape),
-                                    f"must have {stored.meta['num_features']} columns", fix(stored.folder)))
+            problems.append(
+                Problem(
+                    key("features"),
+                    list(arrays["features"].shape),
+                    f"must have {stored.meta['num_features']} columns",
+                    fix(stored.folder),
+                )
+            )
     return problems

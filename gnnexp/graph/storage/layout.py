@@ -59,8 +59,9 @@ def arrays_of(graph: Graph) -> dict[str, Tensor]:
         arrays |= dict(zip(SPARSE, (features.indptr, features.columns, features.values), strict=True))
     else:
         arrays["features"] = features
-    arrays |= {name: getattr(graph, name)
-               for name in ("labels", "edge_types", "node_types", "edge_features", "edge_weights")}
+    arrays |= {
+        name: getattr(graph, name) for name in ("labels", "edge_types", "node_types", "edge_features", "edge_weights")
+    }
     arrays |= {split: getattr(graph.splits, split) for split in SPLITS}
     arrays |= {f"links_{name}": pairs for name, pairs in graph.links.items()}
     return {name: tensor for name, tensor in arrays.items() if tensor is not None}
@@ -92,8 +93,15 @@ def check_layout(
             allowed = " or ".join(map(str, field.dims))
             problems.append(Problem(key(name), list(tensor.shape), f"must have {allowed} dimensions", fix))
         elif field.rows is not None and tensor.shape[0] != lengths[field.rows]:
-            problems.append(Problem(key(name), f"{tensor.shape[0]} rows", f"must have {lengths[field.rows]} "
-                                    f"({field.rows}, with V = {num_nodes} vertices and E = {num_edges} edges)", fix))
+            problems.append(
+                Problem(
+                    key(name),
+                    f"{tensor.shape[0]} rows",
+                    f"must have {lengths[field.rows]} "
+                    f"({field.rows}, with V = {num_nodes} vertices and E = {num_edges} edges)",
+                    fix,
+                )
+            )
     return problems + _check_pairs(arrays, key, fix)
 
 
@@ -105,11 +113,20 @@ def _check_pairs(arrays: Mapping[str, Tensor], key: Callable[[str], str], fix: s
     ]
     here = {name for name in SPARSE if name in arrays}
     if here and here != set(SPARSE):
-        problems += [Problem(key(name), None, "sparse features need all three arrays", fix)
-                     for name in SPARSE if name not in here]
+        problems += [
+            Problem(key(name), None, "sparse features need all three arrays", fix)
+            for name in SPARSE
+            if name not in here
+        ]
     elif here and arrays[SPARSE[1]].shape != arrays[SPARSE[2]].shape:
-        problems.append(Problem(key(SPARSE[2]), list(arrays[SPARSE[2]].shape),
-                                f"must have one value per column entry: {list(arrays[SPARSE[1]].shape)}", fix))
+        problems.append(
+            Problem(
+                key(SPARSE[2]),
+                list(arrays[SPARSE[2]].shape),
+                f"must have one value per column entry: {list(arrays[SPARSE[1]].shape)}",
+                fix,
+            )
+        )
     if here and "features" in arrays:
         problems.append(Problem(key("features"), "dense and sparse", "must be one or the other", fix))
     return problems

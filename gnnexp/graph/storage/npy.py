@@ -91,8 +91,14 @@ def file_header(path: Path) -> NpyHeader:
             size = path.stat().st_size
     except (OSError, ValueError) as error:
         found = (isinstance(error, OSError) and error.strerror) or str(error)[:200]
-        raise DataError(Problem(str(path), found, "must be a whole, undamaged numpy file of numbers (.npy, format 1.0)",
-                                "save it again with numpy.save, or get the file again")) from None
+        raise DataError(
+            Problem(
+                str(path),
+                found,
+                "must be a whole, undamaged numpy file of numbers (.npy, format 1.0)",
+                "save it again with numpy.save, or get the file again",
+            )
+        ) from None
     if size != header.offset + header.data_bytes:
         found = f"{size} bytes"
         allowed = f"must have {header.offset + header.data_bytes} bytes for {header.dtype} {list(header.shape)}"
@@ -112,5 +118,11 @@ def map_array(path: Path, header: NpyHeader) -> np.ndarray:
             return np.empty(header.shape, header.dtype, order)
         return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
     except (OSError, ValueError, MemoryError) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "must be a file that can be mapped",
-                                "use a file on a local disk, with an array that fits in the address space")) from None
+        raise DataError(
+            Problem(
+                str(path),
+                str(error)[:200],
+                "must be a file that can be mapped",
+                "use a file on a local disk, with an array that fits in the address space",
+            )
+        ) from None

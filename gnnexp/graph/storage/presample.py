@@ -43,10 +43,15 @@ class Presample:
         with ArrayWriter(folder) as writer:
             for name in ("destinations", "inputs", "edges"):
                 writer.put(name, getattr(self, name))
-            writer.finish({
-                "kind": KIND, "schema": SCHEMA, "epochs": self.epochs, "seconds": self.seconds,
-                "convergence": [dict(line) for line in self.convergence],
-            })
+            writer.finish(
+                {
+                    "kind": KIND,
+                    "schema": SCHEMA,
+                    "epochs": self.epochs,
+                    "seconds": self.seconds,
+                    "convergence": [dict(line) for line in self.convergence],
+                }
+            )
 
 
 def open_presample(folder: Path, graph: Graph) -> Presample:
@@ -62,7 +67,13 @@ def open_presample(folder: Path, graph: Graph) -> Presample:
     wrong = found != {"destinations": vertices, "inputs": vertices, "edges": edges}
     kept = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
     if wrong or not (isinstance(kept[0], int) and isinstance(kept[1], int | float) and isinstance(kept[2], list)):
-        raise DataError(Problem(str(folder), str(found)[:80], f"must be counts of a graph with {graph.num_nodes} "
-                                f"vertices and {graph.num_edges} edges", fix(folder)))
+        raise DataError(
+            Problem(
+                str(folder),
+                str(found)[:80],
+                f"must be counts of a graph with {graph.num_nodes} vertices and {graph.num_edges} edges",
+                fix(folder),
+            )
+        )
     arrays = stored.tensors(verify="sizes")
     return Presample(**arrays, epochs=meta["epochs"], seconds=float(meta["seconds"]), convergence=meta["convergence"])

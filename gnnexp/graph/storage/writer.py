@@ -64,8 +64,11 @@ class ArrayWriter:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             self._staging = make_staging(self.folder)
         except OSError as error:
-            raise DataError(Problem(str(self.folder), error.strerror, "must be a place that can be written to",
-                                    "give another folder")) from None
+            raise DataError(
+                Problem(
+                    str(self.folder), error.strerror, "must be a place that can be written to", "give another folder"
+                )
+            ) from None
         return self
 
     def __exit__(
@@ -136,8 +139,14 @@ def _create(path: Path, folder: Path, shape: tuple[int, ...], dtype: np.dtype[An
             os.posix_fallocate(file.fileno(), 0, offset + math.prod(shape) * dtype.itemsize)
     except OSError as error:
         needed = math.prod(shape) * dtype.itemsize
-        raise DataError(Problem(str(folder), error.strerror, f"{path.stem} needs {needed / 2**30:.2f} GiB of disk",
-                                "make room there or choose another place")) from None
+        raise DataError(
+            Problem(
+                str(folder),
+                error.strerror,
+                f"{path.stem} needs {needed / 2**30:.2f} GiB of disk",
+                "make room there or choose another place",
+            )
+        ) from None
     return np.memmap(path, dtype, "r+", offset, shape)
 
 
@@ -153,8 +162,14 @@ def check_replaceable(folder: Path) -> None:
         return
     if folder.is_dir() and ((folder / META).is_file() or not any(folder.iterdir())):
         return
-    raise DataError(Problem(str(folder), "exists", "must be a new place, or a folder that gnnexp wrote",
-                            "give another folder, or remove this one yourself"))
+    raise DataError(
+        Problem(
+            str(folder),
+            "exists",
+            "must be a new place, or a folder that gnnexp wrote",
+            "give another folder, or remove this one yourself",
+        )
+    )
 
 
 def move_into_place(staging: Path, folder: Path) -> None:

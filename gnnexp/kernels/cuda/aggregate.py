@@ -70,8 +70,9 @@ class _Launch(NamedTuple):
 
 
 @triton.jit
-def row_of_edge(indptr: tl.tensor, num_rows: tl.tensor, steps: tl.tensor, edge: tl.tensor, inside: tl.tensor
-                ) -> tl.tensor:
+def row_of_edge(
+    indptr: tl.tensor, num_rows: tl.tensor, steps: tl.tensor, edge: tl.tensor, inside: tl.tensor
+) -> tl.tensor:
     """The row that has each edge, by bisection in `steps` >= log2(num_rows) steps."""
     low = edge * 0
     high = low + num_rows
@@ -84,8 +85,14 @@ def row_of_edge(indptr: tl.tensor, num_rows: tl.tensor, steps: tl.tensor, edge: 
 
 @triton.jit
 def edges_of_program(
-    indptr: tl.tensor, num_rows: tl.tensor, num_segments: tl.tensor, steps: tl.tensor, OF_SEGMENTS: tl.constexpr,
-    SPLIT: tl.constexpr, LONG: tl.constexpr, ROWS: tl.constexpr,
+    indptr: tl.tensor,
+    num_rows: tl.tensor,
+    num_segments: tl.tensor,
+    steps: tl.tensor,
+    OF_SEGMENTS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    LONG: tl.constexpr,
+    ROWS: tl.constexpr,
 ) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
     """The rows or segments of a program: number, row, whether it exists, bounds of its edges, segments to add last.
 
@@ -127,19 +134,43 @@ def _added(total: tl.tensor, term: tl.tensor, weight: tl.tensor, place: tl.tenso
 
 @triton.jit(do_not_specialize=COUNTS)
 def edge_pass_kernel(
-    indptr: tl.tensor, index: tl.tensor, edges: tl.tensor, ids: tl.tensor, weight: tl.tensor, own: tl.tensor,
-    x: tl.tensor, partial: tl.tensor, out: tl.tensor, products: tl.tensor, num_rows: tl.tensor,
-    num_segments: tl.tensor, steps: tl.tensor, own_stride: tl.tensor, x_stride: tl.tensor, out_stride: tl.tensor,
-    num_slots: tl.tensor, slot: tl.tensor, start: tl.tensor, step: tl.tensor, stop: tl.tensor,
-    SLOT_STEP: tl.constexpr, OF_SEGMENTS: tl.constexpr, SPLIT: tl.constexpr, ADD: tl.constexpr, LONG: tl.constexpr,
-    UNROLL: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    indptr: tl.tensor,
+    index: tl.tensor,
+    edges: tl.tensor,
+    ids: tl.tensor,
+    weight: tl.tensor,
+    own: tl.tensor,
+    x: tl.tensor,
+    partial: tl.tensor,
+    out: tl.tensor,
+    products: tl.tensor,
+    num_rows: tl.tensor,
+    num_segments: tl.tensor,
+    steps: tl.tensor,
+    own_stride: tl.tensor,
+    x_stride: tl.tensor,
+    out_stride: tl.tensor,
+    num_slots: tl.tensor,
+    slot: tl.tensor,
+    start: tl.tensor,
+    step: tl.tensor,
+    stop: tl.tensor,
+    SLOT_STEP: tl.constexpr,
+    OF_SEGMENTS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    ADD: tl.constexpr,
+    LONG: tl.constexpr,
+    UNROLL: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ) -> None:
     """Sums to `out`, inner products with `own` to `products`, or both; for rows, or for segments of long rows.
 
     Rows of `x` may be in bfloat16: they are widened in registers, to the type of the results.
     """
     number, row, exists, first, last, following, count = edges_of_program(
-        indptr, num_rows, num_segments, steps, OF_SEGMENTS, SPLIT, LONG, ROWS)
+        indptr, num_rows, num_segments, steps, OF_SEGMENTS, SPLIT, LONG, ROWS
+    )
     piece = tl.program_id(1)
     begin = start + piece * step
     column = begin + tl.arange(0, COLS)
@@ -170,8 +201,11 @@ def edge_pass_kernel(
     if out is not None:
         if SPLIT:
             for i in range(0, tl.max(count, 0)):
-                total += tl.load(partial + (following + i)[:, None] * out_stride + column[None, :],
-                                 mask=(i < count)[:, None] & in_columns, other=0)
+                total += tl.load(
+                    partial + (following + i)[:, None] * out_stride + column[None, :],
+                    mask=(i < count)[:, None] & in_columns,
+                    other=0,
+                )
         tl.store(out + number[:, None] * out_stride + column[None, :], total, mask=exists[:, None] & in_columns)
 
 
@@ -201,8 +235,9 @@ def dot_rows(edges: Edges, own: Tensor, x: Tensor, heads: Sequence[Heads], num_s
     return products
 
 
-def sum_and_dot_rows(edges: Edges, own: Tensor, x: Tensor, heads: Sequence[Heads], weight: Tensor
-                     ) -> tuple[Tensor, Tensor]:
+def sum_and_dot_rows(
+    edges: Edges, own: Tensor, x: Tensor, heads: Sequence[Heads], weight: Tensor
+) -> tuple[Tensor, Tensor]:
     """`sum_rows` and `dot_rows` in one pass over the rows of the other ends."""
     x = rows_of(x)
     out, products = x.new_empty(edges.num_rows, x.shape[1]), _products(x, edges, heads, weight.shape[1])
@@ -218,7 +253,12 @@ def _products(x: Tensor, edges: Edges, heads: Sequence[Heads], num_slots: int) -
 
 
 def _run(
-    edges: Edges, x: Tensor, heads: Sequence[Heads], weight: Tensor | None, out: Tensor | None, own: Tensor | None,
+    edges: Edges,
+    x: Tensor,
+    heads: Sequence[Heads],
+    weight: Tensor | None,
+    out: Tensor | None,
+    own: Tensor | None,
     products: Tensor | None,
 ) -> None:
     """Both passes of every launch: first the segments of long rows, then all rows."""
@@ -239,13 +279,36 @@ def _run(
             if number == 0 or launch.count == 0:
                 continue
             edge_pass_kernel[tiles(number, rows), launch.count](
-                edges.indptr, edges.index, edges.edges if values is not None or products is not None else None,
-                edges.ids, values if out is not None else None, own, x, partial,
-                partial if of_segments else out, products, edges.num_rows, num_segments,
-                edges.num_rows.bit_length(), 0 if own is None else own.stride(0), x.stride(0), x.shape[1], num_slots,
-                launch.slot, launch.start, launch.step, launch.stop, SLOT_STEP=launch.slot_step,
-                OF_SEGMENTS=of_segments, SPLIT=split and not of_segments, ADD=launch.add, LONG=LONG,
-                UNROLL=unroll if products is None else UNROLL_DOTS, ROWS=rows, COLS=cols, **ONE_WARP,
+                edges.indptr,
+                edges.index,
+                edges.edges if values is not None or products is not None else None,
+                edges.ids,
+                values if out is not None else None,
+                own,
+                x,
+                partial,
+                partial if of_segments else out,
+                products,
+                edges.num_rows,
+                num_segments,
+                edges.num_rows.bit_length(),
+                0 if own is None else own.stride(0),
+                x.stride(0),
+                x.shape[1],
+                num_slots,
+                launch.slot,
+                launch.start,
+                launch.step,
+                launch.stop,
+                SLOT_STEP=launch.slot_step,
+                OF_SEGMENTS=of_segments,
+                SPLIT=split and not of_segments,
+                ADD=launch.add,
+                LONG=LONG,
+                UNROLL=unroll if products is None else UNROLL_DOTS,
+                ROWS=rows,
+                COLS=cols,
+                **ONE_WARP,
             )
 
 

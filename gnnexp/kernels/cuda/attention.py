@@ -36,10 +36,24 @@ def _inverse(x: tl.tensor) -> tl.tensor:
 
 @triton.jit(do_not_specialize_on_alignment=KEYS)
 def weigh_kernel(
-    indptr: tl.tensor, index: tl.tensor, src_key: tl.tensor, dst_key: tl.tensor, signed: tl.tensor, weight: tl.tensor,
-    src_ids: tl.tensor, dst_ids: tl.tensor, edge_types: tl.tensor, occurrence: tl.tensor, key: tl.tensor,
-    threshold: tl.tensor, num_heads: tl.tensor, SLOPE: tl.constexpr, SCALE: tl.constexpr, LOOPS: tl.constexpr,
-    EDGES: tl.constexpr, HEADS: tl.constexpr,
+    indptr: tl.tensor,
+    index: tl.tensor,
+    src_key: tl.tensor,
+    dst_key: tl.tensor,
+    signed: tl.tensor,
+    weight: tl.tensor,
+    src_ids: tl.tensor,
+    dst_ids: tl.tensor,
+    edge_types: tl.tensor,
+    occurrence: tl.tensor,
+    key: tl.tensor,
+    threshold: tl.tensor,
+    num_heads: tl.tensor,
+    SLOPE: tl.constexpr,
+    SCALE: tl.constexpr,
+    LOOPS: tl.constexpr,
+    EDGES: tl.constexpr,
+    HEADS: tl.constexpr,
 ) -> None:
     """The weights of one destination's edges, before (`signed`) and after dropout (`weight`), which has a `key`."""
     row, head = tl.program_id(0).to(tl.int64), tl.arange(0, HEADS)
@@ -93,8 +107,17 @@ def _share_and_gradient(
 
 @triton.jit
 def unweigh_kernel(
-    indptr: tl.tensor, signed: tl.tensor, weight: tl.tensor, gradient: tl.tensor, change: tl.tensor, of_dst: tl.tensor,
-    num_heads: tl.tensor, SLOPE: tl.constexpr, SCALE: tl.constexpr, EDGES: tl.constexpr, HEADS: tl.constexpr,
+    indptr: tl.tensor,
+    signed: tl.tensor,
+    weight: tl.tensor,
+    gradient: tl.tensor,
+    change: tl.tensor,
+    of_dst: tl.tensor,
+    num_heads: tl.tensor,
+    SLOPE: tl.constexpr,
+    SCALE: tl.constexpr,
+    EDGES: tl.constexpr,
+    HEADS: tl.constexpr,
 ) -> None:
     """Backward of `weigh_kernel` for one destination: gradients of the scores, and of the destination's key."""
     row, head = tl.program_id(0).to(tl.int64), tl.arange(0, HEADS)
@@ -121,7 +144,12 @@ def unweigh_kernel(
 
 
 def weigh(
-    edges: Edges, names: Names | None, src_key: Tensor, dst_key: Tensor, slope: float, key: Tensor | None,
+    edges: Edges,
+    names: Names | None,
+    src_key: Tensor,
+    dst_key: Tensor,
+    slope: float,
+    key: Tensor | None,
     threshold: int,
 ) -> tuple[Tensor, Tensor]:
     """Attention weights softmax(LeakyReLU(src_key + dst_key)) over the in-edges of each destination, then dropout.
@@ -144,16 +172,29 @@ def weigh(
     if signed.numel():
         given = (None,) * 4 if names is None else names[:4]
         weigh_kernel[edges.num_rows,](
-            edges.indptr, edges.index, src_key.detach().contiguous(), dst_key.detach().contiguous(), signed, weight,
-            *given, key, threshold, heads, SLOPE=slope, SCALE=survivor_scale(threshold),
-            LOOPS=names is not None and names.self_loops, EDGES=edges_of_tile(heads), HEADS=power_of_2(heads),
+            edges.indptr,
+            edges.index,
+            src_key.detach().contiguous(),
+            dst_key.detach().contiguous(),
+            signed,
+            weight,
+            *given,
+            key,
+            threshold,
+            heads,
+            SLOPE=slope,
+            SCALE=survivor_scale(threshold),
+            LOOPS=names is not None and names.self_loops,
+            EDGES=edges_of_tile(heads),
+            HEADS=power_of_2(heads),
             **ONE_WARP,
         )
     return signed, weight
 
 
-def unweigh(edges: Edges, signed: Tensor, weight: Tensor | None, gradient: Tensor, slope: float, threshold: int
-            ) -> tuple[Tensor, Tensor]:
+def unweigh(
+    edges: Edges, signed: Tensor, weight: Tensor | None, gradient: Tensor, slope: float, threshold: int
+) -> tuple[Tensor, Tensor]:
     """Backward of `weigh`: `[E, K]` gradients of the scores, and `[D, K]` their sums per destination.
 
     Args:
@@ -168,6 +209,17 @@ def unweigh(edges: Edges, signed: Tensor, weight: Tensor | None, gradient: Tenso
     change, of_dst = torch.empty_like(signed), signed.new_empty(edges.num_rows, heads)
     if of_dst.numel():
         unweigh_kernel[edges.num_rows,](
-            edges.indptr, signed, weight, gradient.contiguous(), change, of_dst, heads, SLOPE=slope,
-            SCALE=survivor_scale(threshold), EDGES=edges_of_tile(heads), HEADS=power_of_2(heads), **ONE_WARP)
+            edges.indptr,
+            signed,
+            weight,
+            gradient.contiguous(),
+            change,
+            of_dst,
+            heads,
+            SLOPE=slope,
+            SCALE=survivor_scale(threshold),
+            EDGES=edges_of_tile(heads),
+            HEADS=power_of_2(heads),
+            **ONE_WARP,
+        )
     return change, of_dst

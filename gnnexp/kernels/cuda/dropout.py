@@ -71,9 +71,21 @@ def _to_bfloat16(value: tl.tensor) -> tl.tensor:
 
 @triton.jit(do_not_specialize=COUNTS, do_not_specialize_on_alignment=KEYS)
 def drop_rows_kernel(
-    x: tl.tensor, places: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor, threshold: tl.tensor,
-    num_rows: tl.tensor, width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, half: tl.tensor,
-    SCALE: tl.constexpr, RELU: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    x: tl.tensor,
+    places: tl.tensor,
+    out: tl.tensor,
+    ids: tl.tensor,
+    key: tl.tensor,
+    threshold: tl.tensor,
+    num_rows: tl.tensor,
+    width: tl.tensor,
+    x_stride: tl.tensor,
+    start: tl.tensor,
+    half: tl.tensor,
+    SCALE: tl.constexpr,
+    RELU: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ) -> None:
     """Dropout of a tile of rows and columns, after ReLU if `RELU` is set. Values are scaled in the wider type."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -111,8 +123,16 @@ def keep_positive_kernel(
 
 @triton.jit(do_not_specialize_on_alignment=KEYS)
 def drop_sparse_kernel(
-    indptr: tl.tensor, columns: tl.tensor, values: tl.tensor, out: tl.tensor, ids: tl.tensor, key: tl.tensor,
-    threshold: tl.tensor, half: tl.tensor, SCALE: tl.constexpr, TILE: tl.constexpr
+    indptr: tl.tensor,
+    columns: tl.tensor,
+    values: tl.tensor,
+    out: tl.tensor,
+    ids: tl.tensor,
+    key: tl.tensor,
+    threshold: tl.tensor,
+    half: tl.tensor,
+    SCALE: tl.constexpr,
+    TILE: tl.constexpr,
 ) -> None:
     """Dropout of the nonzeros of one row."""
     row = tl.program_id(0).to(tl.int64)
@@ -128,8 +148,15 @@ def drop_sparse_kernel(
 
 @triton.jit
 def edge_bits(
-    dst_state: tl.tensor, src_ids: tl.tensor, edge_types: tl.tensor, occurrence: tl.tensor, source: tl.tensor,
-    e: tl.tensor, end: tl.tensor, head: tl.tensor, LOOPS: tl.constexpr,
+    dst_state: tl.tensor,
+    src_ids: tl.tensor,
+    edge_types: tl.tensor,
+    occurrence: tl.tensor,
+    source: tl.tensor,
+    e: tl.tensor,
+    end: tl.tensor,
+    head: tl.tensor,
+    LOOPS: tl.constexpr,
 ) -> tl.tensor:
     """`[edges, heads]` int32: 16 random bits for the edges `e` before `end` of a destination whose id was absorbed."""
     inside = e < end
@@ -150,9 +177,21 @@ def edge_bits(
 
 @triton.jit(do_not_specialize_on_alignment=KEYS)
 def drop_edges_kernel(
-    indptr: tl.tensor, index: tl.tensor, src_ids: tl.tensor, dst_ids: tl.tensor, edge_types: tl.tensor,
-    occurrence: tl.tensor, weight: tl.tensor, out: tl.tensor, key: tl.tensor, threshold: tl.tensor,
-    num_heads: tl.tensor, SCALE: tl.constexpr, LOOPS: tl.constexpr, EDGES: tl.constexpr, HEADS: tl.constexpr,
+    indptr: tl.tensor,
+    index: tl.tensor,
+    src_ids: tl.tensor,
+    dst_ids: tl.tensor,
+    edge_types: tl.tensor,
+    occurrence: tl.tensor,
+    weight: tl.tensor,
+    out: tl.tensor,
+    key: tl.tensor,
+    threshold: tl.tensor,
+    num_heads: tl.tensor,
+    SCALE: tl.constexpr,
+    LOOPS: tl.constexpr,
+    EDGES: tl.constexpr,
+    HEADS: tl.constexpr,
 ) -> None:
     """Dropout of the weights of one destination's edges."""
     row, head = tl.program_id(0).to(tl.int64), tl.arange(0, HEADS)
@@ -169,8 +208,16 @@ def drop_edges_kernel(
 
 
 def drop_rows(
-    x: Tensor, ids: Tensor, key: Tensor, threshold: int, num_columns: int, start: int, *, relu: bool = False,
-    places: Tensor | None = None, dtype: torch.dtype | None = None,
+    x: Tensor,
+    ids: Tensor,
+    key: Tensor,
+    threshold: int,
+    num_columns: int,
+    start: int,
+    *,
+    relu: bool = False,
+    places: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Dropout of N rows of `x` `[.., d]`, the columns from `start` on of a matrix with `num_columns` columns.
 
@@ -190,8 +237,22 @@ def drop_rows(
     cols = min(128, power_of_2(width))
     if out.numel():
         drop_rows_kernel[tiles(num_rows, _TILE // cols), tiles(width, cols)](
-            x, places, out, ids, key, threshold, num_rows, width, x.stride(0), start, (num_columns + 1) // 2,
-            SCALE=cpu.survivor_scale(threshold), RELU=relu, ROWS=_TILE // cols, COLS=cols, **EXACT,
+            x,
+            places,
+            out,
+            ids,
+            key,
+            threshold,
+            num_rows,
+            width,
+            x.stride(0),
+            start,
+            (num_columns + 1) // 2,
+            SCALE=cpu.survivor_scale(threshold),
+            RELU=relu,
+            ROWS=_TILE // cols,
+            COLS=cols,
+            **EXACT,
         )
     return out
 
@@ -209,7 +270,8 @@ def keep_positive(output: Tensor, gradient: Tensor, threshold: int, dtype: torch
     out = torch.empty_like(gradient, dtype=dtype)
     if out.numel():
         keep_positive_kernel[tiles(out.numel(), _TILE),](
-            output.contiguous(), gradient, out, out.numel(), SCALE=cpu.survivor_scale(threshold), TILE=_TILE, **EXACT)
+            output.contiguous(), gradient, out, out.numel(), SCALE=cpu.survivor_scale(threshold), TILE=_TILE, **EXACT
+        )
     return out
 
 
@@ -221,8 +283,18 @@ def drop_sparse(
     out = torch.empty_like(values)
     if num_rows and out.numel():
         drop_sparse_kernel[num_rows,](
-            indptr, columns, values, out, ids, key, threshold, (num_columns + 1) // 2,
-            SCALE=cpu.survivor_scale(threshold), TILE=64, **ONE_WARP)
+            indptr,
+            columns,
+            values,
+            out,
+            ids,
+            key,
+            threshold,
+            (num_columns + 1) // 2,
+            SCALE=cpu.survivor_scale(threshold),
+            TILE=64,
+            **ONE_WARP,
+        )
     return out
 
 
@@ -232,9 +304,22 @@ def drop_edges(edges: Edges, names: Names, weight: Tensor, key: Tensor, threshol
     out, heads = torch.empty_like(weight), weight.shape[1]
     if edges.num_rows and out.numel():
         drop_edges_kernel[edges.num_rows,](
-            edges.indptr, edges.index, names.src_ids, names.dst_ids, names.edge_types, names.occurrence, weight, out,
-            key, threshold, heads, SCALE=cpu.survivor_scale(threshold), LOOPS=names.self_loops,
-            EDGES=edges_of_tile(heads), HEADS=power_of_2(heads), **ONE_WARP,
+            edges.indptr,
+            edges.index,
+            names.src_ids,
+            names.dst_ids,
+            names.edge_types,
+            names.occurrence,
+            weight,
+            out,
+            key,
+            threshold,
+            heads,
+            SCALE=cpu.survivor_scale(threshold),
+            LOOPS=names.self_loops,
+            EDGES=edges_of_tile(heads),
+            HEADS=power_of_2(heads),
+            **ONE_WARP,
         )
     return out
 

@@ -16,8 +16,15 @@ _SCORE, _EXP, _MAX = (tl.constexpr(int(EdgeOperation[name])) for name in ("SCORE
 
 @triton.jit
 def edge_kernel(
-    indptr: tl.tensor, index: tl.tensor, a: tl.tensor, b: tl.tensor, out: tl.tensor, num_heads: tl.tensor,
-    OPERATION: tl.constexpr, EDGES: tl.constexpr, HEADS: tl.constexpr,
+    indptr: tl.tensor,
+    index: tl.tensor,
+    a: tl.tensor,
+    b: tl.tensor,
+    out: tl.tensor,
+    num_heads: tl.tensor,
+    OPERATION: tl.constexpr,
+    EDGES: tl.constexpr,
+    HEADS: tl.constexpr,
 ) -> None:
     """One operation (`EdgeOperation`, all but SUM) on one destination's edges."""
     row, head = tl.program_id(0).to(tl.int64), tl.arange(0, HEADS)
@@ -61,6 +68,15 @@ def edge_operation(operation: EdgeOperation, edges: Edges, a: Tensor, b: Tensor 
     out = a.new_empty(edges.num_rows if operation is EdgeOperation.MAX else edges.index.numel(), heads)
     if out.numel() and edges.num_rows:
         edge_kernel[edges.num_rows,](
-            edges.indptr, edges.index, a.detach().contiguous(), None if b is None else b.detach().contiguous(), out,
-            heads, OPERATION=int(operation), EDGES=edges_of_tile(heads), HEADS=power_of_2(heads), **ONE_WARP)
+            edges.indptr,
+            edges.index,
+            a.detach().contiguous(),
+            None if b is None else b.detach().contiguous(),
+            out,
+            heads,
+            OPERATION=int(operation),
+            EDGES=edges_of_tile(heads),
+            HEADS=power_of_2(heads),
+            **ONE_WARP,
+        )
     return out

@@ -21,8 +21,16 @@ LEFT_OUT = -2
 
 @triton.jit(do_not_specialize=["num_rows"])
 def fetch_kernel(
-    ids: tl.tensor, table: tl.tensor, held: tl.tensor, rows: tl.tensor, out: tl.tensor, num_rows: int, width: int,
-    CACHED: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    ids: tl.tensor,
+    table: tl.tensor,
+    held: tl.tensor,
+    rows: tl.tensor,
+    out: tl.tensor,
+    num_rows: int,
+    width: int,
+    CACHED: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ) -> None:
     """`out[i]` is row `table[ids[i]]` of `held`, or row `ids[i]` of `rows`, which is in host memory."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -65,5 +73,14 @@ def fetch_rows(rows: Tensor, ids: Tensor, out: Tensor, table: Tensor | None = No
     there = across(ids, out.device)
     cached = table is not None and held is not None
     fetch_kernel[(tiles(count, size), tiles(width, columns))](
-        there, table if cached else there, held if cached else out, rows, out, count, width, CACHED=cached, ROWS=size,
-        COLS=columns)
+        there,
+        table if cached else there,
+        held if cached else out,
+        rows,
+        out,
+        count,
+        width,
+        CACHED=cached,
+        ROWS=size,
+        COLS=columns,
+    )

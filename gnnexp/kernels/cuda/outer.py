@@ -18,8 +18,16 @@ _TILE_BYTES = 4096
 
 @triton.jit
 def outer_kernel(
-    indptr: tl.tensor, index: tl.tensor, weight: tl.tensor, x: tl.tensor, out: tl.tensor, num_heads: tl.tensor,
-    width: tl.tensor, x_stride: tl.tensor, HEADS: tl.constexpr, COLS: tl.constexpr,
+    indptr: tl.tensor,
+    index: tl.tensor,
+    weight: tl.tensor,
+    x: tl.tensor,
+    out: tl.tensor,
+    num_heads: tl.tensor,
+    width: tl.tensor,
+    x_stride: tl.tensor,
+    HEADS: tl.constexpr,
+    COLS: tl.constexpr,
 ) -> None:
     """`out[row, k] = sum of weight[e, k] * x[index[e]]` for one row and all heads."""
     row, head = tl.program_id(0).to(tl.int64), tl.arange(0, HEADS)
@@ -30,23 +38,37 @@ def outer_kernel(
         source = tl.load(index + e).to(tl.int64)
         term = tl.load(x + source * x_stride + column, mask=in_columns, other=0)
         factor = tl.load(weight + e * num_heads + head, mask=in_heads, other=0)
-        total = tl.fma(tl.broadcast_to(factor[:, None], (HEADS, COLS)), tl.broadcast_to(term[None, :], (HEADS, COLS)),
-                       total)
+        total = tl.fma(
+            tl.broadcast_to(factor[:, None], (HEADS, COLS)), tl.broadcast_to(term[None, :], (HEADS, COLS)), total
+        )
     place = (row * num_heads + head)[:, None] * width + column[None, :]
     tl.store(out + place, total, mask=in_heads[:, None] & in_columns[None, :])
 
 
 @triton.jit
 def outer_dot_kernel(
-    indptr: tl.tensor, index: tl.tensor, gradient: tl.tensor, x: tl.tensor, products: tl.tensor, num_heads: tl.tensor,
-    width: tl.tensor, x_stride: tl.tensor, start: tl.tensor, ADD: tl.constexpr, HEADS: tl.constexpr, COLS: tl.constexpr,
+    indptr: tl.tensor,
+    index: tl.tensor,
+    gradient: tl.tensor,
+    x: tl.tensor,
+    products: tl.tensor,
+    num_heads: tl.tensor,
+    width: tl.tensor,
+    x_stride: tl.tensor,
+    start: tl.tensor,
+    ADD: tl.constexpr,
+    HEADS: tl.constexpr,
+    COLS: tl.constexpr,
 ) -> None:
     """`products[e, k] = <gradient[row, k], x[index[e]]>` over the columns from `start` on, for one row."""
     row, head = tl.program_id(0).to(tl.int64), tl.arange(0, HEADS)
     column = start + tl.arange(0, COLS)
     in_heads, in_columns = head < num_heads, column < width
-    mine = tl.load(gradient + (row * num_heads + head)[:, None] * width + column[None, :],
-                   mask=in_heads[:, None] & in_columns[None, :], other=0)
+    mine = tl.load(
+        gradient + (row * num_heads + head)[:, None] * width + column[None, :],
+        mask=in_heads[:, None] & in_columns[None, :],
+        other=0,
+    )
     for e in range(tl.load(indptr + row), tl.load(indptr + row + 1)):
         source = tl.load(index + e).to(tl.int64)
         term = tl.load(x + source * x_stride + column, mask=in_columns, other=0)
@@ -59,8 +81,15 @@ def outer_dot_kernel(
 
 @triton.jit
 def inner_kernel(
-    indptr: tl.tensor, index: tl.tensor, edges: tl.tensor, weight: tl.tensor, gradient: tl.tensor, out: tl.tensor,
-    width: tl.tensor, HEADS: tl.constexpr, COLS: tl.constexpr,
+    indptr: tl.tensor,
+    index: tl.tensor,
+    edges: tl.tensor,
+    weight: tl.tensor,
+    gradient: tl.tensor,
+    out: tl.tensor,
+    width: tl.tensor,
+    HEADS: tl.constexpr,
+    COLS: tl.constexpr,
 ) -> None:
     """`out[row] = sum over edges and heads of weight[e, k] * gradient[index[e], k]` for one row."""
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * COLS + tl.arange(0, COLS)
@@ -86,8 +115,18 @@ def outer_rows(edges: Edges, x: Tensor, weight: Tensor) -> Tensor:
     out, cols = x.new_empty(edges.num_rows, heads, width), columns_of_tile(heads, width, x.element_size())
     if out.numel():
         outer_kernel[edges.num_rows, tiles(width, cols)](
-            edges.indptr, edges.index, weight.detach().contiguous(), x, out, heads, width, x.stride(0),
-            HEADS=power_of_2(heads), COLS=cols, **ONE_WARP)
+            edges.indptr,
+            edges.index,
+            weight.detach().contiguous(),
+            x,
+            out,
+            heads,
+            width,
+            x.stride(0),
+            HEADS=power_of_2(heads),
+            COLS=cols,
+            **ONE_WARP,
+        )
     return out
 
 
@@ -100,8 +139,20 @@ def outer_dot_rows(edges: Edges, gradient: Tensor, x: Tensor) -> Tensor:
     if products.numel():
         for start in range(0, width, cols):
             outer_dot_kernel[edges.num_rows,](
-                edges.indptr, edges.index, gradient, x, products, heads, width, x.stride(0), start, ADD=start > 0,
-                HEADS=power_of_2(heads), COLS=cols, **ONE_WARP)
+                edges.indptr,
+                edges.index,
+                gradient,
+                x,
+                products,
+                heads,
+                width,
+                x.stride(0),
+                start,
+                ADD=start > 0,
+                HEADS=power_of_2(heads),
+                COLS=cols,
+                **ONE_WARP,
+            )
     return products
 
 
@@ -112,6 +163,15 @@ def inner_rows(edges: Edges, gradient: Tensor, weight: Tensor) -> Tensor:
     out, cols = gradient.new_empty(edges.num_rows, width), columns_of_tile(1, width, gradient.element_size())
     if out.numel():
         inner_kernel[edges.num_rows, tiles(width, cols)](
-            edges.indptr, edges.index, edges.edges, weight.detach().contiguous(), gradient, out, width, HEADS=heads,
-            COLS=cols, **ONE_WARP)
+            edges.indptr,
+            edges.index,
+            edges.edges,
+            weight.detach().contiguous(),
+            gradient,
+            out,
+            width,
+            HEADS=heads,
+            COLS=cols,
+            **ONE_WARP,
+        )
     return out

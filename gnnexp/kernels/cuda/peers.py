@@ -21,9 +21,20 @@ _PLACES = 64
 
 @triton.jit(do_not_specialize=["num_rows", "own"])
 def peer_kernel(
-    ids: tl.tensor, table: tl.tensor, bases: tl.tensor, rows: tl.tensor, out: tl.tensor, counts: tl.tensor,
-    num_rows: int, width: int, own: int, MEMBERS: tl.constexpr, PAST: tl.constexpr, PLACES: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    ids: tl.tensor,
+    table: tl.tensor,
+    bases: tl.tensor,
+    rows: tl.tensor,
+    out: tl.tensor,
+    counts: tl.tensor,
+    num_rows: int,
+    width: int,
+    own: int,
+    MEMBERS: tl.constexpr,
+    PAST: tl.constexpr,
+    PLACES: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
 ) -> None:
     """`out[i]` is the dealt row `table[ids[i]]`, or row `ids[i]` of `rows`, which is in host memory."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -51,8 +62,9 @@ def peer_kernel(
         found = tl.sum(hit.to(tl.int64), axis=0)
         past = tl.sum(miss.to(tl.int64), axis=0)
         amount = tl.where(kind == 0, mine, tl.where(kind == 1, found - mine, tl.where(kind == 2, past, 0)))
-        tl.atomic_add(counts + tl.program_id(0) % PLACES * 4 + kind, amount, mask=kind < (3 if PAST else 2),
-                      sem="relaxed")
+        tl.atomic_add(
+            counts + tl.program_id(0) % PLACES * 4 + kind, amount, mask=kind < (3 if PAST else 2), sem="relaxed"
+        )
 
 
 def fetch_from_peers(
@@ -76,6 +88,19 @@ def fetch_from_peers(
     if count:  # rows without columns are counted, too
         size, columns = tile(width)
         peer_kernel[(tiles(count, size), max(1, tiles(width, columns)))](
-            across(ids, out.device), table, bases, out if rows is None else rows, out, counts, count, width, own,
-            MEMBERS=bases.numel(), PAST=rows is not None, PLACES=_PLACES, ROWS=size, COLS=columns)
+            across(ids, out.device),
+            table,
+            bases,
+            out if rows is None else rows,
+            out,
+            counts,
+            count,
+            width,
+            own,
+            MEMBERS=bases.numel(),
+            PAST=rows is not None,
+            PLACES=_PLACES,
+            ROWS=size,
+            COLS=columns,
+        )
     return counts

@@ -27,13 +27,21 @@ _EDGES = 512  # edges or vertices per program of the kernels that have one value
 _TILE = 512
 # Sizes differ from batch to batch, and pointers into small arrays have any alignment. Without this, Triton would
 # compile a kernel again for values like 1 and multiples of 16.
-_kernel = triton.jit(do_not_specialize=["size", "fanout", "loops", "most", "step"],
-                     do_not_specialize_on_alignment=["count", "total", "known", "keys", "bounds"])
+_kernel = triton.jit(
+    do_not_specialize=["size", "fanout", "loops", "most", "step"],
+    do_not_specialize_on_alignment=["count", "total", "known", "keys", "bounds"],
+)
 
 
 @_kernel
 def count_kernel(
-    indptr: tl.tensor, vertices: tl.tensor, count: tl.tensor, lengths: tl.tensor, size: int, fanout: int, loops: int,
+    indptr: tl.tensor,
+    vertices: tl.tensor,
+    count: tl.tensor,
+    lengths: tl.tensor,
+    size: int,
+    fanout: int,
+    loops: int,
     ROWS: tl.constexpr,
 ) -> None:
     """Number of edges of every destination."""
@@ -47,9 +55,22 @@ def count_kernel(
 
 @_kernel
 def draw_kernel(
-    indptr: tl.tensor, indices: tl.tensor, names: tl.tensor, vertices: tl.tensor, count: tl.tensor, keys: tl.tensor,
-    step: int, bounds: tl.tensor, found: tl.tensor, positions: tl.tensor, FANOUT: tl.constexpr, LOOPS: tl.constexpr,
-    NAMED: tl.constexpr, PLACED: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    indptr: tl.tensor,
+    indices: tl.tensor,
+    names: tl.tensor,
+    vertices: tl.tensor,
+    count: tl.tensor,
+    keys: tl.tensor,
+    step: int,
+    bounds: tl.tensor,
+    found: tl.tensor,
+    positions: tl.tensor,
+    FANOUT: tl.constexpr,
+    LOOPS: tl.constexpr,
+    NAMED: tl.constexpr,
+    PLACED: tl.constexpr,
+    SLOTS: tl.constexpr,
+    ROWS: tl.constexpr,
 ) -> None:
     """The edges of `ROWS` destinations with up to `SLOTS` draws each. `step` is 0 if all have one key, else 1."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -87,9 +108,7 @@ def draw_kernel(
 
 
 @_kernel
-def number_kernel(
-    found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, EDGES: tl.constexpr
-) -> None:
+def number_kernel(found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, EDGES: tl.constexpr) -> None:
     """The smallest number of the edges of every source; edge e has the number `most + e`. Source -1 is no source."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
     vertex = tl.load(found + edge, mask=edge < tl.load(total), other=-1).to(tl.int64)
@@ -111,8 +130,17 @@ def first_kernel(
 
 @_kernel
 def place_kernel(
-    found: tl.tensor, total: tl.tensor, table: tl.tensor, most: int, ranks: tl.tensor, count: tl.tensor,
-    known: tl.tensor, sources: tl.tensor, vertices: tl.tensor, size: int, EDGES: tl.constexpr,
+    found: tl.tensor,
+    total: tl.tensor,
+    table: tl.tensor,
+    most: int,
+    ranks: tl.tensor,
+    count: tl.tensor,
+    known: tl.tensor,
+    sources: tl.tensor,
+    vertices: tl.tensor,
+    size: int,
+    EDGES: tl.constexpr,
 ) -> None:
     """The position of every source. The first edge of a new vertex writes its position into the table, too."""
     edge = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES)
@@ -145,14 +173,22 @@ def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, lo
     """`samplers.device.hops.HopKernels.count_edges`."""
     size, lengths = vertices.numel(), indptr.new_empty(vertices.numel())
     if size:
-        count_kernel[(tiles(size, _EDGES),)](
-            indptr, vertices, count, lengths, size, fanout, loops, ROWS=_EDGES)
+        count_kernel[(tiles(size, _EDGES),)](indptr, vertices, count, lengths, size, fanout, loops, ROWS=_EDGES)
     return lengths
 
 
 def draw_edges(
-    indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int, loops: int,
-    keys: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+    indptr: Tensor,
+    indices: Tensor,
+    names: Tensor | None,
+    vertices: Tensor,
+    count: Tensor,
+    fanout: int,
+    loops: int,
+    keys: Tensor,
+    bounds: Tensor,
+    num_edges: int,
+    wants_positions: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """`samplers.device.hops.HopKernels.draw_edges`."""
     size, found = vertices.numel(), indices.new_empty(num_edges, device=vertices.device)
@@ -160,9 +196,23 @@ def draw_edges(
     if size:
         slots, rows = tile(fanout)
         draw_kernel[(tiles(size, rows),)](
-            indptr, indices, indices if names is None else names, vertices, count, keys, int(keys.numel() > 1), bounds,
-            found, indptr if positions is None else positions, FANOUT=fanout, LOOPS=bool(loops),
-            NAMED=names is not None, PLACED=wants_positions, SLOTS=slots, ROWS=rows)
+            indptr,
+            indices,
+            indices if names is None else names,
+            vertices,
+            count,
+            keys,
+            int(keys.numel() > 1),
+            bounds,
+            found,
+            indptr if positions is None else positions,
+            FANOUT=fanout,
+            LOOPS=bool(loops),
+            NAMED=names is not None,
+            PLACED=wants_positions,
+            SLOTS=slots,
+            ROWS=rows,
+        )
     return found, positions
 
 
@@ -176,7 +226,8 @@ def take_edges(values: Tensor, positions: Tensor) -> Tensor:
     size, taken = positions.numel(), values.new_empty(positions.numel(), device=positions.device)
     if size:
         take_kernel[(triton.cdiv(size, _EDGES),)](
-            values, positions, taken, size, MISSING=1 if values.is_floating_point() else -1, EDGES=_EDGES)
+            values, positions, taken, size, MISSING=1 if values.is_floating_point() else -1, EDGES=_EDGES
+        )
     return taken
 
 
@@ -187,7 +238,13 @@ def tile(fanout: int) -> tuple[int, int]:
 
 
 def relabel(
-    found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+    found: Tensor,
+    total: Tensor,
+    table: Tensor,
+    most: int,
+    vertices: Tensor,
+    count: Tensor,
+    known: Tensor,
 ) -> Tensor:
     """`samplers.device.hops.HopKernels.relabel`, for at least one edge."""
     size, grid = found.numel(), (tiles(found.numel(), _EDGES),)

@@ -45,9 +45,7 @@ def count_rows(
 
 
 @compiled(nogil=True)
-def _request(
-    ends: np.ndarray, edge: int, low: int, high: int, base: int, cursor: np.ndarray, out: np.ndarray
-) -> None:
+def _request(ends: np.ndarray, edge: int, low: int, high: int, base: int, cursor: np.ndarray, out: np.ndarray) -> None:
     """Request the memory that later edges will need, if their rows are in `low..high - 1`."""
     row = np.int64(ends[min(edge + _CURSOR_AHEAD, ends.size - 1)])
     if low <= row < high:

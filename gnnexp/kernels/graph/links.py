@@ -62,8 +62,17 @@ def make_sieve(indptr: np.ndarray, ends: np.ndarray, types: np.ndarray) -> np.nd
 
 @compiled(nogil=True)
 def kept_edges(
-    indptr: np.ndarray, sources: np.ndarray, types: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray, loops: bool,
-    gone_dst: np.ndarray, gone_src: np.ndarray, gone_types: np.ndarray, kept: np.ndarray, kept_indptr: np.ndarray,
+    indptr: np.ndarray,
+    sources: np.ndarray,
+    types: np.ndarray,
+    src_ids: np.ndarray,
+    dst_ids: np.ndarray,
+    loops: bool,
+    gone_dst: np.ndarray,
+    gone_src: np.ndarray,
+    gone_types: np.ndarray,
+    kept: np.ndarray,
+    kept_indptr: np.ndarray,
 ) -> int:
     """Mark the edges of a block that stay after some edges are removed; types count if both sides have them.
 
@@ -92,9 +101,7 @@ def kept_edges(
         last = indptr[dst + 1] - 1 if loops else -1
         for edge in range(indptr[dst], indptr[dst + 1]):
             kind = types[edge] if types.size else 0
-            gone = low < high and edge != last and holds(
-                gone_src, compared, low, high, src_ids[sources[edge]], kind
-            )
+            gone = low < high and edge != last and holds(gone_src, compared, low, high, src_ids[sources[edge]], kind)
             kept[edge] = not gone
             count += not gone
         kept_indptr[dst + 1] = count
@@ -103,8 +110,16 @@ def kept_edges(
 
 @compiled(nogil=True)
 def count_above(
-    scores: np.ndarray, own: np.ndarray, first: int, indptr: np.ndarray, ends: np.ndarray, types: np.ndarray,
-    fixed: np.ndarray, relation: np.ndarray, above: np.ndarray, ties: np.ndarray,
+    scores: np.ndarray,
+    own: np.ndarray,
+    first: int,
+    indptr: np.ndarray,
+    ends: np.ndarray,
+    types: np.ndarray,
+    fixed: np.ndarray,
+    relation: np.ndarray,
+    above: np.ndarray,
+    ties: np.ndarray,
 ) -> None:
     """For each link, count the candidates with a higher score and those with the same score, without known links.
 

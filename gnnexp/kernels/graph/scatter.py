@@ -19,7 +19,11 @@ def _holders(source: int, destination: int, edge_part: int, mode: int) -> tuple[
 
 @compiled(nogil=True)
 def count_held(
-    sources: np.ndarray, destinations: np.ndarray, owners: np.ndarray, edge_parts: np.ndarray, mode: int,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    owners: np.ndarray,
+    edge_parts: np.ndarray,
+    mode: int,
     counts: np.ndarray,
 ) -> None:
     """Add the number of edges that each part holds to `counts` `[p]` int64.
@@ -42,8 +46,13 @@ def count_held(
 
 @compiled(nogil=True)
 def sort_by_part(
-    sources: np.ndarray, destinations: np.ndarray, owners: np.ndarray, edge_parts: np.ndarray, mode: int,
-    starts: np.ndarray, order: np.ndarray,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    owners: np.ndarray,
+    edge_parts: np.ndarray,
+    mode: int,
+    starts: np.ndarray,
+    order: np.ndarray,
 ) -> None:
     """Sort the edges by the part that holds them into `order`, in the order of the stream within a part.
 

@@ -24,7 +24,12 @@ def ask_for_ends(
 
 @compiled(inline="always")
 def ask_for_clusters(
-    sources: np.ndarray, destinations: np.ndarray, edge: int, records: np.ndarray, fields: int, column: int,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    edge: int,
+    records: np.ndarray,
+    fields: int,
+    column: int,
     volumes: np.ndarray,
 ) -> None:
     """Prefetch `records` `[fields V]` of both ends of a later edge, then `volumes` of the clusters in these records.

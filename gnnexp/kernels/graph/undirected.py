@@ -10,8 +10,15 @@ from gnnexp.kernels.graph.transpose import transpose_csc
 
 @compiled(nogil=True)
 def _merge(
-    in_ptr: np.ndarray, in_ids: np.ndarray, out_ptr: np.ndarray, out_ids: np.ndarray, out_edges: np.ndarray,
-    edge_weights: np.ndarray, starts: np.ndarray, neighbours: np.ndarray, weights: np.ndarray,
+    in_ptr: np.ndarray,
+    in_ids: np.ndarray,
+    out_ptr: np.ndarray,
+    out_ids: np.ndarray,
+    out_edges: np.ndarray,
+    edge_weights: np.ndarray,
+    starts: np.ndarray,
+    neighbours: np.ndarray,
+    weights: np.ndarray,
 ) -> None:
     """Merge the two sorted neighbour lists of every vertex.
 

@@ -56,7 +56,12 @@ def order_by_degree(indptr: np.ndarray, falling: bool, order: np.ndarray) -> Non
 
 @compiled(inline="always")
 def _sum_row(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, vertex: int, labels: np.ndarray, sums: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    vertex: int,
+    labels: np.ndarray,
+    sums: np.ndarray,
     touched: np.ndarray,
 ) -> int:
     """Add the weights of the in-edges of `vertex` to `sums` by cluster of the source; self loops do not count.
@@ -77,8 +82,16 @@ def _sum_row(
 
 @compiled(nogil=True)
 def join_clusters(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, order: np.ndarray,
-    labels: np.ndarray, sizes: np.ndarray, max_size: int, sums: np.ndarray, touched: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    masses: np.ndarray,
+    order: np.ndarray,
+    labels: np.ndarray,
+    sizes: np.ndarray,
+    max_size: int,
+    sums: np.ndarray,
+    touched: np.ndarray,
 ) -> int:
     """Move every vertex to the cluster with the most edges to it, if the vertex fits; returns how many have moved.
 
@@ -120,8 +133,15 @@ def join_clusters(
 
 @compiled(nogil=True)
 def join_leftovers(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, labels: np.ndarray,
-    sizes: np.ndarray, max_size: int, sums: np.ndarray, touched: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    masses: np.ndarray,
+    labels: np.ndarray,
+    sizes: np.ndarray,
+    max_size: int,
+    sums: np.ndarray,
+    touched: np.ndarray,
 ) -> None:
     """Group vertices that are alone in their cluster and prefer the same other cluster, which has no room for them.
 

@@ -21,7 +21,12 @@ def hashed_part(key: np.uint64, vertex: int, num_parts: int) -> int:
 
 @compiled(nogil=True)
 def place_edges(
-    sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray, streamed: bool, key: np.uint64, num_parts: int,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    degrees: np.ndarray,
+    streamed: bool,
+    key: np.uint64,
+    num_parts: int,
     parts: np.ndarray,
 ) -> None:
     """Write the part of every edge to `parts` `[n]`: the hash of the end with fewer edges, of the destination on ties.

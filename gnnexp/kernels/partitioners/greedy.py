@@ -11,8 +11,13 @@ from gnnexp.kernels.partitioners.parts import held_or_least, put
 
 @compiled(nogil=True)
 def place_edges(
-    sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray, replicas: np.ndarray, loads: np.ndarray,
-    unassigned: bool, parts: np.ndarray,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    degrees: np.ndarray,
+    replicas: np.ndarray,
+    loads: np.ndarray,
+    unassigned: bool,
+    parts: np.ndarray,
 ) -> None:
     """Write the part of every edge to `parts` `[n]`: the least loaded candidate, the lowest part on ties.
 

@@ -17,8 +17,16 @@ def _better(best: int, best_score: float, part: int, score: float) -> bool:
 
 @compiled(inline="always")
 def _best_part(
-    held: np.ndarray, at_src: int, at_dst: int, words: int, loads: np.ndarray, gain_src: float, gain_dst: float,
-    balance: float, most: int, least: int,
+    held: np.ndarray,
+    at_src: int,
+    at_dst: int,
+    words: int,
+    loads: np.ndarray,
+    gain_src: float,
+    gain_dst: float,
+    balance: float,
+    most: int,
+    least: int,
 ) -> int:
     """The part with the best score, the lowest on ties.
 
@@ -48,8 +56,15 @@ def _best_part(
 
 @compiled(nogil=True)
 def place_edges(
-    sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray, replicas: np.ndarray, loads: np.ndarray,
-    weight: float, epsilon: float, streamed: bool, parts: np.ndarray,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    degrees: np.ndarray,
+    replicas: np.ndarray,
+    loads: np.ndarray,
+    weight: float,
+    epsilon: float,
+    streamed: bool,
+    parts: np.ndarray,
 ) -> None:
     """Write the part of every edge to `parts` `[n]`.
 

@@ -34,8 +34,16 @@ def cut_weight(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, own
 
 @compiled(nogil=True)
 def move_by_edges(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, loads: np.ndarray,
-    order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray, part_loads: np.ndarray, max_mass: int,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    masses: np.ndarray,
+    loads: np.ndarray,
+    order: np.ndarray,
+    owners: np.ndarray,
+    part_masses: np.ndarray,
+    part_loads: np.ndarray,
+    max_mass: int,
     max_load: int,
 ) -> int:
     """Move every vertex to the part with the most edges to it, the lighter part on ties; returns how many have moved.
@@ -128,8 +136,9 @@ def _flush(present: np.ndarray, totals: np.ndarray) -> None:
 
 
 @compiled(inline="always")
-def _repin(indptr: np.ndarray, indices: np.ndarray, vertex: int, left: int, joined: int, stride: int,
-           pins: np.ndarray) -> None:
+def _repin(
+    indptr: np.ndarray, indices: np.ndarray, vertex: int, left: int, joined: int, stride: int, pins: np.ndarray
+) -> None:
     """Update `pins` after `vertex` has moved: the vertex now pins itself and its in-neighbours to another part."""
     _pin(pins, vertex * stride + left, -1)
     _pin(pins, vertex * stride + joined, 1)
@@ -142,8 +151,15 @@ def _repin(indptr: np.ndarray, indices: np.ndarray, vertex: int, left: int, join
 
 @compiled(inline="always")
 def _look(
-    indptr: np.ndarray, indices: np.ndarray, vertex: int, owners: np.ndarray, pins: np.ndarray, words: np.ndarray,
-    present: np.ndarray, holds: np.ndarray, sums: np.ndarray,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    vertex: int,
+    owners: np.ndarray,
+    pins: np.ndarray,
+    words: np.ndarray,
+    present: np.ndarray,
+    holds: np.ndarray,
+    sums: np.ndarray,
 ) -> tuple[int, int]:
     """The number of vertices that `vertex` needs in its part, and how many of them the part can drop without `vertex`.
 
@@ -177,8 +193,17 @@ def _look(
 
 @compiled(nogil=True)
 def move_by_copies(
-    indptr: np.ndarray, indices: np.ndarray, order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray,
-    part_loads: np.ndarray, max_mass: int, max_load: int, pins: np.ndarray, words: np.ndarray, tilt: float,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    order: np.ndarray,
+    owners: np.ndarray,
+    part_masses: np.ndarray,
+    part_loads: np.ndarray,
+    max_mass: int,
+    max_load: int,
+    pins: np.ndarray,
+    words: np.ndarray,
+    tilt: float,
 ) -> int:
     """Move every vertex to the part that minimises the vertices held by all parts; returns how many have moved.
 

@@ -23,9 +23,20 @@ def _worth(found: int, mass: int, fennel: bool, penalty: float, most: int) -> fl
 
 @compiled(nogil=True)
 def stream_vertices(
-    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, loads: np.ndarray,
-    order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray, part_loads: np.ndarray, fennel: bool, alpha: float,
-    gamma: float, max_mass: int, max_load: int,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    masses: np.ndarray,
+    loads: np.ndarray,
+    order: np.ndarray,
+    owners: np.ndarray,
+    part_masses: np.ndarray,
+    part_loads: np.ndarray,
+    fennel: bool,
+    alpha: float,
+    gamma: float,
+    max_mass: int,
+    max_load: int,
 ) -> int:
     """Run one pass; returns the number of vertices that changed their part.
 
@@ -86,7 +97,12 @@ def stream_vertices(
 
 @compiled(nogil=True)
 def _relieve(
-    indptr: np.ndarray, vertex: int, owners: np.ndarray, sizes: np.ndarray, loads: np.ndarray, max_vertices: int,
+    indptr: np.ndarray,
+    vertex: int,
+    owners: np.ndarray,
+    sizes: np.ndarray,
+    loads: np.ndarray,
+    max_vertices: int,
     max_edges: int,
 ) -> bool:
     """Move a vertex to the part with the fewest in-edges in which it fits; returns whether there is such a part."""
@@ -150,8 +166,13 @@ def _exchange(
 
 @compiled(nogil=True)
 def unload(
-    indptr: np.ndarray, falling: np.ndarray, owners: np.ndarray, sizes: np.ndarray, loads: np.ndarray,
-    max_vertices: int, max_edges: int,
+    indptr: np.ndarray,
+    falling: np.ndarray,
+    owners: np.ndarray,
+    sizes: np.ndarray,
+    loads: np.ndarray,
+    max_vertices: int,
+    max_edges: int,
 ) -> int:
     """Move vertices out of parts that exceed a limit, most in-edges first; returns the remaining excess of in-edges.
 

@@ -60,8 +60,14 @@ def _note_neighbour(records: np.ndarray, at: int, neighbour: int, degree: int, s
 
 @compiled(nogil=True)
 def cluster_edges(
-    sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, volumes: np.ndarray, sizes: np.ndarray,
-    max_volume: float, max_size: float, streamed: bool,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    records: np.ndarray,
+    volumes: np.ndarray,
+    sizes: np.ndarray,
+    max_volume: float,
+    max_size: float,
+    streamed: bool,
 ) -> None:
     """Lines 2 to 17 of Algorithm 1 for a chunk of edges.
 
@@ -151,7 +157,11 @@ def find(joined: np.ndarray, cluster: int) -> int:
 
 @compiled(nogil=True)
 def merge_clusters(
-    records: np.ndarray, sizes: np.ndarray, richest: np.ndarray, representatives: np.ndarray, joined: np.ndarray,
+    records: np.ndarray,
+    sizes: np.ndarray,
+    richest: np.ndarray,
+    representatives: np.ndarray,
+    joined: np.ndarray,
     max_size: float,
 ) -> int:
     """Lines 21 to 26 of Algorithm 1; returns the number of remaining clusters.

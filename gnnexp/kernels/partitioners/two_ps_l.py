@@ -75,8 +75,15 @@ def _overflow(key: np.uint64, vertex: int, loads: np.ndarray, capacity: int, lea
 
 @compiled(nogil=True)
 def place_within(
-    sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, homes: np.ndarray, replicas: np.ndarray,
-    loads: np.ndarray, capacity: int, key: np.uint64, parts: np.ndarray,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    records: np.ndarray,
+    homes: np.ndarray,
+    replicas: np.ndarray,
+    loads: np.ndarray,
+    capacity: int,
+    key: np.uint64,
+    parts: np.ndarray,
 ) -> int:
     """Place the edges whose two ends have clusters in the same part; other edges get part -1.
 
@@ -135,8 +142,16 @@ def _better_part(
 
 @compiled(nogil=True)
 def place_between(
-    sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, volumes: np.ndarray, homes: np.ndarray,
-    replicas: np.ndarray, loads: np.ndarray, capacity: int, key: np.uint64, parts: np.ndarray,
+    sources: np.ndarray,
+    destinations: np.ndarray,
+    records: np.ndarray,
+    volumes: np.ndarray,
+    homes: np.ndarray,
+    replicas: np.ndarray,
+    loads: np.ndarray,
+    capacity: int,
+    key: np.uint64,
+    parts: np.ndarray,
 ) -> int:
     """Place the edges that `place_within` has left out, which have -1 in `parts` `[n]`.
 

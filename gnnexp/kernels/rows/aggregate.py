@@ -92,7 +92,8 @@ def groups(width: int, heads: int, itemsize: int) -> list[Group]:
         return [Group(h * head_width, together * head_width, h, together) for h in range(0, heads, together)]
     return [
         Group(head * head_width + start, piece, head, min(1, heads))
-        for head in range(max(1, heads)) for start, piece in chunks(head_width, widest)
+        for head in range(max(1, heads))
+        for start, piece in chunks(head_width, widest)
     ]
 
 
@@ -104,9 +105,24 @@ def distance(form: Layout) -> int:
 @RowKernel
 @compiled(nogil=True)
 def _sum_range(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
-    weight_stride: int, slot: int, x: np.ndarray, x_stride: int, x_first: int, out: np.ndarray, out_stride: int,
-    out_first: int, width: int, ahead: int, past_cache: bool, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    edges: np.ndarray,
+    weight: np.ndarray,
+    weight_stride: int,
+    slot: int,
+    x: np.ndarray,
+    x_stride: int,
+    x_first: int,
+    out: np.ndarray,
+    out_stride: int,
+    out_first: int,
+    width: int,
+    ahead: int,
+    past_cache: bool,
+    shape: int,
 ) -> None:
     weight_stride, slot, width, ahead = _U(weight_stride), _U(slot), _U(width), _U(ahead)
     x_stride, x_first = _U(x_stride), _U(x_first)
@@ -131,9 +147,23 @@ def _sum_range(
 @RowKernel
 @compiled(nogil=True)
 def _dot_range(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, own_first: int,
-    other: np.ndarray, other_stride: int, other_first: int, products: np.ndarray, num_slots: int, slot: int, width: int,
-    ahead: int, add: bool, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    own: np.ndarray,
+    own_stride: int,
+    own_first: int,
+    other: np.ndarray,
+    other_stride: int,
+    other_first: int,
+    products: np.ndarray,
+    num_slots: int,
+    slot: int,
+    width: int,
+    ahead: int,
+    add: bool,
+    shape: int,
 ) -> None:
     num_slots, slot, width, ahead = _U(num_slots), _U(slot), _U(width), _U(ahead)
     other_stride, other_first, final = _U(other_stride), _U(other_first), _U(index.size) - _ONE
@@ -148,10 +178,28 @@ def _dot_range(
 @RowKernel
 @compiled(nogil=True)
 def _both_range(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
-    num_slots: int, slot: int, own: np.ndarray, own_stride: int, own_first: int, x: np.ndarray, x_stride: int,
-    x_first: int, out: np.ndarray, out_stride: int, out_first: int, products: np.ndarray, width: int, ahead: int,
-    add: bool, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    edges: np.ndarray,
+    weight: np.ndarray,
+    num_slots: int,
+    slot: int,
+    own: np.ndarray,
+    own_stride: int,
+    own_first: int,
+    x: np.ndarray,
+    x_stride: int,
+    x_first: int,
+    out: np.ndarray,
+    out_stride: int,
+    out_first: int,
+    products: np.ndarray,
+    width: int,
+    ahead: int,
+    add: bool,
+    shape: int,
 ) -> None:
     num_slots, slot, width, ahead = _U(num_slots), _U(slot), _U(width), _U(ahead)
     x_stride, x_first, final = _U(x_stride), _U(x_first), _U(index.size) - _ONE
@@ -188,9 +236,22 @@ def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
         _sum_range(
             by_edges(edges.indptr, edges.index.size * width),
-            edges.indptr, edges.index, positions, weight, num_slots, slot,
-            x.values, x.stride, x.first + start, out.values, out.stride, out.first + start, width, distance(form),
-            _streams(out, start, width), form.code,
+            edges.indptr,
+            edges.index,
+            positions,
+            weight,
+            num_slots,
+            slot,
+            x.values,
+            x.stride,
+            x.first + start,
+            out.values,
+            out.stride,
+            out.first + start,
+            width,
+            distance(form),
+            _streams(out, start, width),
+            form.code,
         )
 
 
@@ -209,15 +270,33 @@ def dot_rows(
         form = layout(width, own.values.itemsize, heads, width // max(1, heads))
         _dot_range(
             by_edges(edges.indptr, edges.index.size * width),
-            edges.indptr, edges.index, own.values, own.stride, own.first + start,
-            other.values, other.stride, other.first + start, products, num_slots, slot, width, distance(form),
-            slot in seen, form.code,
+            edges.indptr,
+            edges.index,
+            own.values,
+            own.stride,
+            own.first + start,
+            other.values,
+            other.stride,
+            other.first + start,
+            products,
+            num_slots,
+            slot,
+            width,
+            distance(form),
+            slot in seen,
+            form.code,
         )
         seen.add(slot)
 
 
 def sum_and_dot_rows(
-    edges: Edges, own: Matrix, x: Matrix, out: Matrix, products: np.ndarray, weight: np.ndarray, num_slots: int,
+    edges: Edges,
+    own: Matrix,
+    x: Matrix,
+    out: Matrix,
+    products: np.ndarray,
+    weight: np.ndarray,
+    num_slots: int,
     parts: list[Group],
 ) -> None:
     """`sum_rows` and `dot_rows` of a permuted direction, in one pass over the gathered rows; used in backward."""
@@ -227,8 +306,25 @@ def sum_and_dot_rows(
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
         _both_range(
             by_edges(edges.indptr, edges.index.size * width),
-            edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
-            own.values, own.stride, own.first + start, x.values, x.stride, x.first + start, out.values, out.stride,
-            out.first + start, products, width, distance(form), slot in seen, form.code,
+            edges.indptr,
+            edges.index,
+            edges.edges,
+            weight,
+            num_slots,
+            slot,
+            own.values,
+            own.stride,
+            own.first + start,
+            x.values,
+            x.stride,
+            x.first + start,
+            out.values,
+            out.stride,
+            out.first + start,
+            products,
+            width,
+            distance(form),
+            slot in seen,
+            form.code,
         )
         seen.add(slot)

@@ -35,8 +35,17 @@ _U = np.uint64
 @RowKernel
 @compiled(nogil=True)
 def _weigh_range(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, src_key: np.ndarray, dst_key: np.ndarray, heads: int,
-    slope: float, signed: np.ndarray, weight: np.ndarray, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    src_key: np.ndarray,
+    dst_key: np.ndarray,
+    heads: int,
+    slope: float,
+    signed: np.ndarray,
+    weight: np.ndarray,
+    shape: int,
 ) -> None:
     heads, one = _U(heads), src_key.dtype.type(1)
     lowest = src_key.dtype.type(-np.inf)
@@ -63,8 +72,18 @@ def _weigh_range(
 @RowKernel
 @compiled(nogil=True)
 def _unweigh_range(
-    first: int, last: int, indptr: np.ndarray, signed: np.ndarray, weight: np.ndarray, gradient: np.ndarray,
-    scale: float, slope: float, heads: int, score_gradient: np.ndarray, key_gradient: np.ndarray, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    signed: np.ndarray,
+    weight: np.ndarray,
+    gradient: np.ndarray,
+    scale: float,
+    slope: float,
+    heads: int,
+    score_gradient: np.ndarray,
+    key_gradient: np.ndarray,
+    shape: int,
 ) -> None:
     heads, scaled = _U(heads), fill(signed, scale, shape)
     for row in range(first, last):
@@ -85,7 +104,12 @@ def _unweigh_range(
 
 
 def weigh(
-    edges: Edges, src_key: np.ndarray, dst_key: np.ndarray, heads: int, slope: float, signed: np.ndarray,
+    edges: Edges,
+    src_key: np.ndarray,
+    dst_key: np.ndarray,
+    heads: int,
+    slope: float,
+    signed: np.ndarray,
     weight: np.ndarray,
 ) -> None:
     """Attention weights softmax(LeakyReLU(src_key + dst_key)) over the in-edges of each destination.
@@ -101,14 +125,29 @@ def weigh(
     """
     form = layout(heads, src_key.itemsize)
     _weigh_range(
-        by_edges(edges.indptr, 8 * edges.index.size * heads), edges.indptr, edges.index, src_key, dst_key, heads,
-        src_key.dtype.type(slope), signed, weight, form.code,
+        by_edges(edges.indptr, 8 * edges.index.size * heads),
+        edges.indptr,
+        edges.index,
+        src_key,
+        dst_key,
+        heads,
+        src_key.dtype.type(slope),
+        signed,
+        weight,
+        form.code,
     )
 
 
 def unweigh(
-    edges: Edges, signed: np.ndarray, weight: np.ndarray, gradient: np.ndarray, scale: float, slope: float, heads: int,
-    score_gradient: np.ndarray, dst_key_gradient: np.ndarray,
+    edges: Edges,
+    signed: np.ndarray,
+    weight: np.ndarray,
+    gradient: np.ndarray,
+    scale: float,
+    slope: float,
+    heads: int,
+    score_gradient: np.ndarray,
+    dst_key_gradient: np.ndarray,
 ) -> None:
     """Backward of `weigh` and of the dropout after it.
 
@@ -126,8 +165,16 @@ def unweigh(
     kind, form = signed.dtype.type, layout(heads, signed.itemsize)
     _unweigh_range(
         by_edges(edges.indptr, 8 * edges.index.size * heads),
-        edges.indptr, signed, weight, gradient, kind(scale), kind(slope),
-        heads, score_gradient, dst_key_gradient, form.code,
+        edges.indptr,
+        signed,
+        weight,
+        gradient,
+        kind(scale),
+        kind(slope),
+        heads,
+        score_gradient,
+        dst_key_gradient,
+        form.code,
     )
 
 
@@ -144,8 +191,16 @@ class EdgeOperation(IntEnum):
 @RowKernel
 @compiled(nogil=True)
 def _operation_range(
-    first: int, last: int, phase: int, indptr: np.ndarray, index: np.ndarray, a: np.ndarray, b: np.ndarray, heads: int,
-    out: np.ndarray, shape: int,
+    first: int,
+    last: int,
+    phase: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    heads: int,
+    out: np.ndarray,
+    shape: int,
 ) -> None:
     heads, lowest = _U(heads), out.dtype.type(-np.inf)
     for row in range(first, last):

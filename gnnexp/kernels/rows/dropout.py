@@ -44,8 +44,17 @@ def pair_bits(low: np.uint32, high: np.uint32, pair: np.uint32) -> np.uint32:
 
 @compiled(nogil=True)
 def _drop_pairs(
-    x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
-    stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
+    x: np.ndarray,
+    out: np.ndarray,
+    at: np.uint64,
+    to: np.uint64,
+    low: np.uint32,
+    high: np.uint32,
+    half: np.uint64,
+    stop: np.uint64,
+    threshold: np.uint32,
+    scale: float,
+    floor: float,
 ) -> None:
     """Dropout of a whole row: every hash serves both columns of its pair."""
     zero = x.dtype.type(0)
@@ -62,8 +71,18 @@ def _drop_pairs(
 
 @compiled(nogil=True)
 def _drop_slice(
-    x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
-    start: np.uint64, stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
+    x: np.ndarray,
+    out: np.ndarray,
+    at: np.uint64,
+    to: np.uint64,
+    low: np.uint32,
+    high: np.uint32,
+    half: np.uint64,
+    start: np.uint64,
+    stop: np.uint64,
+    threshold: np.uint32,
+    scale: float,
+    floor: float,
 ) -> None:
     """Dropout of the columns `start:stop` of a row, which are contiguous in `x` and `out`."""
     zero = x.dtype.type(0)
@@ -85,8 +104,20 @@ def _stream_row(scratch: np.ndarray, out: np.ndarray, to: np.uint64, width: np.u
 @RowKernel
 @compiled(nogil=True)
 def _drop_range(
-    first: int, last: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
-    threshold: np.uint32, scale: float, floor: float, num_columns: int, start: int, stop: int, past_cache: bool,
+    first: int,
+    last: int,
+    x: np.ndarray,
+    x_stride: int,
+    out: np.ndarray,
+    ids: np.ndarray,
+    key: np.uint64,
+    threshold: np.uint32,
+    scale: float,
+    floor: float,
+    num_columns: int,
+    start: int,
+    stop: int,
+    past_cache: bool,
     shape: int,
 ) -> None:
     half, begin, end, width = _U64((num_columns + 1) // 2), _U64(start), _U64(stop), _U64(stop - start)
@@ -108,7 +139,13 @@ def _drop_range(
 @RowKernel
 @compiled(nogil=True)
 def _scale_positive(
-    first: int, last: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float, past_cache: bool,
+    first: int,
+    last: int,
+    output: np.ndarray,
+    gradient: np.ndarray,
+    out: np.ndarray,
+    scale: float,
+    past_cache: bool,
     shape: int,
 ) -> None:
     """Process the floats `first * 16` to `last * 16`.
@@ -133,8 +170,17 @@ def _scale_positive(
 @RowKernel
 @compiled(nogil=True)
 def _drop_sparse(
-    first: int, last: int, indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, out: np.ndarray,
-    ids: np.ndarray, key: np.uint64, threshold: np.uint32, scale: float, num_columns: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    out: np.ndarray,
+    ids: np.ndarray,
+    key: np.uint64,
+    threshold: np.uint32,
+    scale: float,
+    num_columns: int,
 ) -> None:
     half, zero = (num_columns + 1) // 2, values.dtype.type(0)
     for row in range(first, last):
@@ -166,9 +212,21 @@ def edge_state(dst_state: np.uint64, src: np.uint64, kind: np.uint64) -> np.uint
 @RowKernel
 @compiled(nogil=True)
 def _drop_edges(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray,
-    edge_types: np.ndarray, occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int,
-    key: np.uint64, threshold: np.uint64, scale: float,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    src_ids: np.ndarray,
+    dst_ids: np.ndarray,
+    edge_types: np.ndarray,
+    occurrence: np.ndarray,
+    self_loops: bool,
+    weight: np.ndarray,
+    out: np.ndarray,
+    heads: int,
+    key: np.uint64,
+    threshold: np.uint64,
+    scale: float,
 ) -> None:
     zero, typed, repeated = weight.dtype.type(0), edge_types.size > 0, occurrence.size > 0
     for dst in range(first, last):
@@ -186,8 +244,17 @@ def _drop_edges(
 
 
 def drop_rows(
-    x: np.ndarray, stride: int, out: np.ndarray, ids: np.ndarray, key: int, threshold: int, num_columns: int,
-    start: int, stop: int, *, relu: bool = False,
+    x: np.ndarray,
+    stride: int,
+    out: np.ndarray,
+    ids: np.ndarray,
+    key: int,
+    threshold: int,
+    num_columns: int,
+    start: int,
+    stop: int,
+    *,
+    relu: bool = False,
 ) -> None:
     """Dropout of the columns `start:stop` of a matrix with `num_columns` columns, after ReLU if `relu` is set.
 
@@ -205,9 +272,20 @@ def drop_rows(
     """
     kind, width = x.dtype.type, stop - start
     _drop_range(
-        evenly(ids.size, out.size), x, stride, out, ids, np.uint64(key), np.uint32(threshold),
-        kind(survivor_scale(threshold)), kind(0 if relu else -np.inf), num_columns, start, stop,
-        streams(out, width, width), _one_vector(x),
+        evenly(ids.size, out.size),
+        x,
+        stride,
+        out,
+        ids,
+        np.uint64(key),
+        np.uint32(threshold),
+        kind(survivor_scale(threshold)),
+        kind(0 if relu else -np.inf),
+        num_columns,
+        start,
+        stop,
+        streams(out, width, width),
+        _one_vector(x),
     )
 
 
@@ -227,22 +305,44 @@ def keep_positive(output: np.ndarray, gradient: np.ndarray, out: np.ndarray, thr
 
 
 def drop_sparse(
-    indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, ids: np.ndarray, key: int, threshold: int,
+    indptr: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    ids: np.ndarray,
+    key: int,
+    threshold: int,
     num_columns: int,
 ) -> np.ndarray:
     """Dropout of the nonzeros of CSR rows by the mask of the dense matrix: new values `[nnz]`."""
     out = np.empty_like(values)
     scale = values.dtype.type(survivor_scale(threshold))
     _drop_sparse(
-        by_edges(indptr, values.size), indptr, columns, values, out, ids, np.uint64(key), np.uint32(threshold), scale,
+        by_edges(indptr, values.size),
+        indptr,
+        columns,
+        values,
+        out,
+        ids,
+        np.uint64(key),
+        np.uint32(threshold),
+        scale,
         num_columns,
     )
     return out
 
 
 def drop_edges(
-    indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray, edge_types: np.ndarray,
-    occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int, key: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    src_ids: np.ndarray,
+    dst_ids: np.ndarray,
+    edge_types: np.ndarray,
+    occurrence: np.ndarray,
+    self_loops: bool,
+    weight: np.ndarray,
+    out: np.ndarray,
+    heads: int,
+    key: int,
     threshold: int,
 ) -> None:
     """Dropout of `weight` `[E * heads]` into `out` (may be the same array), keyed by edge identity.
@@ -250,8 +350,20 @@ def drop_edges(
     `edge_types` and `occurrence` are empty if edges have none.
     """
     _drop_edges(
-        by_edges(indptr, 4 * weight.size), indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight,
-        out, heads, np.uint64(key), np.uint64(threshold), weight.dtype.type(survivor_scale(threshold)),
+        by_edges(indptr, 4 * weight.size),
+        indptr,
+        index,
+        src_ids,
+        dst_ids,
+        edge_types,
+        occurrence,
+        self_loops,
+        weight,
+        out,
+        heads,
+        np.uint64(key),
+        np.uint64(threshold),
+        weight.dtype.type(survivor_scale(threshold)),
     )
 
 

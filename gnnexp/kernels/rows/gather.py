@@ -24,8 +24,17 @@ _AHEAD_BYTES = 4096
 @RowKernel
 @compiled(nogil=True)
 def _copy(
-    first: int, last: int, x: np.ndarray, stride: int, num_rows: int, ids: np.ndarray, places: np.ndarray,
-    out: np.ndarray, width: int, ahead: int, outside: np.ndarray,
+    first: int,
+    last: int,
+    x: np.ndarray,
+    stride: int,
+    num_rows: int,
+    ids: np.ndarray,
+    places: np.ndarray,
+    out: np.ndarray,
+    width: int,
+    ahead: int,
+    outside: np.ndarray,
 ) -> None:
     """Copy row `ids[i]` of x to row `places[i]` of out, or to row i if `places` is empty."""
     stride, limit, width, ahead = _U(stride), _U(num_rows), _U(width), _U(ahead)
@@ -52,8 +61,18 @@ def _copy_rows(x: Tensor, ids: Tensor, places: np.ndarray, out: Tensor) -> None:
     rows = matrix(x)
     outside = np.zeros(1, np.int64)
     ahead = min(32, max(4, _AHEAD_BYTES // (width * x.element_size())))
-    _copy(evenly(count, count * width), rows.values, rows.stride, num_rows, ids.numpy(), places,
-          out.detach().view(-1).numpy(), width, ahead, outside)
+    _copy(
+        evenly(count, count * width),
+        rows.values,
+        rows.stride,
+        num_rows,
+        ids.numpy(),
+        places,
+        out.detach().view(-1).numpy(),
+        width,
+        ahead,
+        outside,
+    )
     if outside[0]:
         raise _outside(ids, num_rows)
 

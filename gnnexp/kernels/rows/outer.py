@@ -33,9 +33,23 @@ _MAX_VECTORS = 24
 @RowKernel
 @compiled(nogil=True)
 def _outer_range(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, weight: np.ndarray, num_slots: int, slot: int,
-    x: np.ndarray, x_stride: int, x_first: int, out: np.ndarray, out_stride: int, head_stride: int, out_first: int,
-    width: int, ahead: int, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    weight: np.ndarray,
+    num_slots: int,
+    slot: int,
+    x: np.ndarray,
+    x_stride: int,
+    x_first: int,
+    out: np.ndarray,
+    out_stride: int,
+    head_stride: int,
+    out_first: int,
+    width: int,
+    ahead: int,
+    shape: int,
 ) -> None:
     num_slots, slot, width, ahead = _U(num_slots), _U(slot), _U(width), _U(ahead)
     x_stride, x_first, final = _U(x_stride), _U(x_first), _U(index.size) - _ONE
@@ -51,8 +65,21 @@ def _outer_range(
 @RowKernel
 @compiled(nogil=True)
 def _outer_dot_range(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, head_stride: int,
-    x: np.ndarray, x_stride: int, column: int, products: np.ndarray, num_slots: int, width: int, ahead: int, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    own: np.ndarray,
+    own_stride: int,
+    head_stride: int,
+    x: np.ndarray,
+    x_stride: int,
+    column: int,
+    products: np.ndarray,
+    num_slots: int,
+    width: int,
+    ahead: int,
+    shape: int,
 ) -> None:
     num_slots, width, ahead, column, add = _U(num_slots), _U(width), _U(ahead), _U(column), column > 0
     x_stride, final = _U(x_stride), _U(index.size) - _ONE
@@ -69,9 +96,21 @@ def _outer_dot_range(
 @RowKernel
 @compiled(nogil=True)
 def _inner_range(
-    first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
-    num_slots: int, x: np.ndarray, x_stride: int, head_stride: int, out: np.ndarray, out_stride: int, column: int,
-    width: int, shape: int,
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    index: np.ndarray,
+    edges: np.ndarray,
+    weight: np.ndarray,
+    num_slots: int,
+    x: np.ndarray,
+    x_stride: int,
+    head_stride: int,
+    out: np.ndarray,
+    out_stride: int,
+    column: int,
+    width: int,
+    shape: int,
 ) -> None:
     num_slots, width, column, head_stride = _U(num_slots), _U(width), _U(column), _U(head_stride)
     for row in range(first, last):
@@ -99,8 +138,20 @@ def outer_rows(edges: Edges, x: Matrix, out: np.ndarray, weight: np.ndarray, num
         for slot in range(0, num_slots, heads):
             _outer_range(
                 by_edges(edges.indptr, edges.index.size * piece),
-                edges.indptr, edges.index, weight, num_slots, slot, x.values,
-                x.stride, x.first + start, out, num_slots * width, width, slot * width + start, piece, distance(form),
+                edges.indptr,
+                edges.index,
+                weight,
+                num_slots,
+                slot,
+                x.values,
+                x.stride,
+                x.first + start,
+                out,
+                num_slots * width,
+                width,
+                slot * width + start,
+                piece,
+                distance(form),
                 form.code,
             )
 
@@ -114,8 +165,19 @@ def outer_dot_rows(
         form = layout(piece, x.values.itemsize)
         _outer_dot_range(
             by_edges(edges.indptr, edges.index.size * piece),
-            edges.indptr, edges.index, gradient, num_slots * width, width,
-            x.values, x.stride, start, products, num_slots, piece, distance(form), form.code,
+            edges.indptr,
+            edges.index,
+            gradient,
+            num_slots * width,
+            width,
+            x.values,
+            x.stride,
+            start,
+            products,
+            num_slots,
+            piece,
+            distance(form),
+            form.code,
         )
 
 
@@ -128,6 +190,17 @@ def inner_rows(
         form = layout(piece, gradient.itemsize, 1)
         _inner_range(
             by_edges(edges.indptr, edges.index.size * piece),
-            edges.indptr, edges.index, edges.edges, weight, num_slots, gradient,
-            num_slots * width, width, out, width, start, piece, form.code,
+            edges.indptr,
+            edges.index,
+            edges.edges,
+            weight,
+            num_slots,
+            gradient,
+            num_slots * width,
+            width,
+            out,
+            width,
+            start,
+            piece,
+            form.code,
         )

@@ -32,8 +32,15 @@ def _ask(x: np.ndarray, head: np.ndarray, tail: np.ndarray, pair: int, width: in
 @RowKernel
 @compiled(nogil=True, fastmath=_REASSOCIATED)
 def _score(
-    first: int, last: int, x: np.ndarray, width: int, head: np.ndarray, tail: np.ndarray, relation: np.ndarray,
-    weight: np.ndarray, out: np.ndarray,
+    first: int,
+    last: int,
+    x: np.ndarray,
+    width: int,
+    head: np.ndarray,
+    tail: np.ndarray,
+    relation: np.ndarray,
+    weight: np.ndarray,
+    out: np.ndarray,
 ) -> None:
     width, final = _U(width), _U(last - 1)
     for pair in range(_U(first), _U(last)):
@@ -51,8 +58,9 @@ def _score(
 
 
 @compiled(inline="always")
-def _add_product(out: np.ndarray, at: int, scale: float, a: np.ndarray, i: int, b: np.ndarray, j: int, width: int
-                 ) -> None:
+def _add_product(
+    out: np.ndarray, at: int, scale: float, a: np.ndarray, i: int, b: np.ndarray, j: int, width: int
+) -> None:
     for c in range(width):
         out[at + c] += scale * (a[i + c] * b[j + c])
 
@@ -60,8 +68,17 @@ def _add_product(out: np.ndarray, at: int, scale: float, a: np.ndarray, i: int, 
 @RowKernel
 @compiled(nogil=True, fastmath={"contract"})
 def _gradients(
-    first: int, last: int, x: np.ndarray, width: int, head: np.ndarray, tail: np.ndarray, relation: np.ndarray,
-    weight: np.ndarray, gradient: np.ndarray, d_x: np.ndarray, d_weight: np.ndarray,
+    first: int,
+    last: int,
+    x: np.ndarray,
+    width: int,
+    head: np.ndarray,
+    tail: np.ndarray,
+    relation: np.ndarray,
+    weight: np.ndarray,
+    gradient: np.ndarray,
+    d_x: np.ndarray,
+    d_weight: np.ndarray,
 ) -> None:
     width, start, stop = _U(width), _U(first), _U(last)
     columns, final = stop - start, _U(head.size) - _ONE
@@ -80,8 +97,9 @@ def _gradients(
             _add_product(d_weight, w, scale, x, h, x, t, columns)
 
 
-def score_pairs(x: np.ndarray, head: np.ndarray, tail: np.ndarray, relation: np.ndarray, weight: np.ndarray
-                ) -> np.ndarray:
+def score_pairs(
+    x: np.ndarray, head: np.ndarray, tail: np.ndarray, relation: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
     """Scores `[p]` of pairs.
 
     Args:
@@ -98,13 +116,28 @@ def score_pairs(x: np.ndarray, head: np.ndarray, tail: np.ndarray, relation: np.
 
 
 def product_gradients(
-    x: np.ndarray, head: np.ndarray, tail: np.ndarray, relation: np.ndarray, weight: np.ndarray, gradient: np.ndarray,
+    x: np.ndarray,
+    head: np.ndarray,
+    tail: np.ndarray,
+    relation: np.ndarray,
+    weight: np.ndarray,
+    gradient: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gradients of x and of weight, in their shapes, from the gradient `[p]` of the scores."""
     d_x, d_weight = np.zeros_like(x), np.zeros_like(weight)
     bounds = _columns(x.shape[1], 4 * head.size * x.shape[1], _LINE_BYTES // x.itemsize)
-    _gradients(bounds, x.reshape(-1), x.shape[1], head, tail, relation, weight.reshape(-1), gradient,
-               d_x.reshape(-1), d_weight.reshape(-1))
+    _gradients(
+        bounds,
+        x.reshape(-1),
+        x.shape[1],
+        head,
+        tail,
+        relation,
+        weight.reshape(-1),
+        gradient,
+        d_x.reshape(-1),
+        d_weight.reshape(-1),
+    )
     return d_x, d_weight
 
 

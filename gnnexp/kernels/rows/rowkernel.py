@@ -104,8 +104,10 @@ class RowKernel:
 
     def _compiled(self, arguments: tuple[Any, ...]) -> _Version:
         kinds = tuple(self.kernel.typeof_pyval(argument) for argument in arguments)
-        constants = (types.IntegerLiteral(int(argument)) if isinstance(argument, Code) else kind
-                     for argument, kind in zip(arguments, kinds, strict=True))
+        constants = (
+            types.IntegerLiteral(int(argument)) if isinstance(argument, Code) else kind
+            for argument, kind in zip(arguments, kinds, strict=True)
+        )
         signature = (types.int64, types.int64, *constants)
         self.kernel.compile(signature)
         compiled = self.kernel.overloads[signature]

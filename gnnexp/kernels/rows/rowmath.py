@@ -134,8 +134,9 @@ def _exp(builder: Any, x: Any) -> Any:
         rest = builder.fsub(rest, builder.fmul(n, constant(part)), flags=("contract",))
     power = constant(1 / math.factorial(_TERMS[bits]))
     for term in range(_TERMS[bits] - 1, -1, -1):
-        power = builder.fadd(builder.fmul(power, rest, flags=("contract",)), constant(1 / math.factorial(term)),
-                             flags=("contract",))
+        power = builder.fadd(
+            builder.fmul(power, rest, flags=("contract",)), constant(1 / math.factorial(term)), flags=("contract",)
+        )
     # 2^n is the product of two powers: for denormal or huge results n is outside the range of one exponent.
     half = builder.call(rint, [builder.fmul(n, constant(0.5))])
     for exponent in (half, builder.fsub(n, half)):

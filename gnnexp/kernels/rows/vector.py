@@ -60,8 +60,9 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
     return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
 
 
-def _vectors(context: Any, builder: Any, array_type: Any, array: Any, index: Any, width: Any, row: Row
-             ) -> Iterator[Any]:
+def _vectors(
+    context: Any, builder: Any, array_type: Any, array: Any, index: Any, width: Any, row: Row
+) -> Iterator[Any]:
     """Pointers to the vectors of the row of `width` floats that starts at `array[index]`."""
     vector = ir.VectorType(context.get_data_type(array_type.dtype), row.lanes).as_pointer()
     for i in range(row.count):

@@ -22,8 +22,17 @@ def count_edges(indptr: Tensor, vertices: Tensor, count: Tensor, fanout: int, lo
 
 
 def draw_edges(
-    indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int, loops: int,
-    keys: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+    indptr: Tensor,
+    indices: Tensor,
+    names: Tensor | None,
+    vertices: Tensor,
+    count: Tensor,
+    fanout: int,
+    loops: int,
+    keys: Tensor,
+    bounds: Tensor,
+    num_edges: int,
+    wants_positions: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """The edges that destinations draw: `kernels.cuda.sample.draw_edges`."""
     inside = torch.arange(vertices.numel(), device=vertices.device) < count
@@ -64,7 +73,13 @@ def _floyd(room: Tensor, own: Tensor, fanout: int) -> Tensor:
 
 
 def relabel(
-    found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+    found: Tensor,
+    total: Tensor,
+    table: Tensor,
+    most: int,
+    vertices: Tensor,
+    count: Tensor,
+    known: Tensor,
 ) -> Tensor:
     """The position of every source; new vertices are appended: `kernels.cuda.sample.relabel`."""
     edge, nobody = torch.arange(found.numel(), device=found.device), table.numel() - 1
@@ -82,9 +97,7 @@ def relabel(
     return position.int()
 
 
-def group_by_owner(
-    ids: Tensor, count: Tensor, owner: Tensor, num_parts: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def group_by_owner(ids: Tensor, count: Tensor, owner: Tensor, num_parts: int) -> tuple[Tensor, Tensor, Tensor]:
     """Sort vertices by owner; vertices of the same owner keep their order: `kernels.samplers.split.group_by_owner`.
 
     Args:

@@ -45,7 +45,13 @@ def _end(word: np.uint64, links: np.ndarray, others: np.ndarray, place: int, col
 
 @compiled(nogil=True)
 def _pair(
-    links: np.ndarray, link: int, others: np.ndarray, place: int, num_nodes: int, replaced: int, words: np.uint64,
+    links: np.ndarray,
+    link: int,
+    others: np.ndarray,
+    place: int,
+    num_nodes: int,
+    replaced: int,
+    words: np.uint64,
     attempt: int,
 ) -> tuple[np.int64, np.int64]:
     """Head and tail of a negative of `link` in its `attempt`-th attempt; `words` is the key of its draws."""
@@ -61,8 +67,18 @@ def _pair(
 
 @compiled(nogil=True)
 def draw_negatives(
-    links: np.ndarray, chosen: np.ndarray, others: np.ndarray, num_nodes: int, count: int, replaced: int,
-    sieve: np.ndarray, indptr: np.ndarray, tails: np.ndarray, types: np.ndarray, key: np.uint64, out: np.ndarray,
+    links: np.ndarray,
+    chosen: np.ndarray,
+    others: np.ndarray,
+    num_nodes: int,
+    count: int,
+    replaced: int,
+    sieve: np.ndarray,
+    indptr: np.ndarray,
+    tails: np.ndarray,
+    types: np.ndarray,
+    key: np.uint64,
+    out: np.ndarray,
 ) -> None:
     """Draw `count` negatives of each chosen link.
 
@@ -95,8 +111,10 @@ def draw_negatives(
         kind = links[chosen[i], 1] if links.shape[1] == 3 else 0
         for j in range(count):
             head, tail, attempt = out[0, i * count + j], out[1, i * count + j], 1
-            while attempt < TRIES and may_hold(sieve, head, kind, tail) and holds(
-                tails, types, indptr[head], indptr[head + 1], tail, kind
+            while (
+                attempt < TRIES
+                and may_hold(sieve, head, kind, tail)
+                and holds(tails, types, indptr[head], indptr[head + 1], tail, kind)
             ):
                 words, place = absorb(absorb(key, _U(chosen[i])), _U(j)), np.searchsorted(others, chosen[i])
                 head, tail = _pair(links, chosen[i], others, place, num_nodes, replaced, words, attempt)

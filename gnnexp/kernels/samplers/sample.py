@@ -62,8 +62,14 @@ def place_seeds(seeds: np.ndarray, table: np.ndarray, base: int, vertices: np.nd
 
 @compiled(nogil=True)
 def count_hop(
-    indptr: np.ndarray, vertices: np.ndarray, num_dst: int, fanout: int, loops: int,
-    starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
+    indptr: np.ndarray,
+    vertices: np.ndarray,
+    num_dst: int,
+    fanout: int,
+    loops: int,
+    starts: np.ndarray,
+    room: np.ndarray,
+    block_indptr: np.ndarray,
 ) -> int:
     """Count the edges of a hop.
 
@@ -103,8 +109,15 @@ def _name(vertices: np.ndarray, names: np.ndarray, place: np.uint64) -> np.uint6
 
 @compiled(nogil=True)
 def _draw_round(
-    first: np.uint64, count: np.uint64, fanout: np.uint64, key: np.uint64,
-    vertices: np.ndarray, names: np.ndarray, room: np.ndarray, keys: np.ndarray, chosen: np.ndarray,
+    first: np.uint64,
+    count: np.uint64,
+    fanout: np.uint64,
+    key: np.uint64,
+    vertices: np.ndarray,
+    names: np.ndarray,
+    room: np.ndarray,
+    keys: np.ndarray,
+    chosen: np.ndarray,
 ) -> None:
     """Floyd's scheme for `count` destinations in parallel: every inner loop is vectorised across destinations.
 
@@ -142,9 +155,18 @@ def _draw_one(
 
 @compiled(inline="always")
 def _place_draws(
-    first: np.uint64, count: np.uint64, width: np.uint64, loops: int,
-    vertices: np.ndarray, starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
-    chosen: np.ndarray, indices: np.ndarray, positions: np.ndarray, mask: np.uint64,
+    first: np.uint64,
+    count: np.uint64,
+    width: np.uint64,
+    loops: int,
+    vertices: np.ndarray,
+    starts: np.ndarray,
+    room: np.ndarray,
+    block_indptr: np.ndarray,
+    chosen: np.ndarray,
+    indices: np.ndarray,
+    positions: np.ndarray,
+    mask: np.uint64,
 ) -> None:
     """Write and prefetch the positions of the chosen edges in the graph; a self loop of v is written as -1 - v."""
     for i in range(count):
@@ -166,9 +188,22 @@ def _place_draws(
 
 @compiled(nogil=True)
 def sample_hop(
-    indices: np.ndarray, vertices: np.ndarray, names: np.ndarray, num_dst: int, fanout: int, loops: int, key: np.uint64,
-    starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
-    keys: np.ndarray, chosen: np.ndarray, taken: np.ndarray, positions: np.ndarray, mask: np.uint64, found: np.ndarray,
+    indices: np.ndarray,
+    vertices: np.ndarray,
+    names: np.ndarray,
+    num_dst: int,
+    fanout: int,
+    loops: int,
+    key: np.uint64,
+    starts: np.ndarray,
+    room: np.ndarray,
+    block_indptr: np.ndarray,
+    keys: np.ndarray,
+    chosen: np.ndarray,
+    taken: np.ndarray,
+    positions: np.ndarray,
+    mask: np.uint64,
+    found: np.ndarray,
 ) -> None:
     """Draw the edges of a hop and read their sources.
 
@@ -202,8 +237,18 @@ def sample_hop(
             elif room[drawn]:
                 _draw_one(_name(vertices, names, drawn), _U(room[drawn]), most, key, taken, chosen)
             _place_draws(
-                drawn, end - drawn, width, loops, vertices, starts, room, block_indptr,
-                chosen, indices, positions, mask,
+                drawn,
+                end - drawn,
+                width,
+                loops,
+                vertices,
+                starts,
+                room,
+                block_indptr,
+                chosen,
+                indices,
+                positions,
+                mask,
             )
         for edge in range(_U(block_indptr[previous]), _U(block_indptr[min(drawn, size)])):
             position = positions[edge & mask]
@@ -217,8 +262,14 @@ def sample_hop(
 
 @compiled(nogil=True)
 def copy_hop(
-    indices: np.ndarray, vertices: np.ndarray, num_dst: int, loops: int,
-    starts: np.ndarray, block_indptr: np.ndarray, positions: np.ndarray, found: np.ndarray,
+    indices: np.ndarray,
+    vertices: np.ndarray,
+    num_dst: int,
+    loops: int,
+    starts: np.ndarray,
+    block_indptr: np.ndarray,
+    positions: np.ndarray,
+    found: np.ndarray,
 ) -> None:
     """`sample_hop` without a fanout: all edges in canonical order; `positions` `[E]`, or empty if not needed."""
     last = _U(num_dst) - _1

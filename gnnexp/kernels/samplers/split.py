@@ -29,8 +29,14 @@ def split_table(owner: np.ndarray, part: int) -> np.ndarray:
 
 @compiled(nogil=True)
 def split_hop(
-    found: np.ndarray, table: np.ndarray, base: int, hop_base: int,
-    room: np.ndarray, num_local: int, first_foreign: int, sources: np.ndarray,
+    found: np.ndarray,
+    table: np.ndarray,
+    base: int,
+    hop_base: int,
+    room: np.ndarray,
+    num_local: int,
+    first_foreign: int,
+    sources: np.ndarray,
 ) -> tuple[int, int]:
     """Separate local from foreign sources, and give each source its place.
 

@@ -42,8 +42,13 @@ def tally_positions(positions: np.ndarray, edges: np.ndarray) -> None:
 
 @compiled(nogil=True)
 def tally_pairs(
-    block_indptr: np.ndarray, sources: np.ndarray, vertices: np.ndarray, loops: int,
-    indptr: np.ndarray, indices: np.ndarray, edges: np.ndarray,
+    block_indptr: np.ndarray,
+    sources: np.ndarray,
+    vertices: np.ndarray,
+    loops: int,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edges: np.ndarray,
 ) -> None:
     """Count edges of a block by their ends, for samplers that give no positions of edges.
 

@@ -36,8 +36,14 @@ def _place(slots: np.ndarray, wanted: np.uint64, place: np.uint64) -> np.uint64:
 
 @compiled(nogil=True)
 def number_texts(
-    data: np.ndarray, offsets: np.ndarray, slots: np.ndarray, kept: np.ndarray, starts: np.ndarray, count: int,
-    add: bool, out: np.ndarray,
+    data: np.ndarray,
+    offsets: np.ndarray,
+    slots: np.ndarray,
+    kept: np.ndarray,
+    starts: np.ndarray,
+    count: int,
+    add: bool,
+    out: np.ndarray,
 ) -> int:
     """The number of each text. Returns how many texts are known afterwards.
 

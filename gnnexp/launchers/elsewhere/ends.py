@@ -23,8 +23,12 @@ _CLOCK_S = 2.0  # psutil gives the start of a process with the error of the mach
 def living(statuses: Sequence[Status]) -> list[Status]:
     """The ranks that are alive, or may be: their processes cannot be seen, and they gave a sign of life lately."""
     here, now = process_table(), time.time()
-    return [status for status in statuses if status.state == "running" and (
-        _is_process(status) if status.table == here and status.pid else now - status.time < SILENT_S)]
+    return [
+        status
+        for status in statuses
+        if status.state == "running"
+        and (_is_process(status) if status.table == here and status.pid else now - status.time < SILENT_S)
+    ]
 
 
 def _is_process(status: Status) -> bool:
@@ -44,10 +48,21 @@ def check_alone(run_dir: Path, rank: int) -> None:
     """
     here = process_table()
     for status in read_statuses(run_dir):
-        if (status.rank == rank and status.state == "running" and status.table == here
-                and status.pid not in (0, os.getpid()) and _is_process(status)):
-            raise ConfigError(Problem(BUSY, str(run_dir), f"process {status.pid} is rank {rank} of this run already",
-                                      "wait until it has ended, or end the program that started it"))
+        if (
+            status.rank == rank
+            and status.state == "running"
+            and status.table == here
+            and status.pid not in (0, os.getpid())
+            and _is_process(status)
+        ):
+            raise ConfigError(
+                Problem(
+                    BUSY,
+                    str(run_dir),
+                    f"process {status.pid} is rank {rank} of this run already",
+                    "wait until it has ended, or end the program that started it",
+                )
+            )
 
 
 def end_of_ranks(run_dir: Path, num_ranks: int) -> Outcome:
@@ -74,14 +89,21 @@ def check_silent(run_dir: Path) -> None:
         return
     first = max(found, key=lambda status: status.time)
     where, ahead_s = f"rank {first.rank} on {first.host}", first.time - time.time()
-    seen = "runs" if first.table == process_table() else (
-        f"gave a sign of life {max(0.0, -ahead_s):.0f} s ago, and its process cannot be seen from here")
-    fix = ("end the program that started the ranks, or wait until it has ended; a lost rank counts as ended after "
-           f"{SILENT_S:.0f} s")
+    seen = (
+        "runs"
+        if first.table == process_table()
+        else (f"gave a sign of life {max(0.0, -ahead_s):.0f} s ago, and its process cannot be seen from here")
+    )
+    fix = (
+        "end the program that started the ranks, or wait until it has ended; a lost rank counts as ended after "
+        f"{SILENT_S:.0f} s"
+    )
     if ahead_s > SILENT_S and first.table != process_table():
         seen = f"gave a sign of life at a time that is {ahead_s:.0f} s ahead of the clock of this machine"
-        fix = ("set the clock right; or, if the program that started the ranks has ended and a clock was set back, "
-               f"remove {run_dir / 'status'}/rank_{first.rank}.json")
+        fix = (
+            "set the clock right; or, if the program that started the ranks has ended and a clock was set back, "
+            f"remove {run_dir / 'status'}/rank_{first.rank}.json"
+        )
     raise ConfigError(Problem(BUSY, str(run_dir), f"{where} {seen}", fix))
 
 

@@ -26,8 +26,9 @@ def equip(run_dir: Path, environment: Environment) -> None:
 
 def _start_again(run_dir: Path, fields: Mapping[str, Any], environment: Environment) -> NoReturn:
     names = ("threads", "allocator", "interface")
-    hardware = HardwareConfig(workers=environment.local_ranks, **{name: fields[name] for name in names
-                                                                  if name in fields})
+    hardware = HardwareConfig(
+        workers=environment.local_ranks, **{name: fields[name] for name in names if name in fields}
+    )
     variables = worker_variables(hardware, len(os.sched_getaffinity(0)))
     if hardware.interface is None and environment.local_ranks < environment.num_ranks:
         variables = {name: value for name, value in variables.items() if not name.endswith("_SOCKET_IFNAME")}

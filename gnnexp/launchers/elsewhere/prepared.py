@@ -31,17 +31,39 @@ def hand_over(run_dir: Path, hardware: HardwareConfig) -> str:
     make_private(run_dir, here=hardware.nodes == 1)
     note(run_dir, PREPARED, ranks=hardware.num_ranks)
     where = "" if hardware.nodes == 1 else f" on each of {hardware.nodes} nodes"
-    return (f"prepared; start its ranks{where} with: {start_command(run_dir, hardware)}\n"
-            f"then: gnnexp finalize {shlex.quote(str(run_dir))}")
+    return (
+        f"prepared; start its ranks{where} with: {start_command(run_dir, hardware)}\n"
+        f"then: gnnexp finalize {shlex.quote(str(run_dir))}"
+    )
 
 
 def start_command(run_dir: Path, hardware: HardwareConfig) -> str:
     """The shell command of torchrun; with several nodes, each node sets the variables that the command names."""
-    meeting = ["--standalone"] if hardware.nodes == 1 else [
-        "--nnodes", str(hardware.nodes), "--node-rank", "$NODE_RANK", "--master-addr", "$MASTER_ADDR",
-        "--master-port", "$MASTER_PORT"]
-    return " ".join(["torchrun", *meeting, "--nproc-per-node", str(hardware.workers), "-m", "gnnexp.worker",
-                     shlex.quote(str(run_dir.resolve()))])
+    meeting = (
+        ["--standalone"]
+        if hardware.nodes == 1
+        else [
+            "--nnodes",
+            str(hardware.nodes),
+            "--node-rank",
+            "$NODE_RANK",
+            "--master-addr",
+            "$MASTER_ADDR",
+            "--master-port",
+            "$MASTER_PORT",
+        ]
+    )
+    return " ".join(
+        [
+            "torchrun",
+            *meeting,
+            "--nproc-per-node",
+            str(hardware.workers),
+            "-m",
+            "gnnexp.worker",
+            shlex.quote(str(run_dir.resolve())),
+        ]
+    )
 
 
 def is_prepared(run_dir: Path) -> bool:

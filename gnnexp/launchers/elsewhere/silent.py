@@ -22,8 +22,12 @@ def ranks_of(run_dir: Path) -> list[Status]:
     over = is_recorded(run_dir)
     alive = {status.rank for status in ([] if over else living(statuses))}
     said = str(read_attempts(run_dir)[-1].get("reason") or "") if over else ""
-    return [replace(status, state=GONE, reason=_reason(status, said))
-            if status.state == "running" and status.rank not in alive else status for status in statuses]
+    return [
+        replace(status, state=GONE, reason=_reason(status, said))
+        if status.state == "running" and status.rank not in alive
+        else status
+        for status in statuses
+    ]
 
 
 def _reason(status: Status, said: str) -> str:

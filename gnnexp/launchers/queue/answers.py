@@ -7,11 +7,27 @@ from typing import TypeAlias
 
 # Base states and flags of slurm.schedmd.com/job_state_codes.html and of squeue's manual (22.05 and later). A job in one
 # of these states has an allocation, waits for one, or goes back into the queue.
-ALIVE = frozenset({
-    "PENDING", "RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "POWER_UP_NODE", "COMPLETING", "STAGE_OUT",
-    "UPDATE_DB", "SIGNALING", "RESIZING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
-    "SPECIAL_EXIT",
-})
+ALIVE = frozenset(
+    {
+        "PENDING",
+        "RUNNING",
+        "SUSPENDED",
+        "STOPPED",
+        "CONFIGURING",
+        "POWER_UP_NODE",
+        "COMPLETING",
+        "STAGE_OUT",
+        "UPDATE_DB",
+        "SIGNALING",
+        "RESIZING",
+        "EXPEDITING",
+        "REQUEUED",
+        "REQUEUE_FED",
+        "REQUEUE_HOLD",
+        "RESV_DEL_HOLD",
+        "SPECIAL_EXIT",
+    }
+)
 # States after which SLURM may put a job back into the queue: they are final only if they stay.
 PASSING = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
 ENDED = PASSING | {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"}

@@ -41,7 +41,10 @@ def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DEFAULTS)}
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=kept | {"SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"},
             start_new_session=True,  # so that the command's children can be killed with it
         )
@@ -68,8 +71,10 @@ def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
 
 def plain(text: str) -> str:
     """The first line with text, at most 200 printable characters of it."""
-    lines = ("".join(letter if letter.isprintable() else " " for letter in line).strip()
-             for line in text[:_MOST_WORDS].splitlines())
+    lines = (
+        "".join(letter if letter.isprintable() else " " for letter in line).strip()
+        for line in text[:_MOST_WORDS].splitlines()
+    )
     return next((line[:200] for line in lines if line), "")
 
 

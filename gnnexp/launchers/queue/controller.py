@@ -251,8 +251,10 @@ class Controller:
         self._wait = min(LONGEST_S, 2 * self._wait) if self._failure and before else PERIOD_S
         self._next = self._clock() + self._wait
         if self._failure and not before:
-            self._news = (f"SLURM does not answer ({self._failure}): the state of jobs is unknown; asking again, at "
-                          f"least every {LONGEST_S:.0f} s")
+            self._news = (
+                f"SLURM does not answer ({self._failure}): the state of jobs is unknown; asking again, at "
+                f"least every {LONGEST_S:.0f} s"
+            )
         elif before and not self._failure:
             self._news = "SLURM answers again"
 

@@ -54,8 +54,12 @@ def answer_of(job_id: str, found: Found, run_dir: Path) -> Answer:
     if min(silent_s, found.unlisted_s) >= SILENT_S:
         return Ended(job_id, "GONE", f"SLURM does not list it, and it gave no sign of life for {_as_text(silent_s)}")
     heard = f"gave a sign of life {silent_s:.0f} s ago" if silent_s >= 0 else "has a clock that is ahead of this one"
-    return Unknown(job_id, f"SLURM does not list it, but it {heard}" if silent_s < SILENT_S else
-                   f"SLURM listed it until {found.unlisted_s:.0f} s ago")
+    return Unknown(
+        job_id,
+        f"SLURM does not list it, but it {heard}"
+        if silent_s < SILENT_S
+        else f"SLURM listed it until {found.unlisted_s:.0f} s ago",
+    )
 
 
 def _listed(job_id: str, found: Listed, run_dir: Path, now: float) -> Answer:

@@ -35,15 +35,24 @@ def parameters_of(
         after: number of the job that must have succeeded before; None if there is none.
     """
     chosen = {
-        "partition": launcher.partition, "account": launcher.account, "qos": launcher.qos,
-        "constraint": launcher.constraint, "mem": _memory(launcher.mem_gb), "dependency": after and f"afterok:{after}",
+        "partition": launcher.partition,
+        "account": launcher.account,
+        "qos": launcher.qos,
+        "constraint": launcher.constraint,
+        "mem": _memory(launcher.mem_gb),
+        "dependency": after and f"afterok:{after}",
     }
     more = {**launcher.parameters, **({"kill-on-invalid-dep": "yes"} if after else {})}
     return {
-        **{name: value for name, value in chosen.items() if value is not None}, **_gpus(launcher, hardware),
-        "job_name": f"gnnexp-{name}"[:60], "time": launcher.time_min, "nodes": hardware.nodes,
-        "ntasks_per_node": hardware.workers, "cpus_per_task": launcher.cpus_per_task,
-        "signal_delay_s": launcher.signal_delay_s, "additional_parameters": more,
+        **{name: value for name, value in chosen.items() if value is not None},
+        **_gpus(launcher, hardware),
+        "job_name": f"gnnexp-{name}"[:60],
+        "time": launcher.time_min,
+        "nodes": hardware.nodes,
+        "ntasks_per_node": hardware.workers,
+        "cpus_per_task": launcher.cpus_per_task,
+        "signal_delay_s": launcher.signal_delay_s,
+        "additional_parameters": more,
         "srun_args": ["--kill-on-bad-exit=1", *_container_of_step(launcher), *launcher.srun_args],
         "setup": [
             "export MASTER_ADDR=$(hostname)",  # the script runs on the first node, and so does rank 0
@@ -64,15 +73,23 @@ def parameters_of(
 def preparation_parameters(launcher: SlurmLauncher, name: str, hardware: HardwareConfig) -> dict[str, Any]:
     """The parameters of submitit for the job that prepares data: the cores and memory of a node, and no GPU."""
     chosen = {
-        "partition": launcher.prepare_partition or launcher.partition, "account": launcher.account,
-        "qos": launcher.qos, "constraint": launcher.constraint, "mem": _memory(launcher.mem_gb),
+        "partition": launcher.prepare_partition or launcher.partition,
+        "account": launcher.account,
+        "qos": launcher.qos,
+        "constraint": launcher.constraint,
+        "mem": _memory(launcher.mem_gb),
     }
     more = {name: value for name, value in launcher.parameters.items() if not name.startswith(("gres", "gpu"))}
     return {
         **{name: value for name, value in chosen.items() if value is not None},
-        "job_name": f"gnnexp-prepare-{name}"[:60], "time": launcher.time_min, "nodes": 1, "ntasks_per_node": 1,
-        "cpus_per_task": launcher.cpus_per_task * hardware.workers, "additional_parameters": more,
-        "srun_args": [*_container_of_step(launcher), *launcher.srun_args], "setup": launcher.setup,
+        "job_name": f"gnnexp-prepare-{name}"[:60],
+        "time": launcher.time_min,
+        "nodes": 1,
+        "ntasks_per_node": 1,
+        "cpus_per_task": launcher.cpus_per_task * hardware.workers,
+        "additional_parameters": more,
+        "srun_args": [*_container_of_step(launcher), *launcher.srun_args],
+        "setup": launcher.setup,
     }
 
 
@@ -120,9 +137,12 @@ def _port(launcher: SlurmLauncher) -> Sequence[str]:
     """Choose the port at which ranks meet. With a container there is no Python here, so the shell chooses it."""
     if launcher.container is None:
         return [f"export MASTER_PORT=$({python_of(launcher)} -m gnnexp.launchers.rendezvous_port)"]
-    return ["export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
-            "while (exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT) 2>/dev/null; do",  # another process listens there
-            "  MASTER_PORT=$((10000 + (MASTER_PORT - 10000 + 1009) % 20000))", "done"]
+    return [
+        "export MASTER_PORT=$((10000 + SLURM_JOB_ID % 20000))",
+        "while (exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT) 2>/dev/null; do",  # another process listens there
+        "  MASTER_PORT=$((10000 + (MASTER_PORT - 10000 + 1009) % 20000))",
+        "done",
+    ]
 
 
 def _after(launcher: SlurmLauncher, token: str) -> Sequence[str]:
@@ -134,14 +154,19 @@ def _after(launcher: SlurmLauncher, token: str) -> Sequence[str]:
     if launcher.container is None:
         return [program]
     if launcher.container == "pyxis":
-        program = (f"srun --overlap --nodes=1 --ntasks=1 --nodelist=$SLURMD_NODENAME "
-                   f"{shlex.join(_container_of_step(launcher))} {program}")
+        program = (
+            f"srun --overlap --nodes=1 --ntasks=1 --nodelist=$SLURMD_NODENAME "
+            f"{shlex.join(_container_of_step(launcher))} {program}"
+        )
     return [
-        f"gnnexp_after() {{ {program} $1; }}", "gnnexp_after outside; gnnexp_code=$?",
+        f"gnnexp_after() {{ {program} $1; }}",
+        "gnnexp_after outside; gnnexp_code=$?",
         f"if [ $gnnexp_code -eq {GO_ON} ]; then",
         f"  gnnexp_job={_JOB_ID}",
         f"  for gnnexp_wait in {_WAITS}; do",
         "    sleep $gnnexp_wait; scontrol requeue ${gnnexp_job:-$SLURM_JOB_ID} && exit 0",
         "  done",
-        "  gnnexp_after refused; gnnexp_code=$?", "fi", "exit $gnnexp_code",
+        "  gnnexp_after refused; gnnexp_code=$?",
+        "fi",
+        "exit $gnnexp_code",
     ]

@@ -30,5 +30,10 @@ def unprepared_end(run_dir: Path, state: Ended) -> Outcome | None:
         kind, reason = str(last.get("kind", "error")), str(last.get("reason", ""))
         return Outcome(2 if kind == "mistake" else 1, "failed", reason, reason, kind)
     reason = f"the job ended before its data was prepared: {state.describe()}"
-    return Outcome(1, "failed", reason, f"{reason}\nsee the logs of the preparation in {run_dir / 'slurm'}",
-                   "interrupted" if state.name == "CANCELLED" else "killed")
+    return Outcome(
+        1,
+        "failed",
+        reason,
+        f"{reason}\nsee the logs of the preparation in {run_dir / 'slurm'}",
+        "interrupted" if state.name == "CANCELLED" else "killed",
+    )

@@ -60,8 +60,9 @@ def fit_of(launcher: SlurmLauncher, hardware: HardwareConfig) -> Fit:
     try:
         partitions = read_partitions(_sinfo())
     except (RunError, ValueError) as error:
-        return Fit((Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}",
-                            "look at `sinfo`"),))
+        return Fit(
+            (Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}", "look at `sinfo`"),)
+        )
     parameters = plain_parameters(launcher)
     found, wanted = _wanted(str(parameters.get("partition") or launcher.partition or ""), partitions)
     if not found:
@@ -91,14 +92,19 @@ def _wanted(named: str, partitions: Sequence[SlurmPartition]) -> tuple[list[Prob
     by_name = {partition.name: partition for partition in partitions}
     names = [name.strip() for name in named.split(",") if name.strip()]
     if wrong := [name for name in names if name not in by_name]:
-        return [unknown(_KEY + "partition", named, name, by_name, _KEY + "partition=")
-                for name in wrong], []
+        return [unknown(_KEY + "partition", named, name, by_name, _KEY + "partition=") for name in wrong], []
     wanted = [by_name[name] for name in names] or [one for one in partitions if one.default]
     if wanted:
         return [], wanted
     others = ", ".join(sorted(by_name))
-    return [Problem(_KEY + "partition", None, f"the cluster has no default: one of {others}",
-                    f"{_KEY}partition={others.split(',')[0]}")], []
+    return [
+        Problem(
+            _KEY + "partition",
+            None,
+            f"the cluster has no default: one of {others}",
+            f"{_KEY}partition={others.split(',')[0]}",
+        )
+    ], []
 
 
 def gpus_of_node(launcher: SlurmLauncher, hardware: HardwareConfig) -> int:
@@ -116,24 +122,56 @@ def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: SlurmPa
     memory = None if launcher.mem_gb is None else megabytes_of(launcher.mem_gb)
     knows_memory = there.mem_mb > 1  # RealMemory=1 is SLURM's default: nobody has set it
     rules = [
-        (_KEY + "time_min", launcher.time_min, limit is None or minutes <= limit, f"at most {limit} minutes",
-         f"{_KEY}time_min={limit}"),
-        ("hardware.nodes", hardware.nodes, hardware.nodes <= there.nodes, f"has {there.nodes} nodes",
-         f"hardware.nodes={there.nodes}"),
-        (_KEY + "cpus_per_task", launcher.cpus_per_task, cpus <= there.cpus,
-         f"{hardware.workers} tasks per node need {cpus} cores, its nodes have {there.cpus}",
-         f"{_KEY}cpus_per_task={max(1, there.cpus // hardware.workers)}, or fewer hardware.workers"),
-        (_KEY + "gpus_per_task", launcher.gpus_per_task, gpus <= there.gpus,
-         f"{hardware.workers} tasks per node need {gpus} GPUs, its nodes have {there.gpus}",
-         f"{_KEY}gpus_per_task={there.gpus // hardware.workers}, or fewer hardware.workers"),
-        (_KEY + "mem_gb", launcher.mem_gb, memory is None or not knows_memory or memory <= there.mem_mb,
-         f"its nodes have {there.mem_mb / 1024:.1f} GB", f"{_KEY}mem_gb={there.mem_mb // 1024}"),
+        (
+            _KEY + "time_min",
+            launcher.time_min,
+            limit is None or minutes <= limit,
+            f"at most {limit} minutes",
+            f"{_KEY}time_min={limit}",
+        ),
+        (
+            "hardware.nodes",
+            hardware.nodes,
+            hardware.nodes <= there.nodes,
+            f"has {there.nodes} nodes",
+            f"hardware.nodes={there.nodes}",
+        ),
+        (
+            _KEY + "cpus_per_task",
+            launcher.cpus_per_task,
+            cpus <= there.cpus,
+            f"{hardware.workers} tasks per node need {cpus} cores, its nodes have {there.cpus}",
+            f"{_KEY}cpus_per_task={max(1, there.cpus // hardware.workers)}, or fewer hardware.workers",
+        ),
+        (
+            _KEY + "gpus_per_task",
+            launcher.gpus_per_task,
+            gpus <= there.gpus,
+            f"{hardware.workers} tasks per node need {gpus} GPUs, its nodes have {there.gpus}",
+            f"{_KEY}gpus_per_task={there.gpus // hardware.workers}, or fewer hardware.workers",
+        ),
+        (
+            _KEY + "mem_gb",
+            launcher.mem_gb,
+            memory is None or not knows_memory or memory <= there.mem_mb,
+            f"its nodes have {there.mem_mb / 1024:.1f} GB",
+            f"{_KEY}mem_gb={there.mem_mb // 1024}",
+        ),
     ]
-    problems = [Problem(key, value, f"partition {there.name}: {allowed}", fix)
-                for key, value, holds, allowed, fix in rules if not holds]
+    problems = [
+        Problem(key, value, f"partition {there.name}: {allowed}", fix)
+        for key, value, holds, allowed, fix in rules
+        if not holds
+    ]
     if hardware.device == "cuda" and gpus == 0:
-        problems.append(Problem(_KEY + "gpus_per_task", 0, "hardware.device=cuda needs a GPU for each rank",
-                                f"{_KEY}gpus_per_task=1, or GPUs in {_KEY}parameters"))
+        problems.append(
+            Problem(
+                _KEY + "gpus_per_task",
+                0,
+                "hardware.device=cuda needs a GPU for each rank",
+                f"{_KEY}gpus_per_task=1, or GPUs in {_KEY}parameters",
+            )
+        )
     return problems
 
 
@@ -149,12 +187,29 @@ def read_partitions(text: str) -> list[SlurmPartition]:
     found: dict[str, SlurmPartition] = {}
     for line in text.splitlines():
         name, limit, nodes, cpus, mem, gres = line.split("|")
-        one = SlurmPartition(name.rstrip("*"), name.endswith("*"), _limit(limit), _number(nodes), _number(cpus),
-                             _number(mem), gpus_in(gres))
+        one = SlurmPartition(
+            name.rstrip("*"),
+            name.endswith("*"),
+            _limit(limit),
+            _number(nodes),
+            _number(cpus),
+            _number(mem),
+            gpus_in(gres),
+        )
         old = found.get(one.name)
-        found[one.name] = one if old is None else SlurmPartition(
-            one.name, one.default, one.limit_min, old.nodes + one.nodes, max(old.cpus, one.cpus),
-            max(old.mem_mb, one.mem_mb), max(old.gpus, one.gpus))
+        found[one.name] = (
+            one
+            if old is None
+            else SlurmPartition(
+                one.name,
+                one.default,
+                one.limit_min,
+                old.nodes + one.nodes,
+                max(old.cpus, one.cpus),
+                max(old.mem_mb, one.mem_mb),
+                max(old.gpus, one.gpus),
+            )
+        )
     return list(found.values())
 
 

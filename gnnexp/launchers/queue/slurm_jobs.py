@@ -134,8 +134,14 @@ def is_of_run(run_dir: Path, token: str) -> bool:
 
 def _damaged(path: Path, why: str) -> DataError:
     # BUSY: an unknown job may work on the run, so a sweep leaves the run as it is.
-    return DataError(Problem(BUSY, str(path), f"must hold the number of the SLURM job that works on this run ({why})",
-                             "remove the file if `squeue` shows that no job works on the run"))
+    return DataError(
+        Problem(
+            BUSY,
+            str(path),
+            f"must hold the number of the SLURM job that works on this run ({why})",
+            "remove the file if `squeue` shows that no job works on the run",
+        )
+    )
 
 
 def ended_with_step(run_dir: Path, job_id: str) -> set[int]:
@@ -150,8 +156,9 @@ def ended_with_step(run_dir: Path, job_id: str) -> set[int]:
 
 def exited(run_dir: Path, job_id: str) -> dict[int, int]:
     """Exit codes of the ranks that ended by themselves, if `srun` logged them."""
-    said = re.findall(r"srun: error: \S+: tasks? ([\d,-]+): Exited with exit code (\d+)",
-                      _words_of_srun(run_dir, job_id))
+    said = re.findall(
+        r"srun: error: \S+: tasks? ([\d,-]+): Exited with exit code (\d+)", _words_of_srun(run_dir, job_id)
+    )
     return {rank: int(code) for ranks, code in said for rank in _ranks(ranks)}
 
 

@@ -43,8 +43,11 @@ class Task:
         # Profiles in jobs of earlier versions may have an emulated slow rank.
         hardware = HardwareConfig(**{name: value for name, value in self.hardware.items() if name != "straggler"})
         variables = worker_variables(hardware, self.cores * hardware.workers) | {
-            "RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": os.environ["SLURM_LOCALID"],
-            "LOCAL_WORLD_SIZE": str(hardware.workers), "GNNEXP_NODE": os.environ.get("SLURMD_NODENAME", ""),
+            "RANK": rank,
+            "WORLD_SIZE": ranks,
+            "LOCAL_RANK": os.environ["SLURM_LOCALID"],
+            "LOCAL_WORLD_SIZE": str(hardware.workers),
+            "GNNEXP_NODE": os.environ.get("SLURMD_NODENAME", ""),
             STOP_VARIABLE: "1",  # SIGUSR2 announces the end of the allocation
         }
         if hardware.interface is None:  # the variables of a local run name the loopback interface

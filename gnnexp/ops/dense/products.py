@@ -110,16 +110,28 @@ def gpu_problems(matmul: Matmul, device: torch.device) -> list[Problem]:
     found = torch.cuda.get_device_properties(device)
     if (found.major, found.minor) >= _OLDEST_GPU:
         return []
-    return [Problem("train.matmul", matmul, f"needs an NVIDIA GPU of compute capability 8.0 or later, and {found.name} "
-                    f"has {found.major}.{found.minor}", _FIX)]
+    return [
+        Problem(
+            "train.matmul",
+            matmul,
+            f"needs an NVIDIA GPU of compute capability 8.0 or later, and {found.name} has {found.major}.{found.minor}",
+            _FIX,
+        )
+    ]
 
 
 def how(matmul: Matmul, device: torch.device) -> dict[str, str]:
     """For the record: where factors are rounded; empty if they are not."""
     if matmul == "float32":
         return {}
-    return {"matmul": f"{matmul}: " + ("emulated: factors are rounded, then multiplied in float32"
-                                       if device.type == "cpu" else "by the GPU's tensor cores")}
+    return {
+        "matmul": f"{matmul}: "
+        + (
+            "emulated: factors are rounded, then multiplied in float32"
+            if device.type == "cpu"
+            else "by the GPU's tensor cores"
+        )
+    }
 
 
 def matmul_elsewhere(matmul: Matmul, device: torch.device) -> Matmul:

@@ -27,16 +27,31 @@ class Chunking:
         """Invalid options."""
         found = []
         if self.count is not None and self.count < 1:
-            found.append(Problem("chunks", self.count, "must be at least 1, or null with a device_memory",
-                                 "set paradigm.chunks=1"))
+            found.append(
+                Problem(
+                    "chunks", self.count, "must be at least 1, or null with a device_memory", "set paradigm.chunks=1"
+                )
+            )
         if self.budget is not None and self.budget < 1:
-            found.append(Problem("device_memory", self.budget, "must be a positive number of bytes, or null",
-                                 "set paradigm.device_memory=null"))
+            found.append(
+                Problem(
+                    "device_memory",
+                    self.budget,
+                    "must be a positive number of bytes, or null",
+                    "set paradigm.device_memory=null",
+                )
+            )
         if self.count is None and self.budget is None:
             found.append(Problem("chunks", None, "null needs paradigm.device_memory", "set paradigm.chunks=1"))
         if self.count not in (None, 1) and self.budget is not None:
-            found.append(Problem("chunks", self.count, "a budget decides how many chunks there are",
-                                 "set paradigm.chunks=null, or paradigm.device_memory=null"))
+            found.append(
+                Problem(
+                    "chunks",
+                    self.count,
+                    "a budget decides how many chunks there are",
+                    "set paradigm.chunks=null, or paradigm.device_memory=null",
+                )
+            )
         return found
 
     def check_data(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
@@ -48,8 +63,14 @@ class Chunking:
         needed = max(cost.per_dst + largest * cost.per_edge + sources * cost.per_src for cost in costs)
         if needed <= self.budget:
             return []
-        return [Problem("paradigm.device_memory", self.budget, f"the largest vertex has {largest} in-edges: a chunk of "
-                        f"it alone takes {needed} bytes", f"set paradigm.device_memory={needed} or more")]
+        return [
+            Problem(
+                "paradigm.device_memory",
+                self.budget,
+                f"the largest vertex has {largest} in-edges: a chunk of it alone takes {needed} bytes",
+                f"set paradigm.device_memory={needed} or more",
+            )
+        ]
 
     def chunks(self, block: Block, cost: ChunkCost | None) -> tuple[Chunk, ...]:
         """The chunks of `block`. Its destinations are its first sources. A budget needs a `cost`.
@@ -63,8 +84,14 @@ class Chunking:
         assert cost is not None, "a budget needs layers of known cost"
         bounds, dearest = ranges_in_budget(block, cost, self.budget)
         if dearest > self.budget:
-            raise DataError(Problem("paradigm.device_memory", self.budget, f"a single vertex takes {dearest} bytes",
-                                    f"set paradigm.device_memory={dearest} or more"))
+            raise DataError(
+                Problem(
+                    "paradigm.device_memory",
+                    self.budget,
+                    f"a single vertex takes {dearest} bytes",
+                    f"set paradigm.device_memory={dearest} or more",
+                )
+            )
         return cut(block, bounds)
 
 

@@ -29,8 +29,15 @@ Pass = Literal["forward", "again", "transposed"]
 
 
 def in_chunks(
-    work: ChunkWork, x: Tensor, edges: Tensor | None, chunks: Sequence[Chunk], tier: DeviceTier, *, width: int,
-    per_edge: bool = False, transposed: ChunkWork | None = None,
+    work: ChunkWork,
+    x: Tensor,
+    edges: Tensor | None,
+    chunks: Sequence[Chunk],
+    tier: DeviceTier,
+    *,
+    width: int,
+    per_edge: bool = False,
+    transposed: ChunkWork | None = None,
 ) -> Tensor:
     """`[D, d']`: results of `work(chunk, rows of x, rows of edges)` for all chunks, in order; `[E, d']` if `per_edge`.
 
@@ -52,7 +59,8 @@ def in_chunks(
     # Parameters may take gradients even if x takes none.
     anchor = torch.zeros((), requires_grad=torch.is_grad_enabled() and transposed is None)
     out: Tensor = _InChunks.apply(  # type: ignore[no-untyped-call]
-        x, edges, anchor, work, transposed, chunks, tier, width, per_edge)
+        x, edges, anchor, work, transposed, chunks, tier, width, per_edge
+    )
     return out
 
 
@@ -74,8 +82,14 @@ def run_forward(work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, 
 
 
 def run_backward(
-    work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, gradient: Tensor,
-    x_gradient: Tensor | None, edges_gradient: Tensor | None,
+    work: ChunkWork,
+    chunk: Chunk,
+    x: Tensor,
+    edges: Tensor | None,
+    tier: DeviceTier,
+    gradient: Tensor,
+    x_gradient: Tensor | None,
+    edges_gradient: Tensor | None,
 ) -> None:
     """Run one chunk again, with an autograd graph. Add its gradients to `[S, d]`, `[E, k]` and those of parameters."""
     host = (x, edges, gradient, x_gradient, edges_gradient)
@@ -124,8 +138,16 @@ def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor
 class _InChunks(FirstOrderFunction):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, edges: Tensor | None, anchor: Tensor, work: ChunkWork, transposed: ChunkWork | None,
-        chunks: Sequence[Chunk], tier: DeviceTier, width: int, per_edge: bool,
+        ctx: Any,
+        x: Tensor,
+        edges: Tensor | None,
+        anchor: Tensor,
+        work: ChunkWork,
+        transposed: ChunkWork | None,
+        chunks: Sequence[Chunk],
+        tier: DeviceTier,
+        width: int,
+        per_edge: bool,
     ) -> Tensor:
         ctx.save_for_backward(x if transposed is None else None, edges)
         ctx.rest = work, transposed, chunks, tier, per_edge

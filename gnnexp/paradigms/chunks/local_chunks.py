@@ -62,8 +62,11 @@ class LocalChunks:
 def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
     """Memory that a chunk of a layer takes: an upper bound, whether the layer projects or aggregates first."""
     return ChunkCost.of(
-        layer.in_dim + layer.width, max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
-        layer.num_weights, dtype.itemsize, layer.edge_columns,
+        layer.in_dim + layer.width,
+        max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
+        layer.num_weights,
+        dtype.itemsize,
+        layer.edge_columns,
     )
 
 
@@ -72,8 +75,14 @@ def check_chunks(experiment: Experiment, facts: GraphFacts, chunking: Chunking) 
     if chunking == UNCUT:
         return []
     if facts.sparse:
-        return [Problem("paradigm.chunks", chunking.count, "chunks take dense rows, and the features are sparse",
-                        "set dataset.sparse=false, or paradigm.chunks=1 and paradigm.device_memory=null")]
+        return [
+            Problem(
+                "paradigm.chunks",
+                chunking.count,
+                "chunks take dense rows, and the features are sparse",
+                "set dataset.sparse=false, or paradigm.chunks=1 and paradigm.device_memory=null",
+            )
+        ]
     model, dtype = experiment.model.options, getattr(torch, experiment.train.dtype)
     layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:

@@ -30,20 +30,37 @@ def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
     """Conflicts: needs contract layers that project rows before they weigh edges, and attention if it is frozen."""
     problems = [*_on_contract(experiment), *after_layer(experiment, "tensor_parallel", "decouples layers")]
     if projects_edges(experiment):
-        problems.append(Problem("model", experiment.model.target, "decoupled layers project rows, then weigh edges, "
-                                "and its projection differs from edge to edge",
-                                "set model.decomposition=basis, or paradigm.mode=coupled"))
+        problems.append(
+            Problem(
+                "model",
+                experiment.model.target,
+                "decoupled layers project rows, then weigh edges, and its projection differs from edge to edge",
+                "set model.decomposition=basis, or paradigm.mode=coupled",
+            )
+        )
     if attention == "frozen" and not attends(experiment):
-        problems.append(Problem("paradigm.attention", "frozen", f"{experiment.model.target} has no attention",
-                                "choose model=gat, or set paradigm.attention=trained"))
+        problems.append(
+            Problem(
+                "paradigm.attention",
+                "frozen",
+                f"{experiment.model.target} has no attention",
+                "choose model=gat, or set paradigm.attention=trained",
+            )
+        )
     return problems
 
 
 def _on_contract(experiment: Experiment) -> list[Problem]:
     if not block_layers(experiment):
         return []
-    return [Problem("model", experiment.model.target, "its layers need whole rows of all neighbours in one place",
-                    "choose model=gcn, sage, gin or gat, or paradigm=vertex_parallel")]
+    return [
+        Problem(
+            "model",
+            experiment.model.target,
+            "its layers need whole rows of all neighbours in one place",
+            "choose model=gcn, sage, gin or gat, or paradigm=vertex_parallel",
+        )
+    ]
 
 
 def check_columns(experiment: Experiment, facts: GraphFacts, chunking: Chunking, *, decoupled: bool) -> list[Problem]:
@@ -82,6 +99,9 @@ def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupl
 
 def _too_few(what: str, width: int, experiment: Experiment) -> Problem:
     fitting = max(1, width // experiment.hardware.nodes)
-    return Problem("hardware.workers", experiment.hardware.workers, f"more ranks ({experiment.num_ranks}) than columns "
-                   f"to share out: {what} has {width}",
-                   f"set hardware.workers={fitting} or fewer, or choose paradigm=vertex_parallel")
+    return Problem(
+        "hardware.workers",
+        experiment.hardware.workers,
+        f"more ranks ({experiment.num_ranks}) than columns to share out: {what} has {width}",
+        f"set hardware.workers={fitting} or fewer, or choose paradigm=vertex_parallel",
+    )

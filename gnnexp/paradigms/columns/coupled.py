@@ -56,8 +56,11 @@ class CoupledTrainer(ColumnTrainer):
         self._gathered = [self._layout_of(cut.sums) for cut in cuts]  # columns of each rank in the sums
         degree = torch.cat([chunk.block.degree for chunk in self.chunks])
         totals = [total for chunk in self.chunks if (total := chunk.block.total_weight) is not None]
-        self._dst = Destinations(self._own_here, degree.to(job.device)[self._own_here],
-                                 weight=torch.cat(totals).to(job.device)[self._own_here] if totals else None)
+        self._dst = Destinations(
+            self._own_here,
+            degree.to(job.device)[self._own_here],
+            weight=torch.cat(totals).to(job.device)[self._own_here] if totals else None,
+        )
 
     def bounds_of(self, layer: int) -> Sequence[int]:
         """Where the columns of every rank begin in the rows that the layer aggregates."""
@@ -120,8 +123,15 @@ class CoupledTrainer(ColumnTrainer):
         def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate_back(chunk.block, gradient, weight)
 
-        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=layout.width,
-                           transposed=back if layer.num_weights == 1 else None)
+        summed = in_chunks(
+            work,
+            x,
+            self._static(index),
+            self.chunks,
+            job.tier,
+            width=layout.width,
+            transposed=back if layer.num_weights == 1 else None,
+        )
         return gather(summed, layout, job.comm, "activations" if index else "features")
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:

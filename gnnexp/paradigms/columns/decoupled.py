@@ -52,7 +52,13 @@ class DecoupledTrainer(ColumnTrainer):
     """
 
     def __init__(
-        self, job: Job, chunking: Chunking, cost: ChunkCost, *, pipeline: bool, frozen: bool,
+        self,
+        job: Job,
+        chunking: Chunking,
+        cost: ChunkCost,
+        *,
+        pipeline: bool,
+        frozen: bool,
         attention_work: AttentionWork,
         on_host: bool,
     ) -> None:
@@ -74,15 +80,24 @@ class DecoupledTrainer(ColumnTrainer):
             self.counts_per_rank = torch.bincount(owner, minlength=job.comm.size).tolist()
             places = torch.argsort(torch.argsort(owner, stable=True))
         self._attention = EdgeAttention(
-            job, self.whole, self.chunks, self.counts_per_rank, places, attention_work, frozen)
+            job, self.whole, self.chunks, self.counts_per_rank, places, attention_work, frozen
+        )
         self._own_here = self.own.to(job.device)
 
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
         """`(rank that finishes each vertex [V], pipeline)`. Vertices are assigned to ranks chunk by chunk."""
         job = self.job
         owner, exchanges = plan_exchanges(self.chunks, job.graph.num_nodes, self.layout.bounds, job.comm, job.device)
-        pipe = Pipeline(self.chunks, exchanges, self._step, job.model.num_layers, job.comm.clone_for_thread(job.device),
-                        Background(job.timer, job.device), job.tier, self._back)
+        pipe = Pipeline(
+            self.chunks,
+            exchanges,
+            self._step,
+            job.model.num_layers,
+            job.comm.clone_for_thread(job.device),
+            Background(job.timer, job.device),
+            job.tier,
+            self._back,
+        )
         return owner, pipe
 
     def bounds_of(self, layer: int) -> Sequence[int]:
@@ -106,8 +121,9 @@ class DecoupledTrainer(ColumnTrainer):
             return propagated(h, weights, self._pipe)
         x = split(h, self.layout, self.job.comm, "activations")
         for _ in range(self.job.model.num_layers):
-            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.layout.width,
-                          transposed=self._back)
+            x = in_chunks(
+                self._step, x, weights, self.chunks, self.job.tier, width=self.layout.width, transposed=self._back
+            )
         return gather(x, self.layout, self.job.comm, "activations")
 
     def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:

@@ -43,8 +43,14 @@ class EdgeAttention:
     """
 
     def __init__(
-        self, job: Job, whole: Block, chunks: Sequence[Chunk], lengths: Sequence[int], places: Tensor | None,
-        work: AttentionWork, frozen: bool,
+        self,
+        job: Job,
+        whole: Block,
+        chunks: Sequence[Chunk],
+        lengths: Sequence[int],
+        places: Tensor | None,
+        work: AttentionWork,
+        frozen: bool,
     ) -> None:
         self._job, self._lengths, self._frozen = job, lengths, frozen
         self._places = None if places is None else places.to(job.device)

@@ -40,8 +40,15 @@ class HostUpdates:
         self._model = job.model
         kernel = elsewhere(str(getattr(job.model, "kernel", "auto")), "cpu")
         here, model = job.experiment.model.make(kernel=kernel), job.model
-        here.setup(model.in_dim, model.num_classes, Degrees.of(job.graph), seed=0, dtype=job.dtype,
-                   device=torch.device("cpu"), matmul=job.matmul)
+        here.setup(
+            model.in_dim,
+            model.num_classes,
+            Degrees.of(job.graph),
+            seed=0,
+            dtype=job.dtype,
+            device=torch.device("cpu"),
+            matmul=job.matmul,
+        )
         self._updates = _Updates(here)
 
     def run(self, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:

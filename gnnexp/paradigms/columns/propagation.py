@@ -68,8 +68,10 @@ def plan_exchanges(
     for chunk in chunks:
         ids = np.arange(num_nodes) if chunk.rows is None else chunk.rows.numpy()
         new = np.sort(ids[owner[ids] < 0])
-        sizes = [_even_size(before + new.size, rank, comm.size) - _even_size(before, rank, comm.size)
-                  for rank in range(comm.size)]
+        sizes = [
+            _even_size(before + new.size, rank, comm.size) - _even_size(before, rank, comm.size)
+            for rank in range(comm.size)
+        ]
         owner[new] = np.repeat(np.arange(comm.size, dtype=np.int32), sizes)
         before += new.size
         fresh.append((new, sizes))
@@ -80,12 +82,19 @@ def plan_exchanges(
         by_rank = np.argsort(of_range, kind="stable")
         done = chunk.first + np.flatnonzero(of_range == comm.rank)
         own_read_first = np.searchsorted(own, new[owner[new] == comm.rank])
-        places = [torch.from_numpy(ids).to(device)
-                  for ids in (new, own_read_first, by_rank, np.searchsorted(own, done))]
-        exchanges.append(ChunkExchange(
-            places[0], places[1], ColumnLayout(sizes, bounds, comm.rank), places[2], places[3],
-            ColumnLayout(np.bincount(of_range, minlength=comm.size).tolist(), bounds, comm.rank),
-        ))
+        places = [
+            torch.from_numpy(ids).to(device) for ids in (new, own_read_first, by_rank, np.searchsorted(own, done))
+        ]
+        exchanges.append(
+            ChunkExchange(
+                places[0],
+                places[1],
+                ColumnLayout(sizes, bounds, comm.rank),
+                places[2],
+                places[3],
+                ColumnLayout(np.bincount(of_range, minlength=comm.size).tolist(), bounds, comm.rank),
+            )
+        )
     return torch.from_numpy(owner), tuple(exchanges)
 
 

@@ -67,8 +67,10 @@ class SlicedLayer:
             features: `[S, d]` columns on this rank, for every block.
             key: key of this rank's batch. With `sampler.key=micro`, keys of other batches follow from their ranks.
         """
-        slices = [self._slice(block, rows, key if key.micro < 0 else replace(key, micro=rank))
-                  for rank, (block, rows) in enumerate(zip(blocks, features, strict=True))]
+        slices = [
+            self._slice(block, rows, key if key.micro < 0 else replace(key, micro=rank))
+            for rank, (block, rows) in enumerate(zip(blocks, features, strict=True))
+        ]
         pulled = self._pull_projections if self.pulls_projections(slices) else self._pull_aggregates
         mixed, residual = pulled(slices)
         ids = blocks[self.comm.rank].dst_ids
@@ -96,8 +98,11 @@ class SlicedLayer:
     def _pull_projections(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
         """The owner sums the projections of its sources, then runs the rest of the layer."""
         parts = [
-            [self.layer.project(of.rows, self.dims), *(self._keys(of) if self.ships_keys else []),
-             *self._self_part(of, among_sources=True)]
+            [
+                self.layer.project(of.rows, self.dims),
+                *(self._keys(of) if self.ships_keys else []),
+                *self._self_part(of, among_sources=True),
+            ]
             for of in slices
         ]
         (projected, *summed), residual = self._sum(parts, slices)
@@ -122,8 +127,12 @@ class SlicedLayer:
     # --- their pieces ----------------------------------------------------------------------------------------------
     def _slice(self, block: Block, features: Rows, key: BatchKey) -> Slice:
         model = self.model
-        return Slice(block, features, model.drop_features(block.src_ids, features, self.dims, key),
-                     model.drop(Purpose.ATTENTION_DROPOUT, 0, self.layer.weight_dropout, key))
+        return Slice(
+            block,
+            features,
+            model.drop_features(block.src_ids, features, self.dims, key),
+            model.drop(Purpose.ATTENTION_DROPOUT, 0, self.layer.weight_dropout, key),
+        )
 
     def _keys(self, of: Slice) -> list[Tensor]:
         """Partial keys of sources and destinations."""
@@ -142,8 +151,10 @@ class SlicedLayer:
     def _sum(self, parts: list[list[Tensor]], slices: Sequence[Slice]) -> tuple[list[Tensor], Tensor | None]:
         """Sum this rank's parts and its residual over ranks, in one round."""
         residuals = [self.layer.residual_part(destination_rows(of.block, of.raw), self.dims) for of in slices]
-        together = [of_rank if residual is None else [*of_rank, residual]
-                    for of_rank, residual in zip(parts, residuals, strict=True)]
+        together = [
+            of_rank if residual is None else [*of_rank, residual]
+            for of_rank, residual in zip(parts, residuals, strict=True)
+        ]
         summed = sum_at_owners(together, self.comm, "activations")
         return (summed, None) if residuals[0] is None else (summed[:-1], summed[-1])
 
@@ -155,9 +166,10 @@ class SlicedLayer:
             partial = [self._keys(of) for of in slices]
             whole = sum_at_owners(partial, comm, "activations")
             shapes = [[tuple(part.shape) for part in of_rank] for of_rank in partial]
-            keys = [(of_sources, of_destinations) for of_sources, of_destinations
-                    in spread_from_owners(whole, shapes, comm, "activations")]
+            keys = [
+                (of_sources, of_destinations)
+                for of_sources, of_destinations in spread_from_owners(whole, shapes, comm, "activations")
+            ]
         found = [edge_weights(layer, of.block, key) for of, key in zip(slices, keys, strict=True)]
-        weights = [layer.drop_weights(of.block, weight, of.drop)
-                   for of, (weight, _) in zip(slices, found, strict=True)]
+        weights = [layer.drop_weights(of.block, weight, of.drop) for of, (weight, _) in zip(slices, found, strict=True)]
         return weights, found[comm.rank][1]

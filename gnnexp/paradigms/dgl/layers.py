@@ -23,13 +23,25 @@ from dgl.nn import pytorch as conv
 
 # (parameter of gnnexp's layer, its name in DGL's convolution, whether DGL stores it transposed)
 _SAME: dict[type[nn.Module], list[tuple[str, str, bool]]] = {
-    SAGELayer: [("weight", "fc_neigh.weight", False), ("self_weight", "fc_self.weight", False),
-                ("bias", "fc_self.bias", False)],
+    SAGELayer: [
+        ("weight", "fc_neigh.weight", False),
+        ("self_weight", "fc_self.weight", False),
+        ("bias", "fc_self.bias", False),
+    ],
     GCNLayer: [("weight", "weight", True), ("bias", "bias", False)],
-    GATLayer: [("weight", "fc.weight", False), ("src_attention", "attn_l", False), ("dst_attention", "attn_r", False),
-               ("bias", "bias", False)],
-    GINLayer: [("weight", "apply_func.0.weight", False), ("inner_bias", "apply_func.0.bias", False),
-               ("outer", "apply_func.2.weight", False), ("bias", "apply_func.2.bias", False), ("eps", "eps", False)],
+    GATLayer: [
+        ("weight", "fc.weight", False),
+        ("src_attention", "attn_l", False),
+        ("dst_attention", "attn_r", False),
+        ("bias", "bias", False),
+    ],
+    GINLayer: [
+        ("weight", "apply_func.0.weight", False),
+        ("inner_bias", "apply_func.0.bias", False),
+        ("outer", "apply_func.2.weight", False),
+        ("bias", "apply_func.2.bias", False),
+        ("eps", "eps", False),
+    ],
 }
 
 
@@ -108,13 +120,16 @@ def _conv(layer: nn.Module) -> nn.Module:
         ).to(layer.weight)
     if isinstance(layer, GATLayer):
         return conv.GATConv(  # type: ignore[no-any-return]
-            layer.in_dim, layer.head_dim, layer.num_weights, attn_drop=layer.weight_dropout, negative_slope=layer.slope,
-            allow_zero_in_degree=True, bias=True,
+            layer.in_dim,
+            layer.head_dim,
+            layer.num_weights,
+            attn_drop=layer.weight_dropout,
+            negative_slope=layer.slope,
+            allow_zero_in_degree=True,
+            bias=True,
         ).to(layer.weight)
     assert isinstance(layer, GINLayer)
-    mlp = nn.Sequential(
-        nn.Linear(layer.in_dim, layer.width), nn.ReLU(), nn.Linear(layer.width, layer.out_dim)
-    )
+    mlp = nn.Sequential(nn.Linear(layer.in_dim, layer.width), nn.ReLU(), nn.Linear(layer.width, layer.out_dim))
     made = conv.GINConv(mlp, "sum", learn_eps=True).to(layer.weight)
     made.eps.requires_grad_(layer.eps.requires_grad)
     return made  # type: ignore[no-any-return]
@@ -122,9 +137,7 @@ def _conv(layer: nn.Module) -> nn.Module:
 
 def block_to_dgl(block: Block) -> Any:  # noqa: ANN401
     """`block` as a DGL block, destinations first. It is built from COO: CSC without edge ids breaks edge softmax."""
-    destinations = torch.repeat_interleave(
-        torch.arange(block.num_dst), block.indptr[1:] - block.indptr[:-1]
-    )
+    destinations = torch.repeat_interleave(torch.arange(block.num_dst), block.indptr[1:] - block.indptr[:-1])
     return dgl.create_block(
         (block.sources.long(), destinations), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst
     )

@@ -91,5 +91,11 @@ def _digest(file: Path) -> str:
                 return f"{status.st_size} bytes, changed {status.st_mtime_ns}"
             return hashlib.file_digest(content, "sha256").hexdigest()[:DIGITS]
     except OSError as error:
-        raise DataError(Problem(str(file), error.strerror, "must be a file of the command that you may read",
-                                "correct the file, or leave it out of paradigm.command and paradigm.files")) from None
+        raise DataError(
+            Problem(
+                str(file),
+                error.strerror,
+                "must be a file of the command that you may read",
+                "correct the file, or leave it out of paradigm.command and paradigm.files",
+            )
+        ) from None

@@ -19,8 +19,11 @@ LINE_BYTES = 1 << 16
 _TIMES = ("epoch_s", *(f"{phase}_s" for phase in PHASES))
 # Names in the record by the keys of a line. A line may also have metrics on the splits (`acc/val`).
 NAMES: Mapping[str, str] = {
-    "loss": "loss/train", "device_peak_bytes": "memory/device_peak_bytes",
-    **{key: f"time/{key}" for key in _TIMES}, **{f"bytes_{tag}": f"comm/bytes_{tag}" for tag in TAGS}}
+    "loss": "loss/train",
+    "device_peak_bytes": "memory/device_peak_bytes",
+    **{key: f"time/{key}" for key in _TIMES},
+    **{f"bytes_{tag}": f"comm/bytes_{tag}" for tag in TAGS},
+}
 _METRIC = re.compile(r"[a-z][a-z0-9_@]*/(val|test)")
 # Metrics from 0 to 1. A percentage is a common mistake.
 _FRACTION = re.compile(r"(acc|micro_f1|macro_f1|roc_auc|mrr|hits@\d+)/(val|test)")
@@ -104,9 +107,15 @@ class Lines:
         """All epochs together cannot have taken more time than has passed."""
         self.claimed_s += seconds or 0.0
         if self.claimed_s > _SLACK * elapsed_s + _SLACK_S:
-            raise DataError(Problem(
-                f"{where}: epoch_s", seconds, f"must be in seconds: all epochs so far claim {self.claimed_s:.1f} s, "
-                f"and the command was started {elapsed_s:.1f} s ago", _FIX))
+            raise DataError(
+                Problem(
+                    f"{where}: epoch_s",
+                    seconds,
+                    f"must be in seconds: all epochs so far claim {self.claimed_s:.1f} s, "
+                    f"and the command was started {elapsed_s:.1f} s ago",
+                    _FIX,
+                )
+            )
 
 
 def too_long(file: Path, line: int, start: bytes) -> DataError:

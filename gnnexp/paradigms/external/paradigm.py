@@ -77,27 +77,51 @@ class External(Paradigm):
     def check(self, experiment: Experiment) -> list[Problem]:
         """Conflicts: a command that cannot be started, missing files, and options that act on gnnexp's ranks only."""
         hardware, silent = experiment.hardware, self.silent_s
-        problems = [*self._command_problems(), *(
-            unknown("paradigm.uses", group, group, GROUPS, "paradigm.uses=") for group in self.uses
-            if group not in GROUPS)]
+        problems = [
+            *self._command_problems(),
+            *(
+                unknown("paradigm.uses", group, group, GROUPS, "paradigm.uses=")
+                for group in self.uses
+                if group not in GROUPS
+            ),
+        ]
         if silent is not None and not 0 < silent < math.inf:
-            problems.append(Problem("paradigm.silent_s", silent, "must be positive and finite, or null",
-                                    "paradigm.silent_s=null"))
+            problems.append(
+                Problem("paradigm.silent_s", silent, "must be positive and finite, or null", "paradigm.silent_s=null")
+            )
         if hardware.throttle is not None:
-            problems.append(Problem("hardware.throttle", hardware.throttle, "slows down exchanges of gnnexp's ranks, "
-                                    "and an external command makes its own", "set hardware.throttle=null"))
+            problems.append(
+                Problem(
+                    "hardware.throttle",
+                    hardware.throttle,
+                    "slows down exchanges of gnnexp's ranks, and an external command makes its own",
+                    "set hardware.throttle=null",
+                )
+            )
         if experiment.trace is not None:
-            problems.append(Problem("trace", experiment.trace, "traces gnnexp's ranks, and not an external command",
-                                    "set trace=null"))
+            problems.append(
+                Problem(
+                    "trace", experiment.trace, "traces gnnexp's ranks, and not an external command", "set trace=null"
+                )
+            )
         if self.processes == "run" and hardware.nodes > 1:
-            problems.append(Problem("paradigm.processes", "run", "starts one command on one machine, but "
-                                    f"hardware.nodes={hardware.nodes}", "set paradigm.processes=rank"))
+            problems.append(
+                Problem(
+                    "paradigm.processes",
+                    "run",
+                    f"starts one command on one machine, but hardware.nodes={hardware.nodes}",
+                    "set paradigm.processes=rank",
+                )
+            )
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
         """The plan: a partition if the command asks for one. The memory of the command is not known."""
-        return Plan(self.ranks_together(experiment) if self.partition else None, Drawn(0, 0, 0, 0),
-                    approximates=self.approximates)
+        return Plan(
+            self.ranks_together(experiment) if self.partition else None,
+            Drawn(0, 0, 0, 0),
+            approximates=self.approximates,
+        )
 
     def trainer(self, job: Job) -> Trainer[Any]:
         """An external system has no trainer: `gnnexp.training.external` follows its command.
@@ -114,17 +138,31 @@ class External(Paradigm):
     def _command_problems(self) -> list[Problem]:
         words = self.words
         if not words or not all(words):
-            return [Problem("paradigm.command", list(self.command), "must be a program and its arguments",
-                            "paradigm.command=[python,train.py]")]
+            return [
+                Problem(
+                    "paradigm.command",
+                    list(self.command),
+                    "must be a program and its arguments",
+                    "paradigm.command=[python,train.py]",
+                )
+            ]
         problems = []
         if program(words[0]) is None:
-            fix = "write the program and each argument as one item: paradigm.command=[python,train.py]" \
-                if " " in words[0] else f"install {words[0]}, or give the path of a program"
-            problems.append(Problem("paradigm.command", words[0], "no such program is on the PATH or below "
-                                    f"{Path.cwd()}", fix))
+            fix = (
+                "write the program and each argument as one item: paradigm.command=[python,train.py]"
+                if " " in words[0]
+                else f"install {words[0]}, or give the path of a program"
+            )
+            problems.append(
+                Problem("paradigm.command", words[0], f"no such program is on the PATH or below {Path.cwd()}", fix)
+            )
         problems += [
             Problem("paradigm.command", word, f"no such file below {Path.cwd()}", "give the path of the script")
-            for word in words[1:] if word.endswith((".py", ".sh")) and not is_file(Path(word))]
+            for word in words[1:]
+            if word.endswith((".py", ".sh")) and not is_file(Path(word))
+        ]
         return problems + [
             Problem("paradigm.files", name, "no such file or folder", "give files of the system, or leave it out")
-            for name in self.files if not is_file(Path(name)) and not is_folder(Path(name))]
+            for name in self.files
+            if not is_file(Path(name)) and not is_folder(Path(name))
+        ]

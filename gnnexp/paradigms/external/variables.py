@@ -60,17 +60,25 @@ def variables_of(
     found = {name: value for name, value in inherited.items() if name not in (*_TORCHRUN, _PARTITION)}
     found |= {
         "PATH": search_path(),
-        "GNNEXP_SCRATCH": str(handed.scratch), "GNNEXP_GRAPH": str(handed.graph), "GNNEXP_CONFIG": str(handed.config),
-        "GNNEXP_EPOCHS": os.devnull if environment.rank else str(handed.epochs), "GNNEXP_SEED": str(handed.seed),
-        "GNNEXP_DEVICE": handed.device, "GNNEXP_THREADS": str(handed.threads),
-        "GNNEXP_RANKS": str(handed.num_ranks), "GNNEXP_RESUME": str(int(handed.resumed)),
+        "GNNEXP_SCRATCH": str(handed.scratch),
+        "GNNEXP_GRAPH": str(handed.graph),
+        "GNNEXP_CONFIG": str(handed.config),
+        "GNNEXP_EPOCHS": os.devnull if environment.rank else str(handed.epochs),
+        "GNNEXP_SEED": str(handed.seed),
+        "GNNEXP_DEVICE": handed.device,
+        "GNNEXP_THREADS": str(handed.threads),
+        "GNNEXP_RANKS": str(handed.num_ranks),
+        "GNNEXP_RESUME": str(int(handed.resumed)),
     }
     if handed.partition is not None:
         found[_PARTITION] = str(handed.partition)
     if alone:
         return found
     return found | {
-        "RANK": str(environment.rank), "WORLD_SIZE": str(environment.num_ranks),
-        "LOCAL_RANK": str(environment.local_rank), "LOCAL_WORLD_SIZE": str(environment.local_ranks),
-        "MASTER_ADDR": inherited.get("MASTER_ADDR", "127.0.0.1"), "MASTER_PORT": str(handed.port),
+        "RANK": str(environment.rank),
+        "WORLD_SIZE": str(environment.num_ranks),
+        "LOCAL_RANK": str(environment.local_rank),
+        "LOCAL_WORLD_SIZE": str(environment.local_ranks),
+        "MASTER_ADDR": inherited.get("MASTER_ADDR", "127.0.0.1"),
+        "MASTER_PORT": str(handed.port),
     }

@@ -75,7 +75,10 @@ class CapturedStep:
         self._captured: _Captured | None = None
 
     def run(
-        self, key: BatchKey, step: Step, apart: Callable[[], AbstractContextManager[Counted]],
+        self,
+        key: BatchKey,
+        step: Step,
+        apart: Callable[[], AbstractContextManager[Counted]],
         again: Callable[[Counted], None],
     ) -> tuple[Tensor, int]:
         """The loss of this rank and its number of targets, as `step` returns them.
@@ -112,8 +115,13 @@ class CapturedStep:
 
     def _capture(self, step: Step, apart: Callable[[], AbstractContextManager[Counted]]) -> _Captured:
         job, graph = self._job, torch.cuda.CUDAGraph()
-        with (_explained(job), job.timer.capturing() as tape, job.comm.ledger.apart() as traffic, apart() as counted,
-              torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")):
+        with (
+            _explained(job),
+            job.timer.capturing() as tape,
+            job.comm.ledger.apart() as traffic,
+            apart() as counted,
+            torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
+        ):
             loss, count = step()
         self.peak_bytes = torch.cuda.max_memory_allocated(job.device)
         return _Captured(graph, loss, count, tape, traffic, counted)
@@ -124,8 +132,14 @@ def _problems(job: Job) -> list[Problem]:
     if job.device.type != "cuda":
         return [Problem("train.cuda_graph", True, "needs a GPU, and no CUDA device is visible", _FIX)]
     if job.facts["comm_backend"] == STAGED:
-        return [Problem("train.cuda_graph", True, "ranks share a GPU, so their exchanges wait for the host "
-                        f"({STAGED})", f"{_FIX}, or start one rank for each GPU (hardware.workers)")]
+        return [
+            Problem(
+                "train.cuda_graph",
+                True,
+                f"ranks share a GPU, so their exchanges wait for the host ({STAGED})",
+                f"{_FIX}, or start one rank for each GPU (hardware.workers)",
+            )
+        ]
     return []
 
 
@@ -146,4 +160,5 @@ def _explained(job: Job) -> Iterator[None]:
         raise RunError(
             f"train.cuda_graph: a step of model={job.experiment.model.target} cannot be captured "
             f"({str(first).splitlines()[0]}). A captured step must not wait for the GPU, nor copy from memory that is "
-            f"not pinned: {_FIX}") from first
+            f"not pinned: {_FIX}"
+        ) from first

@@ -191,17 +191,31 @@ def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
     sampler = experiment.sampler.options
     problems = [*whole_rows(experiment, name)]
     if not isinstance(sampler, FullSampler):
-        problems.append(Problem("sampler", experiment.sampler.target, f"{name} trains on the full graph",
-                                "choose sampler=full"))
+        problems.append(
+            Problem("sampler", experiment.sampler.target, f"{name} trains on the full graph", "choose sampler=full")
+        )
     elif sampler.key != "global":
-        problems.append(Problem("sampler.key", sampler.key, f"{name} trains one batch on all ranks",
-                                "set sampler.key=global"))
+        problems.append(
+            Problem("sampler.key", sampler.key, f"{name} trains one batch on all ranks", "set sampler.key=global")
+        )
     if experiment.train.batch_size is not None and not pairs(experiment):
-        problems.append(Problem("train.batch_size", experiment.train.batch_size, f"{name} trains all targets in "
-                                "one batch", "set train.batch_size=null"))
+        problems.append(
+            Problem(
+                "train.batch_size",
+                experiment.train.batch_size,
+                f"{name} trains all targets in one batch",
+                "set train.batch_size=null",
+            )
+        )
     if experiment.task.options.exclude_targets:
-        problems.append(Problem("task.exclude_targets", True, f"{name} has one graph for all batches, whose "
-                                "edges are the training links", "set task.exclude_targets=false"))
+        problems.append(
+            Problem(
+                "task.exclude_targets",
+                True,
+                f"{name} has one graph for all batches, whose edges are the training links",
+                "set task.exclude_targets=false",
+            )
+        )
     return problems
 
 

@@ -45,8 +45,9 @@ class GlobalBatchTrainer(Trainer[R]):
 
     def __init__(self, job: Job) -> None:
         self.job, train = job, job.experiment.train
-        self.schedule = TargetSchedule(job.task.targets(), train.batch_size, job.experiment.seed, train.shuffle,
-                                       train.steps_per_epoch)
+        self.schedule = TargetSchedule(
+            job.task.targets(), train.batch_size, job.experiment.seed, train.shuffle, train.steps_per_epoch
+        )
         assert_same_parameters(job.model, job.comm)
         self.gradients = FlatGradients(job.model.parameters(), job.comm, job.dtype, job.device)
         self.work = Counts()

@@ -46,8 +46,9 @@ class FlatGradients:
         dtype, device: type and device of all parameters.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], comm: Communicator | None, dtype: torch.dtype,
-                 device: torch.device) -> None:
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], comm: Communicator | None, dtype: torch.dtype, device: torch.device
+    ) -> None:
         self._comm = comm
         self._chosen = [p for p in parameters if p.requires_grad]
         self.flat = torch.zeros(sum(p.numel() for p in self._chosen), dtype=dtype, device=device)

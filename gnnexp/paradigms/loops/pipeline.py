@@ -17,8 +17,14 @@ B = TypeVar("B")
 
 
 def prepared(
-    job: Job, steps: range, prepare: Callable[[int], B], work: Counts, *, waits_in: Phase = "sample",
-    threads: int | None = None, depth: int | None = None,
+    job: Job,
+    steps: range,
+    prepare: Callable[[int], B],
+    work: Counts,
+    *,
+    waits_in: Phase = "sample",
+    threads: int | None = None,
+    depth: int | None = None,
 ) -> Generator[B, None, None]:
     """The results of `prepare(step)` for all steps, in order; prepared in advance with `train.overlap`.
 

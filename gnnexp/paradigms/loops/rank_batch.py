@@ -68,9 +68,12 @@ class RankBatch:
         """
         outputs = device if outputs is None else outputs
         seeds = batch.blocks[-1].dst_ids if batch is not None and batch.blocks and self.places is None else None
-        return replace(self, examples=self.examples.to(device, seeds),
-                       places=None if self.places is None else across(self.places, outputs),
-                       index=None if self.index is None else self.index.to(outputs))
+        return replace(
+            self,
+            examples=self.examples.to(device, seeds),
+            places=None if self.places is None else across(self.places, outputs),
+            index=None if self.index is None else self.index.to(outputs),
+        )
 
 
 def of_vertices(targets: Tensor, global_count: int) -> RankBatch:

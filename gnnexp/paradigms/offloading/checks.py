@@ -24,26 +24,46 @@ if TYPE_CHECKING:
 def check_offload(experiment: Experiment, facts: GraphFacts, options: Offload) -> list[Problem]:
     """Problems: sparse features, trained features that are not projected, or a budget below single vertices."""
     if facts.sparse:
-        return [Problem("paradigm", target_of(experiment.paradigm), "chunks take dense rows, and the features are "
-                        "sparse", "set dataset.sparse=false")]
+        return [
+            Problem(
+                "paradigm",
+                target_of(experiment.paradigm),
+                "chunks take dense rows, and the features are sparse",
+                "set dataset.sparse=false",
+            )
+        ]
     if facts.trains_features and (options.rows == "raw" or block_layers(experiment)):
         key, value = ("paradigm.rows", "raw") if options.rows == "raw" else ("model", experiment.model.target)
-        return [Problem(key, value, "rows that are trained are read projected: their gradients are added up before "
-                        "they cross", "set paradigm.rows=cheapest, and choose model=sage, gcn, gat, gin or rgcn")]
+        return [
+            Problem(
+                key,
+                value,
+                "rows that are trained are read projected: their gradients are added up before they cross",
+                "set paradigm.rows=cheapest, and choose model=sage, gcn, gat, gin or rgcn",
+            )
+        ]
     if options.device_memory is None:
         return []
     model, dtype = experiment.model.options, getattr(torch, experiment.train.dtype)
     layers = layers_of(model, facts)
     projects, reads = planned_reads(layers, options.rows, facts)
     kept = ([False] * len(layers), may_keep_sums(layers, options))
-    works = [layer_works(layers, projects, reads, sums, trained=facts.trains_features, weighted=facts.weighted)
-             for sums in kept]
+    works = [
+        layer_works(layers, projects, reads, sums, trained=facts.trains_features, weighted=facts.weighted)
+        for sums in kept
+    ]
     needs = [smallest_budget(facts, work, dtype, experiment.num_ranks, model.needs.self_loops) for work in works]
     needed = max((bytes_ for bytes_ in needs if bytes_ is not None), default=0)
     if needed <= options.device_memory:
         return []
-    return [Problem("paradigm.device_memory", options.device_memory, "the largest vertices as chunks of their own take "
-                    f"{needed} bytes", f"set paradigm.device_memory={needed} or more")]
+    return [
+        Problem(
+            "paradigm.device_memory",
+            options.device_memory,
+            f"the largest vertices as chunks of their own take {needed} bytes",
+            f"set paradigm.device_memory={needed} or more",
+        )
+    ]
 
 
 def may_keep_sums(layers: Sequence[Layer | BlockLayer], options: Offload) -> list[bool]:

@@ -85,7 +85,12 @@ class OffloadLayer:
         return self._handed_on(block, pre, skip, key)
 
     def backward(
-        self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None, gradient: StartRows,
+        self,
+        block: Block,
+        rows: Tensor,
+        own: Tensor | None,
+        key: BatchKey | None,
+        gradient: StartRows,
         into: Tensor | None,
     ) -> Tensor | None:
         """Run the layer again, forward and backward. Returns the gradient of `own`; other gradients are added up.
@@ -112,8 +117,14 @@ class OffloadLayer:
         return None if own is None else own.grad
 
     def backward_from_sums(
-        self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None,
-        gradient: StartRows, into: Tensor | None,
+        self,
+        block: Block,
+        sums: Tensor,
+        read: Tensor | None,
+        own: Tensor | None,
+        key: BatchKey | None,
+        gradient: StartRows,
+        into: Tensor | None,
     ) -> Tensor | None:
         """Run the row-local rest again, then the transposed aggregation. Arguments as in `from_sums` and `backward`."""
         for rows in (sums, read, own):

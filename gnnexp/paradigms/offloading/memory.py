@@ -59,8 +59,13 @@ class LayerWork:
 
 
 def layer_works(
-    layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], reads: Sequence[Widths],
-    sums: Sequence[bool], *, trained: bool, weighted: bool,
+    layers: Sequence[Layer | BlockLayer],
+    projects: Sequence[bool],
+    reads: Sequence[Widths],
+    sums: Sequence[bool],
+    *,
+    trained: bool,
+    weighted: bool,
 ) -> list[LayerWork]:
     """The work of all layers. `trained`: whether features are trained. `weighted`: whether edges have weights."""
     following = [read.rows + read.own for read in reads[1:]]
@@ -179,8 +184,14 @@ def fewest_chunks(
     while needed(fitting) > budget:
         if count >= most:
             bytes_ = needed(fitting)
-            raise DataError(Problem("paradigm.device_memory", budget, f"a single vertex takes {bytes_} bytes",
-                                    f"set paradigm.device_memory={bytes_} or more"))
+            raise DataError(
+                Problem(
+                    "paradigm.device_memory",
+                    budget,
+                    f"a single vertex takes {bytes_} bytes",
+                    f"set paradigm.device_memory={bytes_} or more",
+                )
+            )
         last, count = count, min(2 * count, most)
         fitting = cut(count)
     while count - last > 1:

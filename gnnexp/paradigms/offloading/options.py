@@ -18,8 +18,14 @@ def option_problems(options: Offload) -> list[Problem]:
     """Invalid options, alone and together."""
     problems = options.chunking.problems()
     if options.reorganise and not (options.dedup.inter and options.dedup.intra):
-        problems.append(Problem("reorganise", True, "puts chunks in an order for both kinds of dedup",
-                                "set paradigm.reorganise=false, or paradigm.dedup={inter: true, intra: true}"))
+        problems.append(
+            Problem(
+                "reorganise",
+                True,
+                "puts chunks in an order for both kinds of dedup",
+                "set paradigm.reorganise=false, or paradigm.dedup={inter: true, intra: true}",
+            )
+        )
     return problems
 
 
@@ -27,12 +33,30 @@ def check_layers(experiment: Experiment, options: Offload) -> list[Problem]:
     """Conflicts with the model: kept sums need constant weights, and a budget needs layers of known memory."""
     problems, target = [], experiment.model.target
     if options.keep == "sums" and (learns_weights(experiment) or block_layers(experiment)):
-        problems.append(Problem("paradigm.keep", "sums", f"the aggregation of {target} has learned weights: its "
-                                "gradient needs what was aggregated", "set paradigm.keep=outputs"))
+        problems.append(
+            Problem(
+                "paradigm.keep",
+                "sums",
+                f"the aggregation of {target} has learned weights: its gradient needs what was aggregated",
+                "set paradigm.keep=outputs",
+            )
+        )
     if options.rows == "projected" and block_layers(experiment):
-        problems.append(Problem("paradigm.rows", "projected", f"layers of {target} have no projection of their own",
-                                "set paradigm.rows=cheapest"))
+        problems.append(
+            Problem(
+                "paradigm.rows",
+                "projected",
+                f"layers of {target} have no projection of their own",
+                "set paradigm.rows=cheapest",
+            )
+        )
     if options.device_memory is not None and block_layers(experiment):
-        problems.append(Problem("paradigm.device_memory", options.device_memory, f"what layers of {target} take is not "
-                                "known", "set paradigm.chunks=<number> and paradigm.device_memory=null"))
+        problems.append(
+            Problem(
+                "paradigm.device_memory",
+                options.device_memory,
+                f"what layers of {target} take is not known",
+                "set paradigm.chunks=<number> and paradigm.device_memory=null",
+            )
+        )
     return problems

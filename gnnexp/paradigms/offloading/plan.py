@@ -66,8 +66,10 @@ class OffloadPlan:
     @property
     def topology_bytes(self) -> int:
         """Bytes of the chunks, and of the indices of rows that move."""
-        return sum(it.chunk.block.nbytes() + it.forward.nbytes() + (0 if it.back is None else it.back.nbytes())
-                   for it in self.transitions.visits)
+        return sum(
+            it.chunk.block.nbytes() + it.forward.nbytes() + (0 if it.back is None else it.back.nbytes())
+            for it in self.transitions.visits
+        )
 
     @staticmethod
     def of(job: Job, own: Tensor, options: Offload) -> OffloadPlan:
@@ -83,8 +85,14 @@ class OffloadPlan:
         hoped = [kept is not False for kept in known]
 
         def works_of(sums: Sequence[bool]) -> list[LayerWork]:
-            return layer_works(layers, projects, reads, sums, trained=job.graph.trains_features,
-                               weighted=job.graph.edge_weights is not None)
+            return layer_works(
+                layers,
+                projects,
+                reads,
+                sums,
+                trained=job.graph.trains_features,
+                weighted=job.graph.edge_weights is not None,
+            )
 
         def needed(found: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
             size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
@@ -116,18 +124,22 @@ class OffloadPlan:
             **facts_of_order(found, order, comm),
         }
         slots = SlotPlan.of(row_widths(reads, projects, keeps), job.model.in_dim)
-        return OffloadPlan(moved, order.volumes, tuple(keeps), projects, slots,
-                           {**facts, "setup_s": time.perf_counter() - start})
+        return OffloadPlan(
+            moved, order.volumes, tuple(keeps), projects, slots, {**facts, "setup_s": time.perf_counter() - start}
+        )
 
 
 def facts_of_order(found: Readings, order: ChunkOrder, comm: Communicator) -> dict[str, Any]:
     """Recorded values of the chunks and their order."""
     return {
-        "chunks": len(found.chunks), "order": order.note,
+        "chunks": len(found.chunks),
+        "order": order.note,
         "rows_initial": asdict(order.initial),
         "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
-        "cost_initial": order.initial_cost, "cost_reorganised": order.reorganised_cost,
-        "order_s": order.seconds, "batches": volumes_by_batch(found, order.chunks, comm),
+        "cost_initial": order.initial_cost,
+        "cost_reorganised": order.reorganised_cost,
+        "order_s": order.seconds,
+        "batches": volumes_by_batch(found, order.chunks, comm),
     }
 
 
@@ -135,17 +147,21 @@ def planned_reads(
     layers: Sequence[Layer | BlockLayer], rows: ReadRows, graph: Graph | GraphFacts
 ) -> tuple[tuple[bool, ...], list[Widths]]:
     """`(whether each layer's chunks read projected rows, columns that they read)`."""
-    projects = tuple((index == 0 and graph.trains_features)
-                     or projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
-                     for index, layer in enumerate(layers))
-    return projects, [widths_of(layer, index, projects=on)
-                      for index, (layer, on) in enumerate(zip(layers, projects, strict=True))]
+    projects = tuple(
+        (index == 0 and graph.trains_features) or projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
+        for index, layer in enumerate(layers)
+    )
+    return projects, [
+        widths_of(layer, index, projects=on) for index, (layer, on) in enumerate(zip(layers, projects, strict=True))
+    ]
 
 
 def row_widths(reads: Sequence[Widths], projects: Sequence[bool], keeps: Sequence[bool]) -> list[RowWidths]:
     """Columns that the host keeps for every layer."""
-    return [RowWidths(read, read.summed if kept else 0, index > 0 or on)
-            for index, (read, on, kept) in enumerate(zip(reads, projects, keeps, strict=True))]
+    return [
+        RowWidths(read, read.summed if kept else 0, index > 0 or on)
+        for index, (read, on, kept) in enumerate(zip(reads, projects, keeps, strict=True))
+    ]
 
 
 def constant_layers(layers: Sequence[Layer | BlockLayer], level: RankLayer) -> list[bool]:
@@ -169,5 +185,7 @@ def cheaper_sums(
     Sums go out and come back, with the own row if the layer's end needs it. Keeping sums is cheaper from
     2K + 1 = 3 rows per vertex on (layer_contract.md).
     """
-    return [from_host > (2 + ends_with_own_rows(layer, projects=on)) * num_vertices
-            for layer, on in zip(layers, projects, strict=True)]
+    return [
+        from_host > (2 + ends_with_own_rows(layer, projects=on)) * num_vertices
+        for layer, on in zip(layers, projects, strict=True)
+    ]

@@ -71,8 +71,11 @@ class SlotPlan:
                 if width and field not in placed:
                     placed[field] = len(columns)
                     columns.append(width)
-            free = sorted(set(found[-1].values()) - {found[-1].get("gradients"), found[-1].get("own_gradients")}
-                          ) if found else []
+            free = (
+                sorted(set(found[-1].values()) - {found[-1].get("gradients"), found[-1].get("own_gradients")})
+                if found
+                else []
+            )
             for field, width in (("gradients", here.read.rows), ("own_gradients", here.read.own)):
                 if width and here.gradients:
                     reused = next((slot for slot in free if columns[slot] == width), None)
@@ -89,5 +92,6 @@ class SlotPlan:
     def allocate(self, count: int, dtype: torch.dtype, host: HostTier) -> tuple[Tensor, list[LayerRows]]:
         """`(features [n, D], rows of every layer)` for `count` vertices."""
         slots = [host.rows(count, columns, dtype) for columns in self.columns]
-        return slots[0], [LayerRows(**{field: slots[slot] for field, slot in placed.items()})
-                          for placed in self.of_layers]
+        return slots[0], [
+            LayerRows(**{field: slots[slot] for field, slot in placed.items()}) for placed in self.of_layers
+        ]

@@ -44,8 +44,10 @@ class Sweeps:
         self._capacity = plan.transitions.capacity
         self._neighbours = NeighbourBuffer(job.tier, job.comm, job.batch_comm, inter)
         starts = [LayerStart(job.model, index, projects) for index, projects in enumerate(plan.projects)]
-        self._layers = [OffloadLayer(start, kept, following)
-                        for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)]
+        self._layers = [
+            OffloadLayer(start, kept, following)
+            for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)
+        ]
         self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
         self._trained: Tensor | None = None  # features that were read, if they take a gradient
         self._feature_gradients: Tensor | None = None
@@ -53,8 +55,11 @@ class Sweeps:
         if job.trained_rows is not None:
             self._feature_gradients = self.host.rows(own.numel(), job.model.in_dim, job.dtype)
         self.outputs = Outputs(job, own, self.host)
-        self._host_rows = [self._features, self.outputs.gradients,
-                           *(rows for layer in self._rows for rows in layer.tensors())]
+        self._host_rows = [
+            self._features,
+            self.outputs.gradients,
+            *(rows for layer in self._rows for rows in layer.tensors()),
+        ]
 
     def load(self) -> Tensor:
         """Read the features of the own vertices into the host tier."""
@@ -199,7 +204,11 @@ class Sweeps:
 
     # --- shared ----------------------------------------------------------------------------------------------------
     def _loaded(
-        self, index: int, visits: Sequence[Visit], moves: Sequence[Move], buffer: Tensor,
+        self,
+        index: int,
+        visits: Sequence[Visit],
+        moves: Sequence[Move],
+        buffer: Tensor,
         counted: Literal["forward", "backward"],
     ) -> Iterator[Visit]:
         """Visits, each when its rows are in the buffer. Empty chunks are visited too, because other ranks need rows."""

@@ -74,6 +74,7 @@ def load_part(job: Job, number: int, batch_size: int | None, pool: Pool) -> Acti
     sampler.setup(shard, job.model.num_layers)
     store.setup(shard, job.dtype, job.device, job.batch_comm)
     train = job.experiment.train
-    schedule = TargetSchedule(part.graph.splits.train, batch_size, job.experiment.seed, train.shuffle,
-                              train.steps_per_epoch)
+    schedule = TargetSchedule(
+        part.graph.splits.train, batch_size, job.experiment.seed, train.shuffle, train.steps_per_epoch
+    )
     return ActivePart(number, part, sampler, store, schedule)

@@ -29,8 +29,10 @@ def drawn_from_parts(sizes: Sequence[PartSizes], ranks: int, batch_size: int | N
     """
     train = max(size.train for size in sizes)
     return Drawn(
-        vertices=max(size.vertices for size in sizes), edges=max(size.edges for size in sizes),
-        targets=min(batch_size or train, train), held=sum(size.vertices for size in at_once(sizes, ranks)),
+        vertices=max(size.vertices for size in sizes),
+        edges=max(size.edges for size in sizes),
+        targets=min(batch_size or train, train),
+        held=sum(size.vertices for size in at_once(sizes, ranks)),
         models=-(-len(sizes) // ranks),
     )
 
@@ -52,8 +54,11 @@ def part_needs(facts: GraphFacts, sizes: Sequence[PartSizes], ranks: int) -> lis
     held, most = at_once(sizes, ranks), max(size.edges for size in sizes)
     cutting = BYTES_PER_TYPED_EDGE + 8 * facts.weighted if facts.typed or facts.weighted else BYTES_PER_EDGE
     return [
-        Need(f"topology of {len(held)} parts" if len(held) > 1 else "topology of a part", "host",
-             sum(topology_bytes(facts, size) for size in held)),
+        Need(
+            f"topology of {len(held)} parts" if len(held) > 1 else "topology of a part",
+            "host",
+            sum(topology_bytes(facts, size) for size in held),
+        ),
         Need("features of parts, mapped", "shared", sum(feature_bytes(facts, size) for size in held)),
         Need("cutting the parts", "host", 9 * facts.num_nodes + cutting * most, per_rank=False),
     ]

@@ -36,11 +36,18 @@ def option_problems(options: ModelAveraging) -> list[Problem]:
     """Invalid options."""
     found = []
     if options.sync_every < 1:
-        found.append(Problem("paradigm.sync_every", options.sync_every, "must be 1 or more epochs",
-                             "set paradigm.sync_every=1"))
+        found.append(
+            Problem("paradigm.sync_every", options.sync_every, "must be 1 or more epochs", "set paradigm.sync_every=1")
+        )
     if options.local_batch_size is not None and options.local_batch_size < 1:
-        found.append(Problem("paradigm.local_batch_size", options.local_batch_size, "must be 1 or more, or null",
-                             "set paradigm.local_batch_size=null"))
+        found.append(
+            Problem(
+                "paradigm.local_batch_size",
+                options.local_batch_size,
+                "must be 1 or more, or null",
+                "set paradigm.local_batch_size=null",
+            )
+        )
     if options.memory is not None and options.memory < 1:
         found.append(Problem("paradigm.memory", options.memory, "must be bytes, or null", "set paradigm.memory=null"))
     return found
@@ -49,18 +56,39 @@ def option_problems(options: ModelAveraging) -> list[Problem]:
 def check_averaging(experiment: Experiment, options: ModelAveraging) -> list[Problem]:
     """Conflicts with the other choices of the experiment."""
     every, eval_every = options.sync_every, experiment.train.eval_every
-    problems = [*plain_features(experiment, _NAME), *whole_topology(experiment, _NAME),
-                *vertices_only(experiment, _NAME, "the ends of a link are in different parts")]
+    problems = [
+        *plain_features(experiment, _NAME),
+        *whole_topology(experiment, _NAME),
+        *vertices_only(experiment, _NAME, "the ends of a link are in different parts"),
+    ]
     if (eval_every or 0) % every:
-        problems.append(Problem("train.eval_every", eval_every, f"must be a multiple of {every} (paradigm.sync_every): "
-                                "between averages there is no model to evaluate", f"set train.eval_every={every}"))
+        problems.append(
+            Problem(
+                "train.eval_every",
+                eval_every,
+                f"must be a multiple of {every} (paradigm.sync_every): between averages there is no model to evaluate",
+                f"set train.eval_every={every}",
+            )
+        )
     if experiment.schedule is not None and experiment.schedule.interval == "step":
-        problems.append(Problem("scheduler.interval", "step", "parts take turns, so that their steps are not those of "
-                                "the run", "set scheduler.interval=epoch"))
+        problems.append(
+            Problem(
+                "scheduler.interval",
+                "step",
+                "parts take turns, so that their steps are not those of the run",
+                "set scheduler.interval=epoch",
+            )
+        )
     memory, reserve = memory_of(experiment, options), options.reserve
     if reserve is not None and not (memory is not None and 0 <= reserve < memory):
-        problems.append(Problem("paradigm.reserve", reserve, f"must be 0 or more and below the memory of a rank "
-                                f"({memory})", "set paradigm.reserve=null, or paradigm.memory"))
+        problems.append(
+            Problem(
+                "paradigm.reserve",
+                reserve,
+                f"must be 0 or more and below the memory of a rank ({memory})",
+                "set paradigm.reserve=null, or paradigm.memory",
+            )
+        )
     return problems
 
 
@@ -78,5 +106,9 @@ def fitting_parts(
     if experiment.partitioner.num_parts == "auto" and 2 * count <= min(_MOST_TIMES * least, facts.num_nodes):
         return 2 * count
     key = "hardware.device_memory" if options.memory is None else "paradigm.memory"
-    return Problem(key, memory, f"the largest of {count} parts has {largest} bytes of topology and features, its halo "
-                   "included", f"set partitioner.num_parts={2 * count}, or {key}={largest} or more")
+    return Problem(
+        key,
+        memory,
+        f"the largest of {count} parts has {largest} bytes of topology and features, its halo included",
+        f"set partitioner.num_parts={2 * count}, or {key}={largest} or more",
+    )

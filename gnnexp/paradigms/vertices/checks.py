@@ -25,11 +25,23 @@ def check_vertices(experiment: Experiment, name: str, arrival: Arrival, key: str
     problems = [*check_full_graph(experiment, name), *one_part_per_rank(experiment), *block_degrees(experiment, name)]
     age = arrival.epochs
     if age and experiment.train.batch_size is not None:
-        problems.append(Problem(key, age, "is counted in epochs of one step each, and train.batch_size makes several",
-                                "set train.batch_size=null"))
+        problems.append(
+            Problem(
+                key,
+                age,
+                "is counted in epochs of one step each, and train.batch_size makes several",
+                "set train.batch_size=null",
+            )
+        )
     if age and experiment.partitioner.vertex_cut and attends(experiment):
-        problems.append(Problem(key, age, "sums of attention that were weighed with another epoch's peaks cannot be "
-                                "added to today's", f"set {key}=0, or choose model=gcn, sage or gin"))
+        problems.append(
+            Problem(
+                key,
+                age,
+                "sums of attention that were weighed with another epoch's peaks cannot be added to today's",
+                f"set {key}=0, or choose model=gcn, sage or gin",
+            )
+        )
     return problems
 
 
@@ -37,19 +49,37 @@ def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
     """Conflicts: a budget needs layers of known memory."""
     if chunking.budget is None or not block_layers(experiment):
         return []
-    return [Problem("paradigm.device_memory", chunking.budget, f"what layers of {experiment.model.target} take is not "
-                    "known", "set paradigm.chunks=<number> and paradigm.device_memory=null")]
+    return [
+        Problem(
+            "paradigm.device_memory",
+            chunking.budget,
+            f"what layers of {experiment.model.target} take is not known",
+            "set paradigm.chunks=<number> and paradigm.device_memory=null",
+        )
+    ]
 
 
 def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
     """Conflicts over a vertex-cut: a destination's in-edges are on several ranks."""
     target, problems = target_of(experiment.partitioner), []
     if chunking != UNCUT:
-        problems.append(Problem("paradigm.chunks", chunking.count, f"over the vertex-cut of {target} a vertex has its "
-                                "in-edges in several places", "set paradigm.chunks=1 and paradigm.device_memory=null"))
+        problems.append(
+            Problem(
+                "paradigm.chunks",
+                chunking.count,
+                f"over the vertex-cut of {target} a vertex has its in-edges in several places",
+                "set paradigm.chunks=1 and paradigm.device_memory=null",
+            )
+        )
     if block_layers(experiment):
-        problems.append(Problem("model", experiment.model.target, "its layers need all in-edges of a vertex in one "
-                                "place", "choose model=gcn, sage, gin or gat, or partitioner=range or metis"))
+        problems.append(
+            Problem(
+                "model",
+                experiment.model.target,
+                "its layers need all in-edges of a vertex in one place",
+                "choose model=gcn, sage, gin or gat, or partitioner=range or metis",
+            )
+        )
     return problems
 
 
@@ -68,7 +98,11 @@ def held_graph(experiment: Experiment, facts: GraphFacts) -> Resident:
 
 
 def kept_rows(
-    experiment: Experiment, facts: GraphFacts, arrival: Arrival, *, whole_parts: bool = False,
+    experiment: Experiment,
+    facts: GraphFacts,
+    arrival: Arrival,
+    *,
+    whole_parts: bool = False,
     holds_inputs: bool = False,
 ) -> Need:
     """Upper bound of the rows that a rank keeps for later epochs and writes into checkpoints.

@@ -60,8 +60,14 @@ class EdgeCutTrainer(WholeGraphTrainer):
     """
 
     def __init__(
-        self, job: Job, held: Cached = none_held, arrival: Arrival = FRESH, *, whole_parts_from: int | None = None,
-        chunking: Chunking = UNCUT, background: tuple[Background, Communicator] | None = None,
+        self,
+        job: Job,
+        held: Cached = none_held,
+        arrival: Arrival = FRESH,
+        *,
+        whole_parts_from: int | None = None,
+        chunking: Chunking = UNCUT,
+        background: tuple[Background, Communicator] | None = None,
     ) -> None:
         super().__init__(job)
         assert job.shard.partition is not None
@@ -91,8 +97,10 @@ class EdgeCutTrainer(WholeGraphTrainer):
     def _placed(self, *, whole_parts: bool) -> tuple[ExchangePoint | None, ...]:
         """For each layer, the exchange of foreign rows; None if no rank fetches any."""
         of_levels: Any = self.job.comm.gather_objects(
-            [(sum(level.fetched), index > 0 and level is self.levels[index - 1])
-             for index, level in enumerate(self.levels)]
+            [
+                (sum(level.fetched), index > 0 and level is self.levels[index - 1])
+                for index, level in enumerate(self.levels)
+            ]
         )
         halo: Halo | None = None
         found: list[ExchangePoint | None] = []

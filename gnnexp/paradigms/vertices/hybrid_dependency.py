@@ -44,11 +44,21 @@ class Costs:
 
 def check_profile(hardware: HardwareConfig) -> list[Problem]:
     """Problems of the hardware profile: costs of computing or sending are missing."""
-    said = {"hardware.flops": hardware.flops, "hardware.gather": hardware.gather,
-            "hardware.links.network": None if hardware.links is None else hardware.links.network}
-    return [Problem(key, value, "paradigm.dependency=hybrid weighs computing against sending by it: must be a positive "
-                    "number", f"choose a profile that says it (hardware=local_measured), or set {key}=<per second>")
-            for key, value in said.items() if value is None or value <= 0]
+    said = {
+        "hardware.flops": hardware.flops,
+        "hardware.gather": hardware.gather,
+        "hardware.links.network": None if hardware.links is None else hardware.links.network,
+    }
+    return [
+        Problem(
+            key,
+            value,
+            "paradigm.dependency=hybrid weighs computing against sending by it: must be a positive number",
+            f"choose a profile that says it (hardware=local_measured), or set {key}=<per second>",
+        )
+        for key, value in said.items()
+        if value is None or value <= 0
+    ]
 
 
 def cheapest(shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs) -> Callable[[int, Tensor], Tensor]:

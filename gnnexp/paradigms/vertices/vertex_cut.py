@@ -51,14 +51,16 @@ class VertexCutTrainer(WholeGraphTrainer):
         self._block = job.once.of("block", lambda: graph.block.to(job.device))
         indices = ((graph.sources, graph.source_counts), (graph.destinations, graph.destination_counts))
         self.sources, self.destinations = (
-            shuffle_index(ids, counts, count, self.own, job.batch_comm).to(job.device) for ids, counts in indices)
+            shuffle_index(ids, counts, count, self.own, job.batch_comm).to(job.device) for ids, counts in indices
+        )
         layers = range(job.model.num_layers)
         # Layer 1 gathers projected features of this epoch. Only its sums may be old or late.
         self._gathers = [(arrival if index else FRESH).at(self.sources) for index in layers]
         self._reduces = [arrival.at(self.destinations) for _ in layers]
         total = self._block.total_weight
-        self._dst = Destinations(self.own.to(job.device), self._block.degree[:count],
-                                 weight=None if total is None else total[:count])
+        self._dst = Destinations(
+            self.own.to(job.device), self._block.degree[:count], weight=None if total is None else total[:count]
+        )
         self.blocks = (self._block,) * job.model.num_layers
         self._crossing = [graph.cross_edges] * job.model.num_layers
         self._inputs = graph.block.src_ids[: graph.block.num_src if holds_inputs else graph.own.numel()]
@@ -140,8 +142,9 @@ class VertexCutTrainer(WholeGraphTrainer):
     def end_epoch(self) -> EpochCounts:
         """The counts of the epoch, with exchanged rows, and bytes that old rows saved."""
         found, layers = super().end_epoch(), len(self.blocks)
-        found.work["halo_fetched"] = ((layers - self._holds_inputs) * self.sources.num_foreign
-                                      + layers * self.destinations.num_foreign)
+        found.work["halo_fetched"] = (
+            layers - self._holds_inputs
+        ) * self.sources.num_foreign + layers * self.destinations.num_foreign
         if self._arrival.kind == "stale":
             found.work["comm/bytes_skipped"] = take_skipped_bytes(self._places)
         return found

@@ -36,7 +36,11 @@ class DbhPartitioner(VertexCut):
     """
 
     def __init__(
-        self, num_parts: NumParts = "auto", degrees: Degrees = "exact", order: StreamOrder = "stored", seed: int = 0,
+        self,
+        num_parts: NumParts = "auto",
+        degrees: Degrees = "exact",
+        order: StreamOrder = "stored",
+        seed: int = 0,
         home: Home = "most",
     ) -> None:
         super().__init__(num_parts, order, seed, home)

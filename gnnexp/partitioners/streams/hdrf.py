@@ -40,14 +40,21 @@ class HdrfPartitioner(EdgePlacer):
     """
 
     def __init__(
-        self, num_parts: NumParts = "auto", lambda_: float = 1.0, epsilon: float = 1.0, degrees: Degrees = "streamed",
-        order: StreamOrder = "stored", seed: int = 0, home: Home = "most",
+        self,
+        num_parts: NumParts = "auto",
+        lambda_: float = 1.0,
+        epsilon: float = 1.0,
+        degrees: Degrees = "streamed",
+        order: StreamOrder = "stored",
+        seed: int = 0,
+        home: Home = "most",
     ) -> None:
         super().__init__(num_parts, order, seed, home)
         self.lambda_, self.epsilon, self.degrees = lambda_, epsilon, degrees
         problems = [
             Problem(f"partitioner.{key}", value, "must be above 0", f"set partitioner.{key}=1")
-            for key, value in (("lambda_", lambda_), ("epsilon", epsilon)) if not 0 < value < np.inf
+            for key, value in (("lambda_", lambda_), ("epsilon", epsilon))
+            if not 0 < value < np.inf
         ]
         ConfigError.raise_all(problems)
 
@@ -57,5 +64,14 @@ class HdrfPartitioner(EdgePlacer):
 
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
         """Place the edges by the kernel."""
-        place_edges(sources, destinations, state.degrees, state.replicas, state.loads, self.lambda_, self.epsilon,
-                    self.degrees == "streamed", parts)
+        place_edges(
+            sources,
+            destinations,
+            state.degrees,
+            state.replicas,
+            state.loads,
+            self.lambda_,
+            self.epsilon,
+            self.degrees == "streamed",
+            parts,
+        )

@@ -36,8 +36,12 @@ _TILT = 0.02
 _PASSES_FROM_EMPTY = 3
 # Passes over copies end when less than 1 % of the vertices move.
 _SETTLED = 0.01
-_CHOICES = {"start": ("clusters", "empty"), "score": ("fennel", "ldg"), "coarsest": ("metis", "stream"),
-            "order": ("falling", "rising", "stored", "random")}
+_CHOICES = {
+    "start": ("clusters", "empty"),
+    "score": ("fennel", "ldg"),
+    "coarsest": ("metis", "stream"),
+    "order": ("falling", "rising", "stored", "random"),
+}
 
 
 # Peak of anonymous memory per edge. Measured: 6.5 bytes on 245,000 vertices and 12.4 M edges with planted communities;
@@ -101,18 +105,34 @@ class RestreamPartitioner(Partitioner):
     def _problems(self) -> list[Problem]:
         """Problems of the options."""
         problems = [
-            Problem(f"partitioner.{key}", getattr(self, key), f"must be one of {', '.join(allowed)}",
-                    f"set partitioner.{key}={allowed[0]}")
-            for key, allowed in _CHOICES.items() if getattr(self, key) not in allowed
+            Problem(
+                f"partitioner.{key}",
+                getattr(self, key),
+                f"must be one of {', '.join(allowed)}",
+                f"set partitioner.{key}={allowed[0]}",
+            )
+            for key, allowed in _CHOICES.items()
+            if getattr(self, key) not in allowed
         ]
         least = 1 if self.start == "empty" else 0
-        numbers = [(key, getattr(self, key), low, default) for key, low, default in (
-            ("passes", least, "auto"), ("copies_passes", 0, 2), ("vertex_balance", 1, 1.05), ("edge_balance", 1, 1.2),
-            ("gamma", 1, 1.5), ("seed", 0, 0))]
+        numbers = [
+            (key, getattr(self, key), low, default)
+            for key, low, default in (
+                ("passes", least, "auto"),
+                ("copies_passes", 0, 2),
+                ("vertex_balance", 1, 1.05),
+                ("edge_balance", 1, 1.2),
+                ("gamma", 1, 1.5),
+                ("seed", 0, 0),
+            )
+        ]
         passes = numbers[0][1]
         if isinstance(passes, str) and passes != "auto":
-            problems.append(Problem("partitioner.passes", passes, f"must be auto, or {least} or more",
-                                    "set partitioner.passes=auto"))
+            problems.append(
+                Problem(
+                    "partitioner.passes", passes, f"must be auto, or {least} or more", "set partitioner.passes=auto"
+                )
+            )
         return problems + too_small(number for number in numbers if not isinstance(number[1], str | None))
 
     @property
@@ -160,8 +180,14 @@ class RestreamPartitioner(Partitioner):
             return Caps(vertices, int(_UNBOUNDED))
         edges, most = max(-(-E // num_parts), int(self.edge_balance * E / num_parts)), int(graph.in_degree.max())
         if most > edges:
-            log.warning("partitioner.edge_balance=%g cannot be held: one vertex has %d in-edges, %.2f times the mean "
-                        "of %d parts", self.edge_balance, most, most * num_parts / E, num_parts)
+            log.warning(
+                "partitioner.edge_balance=%g cannot be held: one vertex has %d in-edges, %.2f times the mean "
+                "of %d parts",
+                self.edge_balance,
+                most,
+                most * num_parts / E,
+                num_parts,
+            )
         return Caps(vertices, max(edges, most))
 
     def _order(self, level: CoarseGraph) -> np.ndarray:
@@ -181,8 +207,20 @@ class RestreamPartitioner(Partitioner):
         moved = 0
         for _ in range(self._num_passes()):
             moved = stream_vertices(
-                level.indptr, level.indices, level.weights, level.masses, level.loads, order, owners, masses, loads,
-                self.score == "fennel", alpha, self.gamma, caps.vertices, caps.edges,
+                level.indptr,
+                level.indices,
+                level.weights,
+                level.masses,
+                level.loads,
+                order,
+                owners,
+                masses,
+                loads,
+                self.score == "fennel",
+                alpha,
+                self.gamma,
+                caps.vertices,
+                caps.edges,
             )
         return int(moved)
 
@@ -195,8 +233,9 @@ class RestreamPartitioner(Partitioner):
         count_pins(level.indptr, level.indices, owners, num_words * PARTS_PER_WORD, pins)
         masses, loads = level.totals(owners, num_parts)
         for _ in range(self.copies_passes):
-            moved = move_by_copies(level.indptr, level.indices, order, owners, masses, loads, caps.vertices, caps.edges,
-                                   pins, words, _TILT)
+            moved = move_by_copies(
+                level.indptr, level.indices, order, owners, masses, loads, caps.vertices, caps.edges, pins, words, _TILT
+            )
             if moved < _SETTLED * level.num_nodes:
                 break
 
@@ -218,6 +257,9 @@ def _hold(level: CoarseGraph, num_parts: int, caps: Caps, owners: np.ndarray) ->
         return 0
     over = int(unload(level.indptr, level.order(falling=True), owners, masses, loads, caps.vertices, caps.edges))
     if over:
-        log.warning("partitioner.edge_balance is not held: a part has %d in-edges, at most %d are allowed",
-                    caps.edges + over, caps.edges)
+        log.warning(
+            "partitioner.edge_balance is not held: a part has %d in-edges, at most %d are allowed",
+            caps.edges + over,
+            caps.edges,
+        )
     return over

@@ -36,8 +36,14 @@ class SpringPartitioner(StreamPartitioner):
     """
 
     def __init__(
-        self, num_parts: NumParts = "auto", alpha: float = 0.1, beta: float = 1.05, bound_sizes: bool = True,
-        degrees: Literal["exact", "streamed"] = "exact", order: StreamOrder = "stored", seed: int = 0,
+        self,
+        num_parts: NumParts = "auto",
+        alpha: float = 0.1,
+        beta: float = 1.05,
+        bound_sizes: bool = True,
+        degrees: Literal["exact", "streamed"] = "exact",
+        order: StreamOrder = "stored",
+        seed: int = 0,
     ) -> None:
         super().__init__(num_parts, order, seed)
         self.alpha, self.beta, self.bound_sizes, self.degrees = alpha, beta, bound_sizes, degrees
@@ -79,5 +85,8 @@ class SpringPartitioner(StreamPartitioner):
 
 def _described(when: str, sizes: np.ndarray) -> dict[str, float]:
     kept = sizes[sizes > 0]
-    return {f"clusters_{when}/count": float(kept.size), f"clusters_{when}/mean_size": float(kept.mean()),
-            f"clusters_{when}/std_size": float(kept.std())}
+    return {
+        f"clusters_{when}/count": float(kept.size),
+        f"clusters_{when}/mean_size": float(kept.mean()),
+        f"clusters_{when}/std_size": float(kept.std()),
+    }

@@ -73,8 +73,11 @@ class StreamPartitioner(Partitioner):
             ConfigError: `order` is not `stored`, or there are more parts than vertices.
         """
         if self.order != "stored":
-            raise ConfigError(Problem("partitioner.order", self.order, "a stream comes in its own order",
-                                      "set partitioner.order=stored"))
+            raise ConfigError(
+                Problem(
+                    "partitioner.order", self.order, "a stream comes in its own order", "set partitioner.order=stored"
+                )
+            )
         return self.timed(lambda: self.assign_stream(stream, num_parts), stream, num_parts, key)
 
     @abstractmethod

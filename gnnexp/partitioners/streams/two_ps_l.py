@@ -55,13 +55,20 @@ class TwoPsLPartitioner(VertexCut):
     """
 
     def __init__(
-        self, num_parts: NumParts = "auto", max_volume: float = 1.0, passes: int = 1, balance: float = 1.05,
-        order: StreamOrder = "stored", seed: int = 0, home: Home = "most",
+        self,
+        num_parts: NumParts = "auto",
+        max_volume: float = 1.0,
+        passes: int = 1,
+        balance: float = 1.05,
+        order: StreamOrder = "stored",
+        seed: int = 0,
+        home: Home = "most",
     ) -> None:
         super().__init__(num_parts, order, seed, home)
         self.max_volume, self.passes, self.balance = max_volume, passes, balance
-        ConfigError.raise_all(too_small([
-            ("max_volume", max_volume, 0, 1.0), ("passes", passes, 1, 1), ("balance", balance, 1, 1.05)]))
+        ConfigError.raise_all(
+            too_small([("max_volume", max_volume, 0, 1.0), ("passes", passes, 1, 1), ("balance", balance, 1, 1.05)])
+        )
 
     def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
         """Place all edges, in passes for degrees, for clusters, and two for edges.
@@ -78,14 +85,24 @@ class TwoPsLPartitioner(VertexCut):
         for chunk in stream.chunks():
             placed = np.empty(chunk.sources.size, parts.dtype)
             overflow += two_ps_l.place_within(
-                chunk.sources, chunk.destinations, records, homes, state.replicas, state.loads, capacity, key, placed)
+                chunk.sources, chunk.destinations, records, homes, state.replicas, state.loads, capacity, key, placed
+            )
             parts[chunk.positions] = placed
         within = int(state.loads.sum())
         for chunk in stream.chunks():
             placed = parts[chunk.positions]
             overflow += two_ps_l.place_between(
-                chunk.sources, chunk.destinations, records, volumes, homes, state.replicas, state.loads, capacity, key,
-                placed)
+                chunk.sources,
+                chunk.destinations,
+                records,
+                volumes,
+                homes,
+                state.replicas,
+                state.loads,
+                capacity,
+                key,
+                placed,
+            )
             parts[chunk.positions] = placed
         return {"clusters": float(count), "edges_within": float(within), "edges_overflowed": float(overflow)}
 

@@ -16,8 +16,19 @@ Statistic = Literal["ratio", "reduction_pct", "difference", "value"]
 TAKES = ("each", "greatest", "least", "mean", "growth", "steps")
 _ALONG = ("growth", "steps")
 # Config keys whose values must be equal in two runs that are compared with each other.
-ALIKE = ("dataset", "dataset.name", "dataset.shape", "dataset.scale", "dataset.num_features", "model", "model.layers",
-         "model.hidden", "train.batch_size", "hardware.workers", "task")
+ALIKE = (
+    "dataset",
+    "dataset.name",
+    "dataset.shape",
+    "dataset.scale",
+    "dataset.num_features",
+    "model",
+    "model.layers",
+    "model.hidden",
+    "train.batch_size",
+    "hardware.workers",
+    "task",
+)
 
 
 @dataclass(frozen=True)
@@ -188,9 +199,18 @@ def claims_of(paper: str) -> tuple[Claim, ...]:
 def _claim(paper: str, item: Mapping[str, Any], problems: list[Problem]) -> Claim:
     check = item.get("check")
     return Claim(
-        paper=paper, name=item["claim"], says=item["says"], source=item["source"], kind=item["kind"],
-        depends_on_hardware=item["depends_on_hardware"], expects=Expects(**item["expects"]), measure=item["measure"],
-        note=item.get("note", ""), check=check and _check(item["claim"], check, problems), why=item.get("why", ""))
+        paper=paper,
+        name=item["claim"],
+        says=item["says"],
+        source=item["source"],
+        kind=item["kind"],
+        depends_on_hardware=item["depends_on_hardware"],
+        expects=Expects(**item["expects"]),
+        measure=item["measure"],
+        note=item.get("note", ""),
+        check=check and _check(item["claim"], check, problems),
+        why=item.get("why", ""),
+    )
 
 
 def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Check:
@@ -201,8 +221,9 @@ def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Chec
     if item.get("take", "each") not in TAKES:
         problems.append(unknown(f"{claim}.check.take", item["take"], str(item["take"]), TAKES))
     if (item.get("take") in _ALONG) != bool(item.get("along")):
-        problems.append(Problem(f"{claim}.check.along", item.get("along"), f"goes with take: {' or '.join(_ALONG)}",
-                                "give both"))
+        problems.append(
+            Problem(f"{claim}.check.along", item.get("along"), f"goes with take: {' or '.join(_ALONG)}", "give both")
+        )
     sides = {key: _side(item.get(key, {})) for key in ("of", "over", "uncounted", "where")}
     parts: dict[str, Any] = {"alike": tuple(item.get("alike", ALIKE))}
     if "cells" in item:

@@ -33,7 +33,10 @@ from gnnexp.record.runs import Run
 
 _NAME = re.compile(r"\[([^\[\]]+)\]")
 _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
 }
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "min": min}
 # Not recorded if it is zero: the traffic of a purpose without messages, and the rows of a place that no row came from.
@@ -54,8 +57,14 @@ def check_expression(text: str, where: str) -> list[Problem]:
     except ZeroDivisionError:
         return []  # `1 / ([a] - [b])`: only the runs' values can show whether it divides by 0
     except (SyntaxError, ValueError, TypeError) as error:
-        return [Problem(where, text, f"is no arithmetic over names in brackets: {error}",
-                        "[time/epoch_s], or ([a] + [b]) / [c]; + - * / max() min() and numbers")]
+        return [
+            Problem(
+                where,
+                text,
+                f"is no arithmetic over names in brackets: {error}",
+                "[time/epoch_s], or ([a] + [b]) / [c]; + - * / max() min() and numbers",
+            )
+        ]
     return []
 
 

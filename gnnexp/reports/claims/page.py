@@ -15,8 +15,18 @@ from gnnexp.reports.claims.evidence.pairs import Found
 from gnnexp.reports.claims.evidence.standin import TOO_FAR, Counted, expected_of
 from gnnexp.reports.table import Table
 
-_COLUMNS = ("claim", "source", "kind", "published", "measured here", "estimated there", "verdict", "runs",
-            "stand-in / paper", "why, and notes")
+_COLUMNS = (
+    "claim",
+    "source",
+    "kind",
+    "published",
+    "measured here",
+    "estimated there",
+    "verdict",
+    "runs",
+    "stand-in / paper",
+    "why, and notes",
+)
 _CAPTION = (
     "Measured here: the statistic of the lowest and of the highest pair of runs, with its 95 % interval over seeds. "
     "If the paper prints a number for every pair, each pair is shown with that number in brackets. Seconds are left "
@@ -59,9 +69,17 @@ def sweeps_of(claims: Sequence[Claim]) -> tuple[str, ...]:
 def _row(one: Outcome) -> tuple[str, ...]:
     claim = one.claim
     sweeps = ", ".join(claim.check.sweeps) if claim.check else "–"
-    return (f"{claim.name}: “{claim.says}”", claim.source, claim.kind, published_cell(claim.expects),
-            *_cells(one), one.verdict, sweeps,
-            _counts_cell(one.counts), " ".join(filter(None, (*_reasons(claim.check), claim.why, claim.note))))
+    return (
+        f"{claim.name}: “{claim.says}”",
+        claim.source,
+        claim.kind,
+        published_cell(claim.expects),
+        *_cells(one),
+        one.verdict,
+        sweeps,
+        _counts_cell(one.counts),
+        " ".join(filter(None, (*_reasons(claim.check), claim.why, claim.note))),
+    )
 
 
 def _cells(one: Outcome) -> tuple[str, str]:
@@ -114,8 +132,9 @@ def _cell(claim: Claim, found: Sequence[Found]) -> str:
 
 
 def _each(claim: Claim, check: Check, found: Sequence[Found]) -> str:
-    pairs = [f"{one.place} {_number(*spread_of(one, claim, check))} [{_expected(expected_of(one, claim))}]"
-             for one in found]
+    pairs = [
+        f"{one.place} {_number(*spread_of(one, claim, check))} [{_expected(expected_of(one, claim))}]" for one in found
+    ]
     mean = "" if not prints_mean(claim.expects) else f"; mean {taken(found, 'mean')[0].value:.3g}"
     return "; ".join(pairs) + mean
 

@@ -12,8 +12,15 @@ Verdict = Literal["holds", "exceeds", "in direction", "too weak", "does not hold
 # A value, half the width of its 95 % interval (NaN for one seed), and what is expected of the value.
 Judged = tuple[float, float, Expects]
 # A claim is as good as its worst pair.
-_WORST_FIRST: Sequence[Verdict] = ("does not hold", "too weak", "not decided", "in direction", "exceeds", "holds",
-                                   "shown")
+_WORST_FIRST: Sequence[Verdict] = (
+    "does not hold",
+    "too weak",
+    "not decided",
+    "in direction",
+    "exceeds",
+    "holds",
+    "shown",
+)
 # A share of the distance between the published value and "no effect". Below it, the effect is too weak for the claim.
 _ENOUGH = 0.25
 
@@ -30,8 +37,9 @@ def verdict(found: Sequence[Judged], check: Check) -> Verdict:
       claimed effect and none. Or a lower bound is below the range.
     - `shown`: the paper names no number, or the number follows from a definition.
     """
-    known = [(value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found
-             if not math.isnan(value)]
+    known = [
+        (value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found if not math.isnan(value)
+    ]
     if not known:
         return "not run"
     if check.by_construction:

@@ -38,26 +38,35 @@ def with_estimates(
     place = table.header.index(f"{quantity}, paper") + 1 if paired else len(table.header)
     header = (*table.header[:place], f"{quantity}, estimated", *table.header[place:])
     rows = tuple((*row[:place], _cell(value), *row[place:]) for row, value in zip(table.rows, seconds, strict=True))
-    notes = [f"{quantity}, estimated: on {machine.name}, not measured. A linear model of what the runs counted "
-             "(docs/estimates.md) gives it, with the counts of the whole graph of that shape "
-             f"(1 / dataset.scale) and of all its targets{f' in {paper}' if paper else ''}."]
+    notes = [
+        f"{quantity}, estimated: on {machine.name}, not measured. A linear model of what the runs counted "
+        "(docs/estimates.md) gives it, with the counts of the whole graph of that shape "
+        f"(1 / dataset.scale) and of all its targets{f' in {paper}' if paper else ''}."
+    ]
     if published is not None and paired:
         if published.edge_rows:
-            notes.append(f"Memory of {', '.join(published.edge_rows)} with GAT: of code that keeps the projected rows "
-                         "of both ends of every edge, which ours does not.")
+            notes.append(
+                f"Memory of {', '.join(published.edge_rows)} with GAT: of code that keeps the projected rows "
+                "of both ends of every edge, which ours does not."
+            )
         notes += _against_paper(groups, seconds, published)
     if left_out := sum(map(math.isnan, seconds)):
-        notes.append(f"No estimate: {left_out} rows. An estimate needs a finished run that counted what its layers "
-                     f"computed, on the {machine.nodes * machine.workers} ranks of {machine.name}, on fewer of its "
-                     "devices, or on several of its nodes. The profile must have a rate of products in the run's "
-                     "train.matmul.")
+        notes.append(
+            f"No estimate: {left_out} rows. An estimate needs a finished run that counted what its layers "
+            f"computed, on the {machine.nodes * machine.workers} ranks of {machine.name}, on fewer of its "
+            "devices, or on several of its nodes. The profile must have a rate of products in the run's "
+            "train.matmul."
+        )
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
 def estimated_s(group: Group, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
     """Mean over the runs; infinite if the device's memory is too small, NaN if no run has the needed counts."""
-    runs = [run for run in group.runs if tells_enough(run) and has_rates(run, machine)
-            and machine.can_run(setting_of(run).ranks)]
+    runs = [
+        run
+        for run in group.runs
+        if tells_enough(run) and has_rates(run, machine) and machine.can_run(setting_of(run).ranks)
+    ]
     found = [estimate(work_as_published(paper, run, edge_rows), machine) for run in runs]
     if not found:
         return math.nan
@@ -73,11 +82,16 @@ def _against_paper(groups: Sequence[Group], seconds: Sequence[float], published:
     papers = [_printed(published.printed(any_of(group), published.epoch)) for group in groups]
     right, total = pairs_in_order(zip((place_of(group, published) for group in groups), seconds, papers, strict=True))
     notes = [f"By this estimate, {right} of {total} pairs of systems are in the paper's order."] if total else []
-    errors = [abs(math.log(ours / theirs)) for ours, theirs in zip(seconds, papers, strict=True)
-              if math.isfinite(ours) and math.isfinite(theirs) and theirs > 0 < ours]
+    errors = [
+        abs(math.log(ours / theirs))
+        for ours, theirs in zip(seconds, papers, strict=True)
+        if math.isfinite(ours) and math.isfinite(theirs) and theirs > 0 < ours
+    ]
     if errors:
-        notes.append(f"Estimate and paper differ by a factor of {math.exp(statistics.median(errors)):.2f} (median of "
-                     f"{len(errors)} rows).")
+        notes.append(
+            f"Estimate and paper differ by a factor of {math.exp(statistics.median(errors)):.2f} (median of "
+            f"{len(errors)} rows)."
+        )
     return notes
 
 

@@ -42,8 +42,15 @@ class Planned:
         """What systems must share to be ranked together."""
         run, setting = self.run, setting_of(self.run)
         graph = run.value("dataset") if setting.shape != "null" else setting.dataset
-        return (graph, setting.shape, f"{self.size:.3g}", setting.model, setting.layers, run.value("task"),
-                self.machine.name)
+        return (
+            graph,
+            setting.shape,
+            f"{self.size:.3g}",
+            setting.model,
+            setting.layers,
+            run.value("task"),
+            self.machine.name,
+        )
 
     @property
     def size(self) -> float:
@@ -81,11 +88,16 @@ class Planned:
     def _is(self, cell: Cell) -> bool:
         run = self.run
         named = (cell.quantity, cell.system, cell.dataset, cell.model, cell.hardware)
-        said = {"workers": str(setting_of(run).ranks), "layers": run.value("model.layers"),
-                "hidden": run.value("model.hidden")}
-        return bool(cell.dataset) and named == (
-            "epoch_s", run.value("system"), published_graph(run), run.value("model"), self.machine.name
-        ) and all(cell.setting.get(name, value) == value for name, value in said.items())
+        said = {
+            "workers": str(setting_of(run).ranks),
+            "layers": run.value("model.layers"),
+            "hidden": run.value("model.hidden"),
+        }
+        return (
+            bool(cell.dataset)
+            and named == ("epoch_s", run.value("system"), published_graph(run), run.value("model"), self.machine.name)
+            and all(cell.setting.get(name, value) == value for name, value in said.items())
+        )
 
 
 def made_with(run: Run, machine: Machine) -> bool:
@@ -112,6 +124,9 @@ def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -
     for run in filter(tells_enough, runs):
         factor = full_factor(run) if scale == "full" else scale
         work = full_size(run) if scale == "full" else work_of(run).scaled(scale)
-        found += [Planned(run, machine, estimate(work, machine), factor) for machine in machines
-                  if has_rates(run, machine) and (machine.hosts(work.ranks) or made_with(run, machine))]
+        found += [
+            Planned(run, machine, estimate(work, machine), factor)
+            for machine in machines
+            if has_rates(run, machine) and (machine.hosts(work.ranks) or made_with(run, machine))
+        ]
     return found

@@ -15,8 +15,25 @@ from gnnexp.reports.table import Table
 from gnnexp.reports.values.labels import setting_of
 from gnnexp.reports.values.metrics import number_cell
 
-_COLUMNS = ("system", "dataset", "model", "ranks", "hardware", "S s", "L s", "FB s", "sync s", "hidden s", "epoch s",
-            "device GB", "place", "measured s", "measured / estimated", "published s", "published / estimated")
+_COLUMNS = (
+    "system",
+    "dataset",
+    "model",
+    "ranks",
+    "hardware",
+    "S s",
+    "L s",
+    "FB s",
+    "sync s",
+    "hidden s",
+    "epoch s",
+    "device GB",
+    "place",
+    "measured s",
+    "measured / estimated",
+    "published s",
+    "published / estimated",
+)
 _CAPTION = (
     "Estimated, not measured: a linear model of what the runs counted (docs/estimates.md). S is sampling, L loading, "
     "FB forward and backward, and sync the gradients' sum. They are times of the busiest rank, one after the other. "
@@ -28,8 +45,9 @@ _CAPTION = (
 _FIX = "choose profiles with as many ranks as runs have (--hardware all: every one), or run with hardware.workers=N"
 
 
-def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
-               ) -> Table:
+def make_table(
+    runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
+) -> Table:
     """The ranking table: a row per run and machine, the fastest of a group first.
 
     Args:
@@ -52,11 +70,20 @@ def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 
     rows = []
     for members in groups.values():
         members.sort(key=lambda one: (not one.estimate.fits, one.estimate.epoch_s))
-        rows += [(*_cells(one, place), *([_measured_on(one)] if len(kinds) > 1 else []))
-                 for place, one in enumerate(members, 1)]
-    notes = [_CAPTION, *_scaled(scale), *_errors(found), *_order(groups.values()), *_chunks(found),
-             *(f"{machine.name}: {machine.source}." for machine in machines), *_left_out(runs, machines, found),
-             *([f"Profiles without enough numbers: {', '.join(untold)}."] if untold else [])]
+        rows += [
+            (*_cells(one, place), *([_measured_on(one)] if len(kinds) > 1 else []))
+            for place, one in enumerate(members, 1)
+        ]
+    notes = [
+        _CAPTION,
+        *_scaled(scale),
+        *_errors(found),
+        *_order(groups.values()),
+        *_chunks(found),
+        *(f"{machine.name}: {machine.source}." for machine in machines),
+        *_left_out(runs, machines, found),
+        *([f"Profiles without enough numbers: {', '.join(untold)}."] if untold else []),
+    ]
     return Table((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
 
 
@@ -68,10 +95,19 @@ def _cells(one: Planned, place: int) -> tuple[str, ...]:
     setting, found = setting_of(one.run), one.estimate
     seconds = (found.sample_s, found.load_s, found.forward_backward_s, found.sync_s, found.hidden_s, found.epoch_s)
     compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / found.epoch_s)]
-    return (one.run.value("system"), setting.dataset, setting.model, str(setting.ranks), one.machine.name,
-            *(f"{value:.4g}" for value in seconds), f"{found.device_bytes / 1e9:.3g}",
-            str(place) if found.fits else "OOM", *map(number_cell, compared[:2]),
-            "OOM" if one.published_oom else number_cell(compared[2]), number_cell(compared[3]))
+    return (
+        one.run.value("system"),
+        setting.dataset,
+        setting.model,
+        str(setting.ranks),
+        one.machine.name,
+        *(f"{value:.4g}" for value in seconds),
+        f"{found.device_bytes / 1e9:.3g}",
+        str(place) if found.fits else "OOM",
+        *map(number_cell, compared[:2]),
+        "OOM" if one.published_oom else number_cell(compared[2]),
+        number_cell(compared[3]),
+    )
 
 
 def _scaled(scale: Scale) -> list[str]:
@@ -83,8 +119,10 @@ def _scaled(scale: Scale) -> list[str]:
 def _errors(found: Sequence[Planned]) -> list[str]:
     """The factor between estimates and measured or published times: over all systems, then for each system."""
     notes = []
-    for word, known in (("Measured", [one.measured_s for one in found]),
-                        ("Published", [one.published_s for one in found])):
+    for word, known in (
+        ("Measured", [one.measured_s for one in found]),
+        ("Published", [one.published_s for one in found]),
+    ):
         factors: dict[str, list[float]] = {}
         for one, value in zip(found, known, strict=True):
             if not math.isnan(value) and one.estimate.fits:
@@ -92,8 +130,10 @@ def _errors(found: Sequence[Planned]) -> list[str]:
         together = [factor for of_system in factors.values() for factor in of_system]
         if together:
             systems = "; ".join(f"{system} {_median_and_worst(of_system)}" for system, of_system in factors.items())
-            notes.append(f"{word} and estimated differ by a factor of {statistics.median(together):.2f} "
-                         f"(median of {len(together)}), {max(together):.2f} at worst: {systems}.")
+            notes.append(
+                f"{word} and estimated differ by a factor of {statistics.median(together):.2f} "
+                f"(median of {len(together)}), {max(together):.2f} at worst: {systems}."
+            )
     return notes
 
 
@@ -121,8 +161,9 @@ def _order(groups: Iterable[Sequence[Planned]]) -> list[str]:
 
 
 def _chunks(found: Sequence[Planned]) -> list[str]:
-    more = sorted({f"{one.run.value('system')} {one.estimate.more_chunks}" for one in found
-                   if one.estimate.more_chunks > 1})
+    more = sorted(
+        {f"{one.run.value('system')} {one.estimate.more_chunks}" for one in found if one.estimate.more_chunks > 1}
+    )
     return [f"To fit, some runs need more chunks than were counted, by this factor: {', '.join(more)}."] if more else []
 
 
@@ -131,11 +172,16 @@ def _left_out(runs: Sequence[Run], machines: Sequence[Machine], found: Sequence[
     others = [run for run in runs if id(run) not in planned]
     incomplete = sum(not tells_enough(run) for run in others)
     unknown = sum(tells_enough(run) and not any(has_rates(run, machine) for machine in machines) for run in others)
-    left_out = ((incomplete, "that failed or did not record what their layers computed"),
-                (unknown, "whose train.matmul has no rate in the profiles (flops_tf32; bf16 is in none)"),
-                (len(others) - incomplete - unknown, "with another number of ranks than the profiles have"))
+    left_out = (
+        (incomplete, "that failed or did not record what their layers computed"),
+        (unknown, "whose train.matmul has no rate in the profiles (flops_tf32; bf16 is in none)"),
+        (len(others) - incomplete - unknown, "with another number of ranks than the profiles have"),
+    )
     used = {one.machine.name for one in found}
-    idle = [f"{machine.nodes * machine.workers} ranks of {machine.name}" for machine in machines
-            if machine.name not in used]
-    return [*(f"No run has the {machine}." for machine in idle),
-            *(f"Left out: {count} runs {why}." for count, why in left_out if count)]
+    idle = [
+        f"{machine.nodes * machine.workers} ranks of {machine.name}" for machine in machines if machine.name not in used
+    ]
+    return [
+        *(f"No run has the {machine}." for machine in idle),
+        *(f"Left out: {count} runs {why}." for count, why in left_out if count),
+    ]

@@ -20,17 +20,27 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, legend_width=2.6)
     rows = []
     for axes, panel in zip(spaces, panels, strict=True):
-        found = [[mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()]
-                 for metric in figure.y]
+        found = [
+            [mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()] for metric in figure.y
+        ]
         (_stacked if figure.stacked else _grouped)(axes, figure, found)
         name_bars(axes, panel.series)
         _verdicts(axes, panel)
         _scale(axes, figure)
         for number, (name, group) in enumerate(panel.series.items()):
-            rows += [(panel.title, name, metric, f"{mean:.6g}", "" if math.isnan(half) else f"{half:.3g}",
-                      str(len(group.runs)))
-                     for metric, of_metric in zip(figure.y, found, strict=True)
-                     for mean, half in [of_metric[number]] if not math.isnan(mean)]
+            rows += [
+                (
+                    panel.title,
+                    name,
+                    metric,
+                    f"{mean:.6g}",
+                    "" if math.isnan(half) else f"{half:.3g}",
+                    str(len(group.runs)),
+                )
+                for metric, of_metric in zip(figure.y, found, strict=True)
+                for mean, half in [of_metric[number]]
+                if not math.isnan(mean)
+            ]
     caption = caption_of(panels, figure.y)
     finish(canvas, caption)
     return Drawn(canvas, Table(("panel", "series", "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
@@ -47,8 +57,15 @@ def _grouped(axes: Axes, figure: Figure, found: Found) -> None:
         if all(math.isnan(mean) for mean, _ in of_metric):
             continue  # the caption names it
         halves = [0.0 if math.isnan(half) else factor * half for _, half in of_metric]
-        axes.bar(places, [factor * mean for mean, _ in of_metric], width, color=colour_of(number), label=label,
-                 yerr=halves if any(halves) else None, capsize=2)
+        axes.bar(
+            places,
+            [factor * mean for mean, _ in of_metric],
+            width,
+            color=colour_of(number),
+            label=label,
+            yerr=halves if any(halves) else None,
+            capsize=2,
+        )
 
 
 def _stacked(axes: Axes, figure: Figure, found: Found) -> None:

@@ -138,21 +138,34 @@ def _bars(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: S
     def place(row: Row) -> tuple[float, float]:
         """Middle and width of a bar."""
         peers = [one[chart.series] for one in rows if one[chart.x] == row[chart.x]] if chart.own else series
-        return (groups.index(row[chart.x]) + 0.8 * ((peers.index(row[chart.series]) + 0.5) / len(peers) - 0.5),
-                0.8 / len(peers))
+        return (
+            groups.index(row[chart.x]) + 0.8 * ((peers.index(row[chart.series]) + 0.5) / len(peers) - 0.5),
+            0.8 / len(peers),
+        )
 
     for column in filter(None, (panel.y[0], panel.hatched)):
         for number, name in enumerate(series):
-            shown = [(*place(row), row[column] - base) for row in rows
-                     if row[chart.series] == name and row[column] is not None]
-            style = _HATCHED if column == panel.hatched else {
-                "color": chart.colours.get(name, colour_of(number)), "label": str(name)}
+            shown = [
+                (*place(row), row[column] - base)
+                for row in rows
+                if row[chart.series] == name and row[column] is not None
+            ]
+            style = (
+                _HATCHED
+                if column == panel.hatched
+                else {"color": chart.colours.get(name, colour_of(number)), "label": str(name)}
+            )
             if shown:
                 middles, widths, heights = zip(*shown, strict=True)
                 axes.bar(middles, heights, widths, base, **style)
     if panel.mark:
-        axes.scatter([place(row)[0] for row in rows], [row[panel.mark] for row in rows], marker="_", color="black",
-                     s=max(30.0, 300 / len(series)))
+        axes.scatter(
+            [place(row)[0] for row in rows],
+            [row[panel.mark] for row in rows],
+            marker="_",
+            color="black",
+            s=max(30.0, 300 / len(series)),
+        )
     if panel.log:
         axes.axhline(base, color="black", linewidth=0.8)
     _name_groups(axes, [_text(rows, chart, chart.x, group) for group in groups])
@@ -194,8 +207,9 @@ def _parts(panel: Panel, columns: Sequence[str], rows: Sequence[Row]) -> Iterato
 def _lines(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
     for number, name in enumerate(series):
         for what, style, column in zip(panel.names or ("",), _STYLES, panel.y, strict=False):
-            points = [(row[chart.x], row[column]) for row in rows
-                      if row[chart.series] == name and row[column] is not None]
+            points = [
+                (row[chart.x], row[column]) for row in rows if row[chart.series] == name and row[column] is not None
+            ]
             label = f"{name}: {what}" if what and len(series) > 1 else what or str(name)
             if points:
                 places, heights = zip(*sorted(points, key=itemgetter(0)), strict=True)

@@ -73,15 +73,24 @@ def curve_of(group: Group, metric: str) -> list[Moment]:
     """A moment for every epoch in which at least one run of the group has the metric."""
     curves = [_points(run, metric) for run in group.runs]
     epochs = sorted({epoch for curve in curves for epoch in curve})
-    return [Moment(epoch, statistics.fmean(curve[epoch][0] for curve in curves if epoch in curve),
-                   tuple(curve[epoch][1] for curve in curves if epoch in curve)) for epoch in epochs]
+    return [
+        Moment(
+            epoch,
+            statistics.fmean(curve[epoch][0] for curve in curves if epoch in curve),
+            tuple(curve[epoch][1] for curve in curves if epoch in curve),
+        )
+        for epoch in epochs
+    ]
 
 
 def _points(run: Run, metric: str) -> dict[int, tuple[float, float]]:
     """Seconds so far and the metric's value, by epoch from 1."""
     seconds = itertools.accumulate(epoch.get("time/epoch_s", math.nan) for epoch in run.epochs)
-    return {number: (so_far, value) for number, (so_far, epoch) in enumerate(zip(seconds, run.epochs, strict=True), 1)
-            if metric and not math.isnan(value := epoch_value(epoch, metric))}
+    return {
+        number: (so_far, value)
+        for number, (so_far, epoch) in enumerate(zip(seconds, run.epochs, strict=True), 1)
+        if metric and not math.isnan(value := epoch_value(epoch, metric))
+    }
 
 
 def _curve(axes: Axes, curve: Sequence[Moment], factor: float, name: str, number: int, *, by_time: bool) -> None:
@@ -90,22 +99,36 @@ def _curve(axes: Axes, curve: Sequence[Moment], factor: float, name: str, number
     means = [factor * mean for mean, _ in found]
     halves = [0.0 if math.isnan(half) else factor * half for _, half in found]
     few = len(curve) <= 12
-    axes.plot(places, means, label=name, color=colour_of(number), linewidth=1.3, marker="o" if few else "",
-              markersize=3)
-    axes.fill_between(places, [mean - half for mean, half in zip(means, halves, strict=True)],
-                      [mean + half for mean, half in zip(means, halves, strict=True)], color=colour_of(number),
-                      alpha=0.2, linewidth=0)
+    axes.plot(
+        places, means, label=name, color=colour_of(number), linewidth=1.3, marker="o" if few else "", markersize=3
+    )
+    axes.fill_between(
+        places,
+        [mean - half for mean, half in zip(means, halves, strict=True)],
+        [mean + half for mean, half in zip(means, halves, strict=True)],
+        color=colour_of(number),
+        alpha=0.2,
+        linewidth=0,
+    )
 
 
 def _cells(moment: Moment) -> tuple[str, ...]:
     mean, half = mean_and_interval(moment.values)
-    return (str(moment.epoch), "" if math.isnan(moment.seconds) else f"{moment.seconds:.6g}", f"{mean:.6g}",
-            "" if math.isnan(half) else f"{half:.3g}", str(len(moment.values)))
+    return (
+        str(moment.epoch),
+        "" if math.isnan(moment.seconds) else f"{moment.seconds:.6g}",
+        f"{mean:.6g}",
+        "" if math.isnan(half) else f"{half:.3g}",
+        str(len(moment.values)),
+    )
 
 
 def _first(figure: Figure, metrics: Sequence[str], lacking: Sequence[str]) -> str:
     what = " and ".join(metrics) or " ".join(figure.y) or "the task's metric"
-    along = ("seconds of training so far (the sum of all epochs without evaluation, mean over the runs)"
-             if figure.by == "time" else "epoch")
+    along = (
+        "seconds of training so far (the sum of all epochs without evaluation, mean over the runs)"
+        if figure.by == "time"
+        else "epoch"
+    )
     left_out = f" Not recorded, not drawn: {', '.join(lacking)}." if lacking else ""
     return f"{what} after each epoch that was evaluated, by {along}.{left_out}"

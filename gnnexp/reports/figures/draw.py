@@ -12,7 +12,11 @@ from gnnexp.reports.figures.panels import Figure, Panel, cut
 from gnnexp.reports.table import Table, save_table
 
 _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
-    "stacked": stacked.draw, "lines": lines.draw, "curves": curves.draw, "range": load_range.draw, "bars": bars.draw,
+    "stacked": stacked.draw,
+    "lines": lines.draw,
+    "curves": curves.draw,
+    "range": load_range.draw,
+    "bars": bars.draw,
     "matrix": matrix.draw,
 }
 
@@ -22,8 +26,9 @@ def draw(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> Drawn:
     return _DRAW[figure.draw](figure, cut(figure, runs, rows))
 
 
-def draw_all(figures: Sequence[Figure], runs: Sequence[Run], rows: Sequence[str], folder: Path, title: str
-             ) -> tuple[list[Path], dict[str, Table]]:
+def draw_all(
+    figures: Sequence[Figure], runs: Sequence[Run], rows: Sequence[str], folder: Path, title: str
+) -> tuple[list[Path], dict[str, Table]]:
     """Save each figure as png and svg, its data as csv, in `folder`. Return the files and the data by figure name."""
     files, data = [], {}
     for figure in figures:
@@ -44,8 +49,13 @@ def usual_figures(runs: Sequence[Run], rows: Sequence[str]) -> list[Figure]:
     if not set(rows) - {"dataset", "model"}:
         panels = panels[:1]
     series = tuple(key for key in rows if key not in panels) or ("system",)
-    return [*found, *(Figure(name, "curves", series=series, panels=panels, by=by)
-                      for name, by in (("accuracy", "epoch"), ("accuracy_time", "time")))]
+    return [
+        *found,
+        *(
+            Figure(name, "curves", series=series, panels=panels, by=by)
+            for name, by in (("accuracy", "epoch"), ("accuracy_time", "time"))
+        ),
+    ]
 
 
 def _evaluated_often(run: Run) -> bool:

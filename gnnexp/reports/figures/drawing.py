@@ -56,8 +56,9 @@ def empty_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
-def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float, legend_width: float
-                 ) -> tuple[Figure, list[Axes]]:
+def panel_figure(
+    panels: Sequence[Panel], widths: Sequence[float], height: float, legend_width: float
+) -> tuple[Figure, list[Axes]]:
     """A figure with axes for each panel, a few in a row; each panel has its title above.
 
     Args:
@@ -73,9 +74,9 @@ def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float
     for axes, panel in zip(found, panels, strict=False):
         axes.set_title(panel.title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
-    for axes in found[len(panels):]:
+    for axes in found[len(panels) :]:
         axes.set_axis_off()
-    return canvas, found[:len(panels)]
+    return canvas, found[: len(panels)]
 
 
 def bars_width(names: Collection[str]) -> float:

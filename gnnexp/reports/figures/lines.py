@@ -54,13 +54,24 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
             _line(axes, points, factor, name, number)
             if figure.ideal and points:
                 means += _ideal(axes, points, factor, number)
-            rows += [(panel.title, name, f"{one.x:g}", metric, f"{one.mean:.6g}",
-                      "" if math.isnan(one.half) else f"{one.half:.3g}", str(one.count)) for one in points]
+            rows += [
+                (
+                    panel.title,
+                    name,
+                    f"{one.x:g}",
+                    metric,
+                    f"{one.mean:.6g}",
+                    "" if math.isnan(one.half) else f"{one.half:.3g}",
+                    str(one.count),
+                )
+                for one in points
+            ]
         _scales(axes, figure, sorted(places), [factor * mean for mean in means])
         axes.set_xlabel(figure.x)
         axes.set_ylabel(label)
-    together = [place for panel in panels for group in panel.series.values()
-                for place in group_runs(group.runs, (figure.x,))]
+    together = [
+        place for panel in panels for group in panel.series.values() for place in group_runs(group.runs, (figure.x,))
+    ]
     caption = caption_of(panels, figure.y, places=together) + _notes(figure, left_out)
     finish(canvas, caption)
     return Drawn(canvas, Table(("panel", "series", figure.x, "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
@@ -88,16 +99,26 @@ def _number(text: str) -> float | None:
 
 def _line(axes: Axes, points: Sequence[Point], factor: float, name: str, number: int) -> None:
     halves = [0.0 if math.isnan(point.half) else factor * point.half for point in points]
-    axes.errorbar([point.x for point in points], [factor * point.mean for point in points], halves, label=name,
-                  color=colour_of(number), marker=mark_of(number), markersize=4, linewidth=1.3, capsize=2)
+    axes.errorbar(
+        [point.x for point in points],
+        [factor * point.mean for point in points],
+        halves,
+        label=name,
+        color=colour_of(number),
+        marker=mark_of(number),
+        markersize=4,
+        linewidth=1.3,
+        capsize=2,
+    )
 
 
 def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> list[float]:
     """Draw the ideal line, and return its values in the record's units."""
     first = points[0]
     ideal = [first.mean * first.x / point.x for point in points]
-    axes.plot([point.x for point in points], [factor * value for value in ideal], ":", color=colour_of(number),
-              linewidth=1.0)
+    axes.plot(
+        [point.x for point in points], [factor * value for value in ideal], ":", color=colour_of(number), linewidth=1.0
+    )
     return ideal
 
 

@@ -37,10 +37,20 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
         lacking += [name for name, group in panel.series.items() if group.runs and name not in loads]
         _bars(axes, loads, factor, [names.index(name) for name in loads])
         axes.set_ylabel(f"{label}, by rank")
-        rows += [(panel.title, name, metric, *(f"{value:.6g}" for value in load),
-                  f"{load.most / load.mean:.4f}" if load.mean else "") for name, load in loads.items()]
-    first = (f"{metric} of the least and of the most loaded rank. Dash: mean over the ranks. Number above: most / "
-             f"mean. {typical_epoch(runs_of(panels)).capitalize()}.")
+        rows += [
+            (
+                panel.title,
+                name,
+                metric,
+                *(f"{value:.6g}" for value in load),
+                f"{load.most / load.mean:.4f}" if load.mean else "",
+            )
+            for name, load in loads.items()
+        ]
+    first = (
+        f"{metric} of the least and of the most loaded rank. Dash: mean over the ranks. Number above: most / "
+        f"mean. {typical_epoch(runs_of(panels)).capitalize()}."
+    )
     if lacking:
         first += f" Not recorded by rank, not drawn: {', '.join(dict.fromkeys(lacking))}."
     caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
@@ -61,14 +71,20 @@ def _load(run: Run, metric: str) -> Load | None:
         lines = run.lines()
     except (OSError, DataError):
         return None
-    whole = [line["ranks"] for line in lines[1:] or lines
-             if line.get("ranks") and len(line["ranks"]) == len(lines[-1]["ranks"]) and not line.get("resumed")]
+    whole = [
+        line["ranks"]
+        for line in lines[1:] or lines
+        if line.get("ranks") and len(line["ranks"]) == len(lines[-1]["ranks"]) and not line.get("resumed")
+    ]
     epochs = [[value for rank in ranks if (value := rank_value(rank, metric)) is not None] for ranks in whole]
     full = [values for values, ranks in zip(epochs, whole, strict=True) if len(values) == len(ranks)]
     if not full:
         return None
-    return Load(statistics.median(map(min, full)), statistics.median(map(statistics.fmean, full)),
-                statistics.median(map(max, full)))
+    return Load(
+        statistics.median(map(min, full)),
+        statistics.median(map(statistics.fmean, full)),
+        statistics.median(map(max, full)),
+    )
 
 
 def rank_value(rank: Mapping[str, Any], metric: str) -> float | None:
@@ -98,11 +114,24 @@ def _seconds(times: Mapping[str, Any], name: str) -> float | None:
 def _bars(axes: Axes, loads: Mapping[str, Load], factor: float, numbers: Sequence[int]) -> None:
     for place, (load, number) in enumerate(zip(loads.values(), numbers, strict=True)):
         # The edge keeps a bar visible if all ranks have the same load.
-        axes.bar(place, factor * (load.most - load.least), 0.5, factor * load.least, color=colour_of(number),
-                 edgecolor=colour_of(number), linewidth=1.5)
+        axes.bar(
+            place,
+            factor * (load.most - load.least),
+            0.5,
+            factor * load.least,
+            color=colour_of(number),
+            edgecolor=colour_of(number),
+            linewidth=1.5,
+        )
         axes.hlines(factor * load.mean, place - 0.32, place + 0.32, colors="black", linewidth=1.5)
         if load.mean:
-            axes.annotate(f"{load.most / load.mean:.2f}", (place, factor * load.most), (0, 4),
-                          textcoords="offset points", ha="center", fontsize=8)
+            axes.annotate(
+                f"{load.most / load.mean:.2f}",
+                (place, factor * load.most),
+                (0, 4),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
     name_bars(axes, loads)
     axes.set_ylim(0, 1.12 * max([factor * load.most for load in loads.values()], default=1.0) or 1.0)

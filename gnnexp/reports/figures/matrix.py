@@ -33,12 +33,16 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     span = max([_LEAST_SPAN, *known, *(1 / ratio for ratio in known)])
     for axes, panel, of_panel in zip(spaces, panels, ratios, strict=True):
         _heat(axes, panel, of_panel, span)
-    rows = [(panel.title, row, column, metric, f"{ratio:.4f}")
-            for panel, of_panel in zip(panels, ratios, strict=True)
-            for row, line in zip(panel.series, of_panel, strict=True)
-            for column, ratio in zip(panel.series, line, strict=True) if not math.isnan(ratio)]
-    caption = ("How many times less the row has than the column (above 1: the row is ahead). "
-               f"{caption_of(panels, [metric])}")
+    rows = [
+        (panel.title, row, column, metric, f"{ratio:.4f}")
+        for panel, of_panel in zip(panels, ratios, strict=True)
+        for row, line in zip(panel.series, of_panel, strict=True)
+        for column, ratio in zip(panel.series, line, strict=True)
+        if not math.isnan(ratio)
+    ]
+    caption = (
+        f"How many times less the row has than the column (above 1: the row is ahead). {caption_of(panels, [metric])}"
+    )
     finish(canvas, caption)
     return Drawn(canvas, Table(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
 
@@ -47,8 +51,13 @@ def _ratios(groups: Sequence[Group], metric: str) -> list[list[float]]:
     """The column's mean divided by the row's; NaN for seconds of different kinds of machine: not comparable."""
     means = [mean_and_interval(values_of(group.runs, metric))[0] for group in groups]
     kinds = [{run.machine for run in group.runs} if "time/" in metric else set() for group in groups]
-    return [[column / row if row and of_row == of_column else math.nan
-             for column, of_column in zip(means, kinds, strict=True)] for row, of_row in zip(means, kinds, strict=True)]
+    return [
+        [
+            column / row if row and of_row == of_column else math.nan
+            for column, of_column in zip(means, kinds, strict=True)
+        ]
+        for row, of_row in zip(means, kinds, strict=True)
+    ]
 
 
 def _heat(axes: Axes, panel: Panel, ratios: Sequence[Sequence[float]], span: float) -> None:

@@ -16,14 +16,26 @@ from gnnexp.reports.values.metrics import check_metric, typical_epoch, values_of
 
 # The type of each key, and the keys that each kind of drawing takes and needs in addition to those of all kinds.
 _HINTS: Mapping[str, Any] = {
-    "name": str, "draw": str, "series": Sequence[str] | None, "panels": Sequence[str], "where": Mapping[str, Any],
-    "x": str, "y": str | Sequence[str], "log": Literal["x", "y"] | Sequence[Literal["x", "y"]], "ideal": bool,
-    "by": Literal["epoch", "time"], "stacked": bool,
+    "name": str,
+    "draw": str,
+    "series": Sequence[str] | None,
+    "panels": Sequence[str],
+    "where": Mapping[str, Any],
+    "x": str,
+    "y": str | Sequence[str],
+    "log": Literal["x", "y"] | Sequence[Literal["x", "y"]],
+    "ideal": bool,
+    "by": Literal["epoch", "time"],
+    "stacked": bool,
 }
 _ALL = ("name", "draw", "series", "panels", "where")
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    "stacked": (), "lines": ("x", "y", "log", "ideal"), "curves": ("by", "y"), "range": ("y",),
-    "bars": ("y", "stacked", "log"), "matrix": ("y",),
+    "stacked": (),
+    "lines": ("x", "y", "log", "ideal"),
+    "curves": ("by", "y"),
+    "range": ("y",),
+    "bars": ("y", "stacked", "log"),
+    "matrix": ("y",),
 }
 _NEEDED = ("name", "draw", "x", "y")
 DRAWINGS = tuple(_KEYS)
@@ -76,8 +88,10 @@ def read_figures(options: Sequence[Any], where: str) -> tuple[tuple[Figure, ...]
         else:
             figures.append(_figure(one))
     names = [figure.name for figure in figures]
-    problems += [Problem(f"{where}.name", name, "two figures would have the same file", "give each figure its own name")
-                 for name in sorted({name for name in names if names.count(name) > 1})]
+    problems += [
+        Problem(f"{where}.name", name, "two figures would have the same file", "give each figure its own name")
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
     return tuple(figures), problems
 
 
@@ -92,8 +106,9 @@ def _check(one: object, place: str) -> list[Problem]:
     problems = check_keys(place, one, {key: Parameter(key, _HINTS[key], key in needed) for key in keys})
     right = one.keys() - {problem.key.rpartition(".")[2] for problem in problems}
     if "name" in right and not _NAME.fullmatch(one["name"]):
-        problems.append(Problem(f"{place}.name", one["name"], "must be a file name of letters, digits, _ and -",
-                                "name: scaling"))
+        problems.append(
+            Problem(f"{place}.name", one["name"], "must be a file name of letters, digits, _ and -", "name: scaling")
+        )
     metrics = (_words(one["y"]) or ("",)) if "y" in right else ()
     problems += [problem for metric in metrics for problem in check_metric(f"{place}.y", metric)]
     if len(metrics) > 1 and draw != "bars":
@@ -105,12 +120,21 @@ def _figure(one: Mapping[str, Any]) -> Figure:
     """The figure of an entry without mistakes."""
     series = one.get("series")
     return Figure(
-        str(one["name"]), str(one["draw"]), _words(one.get("y")), str(one.get("x") or ""),
-        None if series is None else _words(series), _words(one.get("panels")),
-        {key: tuple(map(_text, value if isinstance(value, list) else [value]))
-         for key, value in (one.get("where") or {}).items()},
-        _words(one.get("log")), bool(one.get("ideal", False)), str(one.get("by", "epoch")),
-        bool(one.get("stacked", False)))
+        str(one["name"]),
+        str(one["draw"]),
+        _words(one.get("y")),
+        str(one.get("x") or ""),
+        None if series is None else _words(series),
+        _words(one.get("panels")),
+        {
+            key: tuple(map(_text, value if isinstance(value, list) else [value]))
+            for key, value in (one.get("where") or {}).items()
+        },
+        _words(one.get("log")),
+        bool(one.get("ideal", False)),
+        str(one.get("by", "epoch")),
+        bool(one.get("stacked", False)),
+    )
 
 
 def _words(value: object) -> tuple[str, ...]:
@@ -183,7 +207,10 @@ def runs_of(panels: Iterable[Panel]) -> list[Run]:
 
 
 def caption_of(
-    panels: Sequence[Panel], metrics: Sequence[str] = (), first: str = "", seeds: str = _SEEDS,
+    panels: Sequence[Panel],
+    metrics: Sequence[str] = (),
+    first: str = "",
+    seeds: str = _SEEDS,
     places: Sequence[Group] | None = None,
 ) -> str:
     """The caption of a figure: what is drawn, over which epochs and runs, and what is missing.

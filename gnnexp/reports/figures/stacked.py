@@ -41,10 +41,18 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     for axes, panel, series in zip(spaces, panels, shown, strict=True):
         _bars(axes, series)
         for name, group in series.items():
-            rows.append((panel.title, name, *(number_cell(seconds, ".6g") for seconds in (
-                *_seconds(group).values(), group.median(_WALL))), str(len(group.runs))))
-    first = (f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}. Line: wall time "
-             "of the epoch." + (_UNTOLD if any("–" in row for row in rows) else ""))
+            rows.append(
+                (
+                    panel.title,
+                    name,
+                    *(number_cell(seconds, ".6g") for seconds in (*_seconds(group).values(), group.median(_WALL))),
+                    str(len(group.runs)),
+                )
+            )
+    first = (
+        f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}. Line: wall time "
+        "of the epoch." + (_UNTOLD if any("–" in row for row in rows) else "")
+    )
     caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
     finish(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
@@ -54,14 +62,18 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
 def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
     places = list(range(len(series)))
     seconds = [_seconds(group) for group in series.values()]
-    tops = stack(axes, places, [Part(label, colour, [_drawn(of_group[name]) for of_group in seconds])
-                                for label, name, colour in _PARTS])
+    tops = stack(
+        axes,
+        places,
+        [Part(label, colour, [_drawn(of_group[name]) for of_group in seconds]) for label, name, colour in _PARTS],
+    )
     walls = [group.median(_WALL) for group in series.values()]
     axes.hlines(walls, [p - 0.36 for p in places], [p + 0.36 for p in places], colors="black", label="epoch (wall)")
     for place, wall, top in zip(places, walls, tops, strict=True):
         if not math.isnan(wall):
-            axes.annotate(f"{wall:.3g} s", (place, max(wall, top)), (0, 3), textcoords="offset points",
-                          ha="center", fontsize=8)
+            axes.annotate(
+                f"{wall:.3g} s", (place, max(wall, top)), (0, 3), textcoords="offset points", ha="center", fontsize=8
+            )
     name_bars(axes, series)
     axes.set_ylim(0, 1.15 * max([*tops, *(wall for wall in walls if not math.isnan(wall)), 1e-9]))
     axes.set_ylabel("seconds per epoch")
@@ -75,4 +87,3 @@ def _seconds(group: Group) -> dict[str, float]:
 
 def _drawn(seconds: float) -> float:
     return 0.0 if math.isnan(seconds) else seconds
-

@@ -34,14 +34,27 @@ def write_html(page: Page, file: Path) -> None:
 
 def render(page: Page) -> str:
     """The whole document. The template escapes all texts of `page`, and a policy in the head forbids every request."""
-    environment = Environment(loader=FileSystemLoader(_ASSETS), autoescape=True, undefined=StrictUndefined,
-                              trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment = Environment(
+        loader=FileSystemLoader(_ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     style, script = (Markup((_ASSETS / name).read_text(encoding="utf-8")) for name in ("page.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("page.html").render(
-        page=page, style=style, script=script, digest=digest,
-        statuses=Counter(line.status for line in page.runs), numeric_columns=_numeric_columns, short=_SHORT,
-        most_rows=_MOST_ROWS, svg=lambda *figure: Markup(inline_svg(*figure)))
+        page=page,
+        style=style,
+        script=script,
+        digest=digest,
+        statuses=Counter(line.status for line in page.runs),
+        numeric_columns=_numeric_columns,
+        short=_SHORT,
+        most_rows=_MOST_ROWS,
+        svg=lambda *figure: Markup(inline_svg(*figure)),
+    )
 
 
 def _numeric_columns(table: Table) -> list[bool]:

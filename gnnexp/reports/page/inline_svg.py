@@ -36,8 +36,11 @@ def inline_svg(file: Path, prefix: str, alt: str) -> str:
         root.attrib.pop(name, None)
     root.set("role", "img")
     root.set("aria-label", alt)
-    root.set("style", f"{_ROOT_STYLE};fill:currentColor;width:{width:.0f}px;min-width:{_LEAST_SHARE * width:.0f}px;"
-                      "max-width:100%;height:auto")
+    root.set(
+        "style",
+        f"{_ROOT_STYLE};fill:currentColor;width:{width:.0f}px;min-width:{_LEAST_SHARE * width:.0f}px;"
+        "max-width:100%;height:auto",
+    )
     return _text(root)
 
 

@@ -108,8 +108,14 @@ def run_line(run: Run, label: str = "") -> RunLine:
     """The line of a run that has ended; `label` is the label of its case in a sweep."""
     named = label or " ".join(run.value(key) for key in ("system", "dataset", "model")) + f" seed={run.value('seed')}"
     early = run.outcome.partition(": ")[2] if run.status == "finished" else ""
-    return RunLine(named, run.status, f"ended early: {early}" if early else run.reason, _exactness(run), str(run.path),
-                   str(run.provenance.get("reproduce", "")))
+    return RunLine(
+        named,
+        run.status,
+        f"ended early: {early}" if early else run.reason,
+        _exactness(run),
+        str(run.path),
+        str(run.provenance.get("reproduce", "")),
+    )
 
 
 def _exactness(run: Run) -> str:
@@ -140,10 +146,17 @@ def provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:
         ("imported from", _told(imported_from(run.provenance) for run in runs)),
         ("machine", _told(_machine(run) for run in runs)),
         ("operating system", _told(str(run.provenance.get("hardware", {}).get("system", "")) for run in runs)),
-        ("libraries", _told(", ".join(f"{name} {version}" for name, version in
-                                      run.provenance.get("libraries", {}).items()) for run in runs)),
-        ("data", _told(f"{run.value('dataset')} {str(run.provenance.get('dataset_key', ''))[:12]}".strip()
-                       for run in runs)),
+        (
+            "libraries",
+            _told(
+                ", ".join(f"{name} {version}" for name, version in run.provenance.get("libraries", {}).items())
+                for run in runs
+            ),
+        ),
+        (
+            "data",
+            _told(f"{run.value('dataset')} {str(run.provenance.get('dataset_key', ''))[:12]}".strip() for run in runs),
+        ),
     ]
     return [(what, value) for what, value in facts if value]
 
@@ -156,8 +169,12 @@ def _machine(run: Run) -> str:
     found = run.provenance.get("hardware", {})
     if not found:
         return ""
-    parts = [found.get("cpu"), f"{found.get('cores')} cores ({found.get('threads')} threads)",
-             f"{found.get('ram_bytes', 0) / 2**30:.1f} GiB memory", *found.get("gpus", [])]
+    parts = [
+        found.get("cpu"),
+        f"{found.get('cores')} cores ({found.get('threads')} threads)",
+        f"{found.get('ram_bytes', 0) / 2**30:.1f} GiB memory",
+        *found.get("gpus", []),
+    ]
     return f"{found.get('host')}: " + ", ".join(str(part) for part in parts if part)
 
 
@@ -179,14 +196,20 @@ def several_versions(runs: Sequence[Run]) -> list[str]:
 def notes(lines: Sequence[RunLine], runs: Sequence[Run]) -> list[str]:
     """Warnings for the reader of the tables: runs that are missing, approximate or not comparable."""
     missing = Counter(line.status for line in lines if line.status != "finished")
-    found = [f"{count} of {len(lines)} runs {status}: the tables do not contain them."
-             for status, count in missing.items()]
+    found = [
+        f"{count} of {len(lines)} runs {status}: the tables do not contain them." for status, count in missing.items()
+    ]
     found += several_versions(runs)
     if any(_version(run).endswith("-dirty") for run in runs):
-        found.append("Some runs were made by code that differs from its commit (-dirty): the commit alone does not "
-                     "reproduce them.")
+        found.append(
+            "Some runs were made by code that differs from its commit (-dirty): the commit alone does not "
+            "reproduce them."
+        )
     if len({run.machine for run in runs}) > 1:
         found.append("Runs were made on several kinds of machines: their times are not comparable.")
-    inexact = dict.fromkeys(f"{run.value('system')} approximates: {run.facts.get('approximates')}." for run in runs
-                            if run.facts.get("exact") is False)
+    inexact = dict.fromkeys(
+        f"{run.value('system')} approximates: {run.facts.get('approximates')}."
+        for run in runs
+        if run.facts.get("exact") is False
+    )
     return [*found, *inexact]

@@ -20,8 +20,10 @@ from gnnexp.experiment.signature import unknown
 
 _FILE = "published.csv"
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "million": 1e6, "billion": 1e9}
-_NUMBER = re.compile(r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?|million|billion)\s*"
-                     r"(?:[xX×%s]|ms|[KMGT]i?B)?")
+_NUMBER = re.compile(
+    r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?|million|billion)\s*"
+    r"(?:[xX×%s]|ms|[KMGT]i?B)?"
+)
 # Counts within this factor are called equal, since papers print two or three digits.
 _SAME = 1.05
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -121,8 +123,11 @@ def _setting(text: str) -> dict[str, str]:
 
 def chosen(found: Iterable[Cell], **wanted: str) -> list[Cell]:
     """Cells whose fields or settings have the `wanted` values."""
-    return [cell for cell in found
-            if all(getattr(cell, name, cell.setting.get(name)) == value for name, value in wanted.items())]
+    return [
+        cell
+        for cell in found
+        if all(getattr(cell, name, cell.setting.get(name)) == value for name, value in wanted.items())
+    ]
 
 
 def printed(paper: str, absent: str = "–", **wanted: str) -> str:

@@ -63,8 +63,10 @@ class PublishedTable:
 
     def settings_of(self, run: Run) -> dict[str, str]:
         """The values of `settings` for `run`, in the form that cells have."""
-        return {name: f"{evaluate(key, run):g}" if _is_expression(key) else run.value(key)
-                for name, key in self.settings.items()}
+        return {
+            name: f"{evaluate(key, run):g}" if _is_expression(key) else run.value(key)
+            for name, key in self.settings.items()
+        }
 
 
 def read_published(options: Mapping[str, Any], where: str = "report.published") -> PublishedTable:
@@ -73,14 +75,23 @@ def read_published(options: Mapping[str, Any], where: str = "report.published") 
     Raises:
         ConfigError: a key is unknown, or the paper has no such source or quantity.
     """
-    problems = check_keys(where, {key: value for key, value in options.items() if value is not None},
-                          parameters_of_dataclass(PublishedTable))
+    problems = check_keys(
+        where,
+        {key: value for key, value in options.items() if value is not None},
+        parameters_of_dataclass(PublishedTable),
+    )
     paper, source, columns = (options.get(key) for key in ("paper", "source", "columns"))
     if paper not in papers():
         problems.append(unknown(f"{where}.paper", paper, str(paper), papers()))
     if not columns:
-        problems.append(Problem(f"{where}.columns", columns, "must map the paper's quantities to metrics of the record",
-                                "columns: {epoch_s: time/epoch_s}"))
+        problems.append(
+            Problem(
+                f"{where}.columns",
+                columns,
+                "must map the paper's quantities to metrics of the record",
+                "columns: {epoch_s: time/epoch_s}",
+            )
+        )
     if not problems:
         assert isinstance(paper, str) and isinstance(columns, Mapping)
         known = [cell for cell in cells(paper) if cell.source == source]
@@ -88,10 +99,16 @@ def read_published(options: Mapping[str, Any], where: str = "report.published") 
             sources = sorted({cell.source for cell in cells(paper)})
             problems.append(unknown(f"{where}.source", source, str(source), sources))
         quantities = sorted({cell.quantity for cell in known})
-        problems += [unknown(f"{where}.columns", quantity, str(quantity), quantities)
-                     for quantity in columns if known and quantity not in quantities]
-        problems += [problem for quantity, metric in columns.items()
-                     for problem in _check_value(f"{where}.columns.{quantity}", metric)]
+        problems += [
+            unknown(f"{where}.columns", quantity, str(quantity), quantities)
+            for quantity in columns
+            if known and quantity not in quantities
+        ]
+        problems += [
+            problem
+            for quantity, metric in columns.items()
+            for problem in _check_value(f"{where}.columns.{quantity}", metric)
+        ]
         problems += _check_settings(f"{where}.settings", options.get("settings") or {}, known)
     ConfigError.raise_all(problems)
     return PublishedTable(**{key: value for key, value in options.items() if value is not None})
@@ -107,10 +124,17 @@ def _check_value(where: str, value: object) -> list[Problem]:
 
 def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cell]) -> list[Problem]:
     names = sorted({name for cell in known for name in cell.setting})
-    problems = [unknown(f"{where}.{name}", key, str(name), names) for name, key in settings.items()
-                if known and name not in names]
-    return problems + [problem for name, key in settings.items() if _is_expression(key)
-                       for problem in check_expression(key, f"{where}.{name}")]
+    problems = [
+        unknown(f"{where}.{name}", key, str(name), names)
+        for name, key in settings.items()
+        if known and name not in names
+    ]
+    return problems + [
+        problem
+        for name, key in settings.items()
+        if _is_expression(key)
+        for problem in check_expression(key, f"{where}.{name}")
+    ]
 
 
 def make_table(groups: Sequence[Group], keys: Sequence[str], published: PublishedTable) -> Table:
@@ -136,8 +160,15 @@ def _cells(group: Group, groups: Sequence[Group], published: PublishedTable) -> 
 def _ratios(group: Group, groups: Sequence[Group], published: PublishedTable) -> list[str]:
     """Ours and the paper's: the last column divided by that of the `over` row of the same graph and model."""
     quantity, metric = list(published.columns.items())[-1]
-    base = next((other for other in groups if any_of(other).value("system") == published.over
-                 and place_of(other, published) == place_of(group, published)), None)
+    base = next(
+        (
+            other
+            for other in groups
+            if any_of(other).value("system") == published.over
+            and place_of(other, published) == place_of(group, published)
+        ),
+        None,
+    )
     if base is None:
         return ["–", "–"]
     ours = _mean(group, metric) / _mean(base, metric)
@@ -149,10 +180,13 @@ def _caption(groups: Sequence[Group], keys: Sequence[str], published: PublishedT
     quantity, metric = list(published.columns.items())[-1]
     right, total = pairs_in_order(
         (place_of(group, published), _mean(group, metric), number_of(published.printed(any_of(group), quantity)))
-        for group in groups)
+        for group in groups
+    )
     order = f" By {quantity}, {right} of {total} pairs of systems are in the paper's order." if total else ""
-    return (f"Paper: {published.paper}, {published.source}, on its machines and its graphs. Ours: "
-            f"{shared_caption(groups, keys)}{order}")
+    return (
+        f"Paper: {published.paper}, {published.source}, on its machines and its graphs. Ours: "
+        f"{shared_caption(groups, keys)}{order}"
+    )
 
 
 def any_of(group: Group) -> Run:

@@ -38,8 +38,9 @@ def fill(connection: DuckDBPyConnection, runs: Sequence[Run], paper: str, text: 
     tables: Mapping[str, Callable[[], Rows]] = {
         "runs": lambda: (_run(number, run, paper) for number, run in enumerate(runs)),
         "metrics": lambda: _each(runs, lambda run: ({"metrics": metrics} for metrics in run.epochs)),
-        "lines": lambda: _each(runs, lambda run: (
-            {**line, "resumed": bool(line.get("resumed"))} for line in run.lines())),
+        "lines": lambda: _each(
+            runs, lambda run: ({**line, "resumed": bool(line.get("resumed"))} for line in run.lines())
+        ),
         "published": lambda: (asdict(cell) | {"number": cell.number} for cell in (cells(paper) if paper else ())),
     }
     for name, rows in tables.items():
@@ -56,20 +57,32 @@ def _each(runs: Sequence[Run], epochs_of: Callable[[Run], Rows]) -> Rows:
 
 def _insert(connection: DuckDBPyConnection, into: str, columns: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert rows by the names of the columns, each with its type."""
-    connection.execute(f"{into} SELECT unnest($1::JSON::STRUCT({columns})[], max_depth := 2)",
-                       [json.dumps([*rows], default=str)])
+    connection.execute(
+        f"{into} SELECT unnest($1::JSON::STRUCT({columns})[], max_depth := 2)", [json.dumps([*rows], default=str)]
+    )
 
 
 def make_labels(connection: DuckDBPyConnection, chosen: Mapping[int, Run]) -> None:
     """Make `labelled` and `labels`: what distinguishes the `chosen` runs, as columns and one by one."""
     found = label_runs([*chosen.values()])
     struct = ", ".join(f'"{name}" VARCHAR' for name in (found[0] if found else ALWAYS))
-    _insert(connection, "CREATE OR REPLACE TABLE labelled AS", f"run INT, label STRUCT({struct})", (
-        {"run": number, "label": label} for number, label in zip(chosen, found, strict=True)))
+    _insert(
+        connection,
+        "CREATE OR REPLACE TABLE labelled AS",
+        f"run INT, label STRUCT({struct})",
+        ({"run": number, "label": label} for number, label in zip(chosen, found, strict=True)),
+    )
     each = "run INT, place INT, key VARCHAR, value VARCHAR, said VARCHAR"
-    _insert(connection, "CREATE OR REPLACE TABLE labels AS", each, (
-        {"run": number, "place": place, "key": key, "value": value, "said": said(key, value)}
-        for number, label in zip(chosen, found, strict=True) for place, (key, value) in enumerate(label.items())))
+    _insert(
+        connection,
+        "CREATE OR REPLACE TABLE labels AS",
+        each,
+        (
+            {"run": number, "place": place, "key": key, "value": value, "said": said(key, value)}
+            for number, label in zip(chosen, found, strict=True)
+            for place, (key, value) in enumerate(label.items())
+        ),
+    )
 
 
 def _run(number: int, run: Run, paper: str) -> Mapping[str, Any]:
@@ -78,10 +91,18 @@ def _run(number: int, run: Run, paper: str) -> Mapping[str, Any]:
     setting = setting_of(run)
     like = graph_like(setting.shape)
     return {
-        "run": number, "path": str(run.path), "status": run.status, "num_epochs": len(run.epochs),
-        "config": {key: run.value(key) for key in keys}, "facts": run.facts,
-        "quality": run.quality, "provenance": run.provenance, "graph": published_graph(run),
-        "graph_like": like, "setting": asdict(setting), "setting_name": str(setting),
+        "run": number,
+        "path": str(run.path),
+        "status": run.status,
+        "num_epochs": len(run.epochs),
+        "config": {key: run.value(key) for key in keys},
+        "facts": run.facts,
+        "quality": run.quality,
+        "provenance": run.provenance,
+        "graph": published_graph(run),
+        "graph_like": like,
+        "setting": asdict(setting),
+        "setting_name": str(setting),
         "full_size": full_factor(run) * full_steps(run, fraction_of_targets(paper, run)) if like else 1,
     }
 
@@ -112,8 +133,10 @@ def ask(query: Query, runs: Sequence[Run], where: str = "report.query") -> list[
     Raises:
         ConfigError: DuckDB refuses a part, or a figure draws a missing column; `where` names the query.
     """
-    return [_Asking(query, [run for run in runs if run.machine == machine], where).answer(machine)
-            for machine in dict.fromkeys(run.machine for run in runs) or ("",)]
+    return [
+        _Asking(query, [run for run in runs if run.machine == machine], where).answer(machine)
+        for machine in dict.fromkeys(run.machine for run in runs) or ("",)
+    ]
 
 
 def table_of(answers: Sequence[Answer]) -> Table:
@@ -127,8 +150,9 @@ def draw(query: Query, answers: Sequence[Answer], folder: Path, title: str) -> l
     for number, one in enumerate(answers, 1):
         figures = {chart.figure: draw_chart(chart, rows) for chart in query.charts if (rows := one.data[chart.figure])}
         several = len(answers) > 1
-        files += save(figures, folder / f"machine{number}" if several else folder,
-                      f"{title}, {one.machine}" if several else title)
+        files += save(
+            figures, folder / f"machine{number}" if several else folder, f"{title}, {one.machine}" if several else title
+        )
     return files
 
 
@@ -154,8 +178,12 @@ class _Asking:
         """Execute all parts of the query."""
         caption = " ".join(str(text) for row in self._rows("caption") for text in row.values() if text is not None)
         header, rows = self._read("table")
-        shown = [place for place, name in enumerate(header) if header.index(name) == place
-                 and (not name.endswith(_OPTIONAL) or any(row[place] is not None for row in rows))]
+        shown = [
+            place
+            for place, name in enumerate(header)
+            if header.index(name) == place
+            and (not name.endswith(_OPTIONAL) or any(row[place] is not None for row in rows))
+        ]
         cells = tuple(tuple(_ABSENT if row[place] is None else str(row[place]) for place in shown) for row in rows)
         table = Table(tuple(header[place].removesuffix(_OPTIONAL) for place in shown), cells, caption)
         return Answer(machine, table, {chart.figure: self._rows(chart.figure) for chart in self._query.charts})

@@ -58,8 +58,7 @@ def read_query(name: object, where: str) -> Query:
     try:
         _, *pieces = _PART.split((own or Path(name)).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(Problem(where, name, f"must be a readable SQL file: {error}", "correct the path")
-                          ) from None
+        raise ConfigError(Problem(where, name, f"must be a readable SQL file: {error}", "correct the path")) from None
     parts, charts = dict[str, str](), list[Chart]()
     problems = list[Problem]()
     for head, text in zip(pieces[::2], pieces[1::2], strict=True):
@@ -85,8 +84,13 @@ def _chart(head: str, where: str) -> tuple[Chart | None, list[Problem]]:
     panels, keys = options.get("panels"), parameters_of_dataclass(Chart)
     given = panels if isinstance(panels, list) else []
     problems = check_keys(where, {**options, "panels": [Panel(())] * len(given)}, keys)
-    problems += [problem for panel in given for problem in check_keys(
-        f"{where}.panels", panel if isinstance(panel, dict) else {}, parameters_of_dataclass(Panel))]
+    problems += [
+        problem
+        for panel in given
+        for problem in check_keys(
+            f"{where}.panels", panel if isinstance(panel, dict) else {}, parameters_of_dataclass(Panel)
+        )
+    ]
     if options.get("draw") not in DRAWINGS:
         problems.append(unknown(f"{where}.draw", options.get("draw"), str(options.get("draw")), DRAWINGS))
     if not given:

@@ -47,12 +47,23 @@ def setting_of(run: Run) -> Setting:
     """The setting of `run`, from its configuration."""
     dataset, hardware = run.config["dataset"], run.config["hardware"]
     data = {key: value for key, value in dataset.items() if key not in ("path", "buffer_bytes")}
-    words = (run.value("dataset"), dataset.get("shape"), f"x{dataset['scale']}" if "scale" in dataset else "",
-             f"{dataset['num_nodes']} nodes" if dataset.get("num_nodes") else "")
+    words = (
+        run.value("dataset"),
+        dataset.get("shape"),
+        f"x{dataset['scale']}" if "scale" in dataset else "",
+        f"{dataset['num_nodes']} nodes" if dataset.get("num_nodes") else "",
+    )
     return Setting(
-        " ".join(filter(None, words)), int(hardware.get("nodes", 1) * hardware["workers"]),
-        run.value("sampler.fanouts"), _global_batch(run), run.value("model.layers"),
-        run.value("dataset.shape"), json.dumps(data, sort_keys=True), run.value("model"), run.value("sampler"))
+        " ".join(filter(None, words)),
+        int(hardware.get("nodes", 1) * hardware["workers"]),
+        run.value("sampler.fanouts"),
+        _global_batch(run),
+        run.value("model.layers"),
+        run.value("dataset.shape"),
+        json.dumps(data, sort_keys=True),
+        run.value("model"),
+        run.value("sampler"),
+    )
 
 
 def _global_batch(run: Run) -> str:
@@ -71,13 +82,25 @@ def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
     """The labels of every run: the columns of every table, and the settings in which runs differ."""
     named = [_names(run) for run in runs]
     configs = [flat(run.config) for run in runs]
-    telling = sorted({key for names, config in zip(named, configs, strict=True)
-                      for other_names, other in zip(named, configs, strict=True) if names == other_names
-                      for key in config if other.get(key) != config[key]})
-    wide = [{**names, **{key: run.value(key) for key in telling}, MACHINE: run.machine}
-            for names, run in zip(named, runs, strict=True)]
-    shown = [column for column in (wide[0] if wide else ())
-             if column in ALWAYS or len({labels[column] for labels in wide}) > 1]
+    telling = sorted(
+        {
+            key
+            for names, config in zip(named, configs, strict=True)
+            for other_names, other in zip(named, configs, strict=True)
+            if names == other_names
+            for key in config
+            if other.get(key) != config[key]
+        }
+    )
+    wide = [
+        {**names, **{key: run.value(key) for key in telling}, MACHINE: run.machine}
+        for names, run in zip(named, runs, strict=True)
+    ]
+    shown = [
+        column
+        for column in (wide[0] if wide else ())
+        if column in ALWAYS or len({labels[column] for labels in wide}) > 1
+    ]
     return [{column: labels[column] for column in shown} for labels in wide]
 
 
@@ -85,9 +108,15 @@ def _names(run: Run) -> dict[str, str]:
     setting = setting_of(run)
     # The configuration always names a partitioner, but only a run with a partition used it.
     partitioner = run.value("partitioner") if run.provenance.get("partition") else "–"
-    return {"system": run.value("system"), "dataset": setting.dataset, "ranks": str(setting.ranks),
-            "task": run.value("task"), "model": run.value("model"), "layers": setting.layers,
-            "partitioner": partitioner}
+    return {
+        "system": run.value("system"),
+        "dataset": setting.dataset,
+        "ranks": str(setting.ranks),
+        "task": run.value("task"),
+        "model": run.value("model"),
+        "layers": setting.layers,
+        "partitioner": partitioner,
+    }
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

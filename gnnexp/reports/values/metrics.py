@@ -21,8 +21,14 @@ _NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES}
 _SLIP = 0.85
 # By the last word of a header: the factor, and a word that the metric must contain (`bytes`) or its ending (`_s`).
 _UNITS: Mapping[str, tuple[float, str]] = {
-    "ms": (1e3, "_s"), "s": (1.0, "_s"), "KB": (1e-3, "bytes"), "MB": (1e-6, "bytes"), "GB": (1e-9, "bytes"),
-    "%": (100.0, ""), "K": (1e-3, ""), "M": (1e-6, ""),
+    "ms": (1e3, "_s"),
+    "s": (1.0, "_s"),
+    "KB": (1e-3, "bytes"),
+    "MB": (1e-6, "bytes"),
+    "GB": (1e-9, "bytes"),
+    "%": (100.0, ""),
+    "K": (1e-3, ""),
+    "M": (1e-6, ""),
 }
 
 
@@ -34,8 +40,14 @@ def check_metric(where: str, metric: object) -> list[Problem]:
     for name in terms(metric):
         room, _, rest = name.partition("/")
         if not rest:
-            problems.append(Problem(where, metric, "must be room/name, or a sum of them separated by ` + `",
-                                    "time/epoch_s (docs/record.md)"))
+            problems.append(
+                Problem(
+                    where,
+                    metric,
+                    "must be room/name, or a sum of them separated by ` + `",
+                    "time/epoch_s (docs/record.md)",
+                )
+            )
         elif room not in _ROOMS and rest not in _SPLITS:
             problems.append(unknown(where, metric, room, _ROOMS))
         elif name not in (names := _NAMES.get(room, frozenset((name,)))) and nearest(name, names, _SLIP):
@@ -51,8 +63,14 @@ def check_header(where: str, header: str, metric: str) -> list[Problem]:
     if fits:
         return []
     kind = "bytes" if needed == "bytes" else "seconds"
-    return [Problem(where, metric, f"a column in {unit} needs a metric of {kind}",
-                    f"give it a header without {unit}, or another metric")]
+    return [
+        Problem(
+            where,
+            metric,
+            f"a column in {unit} needs a metric of {kind}",
+            f"give it a header without {unit}, or another metric",
+        )
+    ]
 
 
 def terms(metric: str) -> list[str]:
@@ -101,8 +119,12 @@ def unrecorded(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
     absent = [name for name in names if done and all(math.isnan(value_of(run, name)) for run in done)]
     known = {name for run in done for names in (*run.epochs, run.summary) for name in names}
     known |= {f"quality/{name}" for run in done for name in run.quality}
-    return [f"{name} is NaN in every run" if name in known else
-            f"no run has {name}" + (f"; {near}?" if (near := nearest(name, known)) else "") for name in absent]
+    return [
+        f"{name} is NaN in every run"
+        if name in known
+        else f"no run has {name}" + (f"; {near}?" if (near := nearest(name, known)) else "")
+        for name in absent
+    ]
 
 
 def header_factor(header: str) -> float:
@@ -157,13 +179,44 @@ def typical_epoch(runs: Sequence[Run]) -> str:
     if not warm:
         return "the only epoch, which is not warmed up" if alone else "no epoch"
     count = f"{warm[0]} epochs" if warm[0] == warm[-1] else f"{warm[0]} to {warm[-1]} epochs"
-    return (f"median of the {'1 epoch' if warm == [1] else count} after the first, which warms up and is left out"
-            + ("; runs of one epoch: that one" if alone else ""))
+    return f"median of the {'1 epoch' if warm == [1] else count} after the first, which warms up and is left out" + (
+        "; runs of one epoch: that one" if alone else ""
+    )
 
 
 # 97.5 % quantiles of Student's t by degrees of freedom, from 1. For more degrees the last is within 5 %.
-_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-              2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
+_QUANTILES = (
+    12.706,
+    4.303,
+    3.182,
+    2.776,
+    2.571,
+    2.447,
+    2.365,
+    2.306,
+    2.262,
+    2.228,
+    2.201,
+    2.179,
+    2.160,
+    2.145,
+    2.131,
+    2.120,
+    2.110,
+    2.101,
+    2.093,
+    2.086,
+    2.080,
+    2.074,
+    2.069,
+    2.064,
+    2.060,
+    2.056,
+    2.052,
+    2.048,
+    2.045,
+    2.042,
+)
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:

@@ -43,8 +43,14 @@ class DeviceExpansion:
         with self._tables.lent() as table:
             vertices, hops = Vertices(there, table, targets), []
             for number in range(len(hop_keys)):
-                drawn = there.draw(vertices.real, vertices.count, number, keys[number : number + 1], loops=there.loops,
-                                   edge_ids=there.needs.edge_ids)
+                drawn = there.draw(
+                    vertices.real,
+                    vertices.count,
+                    number,
+                    keys[number : number + 1],
+                    loops=there.loops,
+                    edge_ids=there.needs.edge_ids,
+                )
                 vertices.limit(drawn.size)
                 most_new = drawn.found.numel() - there.loops * drawn.size
                 hops.append((drawn, vertices.add(drawn.found, drawn.total, most_new)))
@@ -52,17 +58,23 @@ class DeviceExpansion:
             known, edges = sizes[: len(hops) + 1].tolist(), sizes[len(hops) + 1 :].tolist()
             table.forget(vertices.ids[: known[-1]])
         check_seeds(known[0], seeds.numel())
-        blocks = (self._block(vertices.ids[: known[number + 1]], known[number], edges[number], *hops[number])
-                  for number in reversed(range(len(hops))))
+        blocks = (
+            self._block(vertices.ids[: known[number + 1]], known[number], edges[number], *hops[number])
+            for number in reversed(range(len(hops)))
+        )
         return tuple(blocks), ids[: known[-1]]
 
     def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, drawn: Drawn, sources: Tensor) -> Block:
         """Views of the real entries."""
         there, positions = self._there, None if drawn.positions is None else drawn.positions[:num_edges]
         return Block(
-            drawn.bounds[: num_dst + 1], sources[:num_edges], src_ids, num_dst,
+            drawn.bounds[: num_dst + 1],
+            sources[:num_edges],
+            src_ids,
+            num_dst,
             edge_ids=positions if "occurrence" in there.kinds or there.needs.edge_ids else None,
-            self_loops=there.needs.self_loops, **there.of_edges(positions),
+            self_loops=there.needs.self_loops,
+            **there.of_edges(positions),
         )
 
 

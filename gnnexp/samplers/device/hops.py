@@ -32,8 +32,18 @@ class HopKernels(Protocol):
         """`[D]` int64 number of edges of each of the first `count` vertices; 0 for others."""
 
     def draw_edges(
-        self, indptr: Tensor, indices: Tensor, names: Tensor | None, vertices: Tensor, count: Tensor, fanout: int,
-        loops: int, keys: Tensor, bounds: Tensor, num_edges: int, wants_positions: bool,
+        self,
+        indptr: Tensor,
+        indices: Tensor,
+        names: Tensor | None,
+        vertices: Tensor,
+        count: Tensor,
+        fanout: int,
+        loops: int,
+        keys: Tensor,
+        bounds: Tensor,
+        num_edges: int,
+        wants_positions: bool,
     ) -> tuple[Tensor, Tensor | None]:
         """`[num_edges]` source of each edge, and int64 position of each edge in the graph (-1: self loop) or None.
 
@@ -41,7 +51,14 @@ class HopKernels(Protocol):
         """
 
     def relabel(
-        self, found: Tensor, total: Tensor, table: Tensor, most: int, vertices: Tensor, count: Tensor, known: Tensor,
+        self,
+        found: Tensor,
+        total: Tensor,
+        table: Tensor,
+        most: int,
+        vertices: Tensor,
+        count: Tensor,
+        known: Tensor,
     ) -> Tensor:
         """`[E]` int32 position of each source in `vertices`; appends new vertices and writes their number to `known`.
 
@@ -107,8 +124,14 @@ class DeviceHops:
     """
 
     def __init__(
-        self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], device: torch.device, names: Tensor | None = None,
-        kernels: HopKernels | None = None, pin: Callable[[Tensor], Tensor] | None = None,
+        self,
+        graph: Graph,
+        needs: BlockNeeds,
+        hops: Sequence[int],
+        device: torch.device,
+        names: Tensor | None = None,
+        kernels: HopKernels | None = None,
+        pin: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """Copy the topology to the device.
 
@@ -133,9 +156,11 @@ class DeviceHops:
         self._pin, self.far = pin, pin is not None
         self._indptr, self._indices = graph.indptr.to(device), self._held(graph.indices)
         self._names = None if names is None else names.to(device)
-        kinds = {"occurrence": graph.occurrence if needs.edge_identity else None,
-                 "edge_types": graph.edge_types if needs.edge_types or needs.edge_identity else None,
-                 "weight": graph.edge_weights}
+        kinds = {
+            "occurrence": graph.occurrence if needs.edge_identity else None,
+            "edge_types": graph.edge_types if needs.edge_types or needs.edge_identity else None,
+            "weight": graph.edge_weights,
+        }
         self.kinds = {name: self._held(values) for name, values in kinds.items() if values is not None}
 
     def _held(self, values: Tensor) -> Tensor:
@@ -169,10 +194,17 @@ class DeviceHops:
             raise ValueError(f"seed {int(seeds[place])} (number {place}) is not in 0..{self.num_nodes - 1}")
         words = torch.tensor([signed(key) for key in keys], dtype=torch.int64)
         packet = across(torch.cat((words, seeds.long())), self.device)
-        return packet[len(keys):].to(self._indices.dtype), packet[: len(keys)]
+        return packet[len(keys) :].to(self._indices.dtype), packet[: len(keys)]
 
     def draw(
-        self, vertices: Tensor, count: Tensor, number: int, keys: Tensor, *, loops: int, edge_ids: bool = False,
+        self,
+        vertices: Tensor,
+        count: Tensor,
+        number: int,
+        keys: Tensor,
+        *,
+        loops: int,
+        edge_ids: bool = False,
         times: int = 1,
     ) -> Drawn:
         """The edges that vertices draw in a hop.
@@ -196,9 +228,23 @@ class DeviceHops:
             size, bound = torch.cat((count, bounds[-1:])).tolist()
             bounds = bounds[: size + 1]
         if fanout >= 0:
-            return Drawn(bounds, *self.kernels.draw_edges(
-                self._indptr, self._indices, self._names, vertices[:size], count, fanout, loops, keys, bounds, bound,
-                wanted), size)
+            return Drawn(
+                bounds,
+                *self.kernels.draw_edges(
+                    self._indptr,
+                    self._indices,
+                    self._names,
+                    vertices[:size],
+                    count,
+                    fanout,
+                    loops,
+                    keys,
+                    bounds,
+                    bound,
+                    wanted,
+                ),
+                size,
+            )
         found, positions = self._all(vertices[:size], bounds, bound, loops)
         return Drawn(bounds, found, positions if wanted else None, size)
 
@@ -253,5 +299,7 @@ def assert_same(there: Sequence[Sequence[Tensor]], host: Sequence[Sequence[Tenso
     """
     for number, (one, other) in enumerate(zip(there, host, strict=True)):
         if not all(torch.equal(found.cpu(), expected) for found, expected in zip(one, other, strict=True)):
-            raise RunError(f"the GPU and the host sampled different blocks of layer {number + 1} from the same draws: "
-                           "this is an error of gnnexp on this GPU. Set sampler.device=cpu, and please report it")
+            raise RunError(
+                f"the GPU and the host sampled different blocks of layer {number + 1} from the same draws: "
+                "this is an error of gnnexp on this GPU. Set sampler.device=cpu, and please report it"
+            )

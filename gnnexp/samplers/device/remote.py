@@ -131,19 +131,31 @@ class DeviceRemoteExpansion:
             known, edges = sizes[: len(hops) + 1].tolist(), sizes[len(hops) + 1 :].tolist()
             table.forget(vertices.ids[: known[-1]])
         check_seeds(known[0], seeds.numel())
-        blocks = (self._block(vertices.ids[: known[number + 1]], known[number], edges[number], hops[number],
-                              sources[number]) for number in reversed(range(len(hops))))
+        blocks = (
+            self._block(vertices.ids[: known[number + 1]], known[number], edges[number], hops[number], sources[number])
+            for number in reversed(range(len(hops)))
+        )
         more = sum(one.received_bytes for one in hops) + 8 * (len(words) - len(hops))
-        drawn = sum(edges[number] - there.loops * known[number] if one.num_answered is None else one.num_answered
-                    for number, one in enumerate(hops))
-        return Batch(seeds, tuple(blocks), key, global_count, host_ids=ids[: known[-1]], received_bytes=more,
-                     far_bytes=there.far_bytes(drawn))
+        drawn = sum(
+            edges[number] - there.loops * known[number] if one.num_answered is None else one.num_answered
+            for number, one in enumerate(hops)
+        )
+        return Batch(
+            seeds,
+            tuple(blocks),
+            key,
+            global_count,
+            host_ids=ids[: known[-1]],
+            received_bytes=more,
+            far_bytes=there.far_bytes(drawn),
+        )
 
     def _block(self, src_ids: Tensor, num_dst: int, num_edges: int, one: _Hop, sources: Tensor) -> Block:
         drawn = one.drawn
         positions = None if drawn.positions is None else drawn.positions[:num_edges]
-        block = Block(drawn.bounds[: num_dst + 1], sources[:num_edges], src_ids, num_dst,
-                      self_loops=self._there.needs.self_loops)
+        block = Block(
+            drawn.bounds[: num_dst + 1], sources[:num_edges], src_ids, num_dst, self_loops=self._there.needs.self_loops
+        )
         received: dict[str, Any] = dict(zip(self._host.kinds, one.data, strict=bool(one.data)))
         return replace(block, **self._there.of_edges(positions), **received)
 
@@ -166,10 +178,12 @@ class DeviceRemoteExpansion:
         wanted, asked = comm.counted_all_to_all(torch.cat((ids[: own.start], ids[own.stop : known])), sent, "frontier")
         answered = self._answer(wanted, grouped[own], asked, number, keys)
         payload, incoming = comm.counted_all_to_all(
-            torch.cat(answered.replies), [reply.numel() for reply in answered.replies], "frontier")
+            torch.cat(answered.replies), [reply.numel() for reply in answered.replies], "frontier"
+        )
         lengths, columns = self._joined(across(payload, self._there.device), incoming, sent, answered)
-        return self._in_order(vertices.real, places[:known], lengths, columns,
-                              int(answered.ends[-1]), wanted.nbytes + payload.nbytes)
+        return self._in_order(
+            vertices.real, places[:known], lengths, columns, int(answered.ends[-1]), wanted.nbytes + payload.nbytes
+        )
 
     def _answer(self, wanted: Tensor, own: Tensor, asked: Sequence[int], number: int, keys: Tensor) -> _Answered:
         """Draw for all requests and for the own vertices at once."""
@@ -189,8 +203,11 @@ class DeviceRemoteExpansion:
         for start, stop in pairwise(accumulate(asked, initial=0)):
             edges = slice(int(ends[start]), int(ends[stop]))
             held = {name: values[edges] for name, values in zip(columns, data, strict=True)}
-            replies.append(self._host.pack(Neighbours(ends[start : stop + 1], found[edges], **held)) if start < stop
-                           else wanted[:0])
+            replies.append(
+                self._host.pack(Neighbours(ends[start : stop + 1], found[edges], **held))
+                if start < stop
+                else wanted[:0]
+            )
         return _Answered(drawn, columns, ends, replies, num_requests)
 
     def _columns(self, drawn: Drawn) -> Mapping[str, Tensor]:
@@ -200,8 +217,12 @@ class DeviceRemoteExpansion:
             return {name: torch.zeros_like(found, dtype=torch.int32) for name in self._host.kinds}
         real = torch.arange(found.numel(), device=found.device) < drawn.total
         positions = torch.where(real, drawn.positions, -1)
-        return {name: there.taken(there.kinds[name], positions) if name in there.kinds
-                else torch.zeros_like(found, dtype=torch.int32) for name in self._host.kinds}
+        return {
+            name: there.taken(there.kinds[name], positions)
+            if name in there.kinds
+            else torch.zeros_like(found, dtype=torch.int32)
+            for name in self._host.kinds
+        }
 
     def _joined(
         self, payload: Tensor, incoming: Sequence[int], sent: Sequence[int], answered: _Answered
@@ -227,8 +248,13 @@ class DeviceRemoteExpansion:
         return torch.cat(lengths), {name: torch.cat(pieces) for name, pieces in parts.items()}
 
     def _in_order(
-        self, frontier: Tensor, places: Tensor, lengths: Tensor, columns: Mapping[str, Tensor],
-        num_answered: int, received_bytes: int,
+        self,
+        frontier: Tensor,
+        places: Tensor,
+        lengths: Tensor,
+        columns: Mapping[str, Tensor],
+        num_answered: int,
+        received_bytes: int,
     ) -> _Hop:
         """The edges in the order of the frontier, with added self loops.
 
@@ -251,5 +277,9 @@ class DeviceRemoteExpansion:
             positions = torch.where(offset == own[rows], -1, positions)
         ids, *data = (values if values.numel() else values.new_zeros(1) for values in columns.values())
         found = torch.where(positions < 0, frontier[rows], ids[positions.clamp(min=0)])
-        return _Hop(Drawn(bounds, found, None, own.numel()), [taken(values, positions) for values in data],
-                    num_answered, received_bytes)
+        return _Hop(
+            Drawn(bounds, found, None, own.numel()),
+            [taken(values, positions) for values in data],
+            num_answered,
+            received_bytes,
+        )

@@ -68,9 +68,7 @@ class DeviceSplitter:
         host: makes the first batch too, which is compared; None: nothing is compared.
     """
 
-    def __init__(
-        self, there: DeviceHops, shard: Shard, comm: Communicator, host: Splitter | None = None
-    ) -> None:
+    def __init__(self, there: DeviceHops, shard: Shard, comm: Communicator, host: Splitter | None = None) -> None:
         self._there, self._comm, self._host = there, comm, host
         self._owner = shard.owner.to(there.device)
         self._tables = Tables(there.num_nodes, there.device)
@@ -95,18 +93,27 @@ class DeviceSplitter:
             vertices = Vertices(there, table, targets)
             hops = [self._hop(vertices, number, keys[number : number + 1]) for number in range(keys.numel())]
             known = vertices.counts[::2]
-            sizes, ids = back(torch.cat((*known, *(one.drawn.total for one in hops), *(one.crossing for one in hops))),
-                              vertices.real)
+            sizes, ids = back(
+                torch.cat((*known, *(one.drawn.total for one in hops), *(one.crossing for one in hops))), vertices.real
+            )
             local, edges, crossing = torch.split_with_sizes(sizes, [len(known), len(hops), len(hops)])
             table.forget(vertices.ids[: int(local[-1])])
         check_seeds(int(local[0]), local_targets.numel())
-        made = [self._block(one, vertices.ids, int(local[number]), int(local[number + 1]), int(edges[number]))
-                for number, one in enumerate(hops)]
+        made = [
+            self._block(one, vertices.ids, int(local[number]), int(local[number + 1]), int(edges[number]))
+            for number, one in enumerate(hops)
+        ]
         blocks, shuffles = zip(*reversed(made), strict=True)
         received = sum(one.shuffle.send_rows.numel() for one in hops)
-        batch = Batch(local_targets, blocks, key, global_count, host_ids=ids[: int(local[-1])],
-                      received_bytes=received * ids.element_size(),
-                      far_bytes=there.far_bytes(int(edges.sum()) - there.loops * int(local[:-1].sum())))
+        batch = Batch(
+            local_targets,
+            blocks,
+            key,
+            global_count,
+            host_ids=ids[: int(local[-1])],
+            received_bytes=received * ids.element_size(),
+            far_bytes=there.far_bytes(int(edges.sum()) - there.loops * int(local[:-1].sum())),
+        )
         return SplitBatch(batch, shuffles, tuple(reversed(crossing.tolist())))
 
     def _hop(self, vertices: Vertices, number: int, key: Tensor) -> _Hop:
@@ -125,8 +132,15 @@ class DeviceSplitter:
         sources = vertices.add(torch.where(away, -1, drawn.found), drawn.total, most)
         most = min(there.num_nodes, most)
         foreign = drawn.found.new_empty(most + 1)
-        others, count = relabelled(there, torch.where(away, drawn.found, -1), drawn.total, vertices.table, most,
-                                   foreign, torch.zeros_like(drawn.total))
+        others, count = relabelled(
+            there,
+            torch.where(away, drawn.found, -1),
+            drawn.total,
+            vertices.table,
+            most,
+            foreign,
+            torch.zeros_like(drawn.total),
+        )
         grouped, places, index = self._exchange(vertices, foreign[:most], count)
         vertices.table.forget(grouped)
         if places.numel():
@@ -134,9 +148,7 @@ class DeviceSplitter:
             sources = torch.where(away, behind, sources).int()
         return _Hop(drawn, sources, away.sum(0, keepdim=True), grouped, index)
 
-    def _exchange(
-        self, vertices: Vertices, foreign: Tensor, count: Tensor
-    ) -> tuple[Tensor, Tensor, ShuffleIndex]:
+    def _exchange(self, vertices: Vertices, foreign: Tensor, count: Tensor) -> tuple[Tensor, Tensor, ShuffleIndex]:
         """Send foreign vertices to their owners, and add the own vertices that other ranks drew.
 
         Args:
@@ -163,9 +175,12 @@ class DeviceSplitter:
     ) -> tuple[Block, ShuffleIndex]:
         there, positions = self._there, one.drawn.positions
         block = Block(
-            one.drawn.bounds[: num_dst + 1], one.sources[:num_edges],
-            torch.cat((ids[:num_local], one.foreign)) if one.foreign.numel() else ids[:num_local], num_dst,
-            self_loops=there.needs.self_loops, **there.of_edges(None if positions is None else positions[:num_edges]),
+            one.drawn.bounds[: num_dst + 1],
+            one.sources[:num_edges],
+            torch.cat((ids[:num_local], one.foreign)) if one.foreign.numel() else ids[:num_local],
+            num_dst,
+            self_loops=there.needs.self_loops,
+            **there.of_edges(None if positions is None else positions[:num_edges]),
         )
         return block, replace(one.shuffle, num_local=num_local)
 

@@ -119,8 +119,10 @@ def relabelled(
         ValueError: positions would be too large.
     """
     if most + found.numel() > NOWHERE:
-        raise ValueError(f"a batch of {most} vertices and {found.numel()} edges in one hop: at most 2^31 together "
-                         "are supported, use smaller batches or fanouts")
+        raise ValueError(
+            f"a batch of {most} vertices and {found.numel()} edges in one hop: at most 2^31 together "
+            "are supported, use smaller batches or fanouts"
+        )
     if not found.numel():
         return found.int(), count
     known = torch.empty_like(count)

@@ -13,8 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-NAMES = ("launches", "waits", "stream_waits", "h2d_copies", "h2d_bytes", "pageable_h2d_bytes", "d2h_copies",
-         "d2h_bytes", "pinned_bytes", "host_read_bytes", "peer_read_bytes")
+NAMES = (
+    "launches",
+    "waits",
+    "stream_waits",
+    "h2d_copies",
+    "h2d_bytes",
+    "pageable_h2d_bytes",
+    "d2h_copies",
+    "d2h_bytes",
+    "pinned_bytes",
+    "host_read_bytes",
+    "peer_read_bytes",
+)
 _GNNEXP = str(Path(__file__).parents[2])
 _TESTING = str(Path(__file__).parents[1])
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))

@@ -17,8 +17,12 @@ from gnnexp.testing.emulated.ipc import can_access
 
 TOTAL_BYTES = 80 << 30
 _FROM_FILE = 2 | 8  # cudaHostRegisterMapped and cudaHostRegisterReadOnly
-_ERRORS = {1: "invalid argument", 712: "part or all of the requested memory range is already mapped",
-           713: "pointer does not correspond to a registered memory region", 801: "operation not supported"}
+_ERRORS = {
+    1: "invalid argument",
+    712: "part or all of the requested memory range is already mapped",
+    713: "pointer does not correspond to a registered memory region",
+    801: "operation not supported",
+}
 NAME = "emulated CUDA device (gnnexp.testing.emulated)"
 
 
@@ -70,8 +74,11 @@ def _runtime(library: ctypes.CDLL) -> SimpleNamespace:
         library.emulated_unregister(ctypes.c_void_p(address))
         return 0
 
-    return SimpleNamespace(cudaHostRegister=host_register, cudaHostUnregister=host_unregister,
-                           cudaGetErrorString=lambda code: _ERRORS.get(code, "unknown error"))
+    return SimpleNamespace(
+        cudaHostRegister=host_register,
+        cudaHostUnregister=host_unregister,
+        cudaGetErrorString=lambda code: _ERRORS.get(code, "unknown error"),
+    )
 
 
 def _may_register(address: int, num_bytes: int, flags: int) -> bool:
@@ -121,8 +128,15 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
 
     def properties(device: Any = None) -> SimpleNamespace:  # noqa: ANN401
         index = _device(device).index
-        return SimpleNamespace(name=NAME, total_memory=TOTAL_BYTES, multi_processor_count=1, major=9, minor=0,
-                               L2_cache_size=1 << 20, uuid=f"emulated-{index}")
+        return SimpleNamespace(
+            name=NAME,
+            total_memory=TOTAL_BYTES,
+            multi_processor_count=1,
+            major=9,
+            minor=0,
+            L2_cache_size=1 << 20,
+            uuid=f"emulated-{index}",
+        )
 
     def allocated(device: Any, peak: bool) -> int:  # noqa: ANN401
         return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
@@ -130,11 +144,18 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     return {
         **graph_functions(library),
         "cudart": lambda: runtime,
-        "_lazy_init": lambda: None, "is_initialized": lambda: True, "is_available": lambda: True,
-        "device_count": lambda: int(library.emulated_num_devices()), "current_device": accelerator.current_device_index,
+        "_lazy_init": lambda: None,
+        "is_initialized": lambda: True,
+        "is_available": lambda: True,
+        "device_count": lambda: int(library.emulated_num_devices()),
+        "current_device": accelerator.current_device_index,
         "set_device": lambda device: accelerator.set_device_index(_device(device)),
-        "_exchange_device": exchange_device, "_maybe_exchange_device": exchange_device,
-        "Stream": new_stream, "Event": new_event, "stream": stream, "set_stream": accelerator.set_stream,
+        "_exchange_device": exchange_device,
+        "_maybe_exchange_device": exchange_device,
+        "Stream": new_stream,
+        "Event": new_event,
+        "stream": stream,
+        "set_stream": accelerator.set_stream,
         "current_stream": lambda device=None: accelerator.current_stream(_device(device)),
         "synchronize": lambda device=None: accelerator.synchronize(_device(device)),
         "empty_cache": lambda: None,
@@ -142,7 +163,8 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
         "max_memory_allocated": lambda device=None: allocated(device, peak=True),
         "reset_peak_memory_stats": lambda device=None: library.emulated_reset_peak(_device(device).index),
         "mem_get_info": lambda device=None: (TOTAL_BYTES - allocated(device, peak=False), TOTAL_BYTES),
-        "get_device_name": lambda device=None: NAME, "get_device_properties": properties,
+        "get_device_name": lambda device=None: NAME,
+        "get_device_properties": properties,
         "get_device_capability": lambda device=None: (9, 0),
         "can_device_access_peer": lambda device, peer: can_access(_device(device).index, _device(peer).index),
     }

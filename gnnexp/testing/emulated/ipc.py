@@ -49,8 +49,9 @@ def install(library: ctypes.CDLL) -> None:
         try:
             storage = torch.empty(0, dtype=torch.uint8, device=torch.device("cuda", device)).untyped_storage()
             same = os.fstat(there).st_ino == number
-            if not same or not library.emulated_open_shared(ctypes.c_void_p(storage._cdata), there,
-                                                            ctypes.c_size_t(size)):
+            if not same or not library.emulated_open_shared(
+                ctypes.c_void_p(storage._cdata), there, ctypes.c_size_t(size)
+            ):
                 raise RuntimeError("CUDA error: invalid resource handle (the memory is freed)")
         finally:
             os.close(there)

@@ -50,7 +50,9 @@ class Step:
 
 
 def steady_step(
-    config: Mapping[str, Any], graph: Graph, partition: Partition | None,
+    config: Mapping[str, Any],
+    graph: Graph,
+    partition: Partition | None,
     formula: Callable[[Trainer[Any], int], int],
 ) -> Step:
     """Train on this rank's GPU for `WARM_UP` steps, and count what the next step does.
@@ -64,8 +66,7 @@ def steady_step(
     """
     with tempfile.TemporaryDirectory() as folder:
         frequency = torch.arange(graph.num_nodes) % 7
-        job = assemble(
-            experiment_of(config), Artifacts(graph, partition, frequency), Path(folder), read_environment())
+        job = assemble(experiment_of(config), Artifacts(graph, partition, frequency), Path(folder), read_environment())
         trainer = job.experiment.paradigm.trainer(job)
         optimization, batches = Optimization(job, trainer), _endless(trainer)
         trainer.module.train()
@@ -85,8 +86,9 @@ def steady_step(
         expected = formula(trainer, trainer.end_epoch().work["tier/h2d_bytes"])
         job.comm.release()
     totals = counts.totals
-    return Step(totals["waits"], totals["launches"], totals["h2d_bytes"], totals["pageable_h2d_bytes"], expected,
-                counts.places)
+    return Step(
+        totals["waits"], totals["launches"], totals["h2d_bytes"], totals["pageable_h2d_bytes"], expected, counts.places
+    )
 
 
 def _endless(trainer: Trainer[Any]) -> Iterator[Any]:

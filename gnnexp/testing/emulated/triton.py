@@ -29,8 +29,17 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _LIBRARY = "gnnexp_triton"
 _HOST_READ, _PEER_READ = NAMES.index("host_read_bytes"), NAMES.index("peer_read_bytes")
-_WRITES = ("store", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg",
-           "atomic_xor")
+_WRITES = (
+    "store",
+    "atomic_add",
+    "atomic_and",
+    "atomic_cas",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
+    "atomic_xchg",
+    "atomic_xor",
+)
 
 
 def install(device: ctypes.CDLL) -> None:
@@ -65,16 +74,19 @@ def install(device: ctypes.CDLL) -> None:
         pinned = {name: value for name, value in tensors.items() if any(on_device) and not value.is_cuda}
         for name, value in pinned.items():
             if not value.is_pinned() or name in written:
-                raise ValueError(f"Pointer argument cannot be accessed from Triton (cpu tensor?): {name} of "
-                                 f"{self.fn.__name__} on the emulated device")
+                raise ValueError(
+                    f"Pointer argument cannot be accessed from Triton (cpu tensor?): {name} of "
+                    f"{self.fn.__name__} on the emulated device"
+                )
         tensors = {name: value for name, value in tensors.items() if name not in pinned}
         names = [[name for name in tensors if (name in written) == wanted] for wanted in (False, True)]
 
         rest = {name: value for name, value in bound.items() if name not in tensors}  # a graph keeps no tensor
 
         def on_host(*hosts: Sequence[Tensor]) -> None:
-            there = {name: host for group, of in zip(names, hosts, strict=True)
-                     for name, host in zip(group, of, strict=True)}
+            there = {
+                name: host for group, of in zip(names, hosts, strict=True) for name, host in zip(group, of, strict=True)
+            }
             with _counted_reads(pinned.values(), device, self.fn.__name__):
                 original(self, **{**rest, **there})
 
@@ -85,8 +97,7 @@ def install(device: ctypes.CDLL) -> None:
             number = next(numbers)
             launches[number] = on_host
             try:
-                operation_of(self.fn.__name__)(
-                    *([tensors[name].detach() for name in group] for group in names), number)
+                operation_of(self.fn.__name__)(*([tensors[name].detach() for name in group] for group in names), number)
             finally:
                 if not torch.cuda.is_current_stream_capturing():  # else replays launch it again
                     del launches[number]
@@ -137,8 +148,9 @@ def _counted_reads(pinned: Iterable[Tensor], device: ctypes.CDLL, kernel: str) -
     def counted(pointers: Any, mask: Any, *others: Any) -> Any:
         addresses = np.ascontiguousarray(pointers.data, np.uint64)
         read = np.ascontiguousarray(np.broadcast_to(mask.data, addresses.shape), np.bool_)
-        foreign = device.emulated_peer_reads(ctypes.c_void_p(addresses.ctypes.data), ctypes.c_void_p(read.ctypes.data),
-                                             ctypes.c_int64(addresses.size))
+        foreign = device.emulated_peer_reads(
+            ctypes.c_void_p(addresses.ctypes.data), ctypes.c_void_p(read.ctypes.data), ctypes.c_int64(addresses.size)
+        )
         if foreign < 0:
             raise RuntimeError(f"emulated CUDA: {kernel} reads memory of another rank that its owner has freed")
         value = load(pointers, mask, *others)
@@ -160,8 +172,13 @@ def written_arguments(function: Callable[..., Any]) -> set[str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     (kernel,) = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
     arguments = {argument.arg for argument in kernel.args.args}
-    bases = {target.id: node.value for node in ast.walk(kernel) if isinstance(node, ast.Assign)
-             for target in node.targets if isinstance(target, ast.Name)}
+    bases = {
+        target.id: node.value
+        for node in ast.walk(kernel)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     found = set()
     for node in ast.walk(kernel):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES:

@@ -30,13 +30,24 @@ CASES: dict[str, tuple[Callable[[], Graph], tuple[str, ...]]] = {
     "gcn with weights": (weighted_graph, ("model=gcn",)),
     "gcn with weights, without loops": (weighted_graph, ("model=gcn", "model.self_loops=false")),
     "gat": (nasty_graph, ("model=gat", "model.heads=3", "model.out_heads=2")),
-    "gat with ends": (nasty_graph, ("model=gat", "model.heads=2", "model.attention_dropout=0.5", "model.slope=0.1",
-                                    "model.self_loops=false", *ENDS)),
+    "gat with ends": (
+        nasty_graph,
+        (
+            "model=gat",
+            "model.heads=2",
+            "model.attention_dropout=0.5",
+            "model.slope=0.1",
+            "model.self_loops=false",
+            *ENDS,
+        ),
+    ),
     "gin": (nasty_graph, ("model=gin",)),
     "gin with ends": (nasty_graph, ("model=gin", "model.train_eps=false", "model.bias=false", *ENDS)),
     "rgcn": (typed_graph, ("model=rgcn", "model.bases=3", *ENDS)),
-    "rgcn with blocks": (lambda: nasty_graph(num_features=8, typed=True),
-                         ("model=rgcn", "model.decomposition=block", "model.blocks=4")),
+    "rgcn with blocks": (
+        lambda: nasty_graph(num_features=8, typed=True),
+        ("model=rgcn", "model.decomposition=block", "model.blocks=4"),
+    ),
     "sage_pool": (nasty_graph, ("model=sage_pool",)),
     "pyg": (nasty_graph, ("model=pyg",)),
     "pyg without options": (nasty_graph, ("model=pyg", "model.module=torch_geometric.nn.SAGEConv", "~model.options")),
@@ -58,8 +69,9 @@ def logits_of(model: TrainedModel, folder: Path) -> torch.Tensor:
     edges = torch.stack((graph.indices, graph.destinations())).long()
     with torch.no_grad():
         dtype = next(made.parameters()).dtype
-        logits: torch.Tensor = made(graph.features.to(dtype), edges, *(
-            one.to(dtype) if one.is_floating_point() else one.long() for one in more))
+        logits: torch.Tensor = made(
+            graph.features.to(dtype), edges, *(one.to(dtype) if one.is_floating_point() else one.long() for one in more)
+        )
     return logits
 
 
@@ -69,9 +81,13 @@ IN_FLOAT32 = ("gat with ends",)
 IN_OTHERS = ("sage", "gcn", "gcn with weights, without loops")
 
 
-@pytest.mark.parametrize(("dtype", "bound", "case"), [
-    *(pytest.param("float64", 1e-12, case, marks=pytest.mark.slow if case in IN_OTHERS else ()) for case in CASES),
-    *(pytest.param("float32", 1e-5, case, marks=() if case in IN_FLOAT32 else pytest.mark.slow) for case in CASES)])
+@pytest.mark.parametrize(
+    ("dtype", "bound", "case"),
+    [
+        *(pytest.param("float64", 1e-12, case, marks=pytest.mark.slow if case in IN_OTHERS else ()) for case in CASES),
+        *(pytest.param("float32", 1e-5, case, marks=() if case in IN_FLOAT32 else pytest.mark.slow) for case in CASES),
+    ],
+)
 def test_pyg_gives_the_same_logits(case: str, dtype: str, bound: float, tmp_path: Path) -> None:
     make, overrides = CASES[case]
     model = untrained(make(), tmp_path, *SMALL, *overrides, f"train.dtype={dtype}")
@@ -86,8 +102,11 @@ REFUSED: dict[str, tuple[Callable[[], Graph], tuple[str, ...], str]] = {
     "gin with weights": (weighted_graph, ("model=gin",), "multiplies messages with edge weights"),
     "degrees of blocks": (nasty_graph, ("model=gcn", "model.degrees=block"), "degrees of blocks"),
     "norm by vertex": (typed_graph, ("model=rgcn", "model.norm_by=vertex"), "divides by all in-edges"),
-    "uneven blocks": (typed_graph, ("model=rgcn", "model.decomposition=block", "model.blocks=4"),
-                      "blocks of different sizes"),
+    "uneven blocks": (
+        typed_graph,
+        ("model=rgcn", "model.decomposition=block", "model.blocks=4"),
+        "blocks of different sizes",
+    ),
 }
 
 

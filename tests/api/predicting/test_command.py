@@ -21,8 +21,18 @@ import gnnexp
 from gnnexp.cli.main import run_command
 
 Trains = Callable[..., Path]
-SMALL = ("train=default", "sampler.fanouts=[4,3]", "model.layers=2", "train.batch_size=64", "model.hidden=8",
-         "train.epochs=2", "train.eval_every=1", "tracker=none", "hardware.device=cpu", "system=dgl")
+SMALL = (
+    "train=default",
+    "sampler.fanouts=[4,3]",
+    "model.layers=2",
+    "train.batch_size=64",
+    "model.hidden=8",
+    "train.epochs=2",
+    "train.eval_every=1",
+    "tracker=none",
+    "hardware.device=cpu",
+    "system=dgl",
+)
 
 
 def said(capsys: Any, *words: str) -> tuple[int, str, str]:
@@ -44,20 +54,35 @@ def write(folder: Path, name: str, header: Sequence[str], rows: Sequence[Sequenc
 def shops(folder: Path, kept: Callable[[int], bool] = lambda _: True, *, labels: bool = True) -> Path:
     """80 shops in two components: even and odd numbers. Their ids have signs of CSV."""
     draw = random.Random(4)
-    numbers = [(draw.randrange(18, 90), draw.random() * 1000, "abc"[number % 3], ("groß", "klein")[number // 2 % 2])
-               for number in range(80)]
+    numbers = [
+        (draw.randrange(18, 90), draw.random() * 1000, "abc"[number % 3], ("groß", "klein")[number // 2 % 2])
+        for number in range(80)
+    ]
     edges = [(number, (number + 2 * draw.randrange(1, 9)) % 80) for number in range(80) for _ in range(2)]
     ids = [f'shop "{number}", {chr(10) if number % 7 == 0 else ""}Ü' for number in range(80)]
     last = ["size"] if labels else []
-    write(folder, "nodes.csv", ["id", "age", "income", "town", *last],
-          [[ids[number], *numbers[number][:3 + labels]] for number in range(80) if kept(number)])
-    write(folder, "edges.csv", ["source", "target"],
-          [[ids[one], ids[other]] for one, other in edges if kept(one) and kept(other)])
+    write(
+        folder,
+        "nodes.csv",
+        ["id", "age", "income", "town", *last],
+        [[ids[number], *numbers[number][: 3 + labels]] for number in range(80) if kept(number)],
+    )
+    write(
+        folder,
+        "edges.csv",
+        ["source", "target"],
+        [[ids[one], ids[other]] for one, other in edges if kept(one) and kept(other)],
+    )
     return folder
 
 
-OPTIONS = ("dataset=tables", "dataset.nodes=nodes.csv", "dataset.label=size", "dataset.categories=[town]",
-           "dataset.standardize=true")
+OPTIONS = (
+    "dataset=tables",
+    "dataset.nodes=nodes.csv",
+    "dataset.label=size",
+    "dataset.categories=[town]",
+    "dataset.standardize=true",
+)
 
 
 def test_other_tables_have_the_numbers_of_the_training_tables(trains: Trains, tmp_path: Path, capsys: Any) -> None:
@@ -98,7 +123,8 @@ def refused(capsys: Any, run_dir: Path, tmp_path: Path) -> None:
     (strange / "nodes.csv").write_text(text.replace("groß", "mittel"), encoding="utf-8")
     for words, said_text in (
         ([f"dataset.path={strange}"], "1 classes of tables are none of the model: groß, klein"),
-        (["--out", "p.txt"], "must end in"), (["model=gat"], "only keys of the dataset can change"),
+        (["--out", "p.txt"], "must end in"),
+        (["model=gat"], "only keys of the dataset can change"),
         (["--links", str(strange / "edges.csv")], "was trained for vertices"),
         (["--embeddings", "--probabilities"], "either embeddings or predictions"),
         ([f"dataset.path={strange}", "dataset.label=null", "dataset.nodes=null"], "features"),
@@ -143,10 +169,15 @@ def authors(folder: Path) -> Path:
     return folder
 
 
-TYPED = ("dataset=tables", "dataset.nodes={author: authors.csv, paper: papers.csv}",
-         "dataset.edges={writes: {table: writes.csv, from: author, to: paper}, "
-         "cites: {table: cites.csv, from: paper, to: paper}}", "task=link_prediction", "model=rgcn",
-         "dataset.link_split={val: 0.1, test: 0.1}")
+TYPED = (
+    "dataset=tables",
+    "dataset.nodes={author: authors.csv, paper: papers.csv}",
+    "dataset.edges={writes: {table: writes.csv, from: author, to: paper}, "
+    "cites: {table: cites.csv, from: paper, to: paper}}",
+    "task=link_prediction",
+    "model=rgcn",
+    "dataset.link_split={val: 0.1, test: 0.1}",
+)
 
 
 def test_links_are_scored_by_their_ids_and_relations(trains: Trains, tmp_path: Path, capsys: Any) -> None:
@@ -159,15 +190,20 @@ def test_links_are_scored_by_their_ids_and_relations(trains: Trains, tmp_path: P
     assert same_links(rows_of(Path("test.csv")), links, scores)
 
     rows = rows_of(Path("test.csv"))
-    write(tmp_path, "pairs.csv", ["source", "target", "relation"],
-          [[f"{row['source']}.0", row["destination"], row["relation"]] for row in reversed(rows)])  # as pandas may
+    write(
+        tmp_path,
+        "pairs.csv",
+        ["source", "target", "relation"],
+        [[f"{row['source']}.0", row["destination"], row["relation"]] for row in reversed(rows)],
+    )  # as pandas may
     code, _, err = said(capsys, "predict", str(run_dir), "--links", "pairs.csv", "--out", "pairs.parquet")
     assert code == 0, err
     assert f"gnnexp: pairs.csv: {len(rows)} ids of the column source count as integers" in err
     found = parquet.read_table("pairs.parquet").to_pylist()
-    assert [{name: str(value) for name, value in row.items() if name not in ("score", "probability")} for row in
-            reversed(found)] == [{name: row[name] for name in row if name not in ("score", "probability")}
-                                 for row in rows]
+    assert [
+        {name: str(value) for name, value in row.items() if name not in ("score", "probability")}
+        for row in reversed(found)
+    ] == [{name: row[name] for name in row if name not in ("score", "probability")} for row in rows]
     assert np.array_equal(np.array([row["score"] for row in reversed(found)], np.float32), scores)
     wrong_pairs(capsys, run_dir, tmp_path)
     assert said(capsys, "predict", str(run_dir), "--embeddings", "--out", "e.parquet")[0] == 0
@@ -179,7 +215,8 @@ def same_links(rows: Sequence[dict[str, str]], links: torch.Tensor, scores: np.n
     assert len(rows) == links.shape[0] > 20
     for row, (head, relation, tail), score in zip(rows, links.tolist(), scores, strict=True):
         assert (row["source"], row["source_type"]) == (
-            (str(head), "author") if head < 20 else (str(head - 20), "paper"))
+            (str(head), "author") if head < 20 else (str(head - 20), "paper")
+        )
         assert (row["destination"], row["destination_type"]) == (str(tail - 20), "paper")
         assert row["relation"] == ("writes", "cites")[relation] and np.float32(row["score"]) == score
         assert float(row["probability"]) == pytest.approx(1 / (1 + np.exp(-float(score))))
@@ -205,8 +242,9 @@ def wrong_pairs(capsys: Any, run_dir: Path, folder: Path) -> None:
     assert code == 2 and "was trained for links" in err
 
 
-def test_a_dataset_without_ids_has_numbers_and_its_graph_is_prepared_again(trains: Trains, tmp_path: Path, capsys: Any
-                                                                           ) -> None:
+def test_a_dataset_without_ids_has_numbers_and_its_graph_is_prepared_again(
+    trains: Trains, tmp_path: Path, capsys: Any
+) -> None:
     run_dir = trains("dataset=digits", *SMALL, "train.batch_size=512", "train.dtype=float64")
     job = json.loads((run_dir / "job.json").read_text())
     (run_dir / "job.json").write_text(json.dumps({**job, "graph": "/gone"}))
@@ -218,8 +256,9 @@ def test_a_dataset_without_ids_has_numbers_and_its_graph_is_prepared_again(train
 
 def test_runs_without_a_model_and_with_trained_rows(trains: Trains, tmp_path: Path, capsys: Any) -> None:
     folder = shops(tmp_path / "own")
-    run_dir = trains(*OPTIONS, f"dataset.path={folder}", *SMALL, "feature_store=embedding", "feature_store.dim=4",
-                     size=1)
+    run_dir = trains(
+        *OPTIONS, f"dataset.path={folder}", *SMALL, "feature_store=embedding", "feature_store.dim=4", size=1
+    )
     assert said(capsys, "predict", str(run_dir))[0] == 0
     code, _, err = said(capsys, "predict", str(run_dir), f"dataset.path={folder}")
     assert code == 2 and "knows the vertices of its own graph only" in err

@@ -29,17 +29,21 @@ def trained(folder: Path, edges: object, num_relations: int, **options: Any) -> 
 @pytest.mark.parametrize("trained_on", ["", ".0"])
 @pytest.mark.parametrize("asked", ["", ".0"])
 def test_relations_and_ids_may_be_written_with_points(trained_on: str, asked: str, tmp_path: Path) -> None:
-    text(tmp_path / "edges.csv", "src,relation,dst", *(f"{u}{trained_on},{kind}{trained_on},{v}" for u, kind, v in (
-        (5, 10, 7), (7, 9, 5), (8, 10, 5))))
+    text(
+        tmp_path / "edges.csv",
+        "src,relation,dst",
+        *(f"{u}{trained_on},{kind}{trained_on},{v}" for u, kind, v in ((5, 10, 7), (7, 9, 5), (8, 10, 5))),
+    )
     model, target = trained(tmp_path, "edges.csv", 2)
     assert list(model.names.relations) == ["9", "10"]
     pairs, notes = text(tmp_path / "p.csv", "src,relation,dst", f"8{asked},9{asked},7", f"5,10{asked},8"), list[str]()
     if asked:
         text(pairs, "src,relation,dst", "8.0,9.0,7", "5.0,10.0,8")
     assert read_pairs(model, target, pairs, notes).tolist() == [[2, 0, 1], [0, 1, 2]]
-    assert notes == ["2 ids of the column src count as integers: the file writes all of them with .0",
-                     "2 relations of the column relation count as integers: the file writes all of them with .0"
-                     ] * bool(asked)
+    assert notes == [
+        "2 ids of the column src count as integers: the file writes all of them with .0",
+        "2 relations of the column relation count as integers: the file writes all of them with .0",
+    ] * bool(asked)
     text(pairs, "src,relation,dst", "8,9.0,7", "5,10,8")
     with pytest.raises(DataError, match=r"p\.csv, line 2, column relation='9\.0': is no relation of the model"):
         read_pairs(model, target, pairs, notes)

@@ -26,7 +26,7 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.tiers.host_rows import Machines
 
 SMALL = ("model.hidden=12", "model.layers=3")
-ODD = ['a,b', 'say "x"', "two\nlines", "zoë 水", " "]
+ODD = ["a,b", 'say "x"', "two\nlines", "zoë 水", " "]
 
 
 def table_of(batches: list[pa.RecordBatch]) -> pa.Table:
@@ -43,9 +43,15 @@ def named(folder: Path, types: dict[str, int], classes: list[str]) -> None:
         writer.finish({})
 
 
-@pytest.mark.parametrize(("dtype", "suffix"), [
-    ("float32", ".csv"), ("float64", ".parquet"), pytest.param("float64", ".csv", marks=pytest.mark.slow),
-    pytest.param("float32", ".parquet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("dtype", "suffix"),
+    [
+        ("float32", ".csv"),
+        ("float64", ".parquet"),
+        pytest.param("float64", ".csv", marks=pytest.mark.slow),
+        pytest.param("float32", ".parquet", marks=pytest.mark.slow),
+    ],
+)
 def test_classes_and_probabilities_have_the_names_of_the_user(dtype: str, suffix: str, tmp_path: Path) -> None:
     named(tmp_path / "names", {"person": 20, "word": 40}, ["gut", "schlecht", "ü,", '"q"'])
     model = untrained(nasty_graph(), tmp_path / "names", *SMALL, f"train.dtype={dtype}")
@@ -80,8 +86,18 @@ def multilabel() -> Graph:
     return replace(graph, labels=labels, num_classes=3)
 
 
-@pytest.mark.parametrize("overrides", [("model=sage",), ("model=gcn", "model.residual=true"), ("model=gat",),
-                                       ("model=sage_pool",), ("model=pyg",), ("model=mlp",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("model=sage",),
+        ("model=gcn", "model.residual=true"),
+        ("model=gat",),
+        ("model=sage_pool",),
+        ("model=pyg",),
+        ("model=mlp",),
+    ],
+    ids=" ".join,
+)
 def test_embeddings_are_the_rows_that_the_last_layer_reads(overrides: tuple[str, ...], tmp_path: Path) -> None:
     model = untrained(nasty_graph(), tmp_path, *SMALL, *overrides)
     rows = whole_embedding(model)

@@ -34,8 +34,16 @@ def said(capsys: Any, *words: str) -> tuple[int, str, str]:
 def test_data_prints_a_command_that_runs(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
-    code, out, err = said(capsys, "data", str(folder_of_tables(tmp_path / "own")), "--json", "--picture", "p.png",
-                          "--save", "mine/dataset/pages.yaml")
+    code, out, err = said(
+        capsys,
+        "data",
+        str(folder_of_tables(tmp_path / "own")),
+        "--json",
+        "--picture",
+        "p.png",
+        "--save",
+        "mine/dataset/pages.yaml",
+    )
     assert code == 0, err
     found = json.loads(out)
     assert (found["vertices"], found["edges"], found["features"]) == (60, 200, 10)
@@ -80,8 +88,9 @@ def test_the_command_has_a_rule_if_weights_of_parallel_edges_differ(
     found = json.loads(out)
     assert code == 0 and "dataset.merge_weights=sum" in found["run"], err
     assert (found["duplicates"], found["different_weights"], found["opposite_weights"]) == (2, 1, 0)
-    assert any(one.startswith("1 of the merged edges stand for edges with different weights") for one in
-               found["surprises"])
+    assert any(
+        one.startswith("1 of the merged edges stand for edges with different weights") for one in found["surprises"]
+    )
     overrides = [one for one in found["run"] if one != "dataset.merge_weights=sum"]
     assert said(capsys, "run", *found["run"], "train.epochs=1", "tracker=none")[0] == 0
     code, _, err = said(capsys, "run", *overrides, "train.epochs=1", "tracker=none")
@@ -102,8 +111,9 @@ def refused(capsys: Any, folder: Path) -> None:
     assert code == 2 and "1 words that the model was not trained with" in err
 
 
-@pytest.mark.parametrize(("words", "text"), [(["data", "nowhere"], "there is no such file or folder"),
-                                             (["predict", "nowhere"], "nowhere")])
+@pytest.mark.parametrize(
+    ("words", "text"), [(["data", "nowhere"], "there is no such file or folder"), (["predict", "nowhere"], "nowhere")]
+)
 def test_missing_places_are_named(words: list[str], text: str, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     code, _, err = said(capsys, *words)
@@ -133,7 +143,10 @@ def test_names_of_data_are_texts_whatever_they_look_like(label: str, tmp_path: P
         assert code == 0, err
         chosen = json.loads(out)["dataset"]
         assert (chosen["label"], chosen["nodes"], chosen["edges"]) == (
-            label, f"nodes{SECRET}.csv", f"links{SECRET}.csv")
+            label,
+            f"nodes{SECRET}.csv",
+            f"links{SECRET}.csv",
+        )
     (own / f"links{SECRET}.csv").unlink()
     code, out, err = said(capsys, "run", *found["run"], "--dry-run")
     assert code == 2 and f"links{SECRET}.csv" in err and "the secret" not in out + err

@@ -18,10 +18,25 @@ from gnnexp.cli.main import run_command
 
 __all__ = ["place"]
 
-SMALL = ["dataset=digits", "model.hidden=8", "train.epochs=2", "train.batch_size=512", "tracker=none",
-         "hardware.workers=2", "hardware.threads=1"]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m",
-            "gnnexp.worker"]
+SMALL = [
+    "dataset=digits",
+    "model.hidden=8",
+    "train.epochs=2",
+    "train.batch_size=512",
+    "tracker=none",
+    "hardware.workers=2",
+    "hardware.threads=1",
+]
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node",
+    "2",
+    "-m",
+    "gnnexp.worker",
+]
 
 
 def files_of(run_dir: str) -> dict[str, bytes]:
@@ -30,8 +45,13 @@ def files_of(run_dir: str) -> dict[str, bytes]:
 
 def worker(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A rank that a careless user starts."""
-    return subprocess.run([sys.executable, "-m", "gnnexp.worker", *words], env=os.environ | variables,
-                          capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "gnnexp.worker", *words],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.slow
@@ -40,8 +60,9 @@ def worker(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def test_a_run_of_torchrun_has_the_losses_of_gnnexp_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["prepare", *SMALL, "hydra.run.dir=theirs", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["command"] == ("torchrun --standalone --nproc-per-node 2 -m gnnexp.worker "
-                                 f"{Path('theirs').resolve()}")
+    assert answer["command"] == (
+        f"torchrun --standalone --nproc-per-node 2 -m gnnexp.worker {Path('theirs').resolve()}"
+    )
     assert run_command(["finalize", "theirs"]) == 2 and "no rank of it has started" in capsys.readouterr().err
     subprocess.run([*TORCHRUN, "theirs"], check=True)
     assert run_command(["run", *SMALL, "hydra.run.dir=ours"]) == 0

@@ -37,6 +37,15 @@ def test_a_run_without_validation_vertices_says_so_before_it_trains(
     Path("nodes.csv").write_text("id,label,split,f\n" + rows)
     Path("edges.csv").write_text("source,target\n" + "".join(f"{one},{one + 1}\n" for one in range(11)))
     for more in ([], ["--dry-run"]):  # a dry run looks at data that are prepared
-        run_command(["run", "dataset=tables", "dataset.path=.", "dataset.nodes=nodes.csv", "dataset.split=column",
-                     "tracker=none", *more])
+        run_command(
+            [
+                "run",
+                "dataset=tables",
+                "dataset.path=.",
+                "dataset.nodes=nodes.csv",
+                "dataset.split=column",
+                "tracker=none",
+                *more,
+            ]
+        )
         assert "note: there are no validation vertices: the last evaluated epoch counts" in capsys.readouterr().out

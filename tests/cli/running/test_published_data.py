@@ -19,8 +19,15 @@ from gnnexp.datasets.digits import Digits
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     ring = scipy.sparse.csr_matrix(np.roll(np.eye(60, dtype=np.float32), 1, axis=1))
-    np.savez(tmp_path / "karate_club.npz", labels=np.arange(60) % 3, attr_matrix=np.eye(60, 5), adj_data=ring.data,
-             adj_indices=ring.indices, adj_indptr=ring.indptr, adj_shape=np.array(ring.shape))
+    np.savez(
+        tmp_path / "karate_club.npz",
+        labels=np.arange(60) % 3,
+        attr_matrix=np.eye(60, 5),
+        adj_data=ring.data,
+        adj_indices=ring.indices,
+        adj_indptr=ring.indptr,
+        adj_shape=np.array(ring.shape),
+    )
     return tmp_path / "karate_club.npz"
 
 
@@ -32,8 +39,20 @@ def test_a_configuration_has_the_name_of_the_files(archive: Path) -> None:
 
 
 def test_a_run_records_its_data(archive: Path) -> None:
-    assert run_command(["run", "dataset=graphdata_npz", f"dataset.path={archive}", "tracker=none", "train.epochs=1",
-                        "model.hidden=8", "hydra.run.dir=run"]) == 0
+    assert (
+        run_command(
+            [
+                "run",
+                "dataset=graphdata_npz",
+                f"dataset.path={archive}",
+                "tracker=none",
+                "train.epochs=1",
+                "model.hidden=8",
+                "hydra.run.dir=run",
+            ]
+        )
+        == 0
+    )
     result = json.loads(Path("run/result.json").read_text())
     assert result["config"]["dataset"]["name"] == result["provenance"]["data"]["name"] == "karate-club"
     assert not result["provenance"]["data"]["known"] and "bytes not known" in result["notes"][-1]

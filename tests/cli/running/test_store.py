@@ -42,8 +42,12 @@ def run_of(uri: str, name: str) -> Path:
 
 
 def test_sync_repairs_a_half_made_store_and_delivers_all(
-        here: Path, mlflow_store: Callable[[Path], str], cached: Path, migrated_here: list[Path],
-        capsys: pytest.CaptureFixture[str]) -> None:
+    here: Path,
+    mlflow_store: Callable[[Path], str],
+    cached: Path,
+    migrated_here: list[Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     uri = mlflow_store(here)
     assert MlflowTracker(uri).deliver(run_of(uri, "early"))
     run_of(uri, "late")
@@ -58,7 +62,8 @@ def test_sync_repairs_a_half_made_store_and_delivers_all(
 
 
 def test_sync_makes_no_store_if_nothing_is_to_be_delivered(
-        here: Path, mlflow_store: Callable[[Path], str], capsys: pytest.CaptureFixture[str]) -> None:
+    here: Path, mlflow_store: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     uri = mlflow_store(here)
     MlflowTracker(uri).deliver(run_of(uri, "early"))
     (here / "mlflow.db").unlink()
@@ -68,8 +73,8 @@ def test_sync_makes_no_store_if_nothing_is_to_be_delivered(
 
 @pytest.mark.parametrize("spoil", [make_newer, make_foreign, lambda file: file.write_bytes(b"text" * 999)])
 def test_what_is_no_store_stops_every_command_before_it_starts(
-        here: Path, mlflow_store: Callable[[Path], str], spoil: Callable[[Path], None],
-        capsys: pytest.CaptureFixture[str]) -> None:
+    here: Path, mlflow_store: Callable[[Path], str], spoil: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     file = here / "mlflow.db"
     if spoil is not make_foreign:
         mlflow_store(here)
@@ -95,7 +100,8 @@ def test_no_time_limit_leaves_a_store_that_refuses_all_later_deliveries(place: P
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_launch_upgrades_an_older_store_and_repairs_a_half_made_one(
-        place: Path, mlflow_store: Callable[[Path], str]) -> None:
+    place: Path, mlflow_store: Callable[[Path], str]
+) -> None:
     mlflow_store(place)
     revision = make_older(file := place / "mlflow.db")
     said = gnnexp(*SMALL, "tracker.timeout_s=200", "hydra.run.dir=runs/first")

@@ -42,19 +42,20 @@ ERRORS = {
 }
 
 
-def test_an_error_while_a_case_is_prepared_ends_no_sweep(
-        workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_while_a_case_is_prepared_ends_no_sweep(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of three cases every one fails in its own way, and the fourth one runs."""
-    (workplace / "mypartitioner.py").write_text("\n\n".join(
-        f"{PARTITIONER}{error}\n".replace("Mine", f"Mine{place}") for place, error in enumerate(ERRORS)))
+    (workplace / "mypartitioner.py").write_text(
+        "\n\n".join(f"{PARTITIONER}{error}\n".replace("Mine", f"Mine{place}") for place, error in enumerate(ERRORS))
+    )
     wrong = ", ".join(f"{{overrides: [partitioner._target_=mypartitioner.Mine{place}]}}" for place in range(3))
-    (workplace / "mine.yaml").write_text(
-        SWEEP.replace("{overrides: [partitioner._target_=mypartitioner.Mine]}", wrong))
+    (workplace / "mine.yaml").write_text(SWEEP.replace("{overrides: [partitioner._target_=mypartitioner.Mine]}", wrong))
     assert run_command(["sweep", "mine.yaml"]) == 1
     runs = [Path(case["run_dir"]) for case in json.loads(Path("runs/sweeps/mine.json").read_text())["cases"]]
     results = [json.loads((run / "result.json").read_text()) for run in runs]
     assert [(result["status"], result.get("kind")) for result in results] == [
-        *(("failed", kind) for kind, _ in ERRORS.values()), ("finished", None)]
+        *(("failed", kind) for kind, _ in ERRORS.values()),
+        ("finished", None),
+    ]
     assert all(said in result["reason"] for result, (_, said) in zip(results, ERRORS.values(), strict=False))
     assert capsys.readouterr().err.count("mypartitioner.py") >= len(ERRORS)
     assert [run_command(["status", str(run)]) for run in runs] == [1, 1, 1, 0]
@@ -62,7 +63,8 @@ def test_an_error_while_a_case_is_prepared_ends_no_sweep(
 
 
 def test_code_that_is_broken_while_a_case_is_prepared_ends_no_sweep(
-        workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An editor has saved half of a line."""
     from gnnexp.cli.running import prepare
 
@@ -94,8 +96,7 @@ def test_a_sweep_removes_what_a_killed_one_left_half_written(workplace: Path) ->
     assert json.loads((states / "mine.json").read_text())["cases"][0]["status"] == "finished"
 
 
-def test_a_frozen_sweep_keeps_no_other_from_writing_its_state(
-        workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_sweep_keeps_no_other_from_writing_its_state(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the lock; then nothing is removed, because it may be writing."""
     from gnnexp.cli.sweeping import queue
     from gnnexp.files.disk import locked

@@ -35,13 +35,21 @@ def test_axes_are_multiplied_in_order(tmp_path: Path) -> None:
 def test_cases_are_multiplied_with_axes(tmp_path: Path) -> None:
     sweep = load_sweep(write(tmp_path, "axes: {seed: [0, 1]}\ncases: [{overrides: [m=p, n=q]}, {overrides: [m=r]}]"))
     assert combinations(sweep) == [
-        ("seed=0", "m=p", "n=q"), ("seed=0", "m=r"), ("seed=1", "m=p", "n=q"), ("seed=1", "m=r")], "seed by seed"
+        ("seed=0", "m=p", "n=q"),
+        ("seed=0", "m=r"),
+        ("seed=1", "m=p", "n=q"),
+        ("seed=1", "m=r"),
+    ], "seed by seed"
 
 
 def test_a_case_may_have_axes_of_its_own(tmp_path: Path) -> None:
     file = write(tmp_path, "axes: {seed: [0, 1]}\ncases: [{overrides: [m=p]}, {overrides: [m=q, 'seed=1,2', n=7]}]")
     assert combinations(load_sweep(file)) == [
-        ("seed=0", "m=p"), ("seed=1", "m=p"), ("seed=1", "m=q", "n=7"), ("seed=2", "m=q", "n=7")]
+        ("seed=0", "m=p"),
+        ("seed=1", "m=p"),
+        ("seed=1", "m=q", "n=7"),
+        ("seed=2", "m=q", "n=7"),
+    ]
     with pytest.raises(ConfigError, match="at most"):
         load_sweep(write(tmp_path, "cases: [{overrides: ['a=range(100)', 'b=range(101)']}]"))
 
@@ -50,14 +58,24 @@ def test_typed_overrides_win_and_may_be_axes(tmp_path: Path) -> None:
     file = write(tmp_path, "fixed: [a=1]\naxes: {b: [x, y]}")
     assert combinations(load_sweep(file, ["b=z"])) == [("a=1", "b=z")], "an axis that is fixed leaves one case"
     assert combinations(load_sweep(file, ["a=3,4"])) == [
-        (f"a={a}", f"b={b}") for b, a in itertools.product("xy", (3, 4))]
+        (f"a={a}", f"b={b}") for b, a in itertools.product("xy", (3, 4))
+    ]
 
 
-@pytest.mark.parametrize(("text", "key"), [
-    ("fixd: [a=1]", "fixd"), ("axes: [1]", "axes"), ("axes: {b: 3}", "axes.b"), ("axes: {b: []}", "axes.b"),
-    ("report: {rows: system}", "report.rows"), ("report: {row: [system]}", "report.row"),
-    ("cases: [{override: [a=1]}]", "cases"), ("- 1", "yaml"), ("a: [", "yaml"),
-])
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("fixd: [a=1]", "fixd"),
+        ("axes: [1]", "axes"),
+        ("axes: {b: 3}", "axes.b"),
+        ("axes: {b: []}", "axes.b"),
+        ("report: {rows: system}", "report.rows"),
+        ("report: {row: [system]}", "report.row"),
+        ("cases: [{override: [a=1]}]", "cases"),
+        ("- 1", "yaml"),
+        ("a: [", "yaml"),
+    ],
+)
 def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_sweep(write(tmp_path, text))
@@ -72,21 +90,28 @@ def test_the_papers_size_comes_after_the_case_and_before_what_is_typed(tmp_path:
     sweep = load_sweep(file, ["size=50"], full=True)
     assert sweep.name == "mine_full"
     assert [dict(line.split("=") for line in lines) for lines in combinations(sweep)] == [
-        {"size": "50", "a": "p", "batch": "200"}, {"size": "50", "a": "q", "batch": "200"}]
+        {"size": "50", "a": "p", "batch": "200"},
+        {"size": "50", "a": "q", "batch": "200"},
+    ]
     with_graphs = write(tmp_path, text + "\nfull_cases: [{overrides: [a=r]}]")
     assert combinations(load_sweep(with_graphs)) == [("size=1", "a=p", "batch=2"), ("size=1", "a=q")]
     assert [set(lines) for lines in combinations(load_sweep(with_graphs, full=True))] == [
-        {"size=100", "a=r", "batch=200"}]
+        {"size=100", "a=r", "batch=200"}
+    ]
     with pytest.raises(ConfigError, match="full_cases"):
         load_sweep(write(tmp_path, "full_cases: [{overrides: [a=r]}]"))
     with pytest.raises(ConfigError, match="one size only"):
         load_sweep(write(tmp_path, "fixed: [size=1]"), full=True)
 
 
-@pytest.mark.parametrize(("published", "named"), [
-    ("{paper: gsplid, source: Table 3, columns: {epoch_s: time/epoch_s}}", "gsplit"),
-    ("{paper: gsplit, source: Table 33, columns: {epoch_s: time/epoch_s}}", "Table 3"), ("gsplit", "must be a mapping"),
-])
+@pytest.mark.parametrize(
+    ("published", "named"),
+    [
+        ("{paper: gsplid, source: Table 3, columns: {epoch_s: time/epoch_s}}", "gsplit"),
+        ("{paper: gsplit, source: Table 33, columns: {epoch_s: time/epoch_s}}", "Table 3"),
+        ("gsplit", "must be a mapping"),
+    ],
+)
 def test_what_stands_beside_is_checked(tmp_path: Path, published: str, named: str) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(f"report: {{published: {published}}}")
@@ -109,7 +134,8 @@ def test_the_last_override_of_a_key_is_the_one(pairs: list[tuple[str, int]]) -> 
 
 
 def test_where_a_package_is_missing_another_value_takes_the_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = write(tmp_path, "axes: {system: [dgl_reference, dgl]}\nwithout: {dgl: {system=dgl_reference: system=p3}}")
     monkeypatch.setattr(definition, "is_installed", lambda package: package != "dgl")
@@ -122,9 +148,16 @@ def test_where_a_package_is_missing_another_value_takes_the_place(
     assert combinations(sweep) == [("system=dgl_reference",), ("system=dgl",)] and sweep.notes == ()
 
 
-@pytest.mark.parametrize("without", [
-    "{dgl: [a]}", "{dgl: {}}", "{dgl: {a=3: a=1}}", "{dgl: {a=1: b=1}}", "{dgl: {a: a=1}}",
-])
+@pytest.mark.parametrize(
+    "without",
+    [
+        "{dgl: [a]}",
+        "{dgl: {}}",
+        "{dgl: {a=3: a=1}}",
+        "{dgl: {a=1: b=1}}",
+        "{dgl: {a: a=1}}",
+    ],
+)
 def test_only_values_of_axes_have_a_substitute(tmp_path: Path, without: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_sweep(write(tmp_path, f"axes: {{a: [1, 2]}}\nwithout: {without}"))

@@ -24,10 +24,17 @@ def asking(**launcher: Any) -> Experiment:
     return experiment_in({"hardware": {"launcher": node}})
 
 
-@pytest.mark.parametrize(("asked", "own"), [
-    ({}, True), ({"time_min": 600, "account": "other", "max_requeues": 3}, True), ({"partition": "h100"}, False),
-    ({"constraint": "fast"}, False), ({"cpus_per_task": 8}, False), ({"setup": ["module load other"]}, False),
-])
+@pytest.mark.parametrize(
+    ("asked", "own"),
+    [
+        ({}, True),
+        ({"time_min": 600, "account": "other", "max_requeues": 3}, True),
+        ({"partition": "h100"}, False),
+        ({"constraint": "fast"}, False),
+        ({"cpus_per_task": 8}, False),
+        ({"setup": ["module load other"]}, False),
+    ],
+)
 def test_a_job_is_ones_own_where_the_same_was_asked_of_the_cluster(asked: dict[str, Any], own: bool) -> None:
     run = Known(Path("a"), _launcher(asking().config), this_node().kind, "16 cores of Xeon, V100", finished=True)
     assert run.is_own(asking(**asked), this_node().kind) is own

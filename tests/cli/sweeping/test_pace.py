@@ -22,15 +22,20 @@ def test_cases_take_as_long_as_those_before() -> None:
     assert Pace(2, 50.0).words(4) == "about 100 s left"
 
 
-@pytest.mark.parametrize(("seconds", "words"), [
-    (0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (100_000, "27.8 h")])
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2.0 h"), (100_000, "27.8 h")],
+)
 def test_units(seconds: float, words: str) -> None:
     assert in_units(seconds) == words
 
 
 @pytest.mark.parametrize(("jobs", "known"), [((), [False, True, True]), (("--jobs", "2"), [False, False, True])])
 def test_each_case_but_the_first_ones_says_it(
-    jobs: tuple[str, ...], known: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    jobs: tuple[str, ...],
+    known: list[bool],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -29,9 +29,19 @@ with at_work(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)
 """
-SWEEP = {"description": "two long runs", "fixed": [
-    "tracker=none", "model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=100000",
-    "train.eval_every=null", "hardware.workers=1"], "axes": {"seed": [0, 1]}}
+SWEEP = {
+    "description": "two long runs",
+    "fixed": [
+        "tracker=none",
+        "model.hidden=8",
+        "model.layers=2",
+        "sampler.fanouts=[3,3]",
+        "train.epochs=100000",
+        "train.eval_every=null",
+        "hardware.workers=1",
+    ],
+    "axes": {"seed": [0, 1]},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +95,9 @@ def test_the_process_of_a_sweep_is_asked_to_end(
     assert run_command(["cancel", "mine[1]"]) == 2
 
 
-@pytest.mark.parametrize("change", [{"host": "n1"}, {"started": 1.0}, {"table": "another/container"},
-                                    {"pid": 2**22 - 1}])
+@pytest.mark.parametrize(
+    "change", [{"host": "n1"}, {"started": 1.0}, {"table": "another/container"}, {"pid": 2**22 - 1}]
+)
 def test_only_a_process_of_this_machine_is_asked(
     change: dict[str, object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,11 +17,23 @@ from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.record.records import read_epochs
 
-SMALL = ["dataset=digits", "tracker=none", "model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "train.epochs=2",
-         "hardware.threads=1"]
+SMALL = [
+    "dataset=digits",
+    "tracker=none",
+    "model.hidden=8",
+    "model.layers=1",
+    "sampler.fanouts=[4]",
+    "train.epochs=2",
+    "hardware.threads=1",
+]
 # Two that finish, one that diverges, one that is another one, and one whose data is not there when its turn comes.
-CASES = [["seed=0"], ["seed=1", "optimizer.lr=1e300"], ["seed=2"], ["seed=0", "train.checkpoint_every=2"],
-         ["partitioner._target_=lost.Partitioner", "paradigm=split_parallel"]]
+CASES = [
+    ["seed=0"],
+    ["seed=1", "optimizer.lr=1e300"],
+    ["seed=2"],
+    ["seed=0", "train.checkpoint_every=2"],
+    ["partitioner._target_=lost.Partitioner", "paradigm=split_parallel"],
+]
 LOST = """from gnnexp.partitioners.random import RandomPartitioner
 
 
@@ -29,8 +41,11 @@ class Partitioner(RandomPartitioner):
     def assign(self, graph, num_parts):
         raise KeyError("lost")
 """
-EXECUTORS = {"one by one": [], "side by side": ["--jobs", "2"],
-             "submitted": ["hardware.launcher={_target_: gnnexp.launchers.slurm.SlurmLauncher}"]}
+EXECUTORS = {
+    "one by one": [],
+    "side by side": ["--jobs", "2"],
+    "submitted": ["hardware.launcher={_target_: gnnexp.launchers.slurm.SlurmLauncher}"],
+}
 # Seed by seed.
 EXPECTED = [("finished", ""), ("finished", ""), ("failed", "diverged"), ("finished", ""), ("failed", "error")]
 
@@ -70,15 +85,22 @@ def results(place: Path) -> list[Any]:
     for case in json.loads((place / "runs" / "sweeps" / "list.json").read_text())["cases"]:
         result = json.loads((Path(case["run_dir"]) / "result.json").read_text())
         assert result["status"] == case["status"].removesuffix(" before")
-        found.append((result["status"], result.get("kind") or "", case["key"],
-                      [line["losses"] for line in read_epochs(Path(case["run_dir"]))]))
+        found.append(
+            (
+                result["status"],
+                result.get("kind") or "",
+                case["key"],
+                [line["losses"] for line in read_epochs(Path(case["run_dir"]))],
+            )
+        )
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_executor_ends_in_the_same_states_and_results(
-        place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster(monkeypatch)
     found: dict[str, list[Any]] = {}
     for name, words in EXECUTORS.items():
@@ -101,13 +123,15 @@ PRETENDED = ["tracker=none", "hardware.launcher.worker_module=pretending_worker"
 def pretending(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here = str(Path(__file__).parents[2] / "support")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ["PYTHONPATH"]]))
-    (place / "mine.yaml").write_text(json.dumps(
-        {"fixed": PRETENDED, "axes": {"seed": [0, 1]}, "report": {"figures": []}}))
+    (place / "mine.yaml").write_text(
+        json.dumps({"fixed": PRETENDED, "axes": {"seed": [0, 1]}, "report": {"figures": []}})
+    )
     return place
 
 
 def test_cases_alone_and_side_by_side_are_not_mixed_without_a_word(
-        pretending: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pretending: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Their times say nothing about each other: they are runs of two kinds of machines."""
     assert run_command(["sweep", "mine.yaml", "seed=0", "--jobs", "2"]) == 0
     capsys.readouterr()
@@ -142,16 +166,20 @@ def test_a_state_of_an_older_version_is_replaced(pretending: Path, capsys: pytes
     found = json.loads((states / "mine.json").read_text())
     assert found["schema"] == 1 and [case["status"] for case in found["cases"]] == ["finished"] * 2
     assert sorted(path.name[4:12] for path in (states / "mine.jobs").glob("*.log")) == sorted(
-        case["key"][:8] for case in found["cases"]) and not list((states / "mine.jobs").glob("*.json"))
+        case["key"][:8] for case in found["cases"]
+    ) and not list((states / "mine.jobs").glob("*.json"))
 
 
 @pytest.mark.interpreter
 def test_a_process_that_dies_before_it_has_a_run_is_a_failed_case(
-        pretending: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pretending: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     dies = "import os, sys\nif 'side_by_side' in ' '.join(sys.orig_argv): os._exit(3)"
     (pretending / "sitecustomize.py").write_text(dies)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pretending), str(Path(__file__).parents[2] / "support"),
-                                                      str(Path(__file__).parents[3])]))
+    monkeypatch.setenv(
+        "PYTHONPATH",
+        os.pathsep.join([str(pretending), str(Path(__file__).parents[2] / "support"), str(Path(__file__).parents[3])]),
+    )
     assert run_command(["sweep", "mine.yaml", "--jobs", "2"]) == 1
     cases = json.loads((pretending / "runs" / "sweeps" / "mine.json").read_text())["cases"]
     assert [case["status"] for case in cases] == ["failed"] * 2

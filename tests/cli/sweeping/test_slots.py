@@ -39,15 +39,29 @@ def test_cores_and_gpus_are_shared_out_evenly(large: None) -> None:
     assert found[1].environment["CUDA_VISIBLE_DEVICES"] == "5"
 
 
-@pytest.mark.parametrize(("num_cases", "workers", "device", "said"), [
-    (5, 2, "cpu", ["5 cases with 2 ranks each need 10 cores of their own, and this machine has 8",
-                   "--jobs 4, or hardware.workers=1"]),
-    (9, 1, "cpu", ["9 cases with 1 rank each need 9 cores", "--jobs 8"]),
-    (3, 2, "cuda", ["need 6 GPUs of their own, and this machine has 4", "--jobs 2, or hardware.workers=1"]),
-    (5, 2, "auto", ["10 cores", "10 GPUs", "--jobs 2"]), (2, 4, "cpu", []), (2, 2, "cuda", []), (8, 1, "cpu", []),
-])
+@pytest.mark.parametrize(
+    ("num_cases", "workers", "device", "said"),
+    [
+        (
+            5,
+            2,
+            "cpu",
+            [
+                "5 cases with 2 ranks each need 10 cores of their own, and this machine has 8",
+                "--jobs 4, or hardware.workers=1",
+            ],
+        ),
+        (9, 1, "cpu", ["9 cases with 1 rank each need 9 cores", "--jobs 8"]),
+        (3, 2, "cuda", ["need 6 GPUs of their own, and this machine has 4", "--jobs 2, or hardware.workers=1"]),
+        (5, 2, "auto", ["10 cores", "10 GPUs", "--jobs 2"]),
+        (2, 4, "cpu", []),
+        (2, 2, "cuda", []),
+        (8, 1, "cpu", []),
+    ],
+)
 def test_a_machine_that_is_too_small_is_named_with_the_fix(
-        large: None, num_cases: int, workers: int, device: str, said: list[str]) -> None:
+    large: None, num_cases: int, workers: int, device: str, said: list[str]
+) -> None:
     experiments = [asking(1, device="cpu"), asking(workers, device=device)]
     if not said:
         assert len(make_slots(num_cases, experiments)) == num_cases
@@ -63,18 +77,27 @@ def test_a_process_inherits_the_cores_of_its_slot() -> None:
     (slot,) = make_slots(1, [asking(1)])
     one = side_by_side.Slot((slot.cores[0],), (), 2)
     with one.inherited():
-        code = ("import os; from gnnexp.provenance.machine import this_node as node\n"
-                "print(sorted(os.sched_getaffinity(0)), node().cores, node().kind)")
-        done = subprocess.run([sys.executable, "-c", code], env=one.environment | {"SLURM_CPUS_ON_NODE": "64"},
-                              capture_output=True, text=True, check=True)
+        code = (
+            "import os; from gnnexp.provenance.machine import this_node as node\n"
+            "print(sorted(os.sched_getaffinity(0)), node().cores, node().kind)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=one.environment | {"SLURM_CPUS_ON_NODE": "64"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     assert done.stdout.strip() == f"{sorted(one.cores[0])} 1 {one.node.kind}"
     assert os.sched_getaffinity(0) == before
 
 
-@pytest.mark.parametrize(("named", "found"), [
-    (None, ["0", "1"]), ("3,5", ["3", "5"]), ("GPU-a,GPU-b", ["GPU-a", "GPU-b"])])
+@pytest.mark.parametrize(
+    ("named", "found"), [(None, ["0", "1"]), ("3,5", ["3", "5"]), ("GPU-a,GPU-b", ["GPU-a", "GPU-b"])]
+)
 def test_gpus_keep_the_names_that_they_were_given(
-        monkeypatch: pytest.MonkeyPatch, named: str | None, found: list[str]) -> None:
+    monkeypatch: pytest.MonkeyPatch, named: str | None, found: list[str]
+) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -32,8 +32,11 @@ def test_a_search_goes_on_with_the_version_that_began_it(monkeypatch: pytest.Mon
     assert check_chooser("mine", TUNING)
     (file,) = Path("runs/sweeps/.searches").iterdir()
     assert json.loads(file.read_text()) == {
-        "sweep": "mine", "optuna": "5.0.0", "sampler": "TPESampler(n_startup_trials=5, n_ei_candidates=24, "
-        "multivariate=True, group=False, constant_liar=True)"}
+        "sweep": "mine",
+        "optuna": "5.0.0",
+        "sampler": "TPESampler(n_startup_trials=5, n_ei_candidates=24, "
+        "multivariate=True, group=False, constant_liar=True)",
+    }
     pretend(monkeypatch, "4.6.0")
     with pytest.raises(ConfigError, match=r"optuna='4\.6\.0'.*with Optuna 5\.0\.0(.|\n)*optuna==5\.0\.0.*--rerun"):
         check_chooser("mine", TUNING)
@@ -41,9 +44,16 @@ def test_a_search_goes_on_with_the_version_that_began_it(monkeypatch: pytest.Mon
     assert check_chooser("mine", TUNING)
 
 
-@pytest.mark.parametrize("other", [
-    {"seed": 1}, {"batch": 2}, {"objective": "time_to_target", "target": 0.9}, {"pruner": "median"},
-    {"distributions": (Distribution("optimizer.lr", 0.001, 0.2, log=True),)}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"seed": 1},
+        {"batch": 2},
+        {"objective": "time_to_target", "target": 0.9},
+        {"pruner": "median"},
+        {"distributions": (Distribution("optimizer.lr", 0.001, 0.2, log=True),)},
+    ],
+)
 def test_another_search_may_have_another_version(monkeypatch: pytest.MonkeyPatch, other: dict[str, object]) -> None:
     note_chooser("mine", TUNING)
     pretend(monkeypatch, "4.6.0")

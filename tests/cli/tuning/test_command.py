@@ -91,7 +91,9 @@ def test_every_system_gets_the_same_trials_and_a_preset(capsys: pytest.CaptureFi
     assert [line.split()[0] for line in begun] == [f"{number}/6" for number in range(1, 7)]  # of all, not of a batch
     assert ["left)" in line for line in begun] == [False] + 5 * [True]
     assert [(one["system"], one["trials"], one["seconds"]) for one in found["systems"]] == [
-        ("dgl_digits", 3, 6.0), ("fastsample_digits", 3, 6.0)]
+        ("dgl_digits", 3, 6.0),
+        ("fastsample_digits", 3, 6.0),
+    ]
     assert ranks.launched[0] == ranks.launched[1], "the systems begin with the same trials"
     best = min(ranks.launched[::2], key=lambda one: abs(math.log10(one[0]) + 2))
     assert preset("dgl")["optimizer"]["lr"] == best[0] and preset("dgl")["sampler"] == {"fanouts": best[1]}
@@ -114,8 +116,9 @@ def test_trials_are_found_again_and_more_trials_go_on(capsys: pytest.CaptureFixt
     assert answer(capsys, "--trials", "2", "--rerun")[0] == 0 and ranks.launched[3:] == ranks.launched[:2]
 
 
-def test_ctrl_c_ends_a_tuning_and_the_same_command_goes_on(capsys: pytest.CaptureFixture[str],
-                                                           ranks: Pretended) -> None:
+def test_ctrl_c_ends_a_tuning_and_the_same_command_goes_on(
+    capsys: pytest.CaptureFixture[str], ranks: Pretended
+) -> None:
     write(f"{{distributions: {RANGES}, trials: 4, batch: 2}}", axes="{system: [dgl]}")
     ranks.fails = {1: Outcome(130, "interrupted", "interrupted by SIGINT", "interrupted by SIGINT", "interrupted")}
     code, found = answer(capsys)
@@ -126,8 +129,9 @@ def test_ctrl_c_ends_a_tuning_and_the_same_command_goes_on(capsys: pytest.Captur
     assert len(ranks.launched) == 5 and preset("dgl")["tuned"]["trials"] == 4
 
 
-def test_a_trial_that_diverges_has_no_value_and_is_not_tried_again(capsys: pytest.CaptureFixture[str],
-                                                                   ranks: Pretended) -> None:
+def test_a_trial_that_diverges_has_no_value_and_is_not_tried_again(
+    capsys: pytest.CaptureFixture[str], ranks: Pretended
+) -> None:
     write(f"{{distributions: {RANGES}, trials: 3, batch: 1}}", axes="{system: [dgl]}")
     ranks.fails = {0: Outcome(1, "failed", "the loss is nan", "the loss is nan", "diverged")}
     code, found = answer(capsys)
@@ -136,8 +140,11 @@ def test_a_trial_that_diverges_has_no_value_and_is_not_tried_again(capsys: pytes
 
 
 def test_a_trial_that_is_worse_than_the_median_is_pruned(capsys: pytest.CaptureFixture[str], ranks: Pretended) -> None:
-    write(f"{{distributions: {RANGES}, trials: 8, pruner: median}}", FIXED.replace("epochs=2", "epochs=4"),
-          axes="{system: [dgl]}")
+    write(
+        f"{{distributions: {RANGES}, trials: 8, pruner: median}}",
+        FIXED.replace("epochs=2", "epochs=4"),
+        axes="{system: [dgl]}",
+    )
     code, found = answer(capsys)
     (one,) = found["systems"]
     assert code == 0 and one["trials"] == 8 and one["seconds"] == 32.0 - 2.0 * one["pruned"] and 0 < one["pruned"] < 5
@@ -145,15 +152,19 @@ def test_a_trial_that_is_worse_than_the_median_is_pruned(capsys: pytest.CaptureF
     assert f"dgl_digits 8 trials ({one['pruned']} pruned), {one['seconds']} s of training" in str(found["report"])
     best = min(ranks.launched, key=lambda launch: abs(math.log10(launch[0]) + 2))
     assert preset("dgl")["optimizer"]["lr"] == best[0] and preset("dgl")["train"] == {"epochs": 4}
-    assert preset("dgl")["tuned"]["pruned"] == one["pruned"] and "stop_below" not in Path(
-        "conf/train/tuned_dgl_digits.yaml").read_text()
+    assert (
+        preset("dgl")["tuned"]["pruned"] == one["pruned"]
+        and "stop_below" not in Path("conf/train/tuned_dgl_digits.yaml").read_text()
+    )
     assert answer(capsys)[1]["systems"] == found["systems"] and len(ranks.launched) == 8, "the same trials again"
 
 
 def test_pruning_refuses_what_it_cannot_judge(capsys: pytest.CaptureFixture[str], ranks: Pretended) -> None:
     write(f"{{distributions: {RANGES}, trials: 8, pruner: median}}", axes="{system: [dgl], seed: [0, 1]}")
-    for more, told in (("train.eval_every=0", "pruning compares validation metrics by epoch"),
-                       ("train.stop_below=[0.1]", "pruning sets this key")):
+    for more, told in (
+        ("train.eval_every=0", "pruning compares validation metrics by epoch"),
+        ("train.stop_below=[0.1]", "pruning sets this key"),
+    ):
         assert run_command(["tune", "mine.yaml", more]) == 2
         said = capsys.readouterr().err
         assert "tune.pruner" in said and "2 seeds" in said and told in said
@@ -161,8 +172,9 @@ def test_pruning_refuses_what_it_cannot_judge(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_a_trial_that_fails_for_another_reason_stops_its_system_only(capsys: pytest.CaptureFixture[str],
-                                                                     ranks: Pretended) -> None:
+def test_a_trial_that_fails_for_another_reason_stops_its_system_only(
+    capsys: pytest.CaptureFixture[str], ranks: Pretended
+) -> None:
     write(f"{{distributions: {RANGES}, trials: 2, batch: 1}}")
     ranks.fails = {1: Outcome(1, "failed", "rank 0 vanished", "rank 0 vanished", "killed")}
     code, found = answer(capsys)
@@ -216,8 +228,11 @@ def test_a_group_may_be_tuned(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_a_preset_may_start_from_a_file_with_keys_of_other_groups(capsys: pytest.CaptureFixture[str]) -> None:
-    write("{distributions: {optimizer.lr: {low: 0.01, high: 0.1}}, trials: 1}",
-          FIXED.replace("train=default", "train=gsplit_small, 'sampler.fanouts=[3]'"), "{system: [dgl]}")
+    write(
+        "{distributions: {optimizer.lr: {low: 0.01, high: 0.1}}, trials: 1}",
+        FIXED.replace("train=default", "train=gsplit_small, 'sampler.fanouts=[3]'"),
+        "{system: [dgl]}",
+    )
     assert answer(capsys)[0] == 0
     assert preset("dgl")["defaults"][0] == "gsplit_small"
     made = compose(["system=dgl", "train=tuned_dgl_digits"]).config
@@ -240,13 +255,22 @@ def test_a_dry_run_starts_and_writes_nothing(capsys: pytest.CaptureFixture[str],
 
 
 def test_every_mistake_is_found_before_a_trial_starts(capsys: pytest.CaptureFixture[str], ranks: Pretended) -> None:
-    ranges = ("{optimizer.lrr: {low: 0.1, high: 1}, model.hidden: {choices: [0, 8]}, seed: {choices: [1, 2]}, "
-              "train.epochs: {low: 1, high: 9}, sampler.fanouts: {low: 3, high: 2}}")
+    ranges = (
+        "{optimizer.lrr: {low: 0.1, high: 1}, model.hidden: {choices: [0, 8]}, seed: {choices: [1, 2]}, "
+        "train.epochs: {low: 1, high: 9}, sampler.fanouts: {low: 3, high: 2}}"
+    )
     write(f"{{distributions: {ranges}, objective: best}}", FIXED.replace(", model.hidden=8", ""))
     assert run_command(["tune", "mine.yaml"]) == 2
     said = capsys.readouterr().err
-    for words in ("optimizer.lrr", "model.hidden=0", "distributions.seed", "train.epochs=2", "low must be less",
-                  "tune.objective", "tune.trials"):
+    for words in (
+        "optimizer.lrr",
+        "model.hidden=0",
+        "distributions.seed",
+        "train.epochs=2",
+        "low must be less",
+        "tune.objective",
+        "tune.trials",
+    ):
         assert words in said, words
     write(f"{{distributions: {RANGES}, trials: 1}}")
     assert run_command(["tune", "mine.yaml", "train.eval_every=null"]) == 2
@@ -259,15 +283,15 @@ def test_what_a_preset_cannot_hold_is_refused(capsys: pytest.CaptureFixture[str]
     assert run_command(["tune", "mine.yaml", LAYER]) == 2
     assert "sampler.key='global'" in (said := capsys.readouterr().err) and "the system's file sets it" in said
     Path("conf/train").mkdir(parents=True)
-    Path("conf/train/tuned_dgl_digits.yaml").write_text(
-        "# @package _global_\ndefaults: [default@train, _self_]\n")
+    Path("conf/train/tuned_dgl_digits.yaml").write_text("# @package _global_\ndefaults: [default@train, _self_]\n")
     write(f"{{distributions: {RANGES}, trials: 2}}", FIXED.replace("train=default", "train=tuned_dgl_digits"))
     assert run_command(["tune", "mine.yaml"]) == 2 and "would contain itself" in capsys.readouterr().err
     assert ranks.launched == []
 
 
-def test_a_sweep_without_the_section_and_a_missing_optuna_are_named(capsys: pytest.CaptureFixture[str],
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_without_the_section_and_a_missing_optuna_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run_command(["tune", "quickstart"]) == 2 and "no section `tune`" in capsys.readouterr().err
     assert run_command(["tune", "tuning", "--trials", "0"]) == 2 and "tune.trials=0" in capsys.readouterr().err
     monkeypatch.setattr("gnnexp.cli.tuning.search.is_installed", lambda _: False)
@@ -281,20 +305,23 @@ def test_a_comparison_with_tuned_presets_names_their_budgets(capsys: pytest.Capt
     capsys.readouterr()
     cases = "".join(f"  - overrides: [system={one}, train=tuned_{one}_digits]\n" for one in ("dgl", "fastsample"))
     Path("fair.yaml").write_text(
-        f"fixed: [dataset=digits, model=sage, model.layers=1, model.hidden=8, tracker=none]\ncases:\n{cases}")
+        f"fixed: [dataset=digits, model=sage, model.layers=1, model.hidden=8, tracker=none]\ncases:\n{cases}"
+    )
     assert run_command(["sweep", "fair.yaml"]) == 0
     said = " ".join(capsys.readouterr().out.split())  # lines break where the seconds of the trials put them
     assert "equal budgets (2 trials each)" in said, said
-    Path("unfair.yaml").write_text(Path("fair.yaml").read_text().replace("train=tuned_fastsample_digits",
-                                                                         f"train=default, '{LAYER}'"))
+    Path("unfair.yaml").write_text(
+        Path("fair.yaml").read_text().replace("train=tuned_fastsample_digits", f"train=default, '{LAYER}'")
+    )
     assert run_command(["sweep", "unfair.yaml"]) == 0
     assert "budgets are not equal: fastsample_digits had none" in " ".join(capsys.readouterr().out.split())
 
 
 def test_unequal_budgets_are_named() -> None:
     equal = [Budget("a", 12, 30.0, "12 trials"), Budget("b", 12, 41.04, "12 trials")]
-    assert describe_budgets(equal) == ("Tuning: a 12 trials, 30.0 s of training; b 12 trials, 41.0 s of training; "
-                           "equal budgets (12 trials each).")
+    assert describe_budgets(equal) == (
+        "Tuning: a 12 trials, 30.0 s of training; b 12 trials, 41.0 s of training; equal budgets (12 trials each)."
+    )
     assert "not equal: a had 12 trials, c had 3 trials" in describe_budgets([equal[0], Budget("c", 3, 9.0, "3 trials")])
     assert "not equal: c did not use" in describe_budgets([equal[0], Budget("c", 3, 9.0, "12 trials", is_spent=False)])
     assert describe_budgets([]) == ""

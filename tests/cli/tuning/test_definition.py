@@ -16,13 +16,20 @@ def keys_of(section: dict[str, Any]) -> set[str]:
 
 
 def test_ranges_and_choices_are_read() -> None:
-    ranges = {"optimizer.lr": RANGE, "model.hidden": {"low": 8, "high": 64}, "sampler.fanouts": {"choices": [[5], [9]]},
-              "scheduler": {"choices": [None, "cosine"]}}
+    ranges = {
+        "optimizer.lr": RANGE,
+        "model.hidden": {"low": 8, "high": 64},
+        "sampler.fanouts": {"choices": [[5], [9]]},
+        "scheduler": {"choices": [None, "cosine"]},
+    }
     tuning, problems = read_tuning({"distributions": ranges, "trials": 3})
     assert problems == []
     assert tuning.distributions == (
-        Distribution("optimizer.lr", 0.001, 0.1, log=True), Distribution("model.hidden", 8, 64),
-        Distribution("sampler.fanouts", choices=("[5]", "[9]")), Distribution("scheduler", choices=("null", "cosine")))
+        Distribution("optimizer.lr", 0.001, 0.1, log=True),
+        Distribution("model.hidden", 8, 64),
+        Distribution("sampler.fanouts", choices=("[5]", "[9]")),
+        Distribution("scheduler", choices=("null", "cosine")),
+    )
     assert [one.is_whole for one in tuning.distributions[:2]] == [False, True]
     assert tuning.budget == "3 trials" and tuning.objective == "val_metric"
 
@@ -41,30 +48,63 @@ def test_a_budget_may_be_trials_or_seconds_or_both() -> None:
 
 def test_every_mistake_is_reported_at_once() -> None:
     section = {
-        "distributions": {"a": {"low": 2, "high": 1}, "b": {"low": 0, "high": 1, "log": True}, "c": {"choices": []},
-                          "d": {"choices": [1, 1]}, "e": {"low": 1}, "f": 3, "g": {"lo": 1, "high": 2},
-                          "h": {"low": "x", "high": 2}, "i": {"choices": [1], "log": True}, "good": RANGE,
-                          "j": {"low": 0, "high": float("inf")}, "k": {"low": True, "high": 2}},
-        "objective": "accuracy", "seed": -1, "batch": 0, "prunner": "median"}
+        "distributions": {
+            "a": {"low": 2, "high": 1},
+            "b": {"low": 0, "high": 1, "log": True},
+            "c": {"choices": []},
+            "d": {"choices": [1, 1]},
+            "e": {"low": 1},
+            "f": 3,
+            "g": {"lo": 1, "high": 2},
+            "h": {"low": "x", "high": 2},
+            "i": {"choices": [1], "log": True},
+            "good": RANGE,
+            "j": {"low": 0, "high": float("inf")},
+            "k": {"low": True, "high": 2},
+        },
+        "objective": "accuracy",
+        "seed": -1,
+        "batch": 0,
+        "prunner": "median",
+    }
     assert keys_of(section) == {
-        *(f"tune.distributions.{key}" for key in "abcdefhijk"), "tune.distributions.g.lo", "tune.objective",
-        "tune.seed", "tune.batch", "tune.prunner", "tune.trials"}
+        *(f"tune.distributions.{key}" for key in "abcdefhijk"),
+        "tune.distributions.g.lo",
+        "tune.objective",
+        "tune.seed",
+        "tune.batch",
+        "tune.prunner",
+        "tune.trials",
+    }
 
 
-@pytest.mark.parametrize(("section", "key"), [
-    ({"trials": 0}, "tune.trials"), ({"trials": 10**9}, "tune.trials"), ({"seconds": 0}, "tune.seconds"),
-    ({"seconds": float("nan")}, "tune.seconds"), ({"trials": 1, "objective": "time_to_target"}, "tune.target"),
-    ({"trials": 1, "target": 0.9}, "tune.target"), ({"trials": "many"}, "tune.trials"), ({}, "tune.trials"),
-    ({"trials": 1, "objective": "time_to_target", "target": float("nan")}, "tune.target"),
-])
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"trials": 0}, "tune.trials"),
+        ({"trials": 10**9}, "tune.trials"),
+        ({"seconds": 0}, "tune.seconds"),
+        ({"seconds": float("nan")}, "tune.seconds"),
+        ({"trials": 1, "objective": "time_to_target"}, "tune.target"),
+        ({"trials": 1, "target": 0.9}, "tune.target"),
+        ({"trials": "many"}, "tune.trials"),
+        ({}, "tune.trials"),
+        ({"trials": 1, "objective": "time_to_target", "target": float("nan")}, "tune.target"),
+    ],
+)
 def test_a_wrong_budget_or_target_is_a_problem(section: dict[str, Any], key: str) -> None:
     assert keys_of({"distributions": {"a": RANGE}, **section}) == {key}
 
 
-@pytest.mark.parametrize(("section", "key"), [
-    ({"pruner": "hyperband"}, "tune.pruner"), ({"pruner": "median", "warmup": -1}, "tune.warmup"),
-    ({"warmup": 2}, "tune.warmup"),
-    ({"pruner": "median", "objective": "time_to_target", "target": 0.9}, "tune.pruner")])
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"pruner": "hyperband"}, "tune.pruner"),
+        ({"pruner": "median", "warmup": -1}, "tune.warmup"),
+        ({"warmup": 2}, "tune.warmup"),
+        ({"pruner": "median", "objective": "time_to_target", "target": 0.9}, "tune.pruner"),
+    ],
+)
 def test_a_wrong_pruner_is_a_problem(section: dict[str, Any], key: str) -> None:
     assert keys_of({"distributions": {"a": RANGE}, "trials": 1, **section}) == {key}
     assert keys_of({"distributions": {"a": RANGE}, "trials": 1, "pruner": "median", "warmup": 0}) == set()

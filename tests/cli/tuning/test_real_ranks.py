@@ -37,8 +37,7 @@ def test_twelve_trials_of_two_systems_give_presets_and_equal_budgets(capsys: pyt
     """The sweep `tuning` as it is."""
     assert run_command(["tune", "tuning", "tracker=none"]) == 0
     assert "equal budgets (12 trials each)" in capsys.readouterr().out
-    assert {file.name for file in Path("conf/train").iterdir()} == {
-        "tuned_dgl_digits.yaml", "tuned_gsplit_digits.yaml"}
+    assert {file.name for file in Path("conf/train").iterdir()} == {"tuned_dgl_digits.yaml", "tuned_gsplit_digits.yaml"}
     for system in ("dgl", "gsplit"):
         assert 0.001 <= compose([f"system={system}", f"train=tuned_{system}_digits"]).config["optimizer"]["lr"] <= 0.1
     assert run_command(["report", "tuning"]) == 0

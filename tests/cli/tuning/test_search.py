@@ -12,11 +12,24 @@ from gnnexp.cli.tuning.chooser import OPTIONS
 from gnnexp.cli.tuning.definition import Tuning, read_tuning
 from gnnexp.cli.tuning.search import Asked, Search
 
-RANGES = {"optimizer.lr": {"low": 0.0001, "high": 0.1, "log": True}, "model.hidden": {"low": 8, "high": 64},
-          "sampler.fanouts": {"choices": [[5], [10]]}}
+RANGES = {
+    "optimizer.lr": {"low": 0.0001, "high": 0.1, "log": True},
+    "model.hidden": {"low": 8, "high": 64},
+    "sampler.fanouts": {"choices": [[5], [10]]},
+}
 
-KNOWN = ["0.004430 48", "0.001866 44", "0.077802 29", "0.005060 60", "0.000115 55", "0.086269 53", "0.000226 44",
-         "0.003677 31", "0.000659 14", "0.014728 63"]
+KNOWN = [
+    "0.004430 48",
+    "0.001866 44",
+    "0.077802 29",
+    "0.005060 60",
+    "0.000115 55",
+    "0.086269 53",
+    "0.000226 44",
+    "0.003677 31",
+    "0.000659 14",
+    "0.014728 63",
+]
 
 
 def tuning(**more: object) -> Tuning:
@@ -79,8 +92,16 @@ def test_every_option_that_decides_trials_is_named() -> None:
     """Optuna may change its defaults. Those that it has deprecated cannot be set without a warning."""
     optuna = pytest.importorskip("optuna")
     named = inspect.signature(optuna.samplers.TPESampler.__init__).parameters
-    deprecated = {"consider_prior", "prior_weight", "consider_magic_clip", "consider_endpoints", "gamma", "weights",
-                  "warn_independent_sampling", "categorical_distance_func"}
+    deprecated = {
+        "consider_prior",
+        "prior_weight",
+        "consider_magic_clip",
+        "consider_endpoints",
+        "gamma",
+        "weights",
+        "warn_independent_sampling",
+        "categorical_distance_func",
+    }
     given = {"self", "seed", "constraints_func", *OPTIONS}
     assert set(named) - deprecated <= given, "name the new option, so that its default decides nothing"
     sampler = Search(tuning())._study.sampler

@@ -88,8 +88,10 @@ def test_a_trial_that_ended_after_the_budget_of_seconds_does_not_count() -> None
     assert system(tuning(trials=None, seconds=5), [(0.9, 6.0)]).best is None
 
 
-@pytest.mark.parametrize(("trials", "seconds", "wants"), [(3, None, True), (2, None, False), (9, 4.0, True),
-                                                          (9, 2.0, False), (None, 9.0, True)])
+@pytest.mark.parametrize(
+    ("trials", "seconds", "wants"),
+    [(3, None, True), (2, None, False), (9, 4.0, True), (9, 2.0, False), (None, 9.0, True)],
+)
 def test_the_search_ends_at_the_first_limit(trials: int | None, seconds: float | None, wants: bool) -> None:
     found = system(tuning(trials=trials, seconds=seconds), [(0.5, 1.0), (0.6, 1.0)])
     assert found.wants(0) is wants

@@ -55,8 +55,13 @@ def words_in_json(place: Path) -> None:
     """As MUSAE's folders: a table of edges, a table of vertices with a column of classes, and words in JSON."""
     draw = random.Random(2)
     table(place / "club_edges.csv", [("id_1", "id_2"), *links(2)])
-    table(place / "club_target.csv", [("id", "page_name", "page_type"), *(
-        (one, f"The page, number {one}", ("tvshow", "government")[one % 2]) for one in range(PEOPLE))])
+    table(
+        place / "club_target.csv",
+        [
+            ("id", "page_name", "page_type"),
+            *((one, f"The page, number {one}", ("tvshow", "government")[one % 2]) for one in range(PEOPLE)),
+        ],
+    )
     words = {str(one): [*sorted(draw.sample(range(30), 4)), 30 + one % 2] for one in range(PEOPLE)}
     lines(place / "club_features.json", [json.dumps(words)])
 
@@ -71,18 +76,26 @@ def german_export(place: Path) -> None:
     """Semicolons, Latin-1 and decimal commas, as a spreadsheet in German exports."""
     draw = random.Random(4)
     lines(place / "kanten.csv", ["von;nach", *(f"P{u};P{v}" for u, v in links(4))], encoding="latin-1")
-    rows = (f"P{one};{name};{draw.uniform(0, 9) + one % 2:.2f};{('grün', 'rot')[one % 2]}".replace(".", ",")
-            for one, name in enumerate(NAMES))
-    lines(place / "personen.csv", ["node_id;Straße;Größe;class", *(row.replace("Łukasz", "Lukasz") for row in rows)],
-          encoding="latin-1")
+    rows = (
+        f"P{one};{name};{draw.uniform(0, 9) + one % 2:.2f};{('grün', 'rot')[one % 2]}".replace(".", ",")
+        for one, name in enumerate(NAMES)
+    )
+    lines(
+        place / "personen.csv",
+        ["node_id;Straße;Größe;class", *(row.replace("Łukasz", "Lukasz") for row in rows)],
+        encoding="latin-1",
+    )
 
 
 def windows_tabs(place: Path) -> None:
     """TSV from Windows: a byte order mark, CRLF, and texts as ids."""
     lines(place / "edges.tsv", ["source\ttarget", *(f"n-{u}\tn-{v}" for u, v in links(5))], end="\r\n", start="\ufeff")
-    lines(place / "nodes.tsv", ["name\tlabel\tage", *(f"n-{one}\t{'ab'[one % 2]}\t{20 + one}" for one in
-                                                        range(PEOPLE))],
-          end="\r\n", start="\ufeff")
+    lines(
+        place / "nodes.tsv",
+        ["name\tlabel\tage", *(f"n-{one}\t{'ab'[one % 2]}\t{20 + one}" for one in range(PEOPLE))],
+        end="\r\n",
+        start="\ufeff",
+    )
 
 
 def parquet_shards(place: Path) -> None:
@@ -96,22 +109,41 @@ def parquet_shards(place: Path) -> None:
         (place / folder / "_SUCCESS").touch()
     for shard in range(2):
         ids = range(shard * PEOPLE // 2, (shard + 1) * PEOPLE // 2)
-        parquet.write_table(pa.table({
-            "id": [10**12 + one for one in ids], "y": [one % 2 for one in ids],
-            "embedding": pa.array([[draw.gauss(one % 2, 1) for _ in range(4)] for one in ids], pa.list_(pa.float32())),
-        }), place / "nodes" / f"part-0000{shard}.parquet")
-        parquet.write_table(pa.table({name: [10**12 + edge[end] for edge in edges[shard::2]] for end, name in
-                                      enumerate(("src", "dst"))}), place / "edges" / f"part-0000{shard}.parquet")
+        parquet.write_table(
+            pa.table(
+                {
+                    "id": [10**12 + one for one in ids],
+                    "y": [one % 2 for one in ids],
+                    "embedding": pa.array(
+                        [[draw.gauss(one % 2, 1) for _ in range(4)] for one in ids], pa.list_(pa.float32())
+                    ),
+                }
+            ),
+            place / "nodes" / f"part-0000{shard}.parquet",
+        )
+        parquet.write_table(
+            pa.table(
+                {name: [10**12 + edge[end] for edge in edges[shard::2]] for end, name in enumerate(("src", "dst"))}
+            ),
+            place / "edges" / f"part-0000{shard}.parquet",
+        )
 
 
 def two_types(place: Path) -> None:
     """JSON lines of authors and papers: two types of vertices and two types of edges."""
     draw = random.Random(7)
     lines(place / "authors.jsonl", (json.dumps({"id": f"a{one}", "h_index": draw.randrange(40)}) for one in range(20)))
-    lines(place / "papers.jsonl", (json.dumps({"id": f"p{one}", "year": 1990 + one % 30,
-                                               "label": ("KDD", "ICML")[one % 2]}) for one in range(PEOPLE)))
-    lines(place / "writes.jsonl", (json.dumps({"author": f"a{draw.randrange(20)}", "paper": f"p{one}"})
-                                   for one in range(PEOPLE)))
+    lines(
+        place / "papers.jsonl",
+        (
+            json.dumps({"id": f"p{one}", "year": 1990 + one % 30, "label": ("KDD", "ICML")[one % 2]})
+            for one in range(PEOPLE)
+        ),
+    )
+    lines(
+        place / "writes.jsonl",
+        (json.dumps({"author": f"a{draw.randrange(20)}", "paper": f"p{one}"}) for one in range(PEOPLE)),
+    )
     lines(place / "cites.jsonl", (json.dumps({"citing": f"p{u}", "cited": f"p{v}"}) for u, v in links(7)))
 
 
@@ -133,36 +165,87 @@ def no_names(place: Path) -> None:
 
 def quoted_ids(place: Path) -> None:
     """Ids with commas, quotes and line breaks."""
-    ids = [f'{name.split()[-1]}, "{name.split()[0]}"' + ("\nJunior" if one % 7 == 0 else "") for one, name in
-           enumerate(NAMES)]
+    ids = [
+        f'{name.split()[-1]}, "{name.split()[0]}"' + ("\nJunior" if one % 7 == 0 else "")
+        for one, name in enumerate(NAMES)
+    ]
     table(place / "knows.csv", [("from", "to"), *((ids[u], ids[v]) for u, v in links(10))])
-    table(place / "people.csv", [("name", "class", "remark"), *(
-        (one, ("red", "blue")[number % 2], "a, b\nc") for number, one in enumerate(ids))])
+    table(
+        place / "people.csv",
+        [
+            ("name", "class", "remark"),
+            *((one, ("red", "blue")[number % 2], "a, b\nc") for number, one in enumerate(ids)),
+        ],
+    )
 
 
 def dates_and_split(place: Path) -> None:
     """Time stamps of edges and of vertices, and a column with the split."""
     draw = random.Random(11)
-    table(place / "messages.csv", [("src", "dst", "timestamp"), *(
-        (u, v, f"2024-03-{draw.randrange(1, 29):02d}T12:00:00Z") for u, v in links(11))])
+    table(
+        place / "messages.csv",
+        [
+            ("src", "dst", "timestamp"),
+            *((u, v, f"2024-03-{draw.randrange(1, 29):02d}T12:00:00Z") for u, v in links(11)),
+        ],
+    )
     words = ["train"] * 6 + ["valid"] * 2 + ["test"] * 2
-    table(place / "users.csv", [("user_id", "joined", "posts", "label", "split"), *(
-        (one, f"2023-01-{one % 28 + 1:02d}", 5 * (one % 2) + draw.randrange(9), ("bot", "human")[one % 2],
-         words[one // 2 % len(words)]) for one in range(PEOPLE))])
+    table(
+        place / "users.csv",
+        [
+            ("user_id", "joined", "posts", "label", "split"),
+            *(
+                (
+                    one,
+                    f"2023-01-{one % 28 + 1:02d}",
+                    5 * (one % 2) + draw.randrange(9),
+                    ("bot", "human")[one % 2],
+                    words[one // 2 % len(words)],
+                )
+                for one in range(PEOPLE)
+            ),
+        ],
+    )
 
 
 def missing_values(place: Path) -> None:
     """A survey with the words NA and ? for missing numbers, and with vertices that no edge names."""
     draw = random.Random(12)
     table(place / "ties.csv", [("from_id", "to_id"), *links(12)])
-    table(place / "survey.csv", [("id", "age", "income", "class"), *(
-        (one, "NA" if one % 9 == 0 else 20 + one, "?" if one % 11 == 0 else f"{draw.uniform(1, 5) + one % 2:.1f}",
-         "" if one % 10 == 0 else ("yes", "no")[one % 2]) for one in range(PEOPLE + 4))])
+    table(
+        place / "survey.csv",
+        [
+            ("id", "age", "income", "class"),
+            *(
+                (
+                    one,
+                    "NA" if one % 9 == 0 else 20 + one,
+                    "?" if one % 11 == 0 else f"{draw.uniform(1, 5) + one % 2:.1f}",
+                    "" if one % 10 == 0 else ("yes", "no")[one % 2],
+                )
+                for one in range(PEOPLE + 4)
+            ),
+        ],
+    )
 
 
-SETS: dict[str, Callable[[Path], None]] = {one.__name__: one for one in (
-    only_names, words_in_json, snap_list, german_export, windows_tabs, parquet_shards, two_types, packed_weights,
-    no_names, quoted_ids, dates_and_split, missing_values)}
+SETS: dict[str, Callable[[Path], None]] = {
+    one.__name__: one
+    for one in (
+        only_names,
+        words_in_json,
+        snap_list,
+        german_export,
+        windows_tabs,
+        parquet_shards,
+        two_types,
+        packed_weights,
+        no_names,
+        quoted_ids,
+        dates_and_split,
+        missing_values,
+    )
+}
 
 
 def main(folder: Path) -> None:

@@ -56,10 +56,14 @@ def small(vertices: int = 6) -> Any:
 
 
 def typed() -> Any:
-    graph = dgl.heterograph({
-        ("author", "writes", "paper"): ([0, 1, 1], [0, 0, 2]), ("paper", "cites", "paper"): ([0, 1], [1, 2]),
-        ("author", "cites", "author"): ([0], [1]),
-    }, num_nodes_dict={"author": 2, "paper": 3})
+    graph = dgl.heterograph(
+        {
+            ("author", "writes", "paper"): ([0, 1, 1], [0, 0, 2]),
+            ("paper", "cites", "paper"): ([0, 1], [1, 2]),
+            ("author", "cites", "author"): ([0], [1]),
+        },
+        num_nodes_dict={"author": 2, "paper": 3},
+    )
     graph.nodes["paper"].data["feat"] = torch.ones(3, 4)
     graph.nodes["author"].data["x"] = torch.full((2, 2), 2.0)
     graph.nodes["paper"].data["label"] = torch.tensor([1, 0, 1])
@@ -76,7 +80,10 @@ def test_a_graph_keeps_edges_features_labels_and_masks(index: torch.dtype, tmp_p
     assert torch.equal(graph.features, small().ndata["feat"].float())  # type: ignore[arg-type]
     assert graph.labels is not None and graph.labels.tolist() == [0, 1, 2, 0, -1, 1] and graph.num_classes == 3
     assert [part.tolist() for part in (graph.splits.train, graph.splits.val, graph.splits.test)] == [
-        [0, 3], [1], [2, 5]]
+        [0, 3],
+        [1],
+        [2, 5],
+    ]
     assert graph.edge_types is None and graph.node_types is None and not graph.notes
 
 
@@ -86,14 +93,17 @@ def test_types_of_vertices_and_edges_are_kept(tmp_path: Path) -> None:
     assert graph.node_types is not None and graph.node_types.tolist() == [0, 0, 1, 1, 1]
     assert graph.edge_weights is not None and graph.edge_types is not None
     # DGL sorts types by name: (author, cites, author), (author, writes, paper), (paper, cites, paper).
-    assert edges_of(graph) == sorted([(0, 1, 0, 1.0), (0, 2, 1, 0.5), (1, 2, 1, 1.5), (1, 4, 1, 2.5), (2, 3, 2, 1.0),
-                                      (3, 4, 2, 1.0)])
+    assert edges_of(graph) == sorted(
+        [(0, 1, 0, 1.0), (0, 2, 1, 0.5), (1, 2, 1, 1.5), (1, 4, 1, 2.5), (2, 3, 2, 1.0), (3, 4, 2, 1.0)]
+    )
     assert graph.labels is not None and graph.labels.tolist() == [-1, -1, 1, 0, 1]
     assert graph.num_features == 2 + 2 + 4
     folder = tmp_path / "made" / "graph"
     DglGraph(path=str(tmp_path), **AS_IT_IS).generate(folder)
-    assert '"author:cites:author"' in (folder / "names.json").read_text() and "paper:cites:paper" in (
-        folder / "names.json").read_text()
+    assert (
+        '"author:cites:author"' in (folder / "names.json").read_text()
+        and "paper:cites:paper" in (folder / "names.json").read_text()
+    )
 
 
 def test_a_graph_in_memory_is_the_graph_in_the_file(tmp_path: Path) -> None:
@@ -106,11 +116,14 @@ def test_a_graph_in_memory_is_the_graph_in_the_file(tmp_path: Path) -> None:
 
 
 def test_one_of_several_graphs_is_chosen(tmp_path: Path) -> None:
-    dgl.save_graphs(str(tmp_path / "g.bin"), [small(), dgl.graph(([0], [1])), small(5)],
-                    {"glabel": torch.tensor([0, 1, 0])})
+    dgl.save_graphs(
+        str(tmp_path / "g.bin"), [small(), dgl.graph(([0], [1])), small(5)], {"glabel": torch.tensor([0, 1, 0])}
+    )
     assert load(tmp_path / "g.bin", graph=2).num_nodes == 5
     assert load(tmp_path / "g.bin", graph=1).notes == (
-        "what is kept next to the graphs is not used: glabel", "graph 1 of 3 in the file")
+        "what is kept next to the graphs is not used: glabel",
+        "graph 1 of 3 in the file",
+    )
     for number in (3, -1):
         with pytest.raises(DataError, match="has the graphs 0 to 2"):
             load(tmp_path / "g.bin", graph=number)
@@ -128,13 +141,16 @@ def test_labels_of_file_the_only_graph_are_those_of_its_vertices(tmp_path: Path)
     assert load(tmp_path / "g.bin").labels is None
 
 
-@pytest.mark.parametrize(("values", "labels", "classes"), [
-    (torch.tensor([0.0, 1.0, float("nan"), 2.0, 0.0, 1.0]), [0, 1, -1, 2, 0, 1], 3),
-    (torch.tensor([[0], [1], [2], [0], [-100], [1]]), [0, 1, 2, 0, -1, 1], 3),
-    (torch.tensor([0, 1, 2, 0, 3, 1], dtype=torch.uint8), [0, 1, 2, 0, 3, 1], 4),
-    (torch.tensor([True, False] * 3), [1, 0, 1, 0, 1, 0], 2),
-    (torch.tensor([[0, 1], [1, 1]] * 3).float(), [[0, 1], [1, 1]] * 3, 2),
-])
+@pytest.mark.parametrize(
+    ("values", "labels", "classes"),
+    [
+        (torch.tensor([0.0, 1.0, float("nan"), 2.0, 0.0, 1.0]), [0, 1, -1, 2, 0, 1], 3),
+        (torch.tensor([[0], [1], [2], [0], [-100], [1]]), [0, 1, 2, 0, -1, 1], 3),
+        (torch.tensor([0, 1, 2, 0, 3, 1], dtype=torch.uint8), [0, 1, 2, 0, 3, 1], 4),
+        (torch.tensor([True, False] * 3), [1, 0, 1, 0, 1, 0], 2),
+        (torch.tensor([[0, 1], [1, 1]] * 3).float(), [[0, 1], [1, 1]] * 3, 2),
+    ],
+)
 def test_labels_of_all_dtypes(values: torch.Tensor, labels: list[Any], classes: int, tmp_path: Path) -> None:
     made = small()
     made.ndata["label"] = values
@@ -157,8 +173,13 @@ def test_features_of_all_dtypes_and_shapes(dtype: torch.dtype, tmp_path: Path) -
 
 def test_names_may_be_others_and_what_is_not_used_is_said(tmp_path: Path) -> None:
     made = small()
-    for name, other in (("feat", "h0"), ("label", "kind"), ("train_mask", "tr"), ("val_mask", "va"),
-                        ("test_mask", "te")):
+    for name, other in (
+        ("feat", "h0"),
+        ("label", "kind"),
+        ("train_mask", "tr"),
+        ("val_mask", "va"),
+        ("test_mask", "te"),
+    ):
         made.ndata[other] = made.ndata.pop(name)
     made.ndata["masks"] = torch.eye(6)
     made.edata["time"] = torch.arange(5)
@@ -167,8 +188,10 @@ def test_names_may_be_others_and_what_is_not_used_is_said(tmp_path: Path) -> Non
     names: dict[str, Any] = {"label": "kind", "features": "h0", "masks": {"train": "tr", "val": "va", "test": "te"}}
     graph = load(tmp_path / "g.bin", **names)
     assert graph.num_features == 2 and graph.splits.train.tolist() == [0, 3]
-    assert graph.notes == ("data of the vertices _N that are not used: masks",
-                           "data of the edges _N:_E:_N that are not used: time")
+    assert graph.notes == (
+        "data of the vertices _N that are not used: masks",
+        "data of the edges _N:_E:_N that are not used: time",
+    )
     with pytest.raises(DataError, match=r"features='nothing'.*\n.*\n.*label='none'"):
         load(tmp_path / "g.bin", features="nothing", label="none")
 
@@ -238,8 +261,9 @@ def damaged(content: bytes, kind: str) -> bytes:
     return content[:4104] + sizes.tobytes() + content[4104 + sizes.nbytes :]
 
 
-@pytest.mark.parametrize("kind", [
-    "cut 0.9", "huge", *(pytest.param(one, marks=pytest.mark.slow) for one in ("cut 0.99", "zeros", "ones"))])
+@pytest.mark.parametrize(
+    "kind", ["cut 0.9", "huge", *(pytest.param(one, marks=pytest.mark.slow) for one in ("cut 0.99", "zeros", "ones"))]
+)
 def test_a_damaged_file_is_an_error_in_a_process_of_its_own(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "g.bin"
     dgl.save_graphs(str(path), [small()])
@@ -282,9 +306,22 @@ def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run(tmp_path: Path) -> None:
     dgl.save_graphs(str(tmp_path / "g.bin"), [typed()])
-    assert run_command(["run", "dataset=dgl_graph", f"dataset.path={tmp_path}/g.bin", "dataset.weight=null",
-                        "model=rgcn", "train.epochs=1", "hardware.workers=1", "tracker=none",
-                        f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+    assert (
+        run_command(
+            [
+                "run",
+                "dataset=dgl_graph",
+                f"dataset.path={tmp_path}/g.bin",
+                "dataset.weight=null",
+                "model=rgcn",
+                "train.epochs=1",
+                "hardware.workers=1",
+                "tracker=none",
+                f"hydra.run.dir={tmp_path / 'run'}",
+            ]
+        )
+        == 0
+    )
 
 
 def test_without_dgl_the_message_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

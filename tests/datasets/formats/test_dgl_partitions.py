@@ -47,10 +47,13 @@ def homogeneous() -> Any:
 
 def typed() -> Any:
     draw = np.random.default_rng(4)
-    graph = dgl.heterograph({
-        ("author", "writes", "paper"): (draw.integers(0, 20, 80), draw.integers(0, 30, 80)),
-        ("paper", "cites", "paper"): (draw.integers(0, 30, 90), draw.integers(0, 30, 90)),
-    }, num_nodes_dict={"author": 20, "paper": 30})
+    graph = dgl.heterograph(
+        {
+            ("author", "writes", "paper"): (draw.integers(0, 20, 80), draw.integers(0, 30, 80)),
+            ("paper", "cites", "paper"): (draw.integers(0, 30, 90), draw.integers(0, 30, 90)),
+        },
+        num_nodes_dict={"author": 20, "paper": 30},
+    )
     graph.nodes["paper"].data["feat"], graph.nodes["paper"].data["label"] = torch.rand(30, 2), torch.arange(30) % 3
     graph.nodes["author"].data["h"] = torch.rand(20, 5)
     graph.edges["writes"].data["w"] = torch.rand(80)
@@ -59,8 +62,9 @@ def typed() -> Any:
 
 def divided(graph: Any, folder: Path, parts: int, method: str = "random", *, ids: bool = True, **options: Any) -> Path:
     """A folder of DistDGL. `ids` keeps the original ids, under GraphStorm's names."""
-    found = dgl.distributed.partition_graph(graph, "mine", parts, str(folder), part_method=method, return_mapping=True,
-                                            **options)
+    found = dgl.distributed.partition_graph(
+        graph, "mine", parts, str(folder), part_method=method, return_mapping=True, **options
+    )
     for name, mapping in zip(("node_mapping", "edge_mapping"), found, strict=True):
         if ids:
             torch.save(mapping, folder / f"{name}.pt")
@@ -80,8 +84,9 @@ def assert_same(found: DglArrays, wanted: DglArrays) -> None:
 
 @pytest.mark.parametrize("make", [homogeneous, typed])
 @pytest.mark.parametrize(("parts", "method", "hops"), [(1, "random", 1), (3, "random", 1), (2, "metis", 2)])
-def test_the_graph_is_the_one_before_its_partitioning(make: Any, parts: int, method: str, hops: int, tmp_path: Path
-                                                      ) -> None:
+def test_the_graph_is_the_one_before_its_partitioning(
+    make: Any, parts: int, method: str, hops: int, tmp_path: Path
+) -> None:
     graph = make()
     whole = DglPartitions(path=str(divided(graph, tmp_path, parts, method, num_hops=hops))).whole()
     assert_same(whole.arrays, arrays_of(graph))
@@ -168,17 +173,20 @@ def test_without_original_ids_the_graph_has_those_of_distdgl(tmp_path: Path) -> 
     assert any("no original ids" in note for note in found.notes) and found.num_edges == 160
     assert found.in_degree.sort().values.tolist() == graph.in_degrees().sort().values.tolist()
     assert found.features is not None and found.labels is not None and found.edge_weights is not None
-    weights = {(int(graph.ndata["feat"][u, 0]), int(graph.ndata["feat"][v, 0])): set() for u, v in zip(
-        *(ends.tolist() for ends in graph.edges()), strict=True)}  # type: dict[tuple[int, int], set[float]]
+    weights = {
+        (int(graph.ndata["feat"][u, 0]), int(graph.ndata["feat"][v, 0])): set()
+        for u, v in zip(*(ends.tolist() for ends in graph.edges()), strict=True)
+    }  # type: dict[tuple[int, int], set[float]]
     for u, v, weight in zip(*(ends.tolist() for ends in graph.edges()), graph.edata["w"].tolist(), strict=True):
         weights[int(graph.ndata["feat"][u, 0]), int(graph.ndata["feat"][v, 0])].add(weight)
     columns = found.indices.tolist(), found.destinations().tolist(), found.edge_weights.tolist()
-    assert all(weight in weights[int(found.features[u, 0]), int(found.features[v, 0])]  # type: ignore[index]
-               for u, v, weight in zip(*columns, strict=True))
+    assert all(
+        weight in weights[int(found.features[u, 0]), int(found.features[v, 0])]  # type: ignore[index]
+        for u, v, weight in zip(*columns, strict=True)
+    )
 
 
-@pytest.mark.parametrize("content", [torch.arange(39), torch.zeros(40, dtype=torch.int64),
-                                     {"x": torch.arange(40)}, 3])
+@pytest.mark.parametrize("content", [torch.arange(39), torch.zeros(40, dtype=torch.int64), {"x": torch.arange(40)}, 3])
 def test_a_wrong_mapping_is_an_error(content: Any, tmp_path: Path) -> None:
     folder = divided(homogeneous(), tmp_path, 2)
     torch.save(content, folder / "node_mapping.pt")
@@ -215,18 +223,27 @@ def swapped(folder: Path) -> None:
     shutil.copy(folder / "part0" / "graph.dgl", folder / "part1" / "graph.dgl")
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (swapped, "each once"), (lambda one: shutil.rmtree(one / "part1"), "part1"),
-    (lambda one: shutil.copy(one / "part0" / "node_feat.dgl", one / "part1" / "node_feat.dgl"), "_N, (feat|label)"),
-    (config_changed(num_nodes=41), "num_nodes 41"),
-    (config_changed(node_map={"_N": [[0, 30], [30, 40]]}), r"each once|must be|needed"),
-    (config_changed(node_map={"_N": [[0, 30], [20, 30]]}), "gaps or overlaps"),
-    (config_changed(num_parts=3), r"ranges of the shape \[2, 2\]"),
-    (config_changed(node_map="node_map.npy"), "mine.json"),
-    (config_changed(**{"part-0": {"part_graph": "part0/graph.dgl", "node_feats": "../x.dgl", "edge_feats": "x.dgl"}}),
-     r"mine\.json.*\.\./x\.dgl.*must be a place in"),
-    (config_changed(num_parts=10**9), "num_parts"), (lambda one: (one / "mine.json").unlink(), "no JSON file"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (swapped, "each once"),
+        (lambda one: shutil.rmtree(one / "part1"), "part1"),
+        (lambda one: shutil.copy(one / "part0" / "node_feat.dgl", one / "part1" / "node_feat.dgl"), "_N, (feat|label)"),
+        (config_changed(num_nodes=41), "num_nodes 41"),
+        (config_changed(node_map={"_N": [[0, 30], [30, 40]]}), r"each once|must be|needed"),
+        (config_changed(node_map={"_N": [[0, 30], [20, 30]]}), "gaps or overlaps"),
+        (config_changed(num_parts=3), r"ranges of the shape \[2, 2\]"),
+        (config_changed(node_map="node_map.npy"), "mine.json"),
+        (
+            config_changed(
+                **{"part-0": {"part_graph": "part0/graph.dgl", "node_feats": "../x.dgl", "edge_feats": "x.dgl"}}
+            ),
+            r"mine\.json.*\.\./x\.dgl.*must be a place in",
+        ),
+        (config_changed(num_parts=10**9), "num_parts"),
+        (lambda one: (one / "mine.json").unlink(), "no JSON file"),
+    ],
+)
 def test_what_does_not_fit_together_is_an_error(change: Any, said: str, tmp_path: Path) -> None:
     draw = np.random.default_rng(5)
     graph = homogeneous()

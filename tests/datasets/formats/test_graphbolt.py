@@ -53,16 +53,25 @@ def homogeneous(folder: Path, form: str = "numpy", edges: str = "csv") -> dict[s
         entry = {"format": "csv", "path": "edges/bi.csv"}
     else:
         entry = saved(folder, "edges/bi", np.stack([source, destination]))
-    parts = {name: [{"data": [
-        {"name": "seeds", **saved(folder, f"set/{name}-seeds", np.array(ids, np.int64), form)},
-        {"name": "labels", **saved(folder, f"set/{name}-labels", np.array(labels, np.int64), form)},
-    ]}] for name, ids, labels in zip(SETS, ([0, 3], [5], [1]), ([2, 0], [1], [1]), strict=True)}
+    parts = {
+        name: [
+            {
+                "data": [
+                    {"name": "seeds", **saved(folder, f"set/{name}-seeds", np.array(ids, np.int64), form)},
+                    {"name": "labels", **saved(folder, f"set/{name}-labels", np.array(labels, np.int64), form)},
+                ]
+            }
+        ]
+        for name, ids, labels in zip(SETS, ([0, 3], [5], [1]), ([2, 0], [1], [1]), strict=True)
+    }
     return {
-        "dataset_name": "mine", "graph": {"nodes": [{"num": 6}], "edges": [entry]},
+        "dataset_name": "mine",
+        "graph": {"nodes": [{"num": 6}], "edges": [entry]},
         "feature_data": [
             {"domain": "node", "name": "feat", **saved(folder, "data/feat", np.arange(12.0).reshape(6, 2), form)},
             {"domain": "edge", "name": "weight", **saved(folder, "data/weight", np.arange(1.0, 6), form)},
-            {"domain": "node", "name": "year", "in_memory": False, **saved(folder, "data/year", np.arange(6))}],
+            {"domain": "node", "name": "year", "in_memory": False, **saved(folder, "data/year", np.arange(6))},
+        ],
         "tasks": [{"name": "node_classification", "num_classes": 3, **parts}],
     }
 
@@ -79,15 +88,33 @@ def typed(folder: Path) -> dict[str, Any]:
     return {
         "graph": {
             "nodes": [{"type": "paper", "num": 3}, {"type": "author", "num": 2}],
-            "edges": [{"type": "author:writes:paper", **one("w", [[0, 1, 1], [0, 0, 2]])},
-                      {"type": "paper:cites:paper", **one("c", [[0, 1], [1, 2]])}]},
+            "edges": [
+                {"type": "author:writes:paper", **one("w", [[0, 1, 1], [0, 0, 2]])},
+                {"type": "paper:cites:paper", **one("c", [[0, 1], [1, 2]])},
+            ],
+        },
         "feature_data": [{"domain": "node", "type": "paper", "name": "feat", **one("feat", [[1.0], [2.0], [3.0]])}],
         "tasks": [
-            {"name": "node_classification", "num_classes": 2, "train_set": [{"type": "paper", "data": [
-                {"name": "seed_nodes", **one("s", [2, 0])}, {"name": "labels", **one("l", [[1], [0]])}]}]},
-            {"name": "link_prediction", "train_set": pairs("train", [[0, 0], [1, 0]]),
-             "validation_set": pairs("valid", [[1, 2], [0, 1]], labels=[1, 0]),
-             "test_set": pairs("test", [[0, 2], [1, 1], [0, 1]], labels=[1, 0, 0])}],
+            {
+                "name": "node_classification",
+                "num_classes": 2,
+                "train_set": [
+                    {
+                        "type": "paper",
+                        "data": [
+                            {"name": "seed_nodes", **one("s", [2, 0])},
+                            {"name": "labels", **one("l", [[1], [0]])},
+                        ],
+                    }
+                ],
+            },
+            {
+                "name": "link_prediction",
+                "train_set": pairs("train", [[0, 0], [1, 0]]),
+                "validation_set": pairs("valid", [[1, 2], [0, 1]], labels=[1, 0]),
+                "test_set": pairs("test", [[0, 2], [1, 1], [0, 1]], labels=[1, 0, 0]),
+            },
+        ],
     }
 
 
@@ -112,10 +139,17 @@ def test_types_labels_and_links(tmp_path: Path) -> None:
     assert edges_of(graph) == sorted([(3, 0, 0), (4, 0, 0), (0, 1, 1), (1, 2, 1)])
     assert graph.labels is not None and graph.labels.tolist() == [0, -1, 1, -1, -1]
     links = {name: pairs.tolist() for name, pairs in graph.links.items()}
-    assert links == {"train": [[3, 0, 0], [4, 0, 0]], "valid": [[4, 0, 2]], "valid_neg": [[3, 0, 1]],
-                     "test": [[3, 0, 2]], "test_neg": [[4, 0, 1], [3, 0, 1]]}
-    assert any("1 of the 1 valid and 0 of the 1 test links are edges" in note and "removed 1 edges" in note
-               for note in graph.notes)
+    assert links == {
+        "train": [[3, 0, 0], [4, 0, 0]],
+        "valid": [[4, 0, 2]],
+        "valid_neg": [[3, 0, 1]],
+        "test": [[3, 0, 2]],
+        "test_neg": [[4, 0, 1], [3, 0, 1]],
+    }
+    assert any(
+        "1 of the 1 valid and 0 of the 1 test links are edges" in note and "removed 1 edges" in note
+        for note in graph.notes
+    )
     everything = load(tmp_path, held_out_edges="keep", **AS_IT_IS)
     assert edges_of(everything) == sorted([(3, 0, 0), (4, 0, 0), (4, 2, 0), (0, 1, 1), (1, 2, 1)])
     chosen = load(tmp_path, task="node_classification")
@@ -128,9 +162,17 @@ def test_types_labels_and_links(tmp_path: Path) -> None:
 
 def test_pairs_of_older_versions_and_negatives_of_single_links(tmp_path: Path) -> None:
     content = homogeneous(tmp_path)
-    sets = {name: [{"data": [{"name": "node_pairs", **saved(tmp_path, f"{name}-p", np.array([[0, 1], [2, 4]]))},
-                             {"name": "negative_dsts", **saved(tmp_path, f"{name}-n", np.array([[3], [3]]))}]}]
-            for name in SETS}
+    sets = {
+        name: [
+            {
+                "data": [
+                    {"name": "node_pairs", **saved(tmp_path, f"{name}-p", np.array([[0, 1], [2, 4]]))},
+                    {"name": "negative_dsts", **saved(tmp_path, f"{name}-n", np.array([[3], [3]]))},
+                ]
+            }
+        ]
+        for name in SETS
+    }
     content["tasks"] = [{"name": "lp", **sets}]
     graph = load(written(tmp_path, content), merge_weights="sum")
     assert graph.links["valid"].tolist() == [[0, 1], [2, 4]] and set(graph.links) == {"train", "valid", "test"}
@@ -178,6 +220,7 @@ def with_file(content: bytes) -> Any:
 
 def with_edges(text: str) -> Any:
     """Other edges, and no weights, whose number would not fit."""
+
     def change(content: dict[str, Any], folder: Path) -> None:
         (folder / "edges" / "bi.csv").write_text(text)
         del content["feature_data"]
@@ -194,23 +237,30 @@ def executing(folder: Path) -> dict[str, str]:
     return {"domain": "node", "name": "feat", "format": "torch", "path": "bad.pt"}
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (changed("graph.nodes.0.num", 4), "must have 4 rows"), (changed("graph.nodes.0.num", 7), "must have 7 rows"),
-    (changed("graph.edges.0.path", "nowhere.csv"), "nowhere.csv"),
-    (changed("graph.edges.0.format", "parquet"), "edges"),
-    (changed("graph.edges.0.path", with_file(b"0,1\n1,x\n")), "two columns of whole numbers"),
-    (changed("graph.edges.0.path", with_file(b"src,dst\n1,2\n")), "two columns of whole numbers"),
-    (changed("graph.edges.0.path", with_file(b"0,1,2\n1,2,3\n")), "two columns of whole numbers"),
-    (changed("graph.edges.0.path", with_file(b"0,1\n1,\n")), "two columns of whole numbers"),
-    (with_edges("0,1\n1,-2\n"), "vertices 0 to 5"), (with_edges("0,6\n"), "vertices 0 to 5"),
-    (with_edges(""), "no edges"),
-    (with_edges("0,1\n9223372036854775808,1\n"), "whole numbers"),
-    (changed("feature_data.0.path", with_file(b"\x93NUMPY\x01\x00v\x00")), "other"),
-    (changed("feature_data.0", executing), r"bad\.pt"), (changed("feature_data.0.format", "pickle"), "numpy and torch"),
-    (changed("feature_data.0.type", "paper"), "types are _N"),
-    (changed("tasks.0.train_set.0.data.0.path", "set/test_set-seeds.npy"), "there are|labels"),
-    (changed("tasks.0.train_set.0.data.0.name", "nodes"), "needs seeds"), (changed("graph", {"nodes": []}), "keys"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed("graph.nodes.0.num", 4), "must have 4 rows"),
+        (changed("graph.nodes.0.num", 7), "must have 7 rows"),
+        (changed("graph.edges.0.path", "nowhere.csv"), "nowhere.csv"),
+        (changed("graph.edges.0.format", "parquet"), "edges"),
+        (changed("graph.edges.0.path", with_file(b"0,1\n1,x\n")), "two columns of whole numbers"),
+        (changed("graph.edges.0.path", with_file(b"src,dst\n1,2\n")), "two columns of whole numbers"),
+        (changed("graph.edges.0.path", with_file(b"0,1,2\n1,2,3\n")), "two columns of whole numbers"),
+        (changed("graph.edges.0.path", with_file(b"0,1\n1,\n")), "two columns of whole numbers"),
+        (with_edges("0,1\n1,-2\n"), "vertices 0 to 5"),
+        (with_edges("0,6\n"), "vertices 0 to 5"),
+        (with_edges(""), "no edges"),
+        (with_edges("0,1\n9223372036854775808,1\n"), "whole numbers"),
+        (changed("feature_data.0.path", with_file(b"\x93NUMPY\x01\x00v\x00")), "other"),
+        (changed("feature_data.0", executing), r"bad\.pt"),
+        (changed("feature_data.0.format", "pickle"), "numpy and torch"),
+        (changed("feature_data.0.type", "paper"), "types are _N"),
+        (changed("tasks.0.train_set.0.data.0.path", "set/test_set-seeds.npy"), "there are|labels"),
+        (changed("tasks.0.train_set.0.data.0.name", "nodes"), "needs seeds"),
+        (changed("graph", {"nodes": []}), "keys"),
+    ],
+)
 def test_mistakes_are_told(change: Any, said: str, tmp_path: Path) -> None:
     content = homogeneous(tmp_path)
     change(content, tmp_path)
@@ -227,8 +277,9 @@ def test_the_prepared_form_alone_is_refused_with_the_fix(tmp_path: Path) -> None
         load(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["[1", "graph: &a [*a]", "a: " + "[" * 5000,
-                                  "graph: !!python/object/apply:os.system [x]"])
+@pytest.mark.parametrize(
+    "text", ["[1", "graph: &a [*a]", "a: " + "[" * 5000, "graph: !!python/object/apply:os.system [x]"]
+)
 def test_a_broken_yaml_is_an_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "metadata.yaml").write_text(text)
     with pytest.raises(DataError, match=r"metadata\.yaml"):
@@ -246,8 +297,21 @@ def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run(tmp_path: Path) -> None:
     written(tmp_path, homogeneous(tmp_path))
-    assert run_command(["run", "dataset=graphbolt", f"dataset.path={tmp_path}", "train.epochs=1", "tracker=none",
-                        "dataset.merge_weights=sum", "hardware.workers=1", f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+    assert (
+        run_command(
+            [
+                "run",
+                "dataset=graphbolt",
+                f"dataset.path={tmp_path}",
+                "train.epochs=1",
+                "tracker=none",
+                "dataset.merge_weights=sum",
+                "hardware.workers=1",
+                f"hydra.run.dir={tmp_path / 'run'}",
+            ]
+        )
+        == 0
+    )
 
 
 # --- files of somebody else -------------------------------------------------------------------------------------------
@@ -258,8 +322,11 @@ def test_names_stay_in_the_folder(where: str, name: str, tmp_path: Path) -> None
     folder.mkdir()
     np.save(tmp_path / "other.npy", np.zeros((6, 2), np.float32))
     content = homogeneous(folder)
-    entry = {"edges": content["graph"]["edges"][0], "features": content["feature_data"][0],
-             "seeds": content["tasks"][0]["train_set"][0]["data"][0]}[where]
+    entry = {
+        "edges": content["graph"]["edges"][0],
+        "features": content["feature_data"][0],
+        "seeds": content["tasks"][0]["train_set"][0]["data"][0],
+    }[where]
     entry["path"] = name
     with pytest.raises(DataError, match=r"metadata\.yaml.*must be a place in"):
         load(written(folder, content))
@@ -289,14 +356,17 @@ def test_metadata_beyond_the_limits_of_yaml(tmp_path: Path, monkeypatch: pytest.
             look(tmp_path)
 
 
-@pytest.mark.parametrize(("make", "said"), [
-    (lambda path: torch.save(torch.zeros(1).expand(6, 1 << 45), path), "needs .* GiB"),
-    (lambda path: torch.save(torch.empty(6, 2, device="meta"), path), "meta"),
-    (lambda path: torch.save(torch.zeros(6, 2, dtype=torch.complex64), path), "torch.ComplexFloatStorage"),
-    (lambda path: torch.save([bytearray(3)], path), "bytearray"),
-    (lambda path: torch.save(torch.zeros(6, 2).to_sparse(), path), "must be one dense tensor"),
-    (lambda path: path.write_bytes(b"PK\3\4"), "zip"),
-])
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: torch.save(torch.zeros(1).expand(6, 1 << 45), path), "needs .* GiB"),
+        (lambda path: torch.save(torch.empty(6, 2, device="meta"), path), "meta"),
+        (lambda path: torch.save(torch.zeros(6, 2, dtype=torch.complex64), path), "torch.ComplexFloatStorage"),
+        (lambda path: torch.save([bytearray(3)], path), "bytearray"),
+        (lambda path: torch.save(torch.zeros(6, 2).to_sparse(), path), "must be one dense tensor"),
+        (lambda path: path.write_bytes(b"PK\3\4"), "zip"),
+    ],
+)
 def test_torch_files_are_read_without_torchs_loader(make: Any, said: str, tmp_path: Path) -> None:
     content = homogeneous(tmp_path, "torch", "numpy")
     make(tmp_path / "data" / "feat.pt")

@@ -41,30 +41,63 @@ def example(folder: Path) -> dict[str, Any]:
     """Papers in two Parquet files, authors in CSV, and two types of edges."""
     (folder / "papers_0.parquet").parent.mkdir(exist_ok=True)
     for number, ids in enumerate((["p1", "p2"], ["p0"])):
-        pq.write_table(pa.table({
-            "nid": ids, "emb": [[float(number), 1.0]] * len(ids), "venue": [["kdd", "icml"], ["kdd"]][number],
-            "class": [[4, 7], [4]][number], "score": [0.5] * len(ids)}), folder / f"papers_{number}.parquet")
+        pq.write_table(
+            pa.table(
+                {
+                    "nid": ids,
+                    "emb": [[float(number), 1.0]] * len(ids),
+                    "venue": [["kdd", "icml"], ["kdd"]][number],
+                    "class": [[4, 7], [4]][number],
+                    "score": [0.5] * len(ids),
+                }
+            ),
+            folder / f"papers_{number}.parquet",
+        )
     (folder / "authors.csv").write_text("aid|age|town\na9|30|x\na8|50|y\n")
     (folder / "writes.json").write_text('{"a": "a9", "p": "p0"}\n{"a": "a8", "p": "p2"}\n')
-    pq.write_table(pa.table({"s": ["p0", "p1"], "d": ["p1", "p2"], "weight": [0.5, 2.0], "t": [1, 2]}),
-                   folder / "cites.parquet")
+    pq.write_table(
+        pa.table({"s": ["p0", "p1"], "d": ["p1", "p2"], "weight": [0.5, 2.0], "t": [1, 2]}), folder / "cites.parquet"
+    )
     return {
         "version": "gconstruct-v0.1",
         "nodes": [
-            {"node_type": "paper", "format": {"name": "parquet"}, "files": "papers_*.parquet", "node_id_col": "nid",
-             "features": [{"feature_col": "emb", "transform": {"name": "no-op", "truncate_dim": 2}},
-                          {"feature_col": "venue", "transform": {"name": "to_categorical"}}],
-             "labels": [{"label_col": "class", "task_type": "classification", "split_pct": [0.5, 0.25, 0.25]}]},
-            {"node_type": "author", "format": {"name": "csv", "separator": "|"}, "files": ["authors.csv"],
-             "node_id_col": "aid",
-             "features": [{"feature_col": ["age"], "feature_name": "a", "transform": {"name": "max_min_norm"}}]}],
+            {
+                "node_type": "paper",
+                "format": {"name": "parquet"},
+                "files": "papers_*.parquet",
+                "node_id_col": "nid",
+                "features": [
+                    {"feature_col": "emb", "transform": {"name": "no-op", "truncate_dim": 2}},
+                    {"feature_col": "venue", "transform": {"name": "to_categorical"}},
+                ],
+                "labels": [{"label_col": "class", "task_type": "classification", "split_pct": [0.5, 0.25, 0.25]}],
+            },
+            {
+                "node_type": "author",
+                "format": {"name": "csv", "separator": "|"},
+                "files": ["authors.csv"],
+                "node_id_col": "aid",
+                "features": [{"feature_col": ["age"], "feature_name": "a", "transform": {"name": "max_min_norm"}}],
+            },
+        ],
         "edges": [
-            {"relation": ["author", "writes", "paper"], "format": {"name": "json"}, "files": "writes.json",
-             "source_id_col": "a", "dest_id_col": "p"},
-            {"relation": ["paper", "cites", "paper"], "format": {"name": "parquet"},
-             "files": str(folder / "cites.parquet"), "source_id_col": "s", "dest_id_col": "d",
-             "features": [{"feature_col": "weight"}, {"feature_col": "t"}],
-             "labels": [{"task_type": "link_prediction", "split_pct": [0.8, 0.1, 0.1]}]}],
+            {
+                "relation": ["author", "writes", "paper"],
+                "format": {"name": "json"},
+                "files": "writes.json",
+                "source_id_col": "a",
+                "dest_id_col": "p",
+            },
+            {
+                "relation": ["paper", "cites", "paper"],
+                "format": {"name": "parquet"},
+                "files": str(folder / "cites.parquet"),
+                "source_id_col": "s",
+                "dest_id_col": "d",
+                "features": [{"feature_col": "weight"}, {"feature_col": "t"}],
+                "labels": [{"task_type": "link_prediction", "split_pct": [0.8, 0.1, 0.1]}],
+            },
+        ],
     }
 
 
@@ -79,9 +112,16 @@ def test_tables_of_all_formats_are_one_graph(tmp_path: Path) -> None:
     names = [*papers, *authors]
     assert sorted(papers) == ["p0", "p1", "p2"] and sorted(authors) == ["a8", "a9"]
     assert graph.edge_types is not None and graph.edge_weights is not None
-    edges = {(names[u], names[v], kind, weight) for u, v, kind, weight in zip(
-        graph.indices.tolist(), graph.destinations().tolist(), graph.edge_types.tolist(), graph.edge_weights.tolist(),
-        strict=True)}
+    edges = {
+        (names[u], names[v], kind, weight)
+        for u, v, kind, weight in zip(
+            graph.indices.tolist(),
+            graph.destinations().tolist(),
+            graph.edge_types.tolist(),
+            graph.edge_weights.tolist(),
+            strict=True,
+        )
+    }
     assert edges == {("a9", "p0", 0, 1.0), ("a8", "p2", 0, 1.0), ("p0", "p1", 1, 0.5), ("p1", "p2", 1, 2.0)}
     assert graph.labels is not None
     labels = {name: int(label) for name, label in zip(names, graph.labels, strict=True)}
@@ -95,7 +135,9 @@ def test_tables_of_all_formats_are_one_graph(tmp_path: Path) -> None:
     assert found["relations"] == ["writes", "cites"]
     assert graph.notes[:2] == (
         "paper:cites:paper: the task link_prediction, shares [0.8, 0.1, 0.1] of the file is not used; "
-        "dataset.link_split holds out links", "features of the edges paper:cites:paper that are not used: t")
+        "dataset.link_split holds out links",
+        "features of the edges paper:cites:paper that are not used: t",
+    )
 
 
 def split_of(graph: Graph, folder: Path) -> dict[str, set[str]]:
@@ -129,11 +171,27 @@ def test_classes_and_categories_of_two_files_are_the_same_values(tmp_path: Path)
     (tmp_path / "n0.csv").write_text("id,f,y\n0,7,4\n1,8,10\n")
     (tmp_path / "n1.csv").write_text("id,f,y\n2,7.0,10\n")
     (tmp_path / "e.csv").write_text("src,dst\n0,2\n1,2\n")
-    content = {"nodes": [{"node_type": "n", "format": {"name": "csv"}, "files": ["n0.csv", "n1.csv"],
-                          "node_id_col": "id", "labels": [{"label_col": "y", "task_type": "classification"}],
-                          "features": [{"feature_col": "f", "transform": {"name": "to_categorical"}}]}],
-               "edges": [{"relation": ["n", "r", "n"], "format": {"name": "csv"}, "files": "e.csv",
-                          "source_id_col": "src", "dest_id_col": "dst"}]}
+    content = {
+        "nodes": [
+            {
+                "node_type": "n",
+                "format": {"name": "csv"},
+                "files": ["n0.csv", "n1.csv"],
+                "node_id_col": "id",
+                "labels": [{"label_col": "y", "task_type": "classification"}],
+                "features": [{"feature_col": "f", "transform": {"name": "to_categorical"}}],
+            }
+        ],
+        "edges": [
+            {
+                "relation": ["n", "r", "n"],
+                "format": {"name": "csv"},
+                "files": "e.csv",
+                "source_id_col": "src",
+                "dest_id_col": "dst",
+            }
+        ],
+    }
     graph, folder = made(written(tmp_path, content))
     found = json.loads((folder / "names.json").read_text())
     assert found["columns"]["n"][0]["values"] == ["7", "8"] and found["classes"] == ["4", "10"]
@@ -143,11 +201,26 @@ def test_classes_and_categories_of_two_files_are_the_same_values(tmp_path: Path)
 def test_integer_ids_and_rows_as_ids(tmp_path: Path) -> None:
     (tmp_path / "n.csv").write_text("f,y\n1,0\n2,1\n3,0\n")
     (tmp_path / "e.csv").write_text("src,dst\n0,2\n1,2\n")
-    content = {"nodes": [{"node_type": "n", "format": {"name": "csv"}, "files": "n.csv",
-                          "features": [{"feature_col": "f"}],
-                          "labels": [{"label_col": "y", "task_type": "classification"}]}],
-               "edges": [{"relation": ["n", "to", "n"], "format": {"name": "csv"}, "files": "e.csv",
-                          "source_id_col": "src", "dest_id_col": "dst"}]}
+    content = {
+        "nodes": [
+            {
+                "node_type": "n",
+                "format": {"name": "csv"},
+                "files": "n.csv",
+                "features": [{"feature_col": "f"}],
+                "labels": [{"label_col": "y", "task_type": "classification"}],
+            }
+        ],
+        "edges": [
+            {
+                "relation": ["n", "to", "n"],
+                "format": {"name": "csv"},
+                "files": "e.csv",
+                "source_id_col": "src",
+                "dest_id_col": "dst",
+            }
+        ],
+    }
     graph, folder = made(written(tmp_path, content), symmetrize=False)
     assert ids_of(folder, "n") == [0, 1, 2] and graph.indices.tolist() == [0, 1]
     assert graph.destinations().tolist() == [2, 2] and graph.edge_types is None and graph.node_types is None
@@ -161,12 +234,20 @@ def test_the_order_of_rows_is_kept_with_many_rows(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": ids, "f": ids.astype(np.float32), "y": ids % 3}), tmp_path / "n.parquet")
     pq.write_table(pa.table({"a": ids, "b": np.roll(ids, 1)}), tmp_path / "e.parquet")
     (tmp_path / "t.json").write_text("".join(f"{one}\n" for one in range(0, count, 2)))
-    content = {"nodes": [{"node_type": "n", "files": "n.parquet", "node_id_col": "i",
-                          "features": [{"feature_col": "f"}],
-                          "labels": [{"label_col": "y", "task_type": "classification",
-                                      "custom_split_filenames": {"train": "t.json"}}]}],
-               "edges": [{"relation": ["n", "to", "n"], "files": "e.parquet", "source_id_col": "a",
-                          "dest_id_col": "b"}]}
+    content = {
+        "nodes": [
+            {
+                "node_type": "n",
+                "files": "n.parquet",
+                "node_id_col": "i",
+                "features": [{"feature_col": "f"}],
+                "labels": [
+                    {"label_col": "y", "task_type": "classification", "custom_split_filenames": {"train": "t.json"}}
+                ],
+            }
+        ],
+        "edges": [{"relation": ["n", "to", "n"], "files": "e.parquet", "source_id_col": "a", "dest_id_col": "b"}],
+    }
     graph, folder = made(written(tmp_path, content), symmetrize=False)
     found = np.array(ids_of(folder, "n"))
     assert isinstance(graph.features, torch.Tensor) and graph.labels is not None
@@ -187,18 +268,24 @@ def changed(place: str, value: Any) -> Any:
 TITLE = [{"feature_col": "venue", "transform": {"name": "tokenize_hf", "max_seq_length": 16}}]
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (changed("nodes.0.files", "none_*.parquet"), "no such file"), (changed("nodes.0.node_id_col", "x"), "nid, emb"),
-    (changed("nodes.0.features", TITLE), "tokenize_hf.*no-op and max_min_norm"),
-    (changed("nodes.0.features", [{"feature_col": "venue"}]), "no-op of VARCHAR"),
-    (changed("nodes.0.labels.0.label_col", "x"), "x='missing'"), (changed("edges.0.dest_id_col", "x"), "x='missing'"),
-    (changed("nodes.0.labels.0.split_pct", [2, 0, 0]), "split_pct"), (changed("edges.0.relation", ["a"]), "relation"),
-    (changed("nodes.1.node_type", "paper"), "more than once"),
-    (changed("nodes.0.format", {"name": "orc"}), "format orc"),
-    (changed("edges.1.relation", ["paper", "cites", "author"]), r"cites\.parquet.*row"),
-    (changed("nodes.1.format", {"name": "csv"}), "aid"),
-    (changed("nodes.0.features", [{"transform": {}}]), "feature_col"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed("nodes.0.files", "none_*.parquet"), "no such file"),
+        (changed("nodes.0.node_id_col", "x"), "nid, emb"),
+        (changed("nodes.0.features", TITLE), "tokenize_hf.*no-op and max_min_norm"),
+        (changed("nodes.0.features", [{"feature_col": "venue"}]), "no-op of VARCHAR"),
+        (changed("nodes.0.labels.0.label_col", "x"), "x='missing'"),
+        (changed("edges.0.dest_id_col", "x"), "x='missing'"),
+        (changed("nodes.0.labels.0.split_pct", [2, 0, 0]), "split_pct"),
+        (changed("edges.0.relation", ["a"]), "relation"),
+        (changed("nodes.1.node_type", "paper"), "more than once"),
+        (changed("nodes.0.format", {"name": "orc"}), "format orc"),
+        (changed("edges.1.relation", ["paper", "cites", "author"]), r"cites\.parquet.*row"),
+        (changed("nodes.1.format", {"name": "csv"}), "aid"),
+        (changed("nodes.0.features", [{"transform": {}}]), "feature_col"),
+    ],
+)
 def test_mistakes_name_the_users_tables(change: Any, said: str, tmp_path: Path) -> None:
     content = example(tmp_path)
     change(content, tmp_path)
@@ -282,6 +369,19 @@ def test_the_printed_command_loads_the_graph(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run(tmp_path: Path) -> None:
     written(tmp_path, example(tmp_path))
-    assert run_command(["run", "dataset=graphstorm", f"dataset.path={tmp_path}", "model=rgcn", "train.epochs=1",
-                        "dataset.weight=null", "tracker=none", "hardware.workers=1",
-                        f"hydra.run.dir={tmp_path / 'run'}"]) == 0
+    assert (
+        run_command(
+            [
+                "run",
+                "dataset=graphstorm",
+                f"dataset.path={tmp_path}",
+                "model=rgcn",
+                "train.epochs=1",
+                "dataset.weight=null",
+                "tracker=none",
+                "hardware.workers=1",
+                f"hydra.run.dir={tmp_path / 'run'}",
+            ]
+        )
+        == 0
+    )

@@ -65,15 +65,25 @@ def test_entries_are_edges(file: str, kind: str, source: Any, tmp_path: Path) ->
 
 
 @few(40)
-@given(count=st.integers(1, 5), data=st.data(), file=st.sampled_from(["m.npz", "m.mtx"]),
-       dtype=st.sampled_from(["int32", "int64", "float32", "float64"]))
+@given(
+    count=st.integers(1, 5),
+    data=st.data(),
+    file=st.sampled_from(["m.npz", "m.mtx"]),
+    dtype=st.sampled_from(["int32", "int64", "float32", "float64"]),
+)
 def test_any_matrix(count: int, data: Any, file: str, dtype: str, tmp_path_factory: Any) -> None:
-    pairs = data.draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1), st.integers(-5, 5)),
-                               min_size=1, max_size=12))
+    pairs = data.draw(
+        st.lists(
+            st.tuples(st.integers(0, count - 1), st.integers(0, count - 1), st.integers(-5, 5)), min_size=1, max_size=12
+        )
+    )
     rows, columns, values = (np.array(one) for one in zip(*pairs, strict=True))
     matrix = scipy.sparse.coo_array((values.astype(dtype), (rows, columns)), shape=(count, count))
-    path = save(matrix, tmp_path_factory.mktemp("m") / file, symmetry="general") if file.endswith("x") else save(
-        matrix, tmp_path_factory.mktemp("m") / file)
+    path = (
+        save(matrix, tmp_path_factory.mktemp("m") / file, symmetry="general")
+        if file.endswith("x")
+        else save(matrix, tmp_path_factory.mktemp("m") / file)
+    )
     graph = load(path, weights=True, **AS_IT_IS)
     assert graph.num_edges == len(pairs) and (dense(graph) == matrix.toarray()).all()
 
@@ -82,8 +92,9 @@ def test_any_matrix(count: int, data: Any, file: str, dtype: str, tmp_path_facto
 @pytest.mark.parametrize("field", ["real", "integer"])
 def test_a_triangle_is_mirrored(symmetry: str, field: str, tmp_path: Path) -> None:
     sign = -1 if symmetry.startswith("skew") else 1
-    (tmp_path / "m.mtx").write_text(f"%%MatrixMarket matrix coordinate {field} {symmetry}\n% a comment\n\n3 3 2\n"
-                                    "2 1 5\n3 2 7\n")
+    (tmp_path / "m.mtx").write_text(
+        f"%%MatrixMarket matrix coordinate {field} {symmetry}\n% a comment\n\n3 3 2\n2 1 5\n3 2 7\n"
+    )
     assert dense(load(tmp_path / "m.mtx", **AS_IT_IS)).tolist() == [[0, sign * 5, 0], [5, 0, sign * 7], [0, 7, 0]]
 
 
@@ -110,8 +121,10 @@ def test_a_matrix_of_two_types(tmp_path: Path) -> None:
     assert ends == {(0, 4), (4, 0), (2, 3), (3, 2)}
 
 
-@pytest.mark.parametrize(("features", "labels"), [("features.npy", "labels.npy"), ("features.npz", "labels.txt"),
-                                                  ("features.csv", "labels.csv")])
+@pytest.mark.parametrize(
+    ("features", "labels"),
+    [("features.npy", "labels.npy"), ("features.npz", "labels.txt"), ("features.csv", "labels.csv")],
+)
 def test_a_folder_may_have_features_and_labels(features: str, labels: str, tmp_path: Path) -> None:
     rows = np.arange(8, dtype=np.float64).reshape(4, 2)
     path = save(scipy.sparse.csr_array(MATRIX), tmp_path / ("graph.npz" if features.endswith("z") else "adj.npz"))
@@ -157,35 +170,57 @@ def test_data_prints_overrides_that_load_it(file: str, tmp_path: Path) -> None:
 BANNER = "%%MatrixMarket matrix coordinate real general\n"
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    ("", "must begin with"), ("1 2\n", "must begin with"), (BANNER, "line of sizes"),
-    (BANNER + "2 2\n", "line of sizes"),
-    (BANNER + "3 3 1000000000000\n1 1 1\n", "bytes cannot hold them"), (BANNER + "2 2 1\n3 1 1\n", "m.mtx"),
-    (BANNER + "2 2 2\n1 1 1\n                \n", "m.mtx"), (BANNER + "2 2 1\n0 1 1\n", "m.mtx"),
-    (BANNER + "2 2 1\n1 2 x\n", "m.mtx"), (BANNER + "2 2 1\n1 2 nan\n", "weights must be finite"),
-    (BANNER.replace("real", "complex") + "2 2 1\n1 2 1 1\n", "numbers may be"),
-    (BANNER.replace("general", "hermitian") + "2 2 1\n1 2 1\n", "symmetry"),
-    ("%%MatrixMarket matrix array real general\n100000 100000\n1\n", "bytes cannot hold them"),
-    (BANNER + "9999999999999 9999999999999 1\n1 1 1\n", "memory are available"),
-])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "must begin with"),
+        ("1 2\n", "must begin with"),
+        (BANNER, "line of sizes"),
+        (BANNER + "2 2\n", "line of sizes"),
+        (BANNER + "3 3 1000000000000\n1 1 1\n", "bytes cannot hold them"),
+        (BANNER + "2 2 1\n3 1 1\n", "m.mtx"),
+        (BANNER + "2 2 2\n1 1 1\n                \n", "m.mtx"),
+        (BANNER + "2 2 1\n0 1 1\n", "m.mtx"),
+        (BANNER + "2 2 1\n1 2 x\n", "m.mtx"),
+        (BANNER + "2 2 1\n1 2 nan\n", "weights must be finite"),
+        (BANNER.replace("real", "complex") + "2 2 1\n1 2 1 1\n", "numbers may be"),
+        (BANNER.replace("general", "hermitian") + "2 2 1\n1 2 1\n", "symmetry"),
+        ("%%MatrixMarket matrix array real general\n100000 100000\n1\n", "bytes cannot hold them"),
+        (BANNER + "9999999999999 9999999999999 1\n1 1 1\n", "memory are available"),
+    ],
+)
 def test_damaged_texts_are_named(content: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "m.mtx").write_text(content)
     with pytest.raises(DataError, match=said):
         load(tmp_path / "m.mtx")
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"format": b"bsr"}, "formats are csr, csc and coo"), ({"format": np.array({})}, "format"),
-    ({"indptr": np.array([0, 9, 9, 9, 9])}, "must ascend"), ({"indptr": np.array([0, 3])}, "must ascend"),
-    ({"indptr": np.array([0, 2, 1, 2, 4])}, "must ascend"), ({"indices": np.array([0, 1, 2, 9])}, "must be below 4"),
-    ({"indices": np.array([0.0, 1, 2, 3])}, "whole numbers"), ({"data": np.array([1, 2])}, "one length"),
-    ({"shape": np.array([4])}, "must be a matrix"), ({"shape": np.array([2**60, 4])}, "must ascend"),
-    ({"data": np.array([1, 2, np.nan, 3])}, "weights must be finite"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": b"bsr"}, "formats are csr, csc and coo"),
+        ({"format": np.array({})}, "format"),
+        ({"indptr": np.array([0, 9, 9, 9, 9])}, "must ascend"),
+        ({"indptr": np.array([0, 3])}, "must ascend"),
+        ({"indptr": np.array([0, 2, 1, 2, 4])}, "must ascend"),
+        ({"indices": np.array([0, 1, 2, 9])}, "must be below 4"),
+        ({"indices": np.array([0.0, 1, 2, 3])}, "whole numbers"),
+        ({"data": np.array([1, 2])}, "one length"),
+        ({"shape": np.array([4])}, "must be a matrix"),
+        ({"shape": np.array([2**60, 4])}, "must ascend"),
+        ({"data": np.array([1, 2, np.nan, 3])}, "weights must be finite"),
+    ],
+)
 def test_damaged_archives_are_named(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     matrix = scipy.sparse.csr_array(MATRIX)
-    parts = {"format": b"csr", "shape": matrix.shape, "data": matrix.data, "indices": matrix.indices,
-             "indptr": matrix.indptr, **change}
+    parts = {
+        "format": b"csr",
+        "shape": matrix.shape,
+        "data": matrix.data,
+        "indices": matrix.indices,
+        "indptr": matrix.indptr,
+        **change,
+    }
     np.savez(tmp_path / "m.npz", **parts)
     with pytest.raises(DataError, match=said):
         load(tmp_path / "m.npz")

@@ -19,8 +19,19 @@ from gnnexp.graph.graph import Graph
 
 CLASSES = classes_of("dataset", own_folders())
 # The graph of the manual's figure 2: 7 vertices, 11 edges with weights.
-EDGES = {(1, 5): 1, (1, 3): 2, (1, 2): 1, (2, 3): 2, (2, 4): 1, (3, 5): 3, (3, 4): 2, (4, 6): 2, (4, 7): 5, (5, 6): 2,
-         (6, 7): 6}
+EDGES = {
+    (1, 5): 1,
+    (1, 3): 2,
+    (1, 2): 1,
+    (2, 3): 2,
+    (2, 4): 1,
+    (3, 5): 3,
+    (3, 4): 2,
+    (4, 6): 2,
+    (4, 7): 5,
+    (5, 6): 2,
+    (6, 7): 6,
+}
 
 
 def text(form: str = "", ncon: int = 0) -> str:
@@ -45,8 +56,10 @@ def edges_of(graph: Graph) -> dict[tuple[int, int], float]:
     return {(u + 1, v + 1): weight for u, v, weight in ends}
 
 
-@pytest.mark.parametrize(("form", "ncon"), [("", 0), ("1", 0), ("001", 0), ("10", 0), ("010", 1), ("011", 3),
-                                            ("100", 0), ("110", 2), ("111", 2)])
+@pytest.mark.parametrize(
+    ("form", "ncon"),
+    [("", 0), ("1", 0), ("001", 0), ("10", 0), ("010", 1), ("011", 3), ("100", 0), ("110", 2), ("111", 2)],
+)
 @pytest.mark.parametrize("symmetrize", [True, False])
 def test_every_form_is_the_same_graph(form: str, ncon: int, symmetrize: bool, tmp_path: Path) -> None:
     (tmp_path / "x.graph").write_text(text(form, ncon))
@@ -97,17 +110,28 @@ def test_a_graph_of_webgraph_is_refused_with_the_command(tmp_path: Path) -> None
             load(place)
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    ("", "first line needs"), ("x y\n", "first line needs"), ("2 1 1111\n2\n1\n", "first line needs"),
-    ("2 1 2\n2\n1\n", "first line needs"), ("3 1\n2\n1\n", "2 lines.*says 3 vertices"),
-    ("2 1\n2\n1\n1\n", "3 lines.*says 2 vertices"), ("2 2\n2\n1\n", "2 neighbours.*says 2 edges"),
-    ("2 1\n2\nx\n", "line 3"), ("2 1\n2\n1.5\n", "line 3"), ("2 1\n2\n99999999999999999999\n", "line 3"),
-    ("2 1\n2\n3\n", "vertex 2.*from 1 to 2"), ("2 1\n2\n0\n", "vertex 2.*from 1 to 2"),
-    ("3 1\n2\n3\n\n", "vertices 1, 2.*one line only"),
-    ("2 1 1\n2 5\n1 6\n", "vertices 1, 2.*weights in both lines differ"),
-    ("2 1 1\n2\n1\n", "vertex 1.*each neighbour"), ("2 1 10 3\n1 2\n1 1\n", "vertex 1.*there must be 3"),
-    ("999999999999999999 1\n1\n", "says 999999999999999999 vertices"),
-])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "first line needs"),
+        ("x y\n", "first line needs"),
+        ("2 1 1111\n2\n1\n", "first line needs"),
+        ("2 1 2\n2\n1\n", "first line needs"),
+        ("3 1\n2\n1\n", "2 lines.*says 3 vertices"),
+        ("2 1\n2\n1\n1\n", "3 lines.*says 2 vertices"),
+        ("2 2\n2\n1\n", "2 neighbours.*says 2 edges"),
+        ("2 1\n2\nx\n", "line 3"),
+        ("2 1\n2\n1.5\n", "line 3"),
+        ("2 1\n2\n99999999999999999999\n", "line 3"),
+        ("2 1\n2\n3\n", "vertex 2.*from 1 to 2"),
+        ("2 1\n2\n0\n", "vertex 2.*from 1 to 2"),
+        ("3 1\n2\n3\n\n", "vertices 1, 2.*one line only"),
+        ("2 1 1\n2 5\n1 6\n", "vertices 1, 2.*weights in both lines differ"),
+        ("2 1 1\n2\n1\n", "vertex 1.*each neighbour"),
+        ("2 1 10 3\n1 2\n1 1\n", "vertex 1.*there must be 3"),
+        ("999999999999999999 1\n1\n", "says 999999999999999999 vertices"),
+    ],
+)
 def test_damaged_files_are_named(content: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "x.graph").write_text(content)
     with pytest.raises(DataError, match=f"(?s){said}"):

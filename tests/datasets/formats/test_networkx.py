@@ -24,7 +24,9 @@ from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 
 WRITERS: dict[str, Callable[..., None]] = {
-    ".graphml": nx.write_graphml, ".gexf": nx.write_gexf, ".gml": nx.write_gml,
+    ".graphml": nx.write_graphml,
+    ".gexf": nx.write_gexf,
+    ".gml": nx.write_gml,
     ".json": lambda graph, path: Path(path).write_text(json.dumps(nx.node_link_data(graph))),
 }
 CLASSES = classes_of("dataset", own_folders())
@@ -57,8 +59,9 @@ def friends(kind: type[nx.Graph] = nx.Graph) -> nx.Graph:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("ending", WRITERS)
 @pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph])
-def test_a_file_that_networkx_wrote_is_the_same_graph(kind: type[nx.Graph], ending: str, packed: bool, tmp_path: Path
-                                                      ) -> None:
+def test_a_file_that_networkx_wrote_is_the_same_graph(
+    kind: type[nx.Graph], ending: str, packed: bool, tmp_path: Path
+) -> None:
     path = tmp_path / f"friends{ending}"
     WRITERS[ending](friends(kind), str(path))
     if packed:
@@ -78,9 +81,15 @@ def test_a_file_that_networkx_wrote_is_the_same_graph(kind: type[nx.Graph], endi
     assert named(whole, ids) == forward | {(v, u): weight for (u, v), weight in forward.items()}
 
 
-@pytest.mark.parametrize(("ending", "writer"), [
-    (".edgelist", nx.write_edgelist), (".adjlist", nx.write_adjlist), (".net", nx.write_pajek),
-    (".edgelist", nx.write_weighted_edgelist)])
+@pytest.mark.parametrize(
+    ("ending", "writer"),
+    [
+        (".edgelist", nx.write_edgelist),
+        (".adjlist", nx.write_adjlist),
+        (".net", nx.write_pajek),
+        (".edgelist", nx.write_weighted_edgelist),
+    ],
+)
 def test_lists_and_pajek(ending: str, writer: Callable[..., None], tmp_path: Path) -> None:
     graph = nx.karate_club_graph()
     nx.set_node_attributes(graph, {one: {} for one in graph})
@@ -102,10 +111,16 @@ def test_lists_may_have_directions(ending: str, tmp_path: Path) -> None:
     assert {*named(found, ids)} == {*graph.edges}
 
 
-@pytest.mark.parametrize(("directed", "arcs"), [(False, [("a", "b"), ("a", "b"), ("a", "c"), ("c", "c")]), (True, [
-    ("a", "b"), ("a", "b"), ("a", "c"), ("b", "a"), ("b", "a"), ("c", "a"), ("c", "c")])])
-def test_adjacency_lists_may_name_an_edge_at_both_ends(directed: bool, arcs: list[tuple[str, str]], tmp_path: Path
-                                                       ) -> None:
+@pytest.mark.parametrize(
+    ("directed", "arcs"),
+    [
+        (False, [("a", "b"), ("a", "b"), ("a", "c"), ("c", "c")]),
+        (True, [("a", "b"), ("a", "b"), ("a", "c"), ("b", "a"), ("b", "a"), ("c", "a"), ("c", "c")]),
+    ],
+)
+def test_adjacency_lists_may_name_an_edge_at_both_ends(
+    directed: bool, arcs: list[tuple[str, str]], tmp_path: Path
+) -> None:
     (tmp_path / "x.adjlist").write_text("# both ends\na b b c\nb a a\nc a c\n")
     graph = read_graph_file(tmp_path / "x.adjlist", directed=directed)
     assert [(graph.names[u], graph.names[v]) for u, v in sorted(graph.ends.tolist())] == arcs
@@ -123,9 +138,14 @@ def test_parallel_edges_and_loops_are_kept_or_merged(kind: type[nx.Graph], tmp_p
     assert found.num_edges == 2
 
 
-@given(graph=st.builds(lambda count, pairs, directed: (count, pairs, directed), st.integers(1, 6),
-                       st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 9)), min_size=1),
-                       st.booleans()))
+@given(
+    graph=st.builds(
+        lambda count, pairs, directed: (count, pairs, directed),
+        st.integers(1, 6),
+        st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 9)), min_size=1),
+        st.booleans(),
+    )
+)
 def test_any_graph_keeps_its_vertices_edges_and_weights(graph: Any, tmp_path_factory: Any) -> None:
     count, pairs, directed = graph
     own = nx.MultiDiGraph() if directed else nx.MultiGraph()
@@ -151,7 +171,10 @@ def test_masks_are_the_split_and_no_features() -> None:
         data |= {"x": [float(one)], "train_mask": one == 0, "val_mask": one == 1, "test_mask": one == 2}
     found = foreign_of_networkx(graph).vertices["vertex"]
     assert {name: part.tolist() for name, part in found.splits.items()} == {
-        "train": [True, False, False], "val": [False, True, False], "test": [False, False, True]}
+        "train": [True, False, False],
+        "val": [False, True, False],
+        "test": [False, False, True],
+    }
     assert isinstance(found.features, np.ndarray) and found.features.tolist() == [[0], [1], [2]]
 
 
@@ -185,13 +208,19 @@ def test_names_of_any_kind_are_ids(tmp_path: Path) -> None:
         foreign_of_networkx(nx.Graph([(1, "1")]))
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"features": ["age", "missing"]}, "no vertex has this attribute; attributes are age, town"),
-    ({"label": "age"}, "classes must be names or whole numbers"), ({"weight": "w"}, "edge 0 - 1.*is no finite number"),
-    ({"weight": "missing"}, "no edge has this attribute"), ({"features": ["town"]}, "is no number"),
-    ({"split_column": "town"}, "words of a split are"), ({"features": ["age"]}, "vertex 1, attribute age.*finite"),
-    ({"categories": ["town"], "features": None}, "vertex 1, attribute town.*is missing"),
-])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"features": ["age", "missing"]}, "no vertex has this attribute; attributes are age, town"),
+        ({"label": "age"}, "classes must be names or whole numbers"),
+        ({"weight": "w"}, "edge 0 - 1.*is no finite number"),
+        ({"weight": "missing"}, "no edge has this attribute"),
+        ({"features": ["town"]}, "is no number"),
+        ({"split_column": "town"}, "words of a split are"),
+        ({"features": ["age"]}, "vertex 1, attribute age.*finite"),
+        ({"categories": ["town"], "features": None}, "vertex 1, attribute town.*is missing"),
+    ],
+)
 def test_mistakes_name_vertices_and_attributes(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     graph = nx.path_graph(3)
     graph.nodes[0].update(age=0.5, town="x")
@@ -211,8 +240,10 @@ def test_missing_numbers_can_be_filled(tmp_path: Path) -> None:
     assert np.allclose(found.features[:, 0], np.array([-1, 0, 1]) * 1.5**0.5)
 
 
-BOMB = ('<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>'
-        '<graphml><graph edgedefault="directed"><node id="&b;"/></graph></graphml>')
+BOMB = (
+    '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>'
+    '<graphml><graph edgedefault="directed"><node id="&b;"/></graph></graphml>'
+)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
@@ -224,16 +255,38 @@ def test_a_type_declaration_is_refused(ending: str, encoding: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("ending", [".graphml", ".gexf", ".gml", ".net", ".json"])
-@pytest.mark.parametrize("content", [b"", b"\x00\xff\x00", b"<graphml>", b"graph [\nnode [\nid 1", b"*Vertices x\n1 a",
-                                     b'{"nodes": [{"id": [1]}], "links": 3}', b"a {'weight': ", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x00\xff\x00",
+        b"<graphml>",
+        b"graph [\nnode [\nid 1",
+        b"*Vertices x\n1 a",
+        b'{"nodes": [{"id": [1]}], "links": 3}',
+        b"a {'weight': ",
+        b"[" * 100_000,
+    ],
+)
 def test_a_damaged_file_is_named(ending: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / f"x{ending}").write_bytes(content)
     with pytest.raises(DataError, match=rf"x\{ending}|0 edges|no vertices"):
         made(tmp_path / f"x{ending}")
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a {'weight': ", b"a b {'weight': ", b"a b {[}",
-                                     b"a b 1\na b x\n", b"a b {'w': " + b"(" * 9999 + b")" * 9999 + b"}", b"a b\nc\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"a {'weight': ",
+        b"a b {'weight': ",
+        b"a b {[}",
+        b"a b 1\na b x\n",
+        b"a b {'w': " + b"(" * 9999 + b")" * 9999 + b"}",
+        b"a b\nc\n",
+    ],
+)
 def test_a_damaged_list_is_named(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.edgelist").write_bytes(content)
     with pytest.raises(DataError, match=r"x\.edgelist|0 edges"):

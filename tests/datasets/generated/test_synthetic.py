@@ -255,9 +255,22 @@ def test_directions_have_the_given_length() -> None:
 
 
 @kinds
-@pytest.mark.parametrize("shape", ["arxiv_like", "products_like", "papers_like", "friendster_like", "orkut_like",
-                                   "it2004_like", "mag_like", "mag_lsc_like", "flickr_like", "yelp_like",
-                                   "amazon_like"])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "arxiv_like",
+        "products_like",
+        "papers_like",
+        "friendster_like",
+        "orkut_like",
+        "it2004_like",
+        "mag_like",
+        "mag_lsc_like",
+        "flickr_like",
+        "yelp_like",
+        "amazon_like",
+    ],
+)
 def test_shapes_keep_the_average_degree(kind: type[Any], shape: str) -> None:
     full, tenth = kind(shape=shape).sizes, kind(shape=shape, scale=0.1).sizes
     assert tenth.num_nodes == pytest.approx(full.num_nodes / 10, rel=1e-4)

@@ -79,10 +79,15 @@ def test_published_folders_are_recognised(tmp_path: Path, real) -> None:
     assert recognised(real("fb15k-237"), CLASSES).overrides[0] == "dataset=triples"
 
 
-@pytest.mark.parametrize(("files", "said"), [
-    ({}, "no known format"), ({"a.csv": "id,label\n1,x\n"}, "no table has two columns"),
-    ({"a.csv": "p,q,r\n1,2,3\n"}, "not clear whether"), ({"a.parquet": "no"}, "cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "no known format"),
+        ({"a.csv": "id,label\n1,x\n"}, "no table has two columns"),
+        ({"a.csv": "p,q,r\n1,2,3\n"}, "not clear whether"),
+        ({"a.parquet": "no"}, "cannot be read"),
+    ],
+)
 def test_what_cannot_be_told_is_said(files: dict[str, str], said: str, tmp_path: Path) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(content)

@@ -30,18 +30,38 @@ def loaded(place: Path) -> tuple[Graph, list[str]]:
 
 
 # --- MUSAE ------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("name", "header", "rows", "edges", "label"), [
-    ("musae_git", "id,name,ml_target", ["0,Eiryyy,0", "1,shawflying,1", "2,Jason,0"], "id_1,id_2", "ml_target"),
-    ("musae_facebook", "id,facebook_id,page_name,page_type",
-     ['0,145647315578475,"The Voice, of China",tvshow', "1,191483281412,U.S. Consulate,government", "2,14,A,tvshow"],
-     "id_1,id_2", "page_type"),
-    ("lastfm_asia", "id,target", ["0,8", "1,17", "2,8"], "node_1,node_2", "target"),
-    ("musae_DE", "id,days,mature,views,partner,new_id",
-     ["73045350,1459,False,9528,False,2", "61573865,1629,True,3615,False,0", "171688476,411,True,46546,False,1"],
-     "from,to", "mature"),
-])
+@pytest.mark.parametrize(
+    ("name", "header", "rows", "edges", "label"),
+    [
+        ("musae_git", "id,name,ml_target", ["0,Eiryyy,0", "1,shawflying,1", "2,Jason,0"], "id_1,id_2", "ml_target"),
+        (
+            "musae_facebook",
+            "id,facebook_id,page_name,page_type",
+            [
+                '0,145647315578475,"The Voice, of China",tvshow',
+                "1,191483281412,U.S. Consulate,government",
+                "2,14,A,tvshow",
+            ],
+            "id_1,id_2",
+            "page_type",
+        ),
+        ("lastfm_asia", "id,target", ["0,8", "1,17", "2,8"], "node_1,node_2", "target"),
+        (
+            "musae_DE",
+            "id,days,mature,views,partner,new_id",
+            ["73045350,1459,False,9528,False,2", "61573865,1629,True,3615,False,0", "171688476,411,True,46546,False,1"],
+            "from,to",
+            "mature",
+        ),
+    ],
+)
 def test_a_folder_of_musae_is_tables(
-    name: str, header: str, rows: list[str], edges: str, label: str, tmp_path: Path,
+    name: str,
+    header: str,
+    rows: list[str],
+    edges: str,
+    label: str,
+    tmp_path: Path,
 ) -> None:
     text(tmp_path / f"{name}_edges.csv", edges, "0,1", "1,2")
     text(tmp_path / f"{name}_target.csv", header, *rows)
@@ -67,8 +87,14 @@ def test_numbers_of_visits_are_no_classes(tmp_path: Path) -> None:
 # --- SNAP and LAW -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("file", ["web.txt", "web.txt.gz", "web.edges", "web.arcs", "web.el"])
 def test_lists_without_a_header(file: str, tmp_path: Path) -> None:
-    lines = ["# Directed graph (each unordered pair of nodes is saved once): web.txt", "# Nodes: 3 Edges: 3",
-             "# FromNodeId\tToNodeId", "0\t11342", "0\t824020", "824020\t11342"]
+    lines = [
+        "# Directed graph (each unordered pair of nodes is saved once): web.txt",
+        "# Nodes: 3 Edges: 3",
+        "# FromNodeId\tToNodeId",
+        "0\t11342",
+        "0\t824020",
+        "824020\t11342",
+    ]
     text(tmp_path / "plain", *(lines if ".txt" in file else lines[3:]))
     content = (tmp_path / "plain").read_bytes()
     (tmp_path / "plain").unlink()
@@ -130,8 +156,9 @@ configs:
 def test_configurations_are_tables_and_shards_are_a_split(readme: bool, tmp_path: Path) -> None:
     parquet(tmp_path / "nodes" / "train-00000-of-00002.parquet", id=["c"], x=[[1.0, 2.0]], label=["p"])
     parquet(tmp_path / "nodes" / "train-00001-of-00002.parquet", id=["d"], x=[[0.0, 0.0]], label=["q"])
-    parquet(tmp_path / "nodes" / "test-00000-of-00001.parquet", id=["a", "b"], x=[[3.0, 4.0], [5.0, 6.0]],
-            label=["q", "p"])
+    parquet(
+        tmp_path / "nodes" / "test-00000-of-00001.parquet", id=["a", "b"], x=[[3.0, 4.0], [5.0, 6.0]], label=["q", "p"]
+    )
     parquet(tmp_path / "edges" / "train-00000-of-00001.parquet", **EDGES)
     (tmp_path / "README.md").write_text(README if readme else "# A graph\n")
     graph, lines = loaded(tmp_path)
@@ -160,10 +187,18 @@ def test_a_graph_in_each_row_is_refused(tmp_path: Path) -> None:
         recognised(tmp_path, CLASSES)
 
 
-@pytest.mark.parametrize("content", ["---\n: [\n---\n", "---\nconfigs: 3\n---\n",
-                                     "---\nconfigs:\n- data_files: ../*\n---\n", "---\n" + "[" * 5000,
-                                     "---\nconfigs:\n- data_files: /etc/*\n---\n",
-                                     "---\nmade: 2024-13-45\n---\n", "---\nx: !!bool maybe\n---\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "---\n: [\n---\n",
+        "---\nconfigs: 3\n---\n",
+        "---\nconfigs:\n- data_files: ../*\n---\n",
+        "---\n" + "[" * 5000,
+        "---\nconfigs:\n- data_files: /etc/*\n---\n",
+        "---\nmade: 2024-13-45\n---\n",
+        "---\nx: !!bool maybe\n---\n",
+    ],
+)
 def test_a_hostile_readme_changes_nothing(content: str, tmp_path: Path) -> None:
     parquet(tmp_path / "edges" / "train-00000-of-00001.parquet", **EDGES)
     (tmp_path / "README.md").write_text(content)

@@ -26,8 +26,7 @@ SETS: dict[str, tuple[list[str], list[str], list[str], int]] = {
     "no_names": ([], ["dataset.id=column0", "dataset.label=column1"], ["1", "2"], 0),
     "quoted_ids": ([], [], ["blue", "red"], 0),
     "dates_and_split": ([], ["dataset.split=column", "dataset.id=user_id"], ["bot", "human"], 1),
-    "missing_values": ([], ["dataset.nulls=['','NA','?']", "dataset.empty=mean"],
-                       ["no", "yes"], 2),
+    "missing_values": ([], ["dataset.nulls=['','NA','?']", "dataset.empty=mean"], ["no", "yes"], 2),
 }
 # Links without features, vertices with features, relations, weights: what is trained differs, not only what is read.
 TRAINED = ("only_names", "dates_and_split", "two_types", "packed_weights")
@@ -89,6 +88,7 @@ def test_an_odd_data_set_is_prepared(name: str, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.interpreter
 def test_the_printed_command_trains_in_a_shell(name: str, tmp_path: Path, capsys: Any) -> None:
     command = looked(name, capsys)["command"].replace("gnnexp", f"{shlex.quote(sys.executable)} -m gnnexp", 1)
-    done = subprocess.run(f"{command} {' '.join(SMALL)}", shell=True, cwd=tmp_path, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        f"{command} {' '.join(SMALL)}", shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

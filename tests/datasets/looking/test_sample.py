@@ -58,8 +58,14 @@ def test_a_sample_gives_the_command_of_the_whole(tmp_path: Path, capsys: Any) ->
     for shard in range(3):
         write(edges(), tmp_path / "links" / f"part-{shard}.parquet")
     ids = np.arange(1000, 10_000)
-    nodes = pa.table({"id": ids, "y": [("spam", "ham")[one % 2] for one in ids], "age": ids % 90,
-                      "split": [("train", "valid", "test")[one % 3] for one in ids]})
+    nodes = pa.table(
+        {
+            "id": ids,
+            "y": [("spam", "ham")[one % 2] for one in ids],
+            "age": ids % 90,
+            "split": [("train", "valid", "test")[one % 3] for one in ids],
+        }
+    )
     write(nodes, tmp_path / "people.csv")
     _, found, err = looked(capsys, str(tmp_path), "--sample", "60000")
     assert found["sampled"], err

@@ -38,8 +38,13 @@ def boxed(value: object) -> np.ndarray:
 
 def put_graphdata(path: Path, **more: Any) -> Path:
     """As GraphData's notebook saves: pickled matrices in arrays without dimensions."""
-    arrays = {"adj_matrix": boxed(RING), "node_attr": boxed(WORDS), "node_label": LABELS,
-              "metadata": boxed({"class_names": ["a", "b", "c"]}), **more}
+    arrays = {
+        "adj_matrix": boxed(RING),
+        "node_attr": boxed(WORDS),
+        "node_label": LABELS,
+        "metadata": boxed({"class_names": ["a", "b", "c"]}),
+        **more,
+    }
     np.savez_compressed(path, **{name: array for name, array in arrays.items() if array is not None})
     return path
 
@@ -47,9 +52,15 @@ def put_graphdata(path: Path, **more: Any) -> Path:
 def put_hetero(path: Path, splits: int = 3) -> Path:
     rows = np.arange(12)
     masks = np.zeros((splits, 12), bool)
-    np.savez_compressed(path, node_features=np.eye(12, 3, dtype=np.float32), node_labels=rows % 3,
-                        edges=np.array([[0, 1], [2, 3], [4, 11]]), train_masks=masks | (rows < 6),
-                        val_masks=masks | (rows == 7), test_masks=masks | (rows > 8))
+    np.savez_compressed(
+        path,
+        node_features=np.eye(12, 3, dtype=np.float32),
+        node_labels=rows % 3,
+        edges=np.array([[0, 1], [2, 3], [4, 11]]),
+        train_masks=masks | (rows < 6),
+        val_masks=masks | (rows == 7),
+        test_masks=masks | (rows > 8),
+    )
     return path
 
 
@@ -154,8 +165,12 @@ def test_archives_of_gnn_benchmark_hold_the_same(sparse: bool, tmp_path: Path) -
     plain = {"labels": LABELS, "attr_matrix": WORDS.toarray()}
     for name, matrix in (("adj", RING), ("attr", WORDS)):
         if name == "adj" or sparse:
-            plain |= {f"{name}_data": matrix.data, f"{name}_indices": matrix.indices, f"{name}_indptr": matrix.indptr,
-                      f"{name}_shape": np.array(matrix.shape)}
+            plain |= {
+                f"{name}_data": matrix.data,
+                f"{name}_indices": matrix.indices,
+                f"{name}_indptr": matrix.indptr,
+                f"{name}_shape": np.array(matrix.shape),
+            }
     if sparse:
         del plain["attr_matrix"]
     np.savez(tmp_path / "b.npz", **plain)
@@ -178,8 +193,14 @@ def test_a_row_too_few_is_said(tmp_path: Path) -> None:
     path = put_graphdata(tmp_path / "x.npz", node_label=LABELS[:4])
     with pytest.raises(DataError, match="same rows"):
         GraphDataNpz(path=str(path)).load()
-    np.savez(path, adj_data=RING.data, adj_indices=RING.indices, adj_indptr=RING.indptr, labels=LABELS,
-             adj_shape=np.array([9, -9]))
+    np.savez(
+        path,
+        adj_data=RING.data,
+        adj_indices=RING.indices,
+        adj_indptr=RING.indptr,
+        labels=LABELS,
+        adj_shape=np.array([9, -9]),
+    )
     with pytest.raises(DataError, match="adj_shape"):
         GraphDataNpz(path=str(path)).load()
 
@@ -203,14 +224,21 @@ def test_files_may_have_one_split_or_any_number(tmp_path: Path) -> None:
 
 
 def test_columns_of_a_school_may_be_doubles(tmp_path: Path) -> None:
-    whole, short = (Fb100(path=str(put_mat(tmp_path / f"{kind.__name__}.mat", kind))).load()
-                    for kind in (np.float64, np.uint16))
+    whole, short = (
+        Fb100(path=str(put_mat(tmp_path / f"{kind.__name__}.mat", kind))).load() for kind in (np.float64, np.uint16)
+    )
     assert whole.features is not None and whole.features.equal(short.features)  # type: ignore[union-attr,arg-type]
 
 
-@pytest.mark.parametrize(("directory", "kind", "name"), [
-    ("amazon-computers", GraphDataNpz, "amazon-computers"), ("coauthor-physics", GraphDataNpz, "coauthor-physics"),
-    ("tolokers", HeterophilousNpz, "tolokers"), ("fb100-cornell5", Fb100, "Cornell5")])
+@pytest.mark.parametrize(
+    ("directory", "kind", "name"),
+    [
+        ("amazon-computers", GraphDataNpz, "amazon-computers"),
+        ("coauthor-physics", GraphDataNpz, "coauthor-physics"),
+        ("tolokers", HeterophilousNpz, "tolokers"),
+        ("fb100-cornell5", Fb100, "Cornell5"),
+    ],
+)
 def test_published_files_keep_their_names(
     directory: str, kind: Callable[..., Dataset], name: str, real: Callable[[str], Path]
 ) -> None:

@@ -25,9 +25,16 @@ BEFORE = {
     "ogb dataset.name=ogbl-ddi": ("029ec98c8aa8ce2f", "304a07f1d4ffb5d6"),
     "fb15k_237": ("dd69e884b33d6fa2", "512933336980e9e1"),
 }
-FOLDERS = {"planetoid": "cora", "planetoid dataset.name=nell": "nell", "graphdata_npz": "amazon-computers",
-           "heterophilous_npz": "tolokers", "fb100": "fb100-cornell5", "aminer": "aminer", "fb15k_237": "fb15k-237",
-           "ogb dataset.name=ogbl-ddi": "ogbl-ddi"}
+FOLDERS = {
+    "planetoid": "cora",
+    "planetoid dataset.name=nell": "nell",
+    "graphdata_npz": "amazon-computers",
+    "heterophilous_npz": "tolokers",
+    "fb100": "fb100-cornell5",
+    "aminer": "aminer",
+    "fb15k_237": "fb15k-237",
+    "ogb dataset.name=ogbl-ddi": "ogbl-ddi",
+}
 
 
 @pytest.mark.parametrize("place", ["root", "path"])
@@ -44,6 +51,9 @@ def test_keys_stay(case: str, place: str, real: Callable[[str], Path], monkeypat
 
 
 def test_verify_is_no_part_of_the_key_of_a_run() -> None:
-    keys = {run_key(compose([f"dataset={one}", f"dataset.verify={word}", "tracker=none"]).config, "k", Code({}))
-            for one in ("planetoid", "aminer") for word in ("true", "false")}
+    keys = {
+        run_key(compose([f"dataset={one}", f"dataset.verify={word}", "tracker=none"]).config, "k", Code({}))
+        for one in ("planetoid", "aminer")
+        for word in ("true", "false")
+    }
     assert len(keys) == 2

@@ -21,8 +21,11 @@ def save(path: Path, array: np.ndarray) -> None:
 def mag(tmp_path: Path) -> Path:
     """4 papers, 2 authors, 1 institution."""
     folder = tmp_path / "mag240m_kddcup2021"
-    edges = {"author___writes___paper": [[0, 1, 1], [0, 0, 3]], "author___affiliated_with___institution": [[1], [0]],
-             "paper___cites___paper": [[0, 2], [1, 3]]}
+    edges = {
+        "author___writes___paper": [[0, 1, 1], [0, 0, 3]],
+        "author___affiliated_with___institution": [[1], [0]],
+        "paper___cites___paper": [[0, 2], [1, 3]],
+    }
     for name, pairs in edges.items():
         save(folder / "processed" / name / "edge_index.npy", np.array(pairs))
     save(folder / "processed/paper/node_feat.npy", np.eye(4, 3, dtype=np.float16))
@@ -51,8 +54,14 @@ def test_papers_authors_and_institutions(mag: Path) -> None:
     assert [part.tolist() for part in (graph.splits.train, graph.splits.val, graph.splits.test)] == [[0], [1], [3]]
     assert any("1 vertices of the split have no label" in note for note in graph.notes)
     assert graph.num_relations == 6 and graph.num_classes == 3
-    edges = set(zip(graph.indices.tolist(), graph.edge_types.tolist(),  # type: ignore[union-attr]
-                    graph.destinations().tolist(), strict=True))
+    edges = set(
+        zip(
+            graph.indices.tolist(),
+            graph.edge_types.tolist(),  # type: ignore[union-attr]
+            graph.destinations().tolist(),
+            strict=True,
+        )
+    )
     assert {edge for edge in edges if edge[1] < 3} == {(5, 0, 6), (4, 1, 0), (5, 1, 0), (5, 1, 3), (0, 2, 1), (2, 2, 3)}
     assert isinstance(graph.features, torch.Tensor) and graph.features.shape == (7, 3)
     assert graph.features[4:].sum() == 0 and graph.features.dtype == torch.float32
@@ -65,7 +74,9 @@ def test_triples_of_wikidata(wiki: Path) -> None:
     graph = Ogb(path=str(wiki)).load()
     assert graph.name == "wikikg90m-v2" and graph.num_edges == 6 and graph.num_relations == 4
     assert {name: links.tolist() for name, links in graph.links.items()} == {
-        "train": [[0, 0, 1], [1, 1, 2], [3, 0, 2]], "valid": [[0, 1, 3]]}
+        "train": [[0, 0, 1], [1, 1, 2], [3, 0, 2]],
+        "valid": [[0, 1, 3]],
+    }
     assert graph.num_features == 2 and any("secret" in note for note in graph.notes)
     (wiki / "processed/entity_feat.npy").unlink()
     assert Ogb(path=str(wiki)).load().features is None
@@ -76,12 +87,15 @@ def test_any_name_of_the_folder(wiki: Path) -> None:
     assert Ogb(path=str(moved)).load().name == "wikikg90m-download"
 
 
-@pytest.mark.parametrize(("file", "array", "said"), [
-    ("processed/paper___cites___paper/edge_index.npy", np.array([[0], [4]]), "paper has the ids 0 to 3"),
-    ("processed/paper___cites___paper/edge_index.npy", np.zeros((3, 2), int), "shape"),
-    ("processed/paper/node_feat.npy", np.eye(3, dtype=np.float16), "shape"),
-    ("processed/paper/node_label.npy", np.array([0.5, 0, 1, 2]), "whole numbers"),
-])
+@pytest.mark.parametrize(
+    ("file", "array", "said"),
+    [
+        ("processed/paper___cites___paper/edge_index.npy", np.array([[0], [4]]), "paper has the ids 0 to 3"),
+        ("processed/paper___cites___paper/edge_index.npy", np.zeros((3, 2), int), "shape"),
+        ("processed/paper/node_feat.npy", np.eye(3, dtype=np.float16), "shape"),
+        ("processed/paper/node_label.npy", np.array([0.5, 0, 1, 2]), "whole numbers"),
+    ],
+)
 def test_wrong_arrays(file: str, array: np.ndarray, said: str, mag: Path) -> None:
     np.save(mag / file, array)
     with pytest.raises(DataError, match=said):

@@ -20,8 +20,11 @@ Find = Callable[[str], Path]
 
 def digests(dataset: str, **changed: str) -> dict[Path, str]:
     """Those of the table, as files of a folder."""
-    return {Path("x") / one.file: changed.get(one.file.rpartition(".")[2], one.sha256 or "of a file at hand")
-            for one in published() if one.dataset == dataset}
+    return {
+        Path("x") / one.file: changed.get(one.file.rpartition(".")[2], one.sha256 or "of a file at hand")
+        for one in published()
+        if one.dataset == dataset
+    }
 
 
 def test_the_table_is_sound() -> None:
@@ -79,7 +82,8 @@ def test_verify_refuses_what_is_not_known(copied: Find, tmp_path: Path) -> None:
 def test_changed_bytes_load_and_are_marked(copied: Find) -> None:
     folder = copied("aminer")
     assert Aminer(path=str(folder)).load().notes == (
-        "vertices: 6564 papers, then 13329 authors, then 35890 references",)
+        "vertices: 6564 papers, then 13329 authors, then 35890 references",
+    )
     with (folder / "pa.txt").open("a") as file:
         file.write("0\t0\n")
     assert "not the published aminer, or another copy of it (pa.txt)" in Aminer(path=str(folder)).load().notes[-1]

@@ -14,8 +14,9 @@ def test_what_has_the_words_is_parsed(tmp_path: Path) -> None:
     assert json_that_has(tmp_path / "a.json", [b'"nodes"', b'"edges"']) == {"nodes": [], "edges": []}
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"nodes": []}', '{"nodes": [], "edges": [',
-                                  "[" * 9999 + '"nodes" "edges"'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"nodes": []}', '{"nodes": [], "edges": [', "[" * 9999 + '"nodes" "edges"']
+)
 def test_what_lacks_a_word_or_is_no_json_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     assert json_that_has(tmp_path / "a.json", [b'"nodes"', b'"edges"']) is None

@@ -59,8 +59,19 @@ def store(folder: Path, kind: str) -> Path:
     return path
 
 
-KINDS = ["fortran.npy", "e.tsv", "e.csv", "e.txt", "e.tsv.gz", "e.csv.gz", "rows.npy", "columns.npy", "pairs.bin",
-         "ogb_text", "ogb_binary"]
+KINDS = [
+    "fortran.npy",
+    "e.tsv",
+    "e.csv",
+    "e.txt",
+    "e.tsv.gz",
+    "e.csv.gz",
+    "rows.npy",
+    "columns.npy",
+    "pairs.bin",
+    "ogb_text",
+    "ogb_binary",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,8 +147,11 @@ def test_buckets_of_a_graph_with_a_vertex_beyond_the_buffer(counts: int, monkeyp
     assert indptr.tolist() == [0, 1, 2, 3, 11, 12, 13, 14, 15, 16]
 
 
-@given(degrees=st.lists(st.integers(0, 4), min_size=1, max_size=12), buffer_edges=st.integers(1, 9),
-       counts=st.sampled_from([1, 2, 5, 99]))
+@given(
+    degrees=st.lists(st.integers(0, 4), min_size=1, max_size=12),
+    buffer_edges=st.integers(1, 9),
+    counts=st.sampled_from([1, 2, 5, 99]),
+)
 def test_a_bucket_has_as_many_vertices_as_fit(degrees: list[int], buffer_edges: int, counts: int) -> None:
     destinations = np.repeat(np.arange(len(degrees)), degrees).astype(np.int32)
     expected, room = [0], 0
@@ -147,8 +161,9 @@ def test_a_bucket_has_as_many_vertices_as_fit(degrees: list[int], buffer_edges: 
         room += degree
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gnnexp.graph.storage.external._COUNTS", counts)
-        indptr, buckets = csc_buckets(lambda: iter([(np.zeros_like(destinations), destinations)]), len(degrees),
-                                      EdgeRules(), buffer_edges)
+        indptr, buckets = csc_buckets(
+            lambda: iter([(np.zeros_like(destinations), destinations)]), len(degrees), EdgeRules(), buffer_edges
+        )
         assert [bucket.first for bucket in buckets] == expected
     assert indptr.tolist() == [0, *np.cumsum(degrees)]
 
@@ -189,16 +204,28 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
     assert not any(path.is_dir() for path in (tmp_path / "cache" / "graphs").iterdir())
 
 
-@pytest.mark.parametrize(("room", "buffer_bytes", "said"), [
-    (1000, 400, "needs room for all edges"), (1650, 400, "indices needs"), (1650, 1 << 20, "indices needs"),
-], ids=["where edges wait", "where they stay", "where they go at once"])
+@pytest.mark.parametrize(
+    ("room", "buffer_bytes", "said"),
+    [
+        (1000, 400, "needs room for all edges"),
+        (1650, 400, "indices needs"),
+        (1650, 1 << 20, "indices needs"),
+    ],
+    ids=["where edges wait", "where they stay", "where they go at once"],
+)
 def test_a_disk_that_fills_leaves_nothing_and_the_next_start_succeeds(
     tmp_path: Path, room: int, buffer_bytes: int, said: str
 ) -> None:
     """400 edges are 1,600 bytes, and a header more. With a small buffer, they first wait in a file."""
     EDGES.astype("<i4").tofile(tmp_path / "e.bin")
-    dataset = EdgeList(path=str(tmp_path / "e.bin"), streamed=True, duplicates="keep", self_loops="keep",
-                       symmetrize=False, buffer_bytes=buffer_bytes)
+    dataset = EdgeList(
+        path=str(tmp_path / "e.bin"),
+        streamed=True,
+        duplicates="keep",
+        self_loops="keep",
+        symmetrize=False,
+        buffer_bytes=buffer_bytes,
+    )
     whole, _ = prepare_graph(dataset, tmp_path / "elsewhere")
     with room_for(room), pytest.raises(DataError, match=rf"(?s){said}.*fix: make room there"):
         prepare_graph(dataset, tmp_path / "cache")
@@ -224,8 +251,18 @@ def test_self_loops_cannot_be_added_to_a_stream(tmp_path: Path) -> None:
         EdgeList(path=str(tmp_path), streamed=True, self_loops="add")
 
 
-@pytest.mark.parametrize("counts", [np.array([], int), np.array([3, 4]), np.array([np.nan]), np.array([0]),
-                                    np.array(["5"]), np.array([2**63], np.uint64)], ids=str)
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.array([], int),
+        np.array([3, 4]),
+        np.array([np.nan]),
+        np.array([0]),
+        np.array(["5"]),
+        np.array([2**63], np.uint64),
+    ],
+    ids=str,
+)
 def test_an_archive_whose_number_of_vertices_is_none(tmp_path: Path, counts: np.ndarray) -> None:
     (tmp_path / "raw").mkdir()
     np.savez(tmp_path / "raw" / "data.npz", edge_index=EDGES.T, num_nodes_list=counts)

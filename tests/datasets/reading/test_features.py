@@ -24,8 +24,9 @@ def test_a_linear_layer_projects_each_type_by_itself() -> None:
     generator = np.random.default_rng(1)
     weights = {kind: generator.normal(size=(4, 5)) for kind in (0, 3)}
     biases = {kind: generator.normal(size=4) for kind in (0, 2, 3)}
-    expected = np.stack([biases[kind] + (weights[kind] @ row if kind in weights else 0)
-                         for row, kind in zip(rows, types, strict=True)])
+    expected = np.stack(
+        [biases[kind] + (weights[kind] @ row if kind in weights else 0) for row, kind in zip(rows, types, strict=True)]
+    )
     # What a layer learns of: biases side by side, then the matrices of the types that have features.
     layer = np.column_stack([*biases.values(), *weights.values()])
     assert np.allclose(features_by_type(rows, types) @ layer.T, expected)

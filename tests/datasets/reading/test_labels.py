@@ -42,9 +42,16 @@ def test_whole_numbers_beyond_float32_stay_what_they_are(kind: str, label: int, 
     assert graph.num_classes == label + 1
 
 
-@pytest.mark.parametrize("values, word", [
-    ([0.5], "fractions"), ([np.inf], "below 2"), ([-np.inf], "below 2"), ([2.0**31], "below 2"), ([1e300], "below 2"),
-])
+@pytest.mark.parametrize(
+    "values, word",
+    [
+        ([0.5], "fractions"),
+        ([np.inf], "below 2"),
+        ([-np.inf], "below 2"),
+        ([2.0**31], "below 2"),
+        ([1e300], "below 2"),
+    ],
+)
 def test_other_numbers_are_no_classes(values: list[float], word: str) -> None:
     with pytest.raises(DataError, match=rf"labels of labels\.txt=.*{word}"):
         as_labels(np.array(values)[:, None], Path("labels.txt"))

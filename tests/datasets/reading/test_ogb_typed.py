@@ -87,20 +87,23 @@ def test_every_file_counts_for_the_key(mag: Path) -> None:
     assert Ogb(name="ogbn-tiny", path=str(mag)).key() != before
 
 
-@pytest.mark.parametrize(("file", "text", "found"), [
-    ("raw/num-node-dict.csv.gz", "author,paper\n2\n", "names and one of counts"),
-    ("raw/num-node-dict.csv.gz", "../x,paper\n2,4\n", "names and one of counts"),
-    ("raw/num-node-dict.csv.gz", "author,paper\n2,900000000000000\n", "memory"),
-    ("raw/triplet-type-list.csv.gz", "author,writes,book\n", "of the types author"),
-    ("raw/triplet-type-list.csv.gz", "author,wri/tes,paper\n", "of the types author"),
-    ("raw/triplet-type-list.csv.gz", "author,writes,paper\nauthor,writes,paper\n", "each once"),
-    (f"{WRITES}/edge.csv.gz", "2,0\n", "below 2 and 4"),
-    (f"{WRITES}/edge.csv.gz", "0,4\n", "below 4"),
-    (f"{WRITES}/edge.csv.gz", "0\n", "two columns"),
-    ("raw/node-feat/paper/node-feat.csv.gz", "1\n2\n", "must have 4"),
-    ("raw/node-label/author/node-label.csv.gz", "1\n2\n", "one type of vertices"),
-    ("split/time/paper/train.csv.gz", "4\n", "below 4"),
-])
+@pytest.mark.parametrize(
+    ("file", "text", "found"),
+    [
+        ("raw/num-node-dict.csv.gz", "author,paper\n2\n", "names and one of counts"),
+        ("raw/num-node-dict.csv.gz", "../x,paper\n2,4\n", "names and one of counts"),
+        ("raw/num-node-dict.csv.gz", "author,paper\n2,900000000000000\n", "memory"),
+        ("raw/triplet-type-list.csv.gz", "author,writes,book\n", "of the types author"),
+        ("raw/triplet-type-list.csv.gz", "author,wri/tes,paper\n", "of the types author"),
+        ("raw/triplet-type-list.csv.gz", "author,writes,paper\nauthor,writes,paper\n", "each once"),
+        (f"{WRITES}/edge.csv.gz", "2,0\n", "below 2 and 4"),
+        (f"{WRITES}/edge.csv.gz", "0,4\n", "below 4"),
+        (f"{WRITES}/edge.csv.gz", "0\n", "two columns"),
+        ("raw/node-feat/paper/node-feat.csv.gz", "1\n2\n", "must have 4"),
+        ("raw/node-label/author/node-label.csv.gz", "1\n2\n", "one type of vertices"),
+        ("split/time/paper/train.csv.gz", "4\n", "below 4"),
+    ],
+)
 def test_wrong_files(mag: Path, file: str, text: str, found: str) -> None:
     put(mag / file, text)
     with pytest.raises(DataError, match=found):

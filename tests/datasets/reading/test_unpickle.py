@@ -155,12 +155,29 @@ def test_dictionaries_come_back_as_their_pairs(protocol: int) -> None:
     assert isinstance(nested, PickledDict) and nested.named()["x"] is nested.named()["y"]
 
 
-@pytest.mark.parametrize("content", [
-    b"\x80\x02}K\x01K\x02K\x03(K\x04u.", b"\x80\x02]K\x01K\x02s.", b"\x80\x02}K\x01a.", b"\x80\x02(K\x01d.",
-    b"\x80\x02Ns.", b"\x80\x02u.", b"\x80\x02h\x07.", b"\x80\x02K\x01q\x05h\x03.", b"\x80\x02Np-1\n.", b"\x80\x02.",
-    b"\x80\x02c__builtin__\nlist\n)R.", b"\x80\x02cnumpy\nndarray\n]R.", b"\x80\x02K\x01)R.", b"\x80\x02}}b.",
-    b"\x80\x02cnumpy\nndarray\nNb.", b"\x80\x04K\x01K\x02\x93.", b"\x80\x02cnumpy\nload\n.", b"\x80\x02c\n\n.",
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02}K\x01K\x02K\x03(K\x04u.",
+        b"\x80\x02]K\x01K\x02s.",
+        b"\x80\x02}K\x01a.",
+        b"\x80\x02(K\x01d.",
+        b"\x80\x02Ns.",
+        b"\x80\x02u.",
+        b"\x80\x02h\x07.",
+        b"\x80\x02K\x01q\x05h\x03.",
+        b"\x80\x02Np-1\n.",
+        b"\x80\x02.",
+        b"\x80\x02c__builtin__\nlist\n)R.",
+        b"\x80\x02cnumpy\nndarray\n]R.",
+        b"\x80\x02K\x01)R.",
+        b"\x80\x02}}b.",
+        b"\x80\x02cnumpy\nndarray\nNb.",
+        b"\x80\x04K\x01K\x02\x93.",
+        b"\x80\x02cnumpy\nload\n.",
+        b"\x80\x02c\n\n.",
+    ],
+)
 def test_opcodes_on_what_they_are_not_made_for(content: bytes) -> None:
     with pytest.raises(DataError, match=r"some\.pkl"):
         Pickles(content, "some.pkl").load()

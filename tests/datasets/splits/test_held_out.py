@@ -48,16 +48,27 @@ def reverse_of(edge: Edge, shift: int) -> Edge:
 
 
 @pytest.mark.parametrize("typed", [False, True])
-@pytest.mark.parametrize(("symmetrize", "inverses", "duplicates"), [
-    (True, False, "merge"), (True, True, "merge"), (True, True, "keep"), (False, False, "keep"), (True, False, "keep"),
-])
+@pytest.mark.parametrize(
+    ("symmetrize", "inverses", "duplicates"),
+    [
+        (True, False, "merge"),
+        (True, True, "merge"),
+        (True, True, "keep"),
+        (False, False, "keep"),
+        (True, False, "keep"),
+    ],
+)
 def test_a_link_goes_with_all_its_edges(
     tmp_path: Path, typed: bool, symmetrize: bool, inverses: bool, duplicates: Any
 ) -> None:
     inverses = inverses and typed
     options: dict[str, Any] = {
-        "path": random_edges(tmp_path, typed=typed), "symmetrize": symmetrize, "inverse_relations": inverses,
-        "duplicates": duplicates, "self_loops": "keep", "seed": 4,
+        "path": random_edges(tmp_path, typed=typed),
+        "symmetrize": symmetrize,
+        "inverse_relations": inverses,
+        "duplicates": duplicates,
+        "self_loops": "keep",
+        "seed": 4,
     }
     if not (typed or symmetrize):  # the reverse of a test link would be a training link, and the pair is the same
         with pytest.raises(DataError, match="a pair without a type is one link"):
@@ -105,8 +116,12 @@ def test_every_link_is_as_likely(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("relations", "inverses"), [(None, True), (5, True), (5, False)])
 def test_rmat(tmp_path: Path, relations: int | None, inverses: bool) -> None:
-    options: dict[str, Any] = {"num_nodes": 300, "num_edges": 3000, "relations": relations,
-                               "inverse_relations": inverses}
+    options: dict[str, Any] = {
+        "num_nodes": 300,
+        "num_edges": 3000,
+        "relations": relations,
+        "inverse_relations": inverses,
+    }
     whole, dataset = Rmat(**options).load(), Rmat(**options, link_split=SHARES)
     graph = dataset.load()
     links = {name: held(graph, name) for name in ("train", "valid", "test")}
@@ -121,8 +136,17 @@ def test_rmat(tmp_path: Path, relations: int | None, inverses: bool) -> None:
     assert dataset.key() != Rmat(**options).key()
 
 
-@pytest.mark.parametrize("shares", [{"val": 0.1}, {"val": 0.1, "test": 0.1, "x": 0}, {"val": -0.1, "test": 0.1},
-                                    {"val": 0.5, "test": 0.5}, {"val": "a", "test": 0.1}, {"val": 0.9, "test": 0.2}])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {"val": 0.1},
+        {"val": 0.1, "test": 0.1, "x": 0},
+        {"val": -0.1, "test": 0.1},
+        {"val": 0.5, "test": 0.5},
+        {"val": "a", "test": 0.1},
+        {"val": 0.9, "test": 0.2},
+    ],
+)
 def test_wrong_shares(shares: dict[str, Any]) -> None:
     for kind in (Rmat, EdgeList):
         with pytest.raises(ConfigError, match=r"link_split"):

@@ -41,8 +41,11 @@ _CELLS = _DRAW.permutation(USERS * USERS)[:30]
 _KNOWS = np.stack([_CELLS // USERS, _CELLS % USERS])[:, _CELLS // USERS != _CELLS % USERS]
 KNOWS = np.unique(np.concatenate([_KNOWS, _KNOWS[::-1]], axis=1), axis=1)  # users
 REVERSED = BUYS[::-1, _DRAW.permutation(105)[:104]]  # one is missing
-ROWS = [*((f"u{u}", "buys", f"i{i}") for u, i in BUYS.T), *((f"i{i}", "rev_buys", f"u{u}") for i, u in REVERSED.T),
-        *((f"u{u}", "knows", f"u{v}") for u, v in KNOWS.T)]
+ROWS = [
+    *((f"u{u}", "buys", f"i{i}") for u, i in BUYS.T),
+    *((f"i{i}", "rev_buys", f"u{u}") for i, u in REVERSED.T),
+    *((f"u{u}", "knows", f"u{v}") for u, v in KNOWS.T),
+]
 
 
 def leaks(graph: Graph) -> dict[str, int]:
@@ -60,8 +63,9 @@ def tables_column(folder: Path, **options: Any) -> Graph:
 def tables_by_time(folder: Path, **options: Any) -> Graph:
     """A purchase and its reverse have other times: the oldest counts."""
     times = np.random.default_rng(3).permutation(len(ROWS))
-    (folder / "edges.csv").write_text("src,relation,dst,time\n" + "".join(
-        f"{','.join(row)},{time}\n" for row, time in zip(ROWS, times, strict=True)))
+    (folder / "edges.csv").write_text(
+        "src,relation,dst,time\n" + "".join(f"{','.join(row)},{time}\n" for row, time in zip(ROWS, times, strict=True))
+    )
     return Tables(path=str(folder), split="time", **options).load()
 
 
@@ -75,8 +79,10 @@ def tables_each(folder: Path, **options: Any) -> Graph:
 
 
 def edge_list(folder: Path, **options: Any) -> Graph:
-    parts = [np.stack([rows[0] + start, rows[1] + end, np.full(rows.shape[1], kind)], axis=1) for kind, (
-        rows, start, end) in enumerate(((BUYS, 0, USERS), (REVERSED, USERS, 0), (KNOWS, 0, 0)))]
+    parts = [
+        np.stack([rows[0] + start, rows[1] + end, np.full(rows.shape[1], kind)], axis=1)
+        for kind, (rows, start, end) in enumerate(((BUYS, 0, USERS), (REVERSED, USERS, 0), (KNOWS, 0, 0)))
+    ]
     np.save(folder / "edges.npy", np.concatenate(parts))
     return EdgeList(path=str(folder / "edges.npy"), **options).load()
 
@@ -92,8 +98,9 @@ def edge_list_of_pairs(folder: Path, **options: Any) -> Graph:
 
 
 def rmat(folder: Path, **options: Any) -> Graph:
-    return Rmat(num_nodes=200, num_edges=900, relations=3, inverse_relations=options.pop("symmetrize"),
-                **options).load()
+    return Rmat(
+        num_nodes=200, num_edges=900, relations=3, inverse_relations=options.pop("symmetrize"), **options
+    ).load()
 
 
 def matrix(folder: Path, **options: Any) -> Graph:
@@ -111,20 +118,31 @@ def networkx_file(folder: Path, **options: Any) -> Graph:
 
 def pyg_file(folder: Path, **options: Any) -> Graph:
     """As `HeteroData.to_dict` gives it."""
+
     def edges(rows: np.ndarray) -> dict[str, torch.Tensor]:
         return {"edge_index": torch.from_numpy(rows.copy())}
 
-    content = {"user": {"num_nodes": USERS}, "item": {"num_nodes": ITEMS}, ("user", "buys", "item"): edges(BUYS),
-               ("item", "rev_buys", "user"): edges(REVERSED), ("user", "knows", "user"): edges(KNOWS)}
+    content = {
+        "user": {"num_nodes": USERS},
+        "item": {"num_nodes": ITEMS},
+        ("user", "buys", "item"): edges(BUYS),
+        ("item", "rev_buys", "user"): edges(REVERSED),
+        ("user", "knows", "user"): edges(KNOWS),
+    }
     torch.save(content, folder / "g.pt")
     return Pyg(path=str(folder / "g.pt"), **options).load()
 
 
 def dgl_of(folder: Path) -> Any:
     dgl = pytest.importorskip("dgl")
-    return dgl.heterograph({
-        ("user", "buys", "item"): tuple(BUYS), ("item", "rev_buys", "user"): tuple(REVERSED.copy()),
-        ("user", "knows", "user"): tuple(KNOWS)}, num_nodes_dict={"user": USERS, "item": ITEMS})
+    return dgl.heterograph(
+        {
+            ("user", "buys", "item"): tuple(BUYS),
+            ("item", "rev_buys", "user"): tuple(REVERSED.copy()),
+            ("user", "knows", "user"): tuple(KNOWS),
+        },
+        num_nodes_dict={"user": USERS, "item": ITEMS},
+    )
 
 
 def dgl_graph(folder: Path, **options: Any) -> Graph:
@@ -145,9 +163,16 @@ def dgl_partitions(folder: Path, **options: Any) -> Graph:
 
 def graphstorm(folder: Path, **options: Any) -> Graph:
     tables_each(folder, symmetrize=False)
-    edges = [{"relation": relation, "format": {"name": "csv"}, "files": f"{relation[1]}.csv", "source_id_col": "src",
-              "dest_id_col": "dst"} for relation in (
-                  ["user", "buys", "item"], ["item", "rev_buys", "user"], ["user", "knows", "user"])]
+    edges = [
+        {
+            "relation": relation,
+            "format": {"name": "csv"},
+            "files": f"{relation[1]}.csv",
+            "source_id_col": "src",
+            "dest_id_col": "dst",
+        }
+        for relation in (["user", "buys", "item"], ["item", "rev_buys", "user"], ["user", "knows", "user"])
+    ]
     nodes = []
     for kind, count in (("user", USERS), ("item", ITEMS)):
         (folder / f"{kind}s.csv").write_text("id\n" + "".join(f"{kind[0]}{one}\n" for one in range(count)))
@@ -167,14 +192,28 @@ def graphbolt_folder(folder: Path, tasks: tuple[Any, ...] = ()) -> Path:
         np.save(path, rows)
         edges.append({"type": kind, "format": "numpy", "path": path.name})
     nodes = [{"type": "user", "num": USERS}, {"type": "item", "num": ITEMS}]
-    (folder / "metadata.yaml").write_text(yaml.safe_dump({"graph": {"nodes": nodes, "edges": edges},
-                                                          "tasks": [*tasks]}))
+    (folder / "metadata.yaml").write_text(
+        yaml.safe_dump({"graph": {"nodes": nodes, "edges": edges}, "tasks": [*tasks]})
+    )
     return folder
 
 
 READERS: list[Callable[..., Graph]] = [
-    tables_column, tables_by_time, tables_each, edge_list, edge_list_inverse, edge_list_of_pairs, rmat, matrix,
-    networkx_file, pyg_file, dgl_graph, dgl_partitions, graphstorm, graphbolt]
+    tables_column,
+    tables_by_time,
+    tables_each,
+    edge_list,
+    edge_list_inverse,
+    edge_list_of_pairs,
+    rmat,
+    matrix,
+    networkx_file,
+    pyg_file,
+    dgl_graph,
+    dgl_partitions,
+    graphstorm,
+    graphbolt,
+]
 # Without types, an edge is one link in either direction, and `symmetrize=false` is refused.
 UNTYPED = (edge_list_of_pairs, matrix, networkx_file)
 
@@ -197,9 +236,9 @@ def test_no_reader_leaves_a_held_out_pair_in_the_graph(
     if reader not in (*UNTYPED, rmat):
         [note] = [one for one in graph.notes if "each other's reverses" in one]
         names = [("buys", "rev_buys", "knows"), ("relation 0", "relation 1", "relation 2")][
-            reader in (edge_list, edge_list_inverse)]
-        assert any(f"{one} and {other} (104 of 104 edges)" in note
-                   for one, other in (names[:2], names[1::-1])), note
+            reader in (edge_list, edge_list_inverse)
+        ]
+        assert any(f"{one} and {other} (104 of 104 edges)" in note for one, other in (names[:2], names[1::-1])), note
         # If reverses have the same type, `knows` is one link in any case.
         assert (f"{names[2]} and itself" in note) == (reader != edge_list or not symmetrize)
 

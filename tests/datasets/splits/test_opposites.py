@@ -46,7 +46,7 @@ def cases(draw: st.DrawFn) -> Case:
     for _ in range(base):
         edges = draw(st.lists(st.tuples(ends, ends), min_size=4, max_size=20, unique=True))
         rows += [(u, number, v) for u, v in edges]
-        kept = edges[draw(st.integers(0, 3)):]
+        kept = edges[draw(st.integers(0, 3)) :]
         kind = draw(st.sampled_from(["alone", "reversed", "both", "reversed twice"]))
         if kind == "both":
             rows += [(v, number, u) for u, v in kept]
@@ -61,9 +61,15 @@ def cases(draw: st.DrawFn) -> Case:
 
 def graph_of(rows: list[Link], case: Case, *, merge: bool = True) -> Graph:
     columns = np.array(rows, np.int64).reshape(-1, 3)
-    arrays = build_graph(columns[:, 0], columns[:, 2], case.size, types=columns[:, 1],
-                         symmetrize=case.reverses != NO_REVERSES, duplicates="merge" if merge else "keep",
-                         num_relations=case.reverses if case.reverses > 0 else None)
+    arrays = build_graph(
+        columns[:, 0],
+        columns[:, 2],
+        case.size,
+        types=columns[:, 1],
+        symmetrize=case.reverses != NO_REVERSES,
+        duplicates="merge" if merge else "keep",
+        num_relations=case.reverses if case.reverses > 0 else None,
+    )
     return Graph(arrays.indptr, arrays.indices, edge_types=arrays.types)
 
 
@@ -76,8 +82,9 @@ def plain(graph: Graph, case: Case) -> set[Link]:
 
 def paired(rows: list[Link] | set[Link], case: Case) -> set[tuple[int, int]]:
     """Relations of which most edges are each other's reverses, as pairs in both orders."""
-    of: list[set[tuple[int, int]]] = [{(u, v) for u, r, v in rows if r == kind and u != v}
-                                      for kind in range(case.relations)]
+    of: list[set[tuple[int, int]]] = [
+        {(u, v) for u, r, v in rows if r == kind and u != v} for kind in range(case.relations)
+    ]
     if case.reverses == SAME_TYPE:
         of = [edges | {(v, u) for u, v in edges} for edges in of]
     found = set()
@@ -122,8 +129,9 @@ def check_link_split(case: Case, merge: bool) -> None:
     assert {*listed} == {one for one in everything if case.reverses != SAME_TYPE or one[0] <= one[2]}
     assert not any(tells(one, link, groups, case) for one in links["valid"] for link in links["test"])
     # No order of rows matters.
-    other = hold_out(graph_of(case.rows[::-1], case, merge=merge), {"val": 0.2, "test": 0.2}, seed=case.seed,
-                     reverses=case.reverses)
+    other = hold_out(
+        graph_of(case.rows[::-1], case, merge=merge), {"val": 0.2, "test": 0.2}, seed=case.seed, reverses=case.reverses
+    )
     assert other.notes == graph.notes and all(torch.equal(other.links[name], graph.links[name]) for name in links)
     assert torch.equal(other.indices, graph.indices)
     stays = sum(any(edge[::2] == link[::-2] for edge in edges) for link in held if link[0] != link[2])
@@ -141,8 +149,10 @@ def given_splits(draw: st.DrawFn) -> tuple[Case, list[str]]:
 
 
 def check_given_split(case: Case, parts: list[str]) -> None:
-    rows = {name: [row for row, part in zip(case.rows, parts, strict=True) if part in (name, "both")]
-            for name in ("train", "test")}
+    rows = {
+        name: [row for row, part in zip(case.rows, parts, strict=True) if part in (name, "both")]
+        for name in ("train", "test")
+    }
     rows["valid"] = [row for row, part in zip(case.rows, parts, strict=True) if part == "valid"]
     links = {name: torch.tensor(found, dtype=torch.int64).reshape(-1, 3) for name, found in rows.items()}
     whole = replace(graph_of(rows["train"], case), links=links)
@@ -156,15 +166,17 @@ def check_given_split(case: Case, parts: list[str]) -> None:
     kept = without_known(whole, reverses=case.reverses, remove=False, why="They stay")
     assert plain(graph, case) == plain(whole, case) - told
     assert [tuple(one) for one in graph.links["train"].tolist()] == [
-        row for row in rows["train"] if not any(tells(row, link, groups, case) for link in held)]
+        row for row in rows["train"] if not any(tells(row, link, groups, case) for link in held)
+    ]
     assert kept.indices is whole.indices and kept.links is whole.links
     if not told:
         assert kept.notes == ()
         return
     for name in ("valid", "test"):
         count = sum(any(tells(edge, link, groups, case) for edge in told) for link in rows[name])
-        assert not rows[name] or all(f"{count} of the {len(rows[name])} {name}" in one.notes[0]
-                                     for one in (graph, kept))
+        assert not rows[name] or all(
+            f"{count} of the {len(rows[name])} {name}" in one.notes[0] for one in (graph, kept)
+        )
     assert f"removed {whole.num_edges - graph.num_edges} edges" in graph.notes[0]
     assert kept.notes[0].endswith("They stay")
 
@@ -211,6 +223,11 @@ def test_pairs_of_many_relations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_note_names_the_relations() -> None:
     rows = [(u, 0, u + 5) for u in range(5)] + [(u + 5, 1, u) for u in range(1, 5)] + [(0, 2, 1), (1, 2, 2)]
-    graph = hold_out(graph_of(rows, Case(rows, 10, 3, 3, 0)), {"val": 0.2, "test": 0.2}, seed=0, reverses=3,
-                     names=["buys", "rev_buys", "knows"])
+    graph = hold_out(
+        graph_of(rows, Case(rows, 10, 3, 3, 0)),
+        {"val": 0.2, "test": 0.2},
+        seed=0,
+        reverses=3,
+        names=["buys", "rev_buys", "knows"],
+    )
     assert "buys and rev_buys (4 of 4 edges)" in graph.notes[1]

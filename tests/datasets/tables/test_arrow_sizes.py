@@ -30,8 +30,10 @@ def test_sizes_are_those_of_the_buffers(packing: str, tmp_path: Path) -> None:
     content = (tmp_path / "a.feather").read_bytes()
     dictionaries, batches = unpacked_sizes(content)
     file = ipc.open_file(pa.py_buffer(content))
-    buffers = [sum(one.size for column in file.get_batch(number).columns for one in column.buffers() if one is not None)
-               for number in range(file.num_record_batches)]
+    buffers = [
+        sum(one.size for column in file.get_batch(number).columns for one in column.buffers() if one is not None)
+        for number in range(file.num_record_batches)
+    ]
     assert len(batches) == 3 and len(dictionaries) == 1
     assert sum(dictionaries) > 7 * 6
     for found, real in zip(batches, buffers, strict=True):

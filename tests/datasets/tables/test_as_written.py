@@ -19,15 +19,69 @@ from pyarrow import parquet
 
 from gnnexp.errors import DataError
 
-LOOKALIKES = ("1.10", "1.1", "1E5", "100000", "0x1F", "31", "1e999", "9e999", "inf", "nan", "NaN", "-0", "0", "+1", "1",
-              "01", " 1", "1 ", "1_0", "10", "1.0", "2.0", "true", "True", "yes", "no", "t", "2024-01-02", "2024-1-2",
-              "02/01/2024", "10:30:00", "2024-01-02 10:30:00", "null", "NULL", "NA", "None", "-1", str(2**63),
-              str(2**53), str(2**53 + 1), "{a}", "[1]", "'x'", '"q"', "a,b", "a;b", "a|b", "a\tb", "#c", "%d", "é")
+LOOKALIKES = (
+    "1.10",
+    "1.1",
+    "1E5",
+    "100000",
+    "0x1F",
+    "31",
+    "1e999",
+    "9e999",
+    "inf",
+    "nan",
+    "NaN",
+    "-0",
+    "0",
+    "+1",
+    "1",
+    "01",
+    " 1",
+    "1 ",
+    "1_0",
+    "10",
+    "1.0",
+    "2.0",
+    "true",
+    "True",
+    "yes",
+    "no",
+    "t",
+    "2024-01-02",
+    "2024-1-2",
+    "02/01/2024",
+    "10:30:00",
+    "2024-01-02 10:30:00",
+    "null",
+    "NULL",
+    "NA",
+    "None",
+    "-1",
+    str(2**63),
+    str(2**53),
+    str(2**53 + 1),
+    "{a}",
+    "[1]",
+    "'x'",
+    '"q"',
+    "a,b",
+    "a;b",
+    "a|b",
+    "a\tb",
+    "#c",
+    "%d",
+    "é",
+)
 POINT = re.compile(r"(0|-?[1-9][0-9]*)\.0", re.ASCII)
 FORMS = ("csv", "tsv", "jsonl", "parquet")
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z"), include_characters=" "), min_size=1)
-NUMBERS = st.one_of(st.integers(-(10**20), 10**20).map(str), st.floats().map(repr), st.dates().map(str),
-                    st.integers(0, 2**64).map(hex), st.decimals().map(str))
+NUMBERS = st.one_of(
+    st.integers(-(10**20), 10**20).map(str),
+    st.floats().map(repr),
+    st.dates().map(str),
+    st.integers(0, 2**64).map(hex),
+    st.decimals().map(str),
+)
 IDS = st.lists(st.one_of(st.sampled_from(LOOKALIKES), NUMBERS, PRINTABLE), min_size=2, max_size=8, unique=True)
 
 
@@ -150,10 +204,15 @@ def test_days_in_two_files_are_the_same_ids(tmp_path: Path) -> None:
         load(tmp_path, nodes="nodes.csv", edges="more.csv")
 
 
-@pytest.mark.parametrize(("values", "words"), [
-    (pa.array([1.5, 2.0]), "real numbers must be whole"), (pa.array([2.0**54, 1.0]), "at most 9007199254740992"),
-    (pa.array([True, False]), "ids are integers or texts"), (pa.array(np.array([1, 2], "M8[D]")), "integers or texts"),
-])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (pa.array([1.5, 2.0]), "real numbers must be whole"),
+        (pa.array([2.0**54, 1.0]), "at most 9007199254740992"),
+        (pa.array([True, False]), "ids are integers or texts"),
+        (pa.array(np.array([1, 2], "M8[D]")), "integers or texts"),
+    ],
+)
 def test_typed_files_keep_their_types(values: pa.Array, words: str, tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,dst", "1,2")
     parquet.write_table(pa.table({"id": values, "label": ["a", "b"]}), tmp_path / "nodes.parquet")
@@ -171,16 +230,25 @@ def test_relations_and_splits_are_as_written(tmp_path: Path) -> None:
     assert graph.edge_types is not None and sorted(graph.edge_types.tolist()) == [0, 1, 1]
 
 
-@pytest.mark.parametrize(("labels", "options", "expected"), [
-    (["-1", "1", "1"], {}, [0, 1, 1]), (["-1", "0", "1"], {"no_label": -1}, [-1, 0, 1]),
-    (["-1", "0", "1"], {"no_label": None}, [0, 1, 2]), (["?", "a", "b"], {"no_label": "?"}, [-1, 0, 1]),
-    (["-9", "0.5", "1.5"], {"no_label": -9}, [np.nan, 0.5, 1.5]), (["+1", "-1", "+1"], {}, [0, 1, 0]),
-    (["-1.0", "3.0", "7.0"], {"no_label": -1}, [-1, 0, 1]), (["a", "-1", "b"], {}, [1, 0, 2]),
-    (["True", "x", "true"], {"no_label": True}, [-1, 0, -1]), (["10", "?", "9"], {"no_label": "?"}, [1, -1, 0]),
-    (["1.0", "9" * 40 + ".0", "2.0"], {}, [0, 2, 1]),
-])
-def test_a_label_that_means_none_is_the_user_s(labels: list[str], options: dict[str, object], expected: list[float],
-                                               tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("labels", "options", "expected"),
+    [
+        (["-1", "1", "1"], {}, [0, 1, 1]),
+        (["-1", "0", "1"], {"no_label": -1}, [-1, 0, 1]),
+        (["-1", "0", "1"], {"no_label": None}, [0, 1, 2]),
+        (["?", "a", "b"], {"no_label": "?"}, [-1, 0, 1]),
+        (["-9", "0.5", "1.5"], {"no_label": -9}, [np.nan, 0.5, 1.5]),
+        (["+1", "-1", "+1"], {}, [0, 1, 0]),
+        (["-1.0", "3.0", "7.0"], {"no_label": -1}, [-1, 0, 1]),
+        (["a", "-1", "b"], {}, [1, 0, 2]),
+        (["True", "x", "true"], {"no_label": True}, [-1, 0, -1]),
+        (["10", "?", "9"], {"no_label": "?"}, [1, -1, 0]),
+        (["1.0", "9" * 40 + ".0", "2.0"], {}, [0, 2, 1]),
+    ],
+)
+def test_a_label_that_means_none_is_the_user_s(
+    labels: list[str], options: dict[str, object], expected: list[float], tmp_path: Path
+) -> None:
     text(tmp_path / "edges.csv", "src,dst", "0,1", "1,2")
     text(tmp_path / "nodes.csv", "id,label", *(f"{row},{one}" for row, one in enumerate(labels)))
     graph = load(tmp_path, nodes="nodes.csv", **options)

@@ -52,8 +52,14 @@ def test_a_file_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path) -> N
 
 def people(folder: Path) -> None:
     text(folder / "edges.csv", "from,to", "ann,bob", "bob,zoë")
-    text(folder / "people.csv", "name,age,income,class,group,town", "zoë,30,1.5,good,train,x", "ann,20,2.5,bad,dev,y",
-         "bob,50,3.5,good,test,x", '"c, d",1,0,,,z')
+    text(
+        folder / "people.csv",
+        "name,age,income,class,group,town",
+        "zoë,30,1.5,good,train,x",
+        "ann,20,2.5,bad,dev,y",
+        "bob,50,3.5,good,test,x",
+        '"c, d",1,0,,,z',
+    )
 
 
 def test_a_table_of_vertices_has_features_labels_and_splits(tmp_path: Path) -> None:
@@ -66,8 +72,11 @@ def test_a_table_of_vertices_has_features_labels_and_splits(tmp_path: Path) -> N
     assert [part.tolist() for part in (graph.splits.train, graph.splits.val, graph.splits.test)] == [[0], [1], [2]]
     names = json.loads((folder / "names.json").read_text())
     assert names["classes"] == ["bad", "good"] and names["types"] == ["vertex"]
-    assert graph.notes == ("people.csv: id=name; label=class; split=group; features=age, income; not used: town",
-                           "edges.csv: source=from; destination=to", "1 of 4 vertices have no label")
+    assert graph.notes == (
+        "people.csv: id=name; label=class; split=group; features=age, income; not used: town",
+        "edges.csv: source=from; destination=to",
+        "1 of 4 vertices have no label",
+    )
 
 
 def test_categories_are_one_hot_and_numbers_can_be_standardized(tmp_path: Path) -> None:
@@ -135,32 +144,52 @@ def test_types_of_vertices_and_edges(tmp_path: Path) -> None:
     text(tmp_path / "writes.csv", "paper,author", "p1,a2", "p3,a1")
     text(tmp_path / "cites.csv", "citing,cited", "p1,p2")
     graph, folder = made(
-        tmp_path, nodes={"author": "authors.jsonl", "paper": "papers.tsv"}, label="venue", sparse=False,
-        edges={"writes": {"table": "writes.csv", "from": "author", "to": "paper"},
-               "cites": {"table": "cites.csv", "from": "paper", "to": "paper"}})
+        tmp_path,
+        nodes={"author": "authors.jsonl", "paper": "papers.tsv"},
+        label="venue",
+        sparse=False,
+        edges={
+            "writes": {"table": "writes.csv", "from": "author", "to": "paper"},
+            "cites": {"table": "cites.csv", "from": "paper", "to": "paper"},
+        },
+    )
     assert graph.node_types is not None and graph.edge_types is not None and graph.labels is not None
     assert graph.node_types.tolist() == [0, 0, 1, 1, 1] and graph.labels.tolist() == [-1, -1, 1, -1, 0]
     ids = [*ids_of(folder, "author"), *ids_of(folder, "paper")]
     ends = zip(graph.indices.tolist(), graph.destinations().tolist(), graph.edge_types.tolist(), strict=True)
     assert {(ids[u], ids[v], kind) for u, v, kind in ends} == {
-        ("a2", "p1", 0), ("a1", "p3", 0), ("p1", "p2", 1), ("p1", "a2", 2), ("p3", "a1", 2), ("p2", "p1", 3)}
+        ("a2", "p1", 0),
+        ("a1", "p3", 0),
+        ("p1", "p2", 1),
+        ("p1", "a2", 2),
+        ("p3", "a1", 2),
+        ("p2", "p1", 3),
+    }
     assert isinstance(graph.features, torch.Tensor)
     assert graph.features.tolist() == [[1, 0, 3, 0], [1, 0, 4, 0], [0, 1, 0, 2000], [0, 1, 0, 2001], [0, 1, 0, 2002]]
     split = np.concatenate([graph.splits.train, graph.splits.val, graph.splits.test])
     assert sorted(split.tolist()) == [2, 4]
 
 
-@pytest.mark.parametrize(("column", "labels", "classes"), [
-    (["b", "a", "b"], [1, 0, 1], ["a", "b"]), (["0", "2", "1"], [0, 2, 1], ["0", "1", "2"]),
-    (["7", "", "3"], [1, -1, 0], ["3", "7"]), (["1.0", "", "3.0"], [0, -1, 1], ["1", "3"]),
-    (["true", "false", "true"], [1, 0, 1], ["false", "true"]),
-    (["yes", "no", "true"], [2, 0, 1], ["no", "true", "yes"]), (["1.0", "2", "1.0"], [0, 1, 0], ["1.0", "2"]),
-    (["01", "1", "10"], [0, 1, 2], ["01", "1", "10"]),
-    (["9", "10", str(2**64)], [0, 1, 2], ["9", "10", str(2**64)]), (["nan", "1.0", "2.0"], [-1, 0, 1], ["1", "2"]),
-    ([str(2**53), str(2**53 + 1), "5"], [1, 2, 0], ["5", str(2**53), str(2**53 + 1)]),
-])
-def test_classes_are_names_or_whole_numbers(column: list[str], labels: list[int], classes: list[str], tmp_path: Path
-                                            ) -> None:
+@pytest.mark.parametrize(
+    ("column", "labels", "classes"),
+    [
+        (["b", "a", "b"], [1, 0, 1], ["a", "b"]),
+        (["0", "2", "1"], [0, 2, 1], ["0", "1", "2"]),
+        (["7", "", "3"], [1, -1, 0], ["3", "7"]),
+        (["1.0", "", "3.0"], [0, -1, 1], ["1", "3"]),
+        (["true", "false", "true"], [1, 0, 1], ["false", "true"]),
+        (["yes", "no", "true"], [2, 0, 1], ["no", "true", "yes"]),
+        (["1.0", "2", "1.0"], [0, 1, 0], ["1.0", "2"]),
+        (["01", "1", "10"], [0, 1, 2], ["01", "1", "10"]),
+        (["9", "10", str(2**64)], [0, 1, 2], ["9", "10", str(2**64)]),
+        (["nan", "1.0", "2.0"], [-1, 0, 1], ["1", "2"]),
+        ([str(2**53), str(2**53 + 1), "5"], [1, 2, 0], ["5", str(2**53), str(2**53 + 1)]),
+    ],
+)
+def test_classes_are_names_or_whole_numbers(
+    column: list[str], labels: list[int], classes: list[str], tmp_path: Path
+) -> None:
     text(tmp_path / "edges.csv", "src,dst", "1,2")
     text(tmp_path / "nodes.csv", "id,y", *(f"{one},{name}" for one, name in zip((3, 1, 2), column, strict=True)))
     graph, folder = made(tmp_path, nodes="nodes.csv")
@@ -175,8 +204,9 @@ def test_edges_to_unknown_vertices_are_named_or_dropped(tmp_path: Path) -> None:
         with pytest.raises(DataError) as caught:
             load(tmp_path, nodes="nodes.csv")
         said = str(caught.value)
-        assert [said.count(f"line {line}, column {end}") for line, end in (
-            (3, "src"), (4, "dst"), (5, "src"), (5, "dst"))] == [1, 1, 1, 1] and "line 2," not in said
+        assert [
+            said.count(f"line {line}, column {end}") for line, end in ((3, "src"), (4, "dst"), (5, "src"), (5, "dst"))
+        ] == [1, 1, 1, 1] and "line 2," not in said
         graph = load(tmp_path, nodes="nodes.csv", on_unknown="drop")
         assert graph.num_edges == 2 and graph.notes[-2] == "dropped 3 edges of 'edges' with an unknown end"
 
@@ -193,8 +223,11 @@ _BAD = {
     "unclear ends": (("a,b,c", "1,2,3"), ("id,label", "1,a"), "no two columns have usual names of ends"),
     "two pairs": (("src,dst,u,v", "1,2,3,4"), ("id,label", "1,a"), "2 pairs of columns may be the ends"),
     "infinite feature": (("src,dst", "1,2"), ("id,f", "1,3", "2,inf"), "column f=inf: is no finite number"),
-    "feature beyond float32": (("src,dst", "1,2"), ("id,f", "1,3", "2,-1e300"),
-                               "column f=-1e+300: is no finite number of float32"),
+    "feature beyond float32": (
+        ("src,dst", "1,2"),
+        ("id,f", "1,3", "2,-1e300"),
+        "column f=-1e+300: is no finite number of float32",
+    ),
 }
 
 
@@ -218,7 +251,10 @@ def test_all_problems_of_columns_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         load(tmp_path, nodes="nodes.csv", label="venue", features=["f1", "x"], categories=["town"])
     assert [problem.key for problem in caught.value.problems][:3] == [
-        "dataset.label", "dataset.features", "dataset.categories"] and len(caught.value.problems) == 5
+        "dataset.label",
+        "dataset.features",
+        "dataset.categories",
+    ] and len(caught.value.problems) == 5
 
 
 def test_at_most_twenty_wrong_rows_are_shown(tmp_path: Path) -> None:
@@ -228,10 +264,15 @@ def test_at_most_twenty_wrong_rows_are_shown(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 21 and "30 wrong rows" in str(caught.value.problems[-1])
 
 
-@pytest.mark.parametrize(("content", "encoding"), [
-    ("src,dst\r\nä,b\r\n".encode(), "utf-8"), ("\ufeffsrc,dst\nä,b\n".encode(), "utf-8"),
-    ("src,dst\nä,b\n".encode("latin-1"), "latin-1"), ("src;dst\n\"ä\";b\n".encode("utf-16"), "utf-16"),
-])
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        ("src,dst\r\nä,b\r\n".encode(), "utf-8"),
+        ("\ufeffsrc,dst\nä,b\n".encode(), "utf-8"),
+        ("src,dst\nä,b\n".encode("latin-1"), "latin-1"),
+        ('src;dst\n"ä";b\n'.encode("utf-16"), "utf-16"),
+    ],
+)
 def test_text_of_other_systems(content: bytes, encoding: Any, tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_bytes(content)
     _, folder = made(tmp_path, encoding=encoding)
@@ -253,8 +294,9 @@ def test_a_first_line_of_data_is_never_taken_as_names(tmp_path: Path) -> None:
     assert load(tmp_path).num_edges == 4
 
 
-@pytest.mark.parametrize("lines", [
-    ("# Nodes: 3", "# from to", "1\t2", "2\t3"), ("1 2", "2 3"), ("% asym", "1 2", "2 3")])
+@pytest.mark.parametrize(
+    "lines", [("# Nodes: 3", "# from to", "1\t2", "2\t3"), ("1 2", "2 3"), ("% asym", "1 2", "2 3")]
+)
 def test_lists_with_spaces_and_comments(lines: tuple[str, ...], tmp_path: Path) -> None:
     text(tmp_path / "edges.txt", *lines)
     _, folder = made(tmp_path, edges="edges.txt")
@@ -270,11 +312,17 @@ def test_leading_zeros_and_large_numbers_are_kept_as_text(tmp_path: Path) -> Non
     assert ids_of(folder) == ["1", "2"]
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"features": "f.csv"}, "dataset.features"), ({"split": "column"}, "needs a table of vertices"),
-    ({"edges": {}}, "one table or more"), ({"edges": {"a": {"from": "x"}}}, "needs the key table"),
-    ({"edges": {"a": {"table": "x.csv", "form": "x"}}}, "dataset.edges.a.form"), ({"train": 0.9, "val": 0.3}, "add up"),
-])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"features": "f.csv"}, "dataset.features"),
+        ({"split": "column"}, "needs a table of vertices"),
+        ({"edges": {}}, "one table or more"),
+        ({"edges": {"a": {"from": "x"}}}, "needs the key table"),
+        ({"edges": {"a": {"table": "x.csv", "form": "x"}}}, "dataset.edges.a.form"),
+        ({"train": 0.9, "val": 0.3}, "add up"),
+    ],
+)
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Tables(**options)

@@ -75,7 +75,7 @@ def test_values_of_arrow_are_checked_before_they_are_used(compression: str, tmp_
 
 
 def test_long_lists_in_quoted_cells_are_cells(tmp_path: Path) -> None:
-    rows = "".join(f'{number},{number % 2},"{"1,"*(number*60)}1"\n' for number in range(20))
+    rows = "".join(f'{number},{number % 2},"{"1," * (number * 60)}1"\n' for number in range(20))
     (tmp_path / "nodes.csv").write_text(f"id,label,list\n{rows}")
     files = TableFiles("dataset.nodes", (tmp_path / "nodes.csv",), "text")
     assert not has_quotes(files)
@@ -83,10 +83,17 @@ def test_long_lists_in_quoted_cells_are_cells(tmp_path: Path) -> None:
     assert has_quotes(files)
 
 
-@pytest.mark.parametrize(("content", "line"), [
-    ('a,b\n1,"x' + "y\n" * 60, 2), ('"' + "y" * 120, 1), ('\ufeff"a"\n1;"' + "y" * 120, 2),
-    ('a\tb\n\n1\t"y' + "," * 120, 3), ('a,b\n' + "1,2\n" * 100 + '1,"x' + "y\n" * 60 + 'z"\n', 102),
-    ('"a",b\n' + "1,2\n" * 100 + '1,"x' + "y\n" * 60 + '"1,2"\n' * 100, 102)])
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('a,b\n1,"x' + "y\n" * 60, 2),
+        ('"' + "y" * 120, 1),
+        ('\ufeff"a"\n1;"' + "y" * 120, 2),
+        ('a\tb\n\n1\t"y' + "," * 120, 3),
+        ("a,b\n" + "1,2\n" * 100 + '1,"x' + "y\n" * 60 + 'z"\n', 102),
+        ('"a",b\n' + "1,2\n" * 100 + '1,"x' + "y\n" * 60 + '"1,2"\n' * 100, 102),
+    ],
+)
 def test_a_quote_that_does_not_end_is_refused(
     content: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,10 +103,19 @@ def test_a_quote_that_does_not_end_is_refused(
         refuse_endless(TableFiles("dataset.nodes", (tmp_path / "nodes.csv",), "text"))
 
 
-@pytest.mark.parametrize("content", [
-    'a,b\n1,"' + "y\n" * 40 + '"\n', "a,b\n" + '1,"x"\n' * 50, "a,b\n" + '1,"""x"" ""y"""\n' * 50,
-    'a,b\n1,5" disk\n' * 20, 'a,b\n1,"x\n', 'a,b\n1,"x"\n' + "1,2\n" * 100, '"a,"\n' + "1\n" * 200,
-    'a,b\n1,"' + "y\n" * 20 + '"\n' + "1,2\n" * 200 + '1,"x"\n'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        'a,b\n1,"' + "y\n" * 40 + '"\n',
+        "a,b\n" + '1,"x"\n' * 50,
+        "a,b\n" + '1,"""x"" ""y"""\n' * 50,
+        'a,b\n1,5" disk\n' * 20,
+        'a,b\n1,"x\n',
+        'a,b\n1,"x"\n' + "1,2\n" * 100,
+        '"a,"\n' + "1\n" * 200,
+        'a,b\n1,"' + "y\n" * 20 + '"\n' + "1,2\n" * 200 + '1,"x"\n',
+    ],
+)
 def test_quotes_that_end_are_usual(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also a sign within a cell, and a damaged file that is short: the engine names that."""
     monkeypatch.setattr("gnnexp.datasets.tables.file_bytes._LONGEST_CELL", 100)

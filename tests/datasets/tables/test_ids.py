@@ -23,8 +23,10 @@ from gnnexp.errors import DataError
 from gnnexp.kernels.tables.texts import Dictionary
 
 _IDS = {
-    "numbers of vertices": st.integers(0, 3), "integers with gaps": st.integers(-40, 1000),
-    "around 2^31": st.integers(2**31 - 3, 2**31 + 3), "large integers": st.integers(-(2**63), 2**63 - 1),
+    "numbers of vertices": st.integers(0, 3),
+    "integers with gaps": st.integers(-40, 1000),
+    "around 2^31": st.integers(2**31 - 3, 2**31 + 3),
+    "large integers": st.integers(-(2**63), 2**63 - 1),
     "texts": st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=4).map("x{}".format),
 }
 
@@ -47,11 +49,19 @@ def edges_lead_between_the_named_vertices(kind: str, data: st.DataObject, folder
     rows = data.draw(st.lists(st.tuples(_IDS[kind], _IDS[kind], st.integers(1, 9)), min_size=1, max_size=30))
     source, destination, weight = (list(column) for column in zip(*rows, strict=True))
     kinds = pa.string() if kind == "texts" else pa.int64()
-    pq.write_table(pa.table({"head": pa.array(source, kinds), "tail": pa.array(destination, kinds), "w": weight}),
-                   folder / "edges.parquet")
+    pq.write_table(
+        pa.table({"head": pa.array(source, kinds), "tail": pa.array(destination, kinds), "w": weight}),
+        folder / "edges.parquet",
+    )
     weighted = data.draw(st.booleans())
-    graph, place = made(folder, edges="edges.parquet", symmetrize=False, self_loops="keep",
-                        weight="w" if weighted else None, merge_weights="sum")
+    graph, place = made(
+        folder,
+        edges="edges.parquet",
+        symmetrize=False,
+        self_loops="keep",
+        weight="w" if weighted else None,
+        merge_weights="sum",
+    )
     ids = ids_of(place)
     assert ids == sorted({*source, *destination}, key=lambda one: one if isinstance(one, int) else one.encode())
     total: dict[tuple[Any, ...], int] = {}
@@ -82,7 +92,8 @@ def test_ids_that_are_the_numbers_of_their_vertices(nodes: str | None, tmp_path:
     text(tmp_path / "people.csv", "id", *map(str, range(50)))
     graph, place = made(tmp_path, edges="edges.parquet", nodes=nodes, symmetrize=False, self_loops="keep")
     assert ids_of(place) == list(range(50)) and named_edges(graph, range(50)) == set(
-        zip(source, destination, strict=True))
+        zip(source, destination, strict=True)
+    )
     text(tmp_path / "people.csv", "id", *map(str, range(49)))
     if nodes is not None:
         with pytest.raises(DataError, match="=49: is no vertex"):
@@ -118,21 +129,28 @@ def test_texts_name_integers(names: list[str]) -> None:
     values = np.array([-5, 0, 12, 2**63 - 1, -(2**63)], np.int64)
     texts = ["-5", "12", str(2**63 - 1), str(-(2**63)), "x", "", "-", "9" * 30, str(2**63), str(-(2**63) - 1)]
     assert IntegerIds(values).named(texts).tolist() == [0, 2, 3, 4, *[-1] * 6]
-    expected = [values.tolist().index(int(one)) if one.removeprefix("-").isdecimal() and int(one) in values else -1
-                for one in names]
+    expected = [
+        values.tolist().index(int(one)) if one.removeprefix("-").isdecimal() and int(one) in values else -1
+        for one in names
+    ]
     assert IntegerIds(values).named(names).tolist() == expected
 
 
 # Bytes of a dictionary: all fit in memory; those of one table fit, but not those of all tables of people; none fits.
 @pytest.mark.parametrize("num_bytes", [1, 2**28, 2**60])
-def test_types_named_by_several_tables_share_their_texts(num_bytes: int, tmp_path: Path,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_named_by_several_tables_share_their_texts(
+    num_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text(tmp_path / "wrote.csv", "src,dst", "zoë,p2", "ann,p1", "zoë,p1")
     text(tmp_path / "cites.csv", "src,dst", "p3,p1", "p1,p0")
     text(tmp_path / "knows.csv", "src,dst", "bob,ann", "ann,cid")
     text(tmp_path / "likes.csv", "src,dst", "cid,dan")
-    tables = {"wrote": ("person", "paper"), "cites": ("paper", "paper"), "knows": ("person", "person"),
-              "likes": ("person", "person")}
+    tables = {
+        "wrote": ("person", "paper"),
+        "cites": ("paper", "paper"),
+        "knows": ("person", "person"),
+        "likes": ("person", "person"),
+    }
     edges = {name: {"table": f"{name}.csv", "from": ends[0], "to": ends[1]} for name, ends in tables.items()}
     monkeypatch.setattr(Dictionary, "num_bytes", num_bytes)
     made_in_memory = []
@@ -144,12 +162,20 @@ def test_types_named_by_several_tables_share_their_texts(num_bytes: int, tmp_pat
     ids = {kind: pq.read_table(place / ids_file(kind))["id"].to_pylist() for kind in ("person", "paper")}
     assert ids == {"person": people, "paper": papers}
     assert named_edges(graph, [*people, *papers]) == {
-        ("zoë", "p2"), ("ann", "p1"), ("zoë", "p1"), ("p3", "p1"), ("p1", "p0"), ("bob", "ann"), ("ann", "cid"),
-        ("cid", "dan")}
+        ("zoë", "p2"),
+        ("ann", "p1"),
+        ("zoë", "p1"),
+        ("p3", "p1"),
+        ("p1", "p0"),
+        ("bob", "ann"),
+        ("ann", "cid"),
+        ("cid", "dan"),
+    }
 
 
-def test_texts_and_the_engine_are_freed_before_edges_are_sorted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-                                                               ) -> None:
+def test_texts_and_the_engine_are_freed_before_edges_are_sorted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text(tmp_path / "edges.csv", "src,dst", "b,a", "c,b")
     dictionaries, engines, alive = WeakSet[Dictionary](), list[Engine](), list[int]()
     first, opened, write = Dictionary.__init__, Engine.__init__, dataset.write_edges
@@ -173,6 +199,7 @@ def test_texts_and_the_engine_are_freed_before_edges_are_sorted(tmp_path: Path, 
     monkeypatch.setattr(dataset, "write_edges", written)
     graph, place = made(tmp_path, symmetrize=False)
     assert alive == [0] and named_edges(graph, ids_of(place)) == {("b", "a"), ("c", "b")}
+
 
 LONG = [f"{number:08d}{'x' * 197}" for number in range(400_000)]
 
@@ -198,8 +225,12 @@ def test_too_little_memory_names_the_key(tmp_path: Path) -> None:
     with engine(tmp_path, 1 << 23, 2) as reader:
         table = reader.table(find_files("dataset.edges", tmp_path, "edges.csv"))
         large = "SELECT list(range::VARCHAR) AS id FROM range(3_000_000)"
-        for ask in (lambda: reader.rows(large, table), lambda: list(reader.batches(large, table)),
-                    lambda: reader.keep(large, table), lambda: reader.copy(large, tmp_path / "ids.parquet")):
+        for ask in (
+            lambda: reader.rows(large, table),
+            lambda: list(reader.batches(large, table)),
+            lambda: reader.keep(large, table),
+            lambda: reader.copy(large, tmp_path / "ids.parquet"),
+        ):
             with pytest.raises(DataError, match=r"set a larger dataset\.buffer_bytes"):
                 ask()
         assert reader.rows(f"SELECT src FROM {table.name}", table) == [("a",)]

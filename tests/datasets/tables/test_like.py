@@ -17,8 +17,13 @@ from gnnexp.graph.graph import Graph
 
 COLUMNS = "id,age,income,town,class"
 ROWS = ["1,30,1.5,x,good", "2,20,2.5,y,bad", "3,50,,x,good", "4,1,0,z,good"]
-OPTIONS: dict[str, Any] = {"nodes": "nodes.csv", "categories": ["town"], "label": "class", "standardize": True,
-                           "empty": "mean"}
+OPTIONS: dict[str, Any] = {
+    "nodes": "nodes.csv",
+    "categories": ["town"],
+    "label": "class",
+    "standardize": True,
+    "empty": "mean",
+}
 
 
 def tables(folder: Path, rows: list[str], header: str = COLUMNS, edges: str = "1,2") -> Path:
@@ -47,19 +52,24 @@ def features(graph: Graph) -> torch.Tensor:
     return graph.features
 
 
-def test_the_same_rows_have_the_same_features_in_any_tables(trained: tuple[torch.Tensor, Names], tmp_path: Path
-                                                            ) -> None:
+def test_the_same_rows_have_the_same_features_in_any_tables(
+    trained: tuple[torch.Tensor, Names], tmp_path: Path
+) -> None:
     """Also a missing number, and one category without its neighbours. The entries are kept for the next graph."""
     rows, names = trained
     for chosen in ([3, 1], [2], [0, 1, 2, 3]):
-        other = tables(tmp_path / "other", [ROWS[one] for one in chosen],
-                       edges=f"{chosen[0] + 1},{chosen[-1] + 1}" if len(chosen) > 1 else "3,3")
+        other = tables(
+            tmp_path / "other",
+            [ROWS[one] for one in chosen],
+            edges=f"{chosen[0] + 1},{chosen[-1] + 1}" if len(chosen) > 1 else "3,3",
+        )
         graph, again = made(other, names, self_loops="keep")
         assert torch.equal(features(graph), rows[chosen]) and again.columns == names.columns
 
 
-def test_columns_may_be_in_another_order_and_others_are_not_read(trained: tuple[torch.Tensor, Names], tmp_path: Path
-                                                                 ) -> None:
+def test_columns_may_be_in_another_order_and_others_are_not_read(
+    trained: tuple[torch.Tensor, Names], tmp_path: Path
+) -> None:
     rows, names = trained
     other = tables(tmp_path / "other", ["7,x,30,1,1.5", "8,z,1,2,0"], "id,town,age,height,income", "7,8")
     graph, _ = made(other, names)
@@ -71,8 +81,9 @@ def test_labels_may_be_missing(trained: tuple[torch.Tensor, Names], tmp_path: Pa
     assert made(other, trained[1])[0].labels is None
 
 
-def test_new_categories_are_refused_with_their_rows_or_have_no_feature(trained: tuple[torch.Tensor, Names],
-                                                                       tmp_path: Path) -> None:
+def test_new_categories_are_refused_with_their_rows_or_have_no_feature(
+    trained: tuple[torch.Tensor, Names], tmp_path: Path
+) -> None:
     rows, names = trained
     other = tables(tmp_path / "other", ["1,30,1.5,x,good", "2,20,2.5,new,bad"])
     with pytest.raises(DataError, match=r"line 3, column town='new': is no value that the model") as one:
@@ -82,13 +93,27 @@ def test_new_categories_are_refused_with_their_rows_or_have_no_feature(trained: 
     assert features(graph)[1].tolist() == [*rows[1, :2].tolist(), 0, 0, 0]
 
 
-@pytest.mark.parametrize(("header", "rows", "options", "text"), [
-    ("id,age,town,class", ["1,30,x,good", "2,20,y,bad"], {}, r"column income='missing': the model was trained with"),
-    (COLUMNS, ROWS, {"standardize": False}, r"dataset.standardize=False: the model was trained with true"),
-    (COLUMNS, ["1,old,1.5,x,good", "2,20,2.5,y,bad"], {}, r"column age='old': is no column of numbers"),
-])
-def test_other_columns_are_refused(header: str, rows: list[str], options: dict[str, Any], text: str,
-                                   trained: tuple[torch.Tensor, Names], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("header", "rows", "options", "text"),
+    [
+        (
+            "id,age,town,class",
+            ["1,30,x,good", "2,20,y,bad"],
+            {},
+            r"column income='missing': the model was trained with",
+        ),
+        (COLUMNS, ROWS, {"standardize": False}, r"dataset.standardize=False: the model was trained with true"),
+        (COLUMNS, ["1,old,1.5,x,good", "2,20,2.5,y,bad"], {}, r"column age='old': is no column of numbers"),
+    ],
+)
+def test_other_columns_are_refused(
+    header: str,
+    rows: list[str],
+    options: dict[str, Any],
+    text: str,
+    trained: tuple[torch.Tensor, Names],
+    tmp_path: Path,
+) -> None:
     with pytest.raises(DataError, match=text):
         made(tables(tmp_path / "other", rows, header), trained[1], **options)
 
@@ -129,8 +154,9 @@ def test_rows_of_a_file_must_have_the_same_columns(tmp_path: Path) -> None:
         made(other, names, **options)
 
 
-def test_the_key_of_the_graph_depends_on_the_training_tables(trained: tuple[torch.Tensor, Names], tmp_path: Path
-                                                             ) -> None:
+def test_the_key_of_the_graph_depends_on_the_training_tables(
+    trained: tuple[torch.Tensor, Names], tmp_path: Path
+) -> None:
     dataset = Tables(path=str(tables(tmp_path / "other", ROWS)), **OPTIONS)
     keys = {dataset.key(), dataset.like(trained[1]).key(), dataset.like(Names(columns={"vertex": []})).key()}
     assert len(keys) == 3

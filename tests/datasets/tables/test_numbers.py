@@ -43,9 +43,17 @@ def test_fractions_below_the_sample_stay_in_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_sample")
-@pytest.mark.parametrize(("kind", "last", "labels"), [
-    ("auto", "2.75", [3.0, 2.75]), ("real", "2.75", [3.0, 2.75]), ("real", "2", [3.0, 2.0]), ("auto", "x", [0, 1]),
-    ("auto", "2", [1, 0]), ("class", "2.75", [1, 0])])
+@pytest.mark.parametrize(
+    ("kind", "last", "labels"),
+    [
+        ("auto", "2.75", [3.0, 2.75]),
+        ("real", "2.75", [3.0, 2.75]),
+        ("real", "2", [3.0, 2.0]),
+        ("auto", "x", [0, 1]),
+        ("auto", "2", [1, 0]),
+        ("class", "2.75", [1, 0]),
+    ],
+)
 def test_labels_below_the_sample_decide_what_labels_are(
     kind: str, last: str, labels: list[float], tmp_path: Path
 ) -> None:
@@ -120,8 +128,10 @@ def test_names_that_only_look_renamed_stay(tmp_path: Path) -> None:
     assert graph.features is not None and graph.features.tolist() == [[2, 3, 4], [5, 6, 7]]
 
 
-@pytest.mark.parametrize(("value", "fix"), [
-    ("1,000.5", "signs between thousands"), ("1.000,5", "signs between thousands"), ("much", "dataset.weight=null")])
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [("1,000.5", "signs between thousands"), ("1.000,5", "signs between thousands"), ("much", "dataset.weight=null")],
+)
 def test_weights_that_are_no_numbers_are_shown(value: str, fix: str, tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,dst,weight", "1,2,3.5", f'2,3,"{value}"')
     with pytest.raises(DataError, match=rf"column weight='{value}': is no column of numbers\n.*{fix}"):

@@ -14,11 +14,26 @@ from pyarrow import feather, parquet
 from gnnexp.datasets.tables.dataset import Tables
 from gnnexp.errors import DataError
 
-NODES = {"id": [10, 20, 30, 40], "f": [0.5, 0.2, 0.1, 0.3], "label": ["u", "v", "u", "v"],
-         "part": ["train", "val", "test", "train"]}
+NODES = {
+    "id": [10, 20, 30, 40],
+    "f": [0.5, 0.2, 0.1, 0.3],
+    "label": ["u", "v", "u", "v"],
+    "part": ["train", "val", "test", "train"],
+}
 EDGES = {"source": [10, 20, 30], "destination": [20, 30, 40]}
-FOLDERS = ["f=100", "label=9", "weight=2", "seed=3", "part=test", "source=1", "relation=5", "id=100", "month=1",
-           "seed=3/label=9/tables", "label=__HIVE_DEFAULT_PARTITION__"]
+FOLDERS = [
+    "f=100",
+    "label=9",
+    "weight=2",
+    "seed=3",
+    "part=test",
+    "source=1",
+    "relation=5",
+    "id=100",
+    "month=1",
+    "seed=3/label=9/tables",
+    "label=__HIVE_DEFAULT_PARTITION__",
+]
 
 
 def write(folder: Path, kind: str) -> None:
@@ -62,8 +77,9 @@ def in_months(folder: Path, kind: str, months: tuple[str, ...] = ("1", "2")) -> 
             (place / "edges.csv").write_text("source,destination\n0,1\n1,2\n")
         else:
             parquet.write_table(pa.table(columns), place / f"edges.{kind}")
-    return Tables(path=str(folder), edges=f"month=*/edges.{kind}", relation="month", path_columns=["month"],
-                  symmetrize=False)
+    return Tables(
+        path=str(folder), edges=f"month=*/edges.{kind}", relation="month", path_columns=["month"], symmetrize=False
+    )
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -88,8 +104,15 @@ def test_a_path_column_is_no_end_and_no_sign_of_a_header(tmp_path: Path, sign: s
         place = tmp_path / f"m={month}"
         place.mkdir(parents=True)
         (place / "a.txt").write_text("\n".join(lines).replace(",", sign) + "\n")
-    tables = Tables(path=str(tmp_path), edges="m=*/*.txt", path_columns=["m"], relation="m", header=header,
-                    symmetrize=False, nodes=None)
+    tables = Tables(
+        path=str(tmp_path),
+        edges="m=*/*.txt",
+        path_columns=["m"],
+        relation="m",
+        header=header,
+        symmetrize=False,
+        nodes=None,
+    )
     graph = tables.load()
     assert graph.num_nodes == 5 and graph.edge_types is not None and graph.edge_types.tolist() == [0, 0, 1, 1]
     assert "source=column0" in graph.notes[0] if header is False else "source=source" in graph.notes[0]

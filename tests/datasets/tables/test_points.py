@@ -19,18 +19,22 @@ from gnnexp.kernels.tables.texts import Dictionary
 INTEGERS = st.one_of(st.integers(-3, 12), st.integers(-(2**63), 2**63 - 1))
 ROWS = st.tuples(INTEGERS, INTEGERS, st.integers(0, 11))
 # For each file its rows, and which of its columns are written with a fraction of zero.
-SHARDS = st.lists(st.tuples(st.lists(ROWS, min_size=1, max_size=4), st.tuples(*[st.booleans()] * 3)), min_size=1,
-                  max_size=4)
+SHARDS = st.lists(
+    st.tuples(st.lists(ROWS, min_size=1, max_size=4), st.tuples(*[st.booleans()] * 3)), min_size=1, max_size=4
+)
 
 
-def shards(folder: Path, header: str, files: Sequence[tuple[Sequence[Sequence[int]], Sequence[bool]]], sign: str
-           ) -> None:
+def shards(
+    folder: Path, header: str, files: Sequence[tuple[Sequence[Sequence[int]], Sequence[bool]]], sign: str
+) -> None:
     """A folder of files of one table; a pointed column has `.0` behind all of its integers."""
     folder.mkdir()
     gap = ";" if sign == "," else ","
     for number, (rows, pointed) in enumerate(files):
-        lines = (gap.join(f"{one}{sign}0" if point else str(one) for one, point in zip(row, pointed, strict=True))
-                 for row in rows)
+        lines = (
+            gap.join(f"{one}{sign}0" if point else str(one) for one, point in zip(row, pointed, strict=True))
+            for row in rows
+        )
         text(folder / f"{number:03}.csv", header.replace(",", gap), *lines)
 
 
@@ -50,8 +54,16 @@ def check(sign: str, files: list[tuple[list[tuple[int, int, int]], tuple[bool, .
         folder = Path(place)
         shards(folder / "e", "src,dst,relation", files, sign)
         shards(folder / "n", "id,label", [(part, (bool(number),) * 2) for number, part in enumerate(parts)], sign)
-        graph, made_in = made(folder, edges="e", nodes="n", symmetrize=False, self_loops="keep", label_kind="class",
-                              decimal=sign, delimiter=";" if sign == "," else None)
+        graph, made_in = made(
+            folder,
+            edges="e",
+            nodes="n",
+            symmetrize=False,
+            self_loops="keep",
+            label_kind="class",
+            decimal=sign,
+            delimiter=";" if sign == "," else None,
+        )
         own, names = ids_of(made_in), json.loads((made_in / "names.json").read_text("utf-8"))
     assert own == [one for part in parts for one, _ in part] and names["relations"] == list(map(str, kinds))
     types = [0] * graph.num_edges if graph.edge_types is None else graph.edge_types.tolist()
@@ -59,7 +71,8 @@ def check(sign: str, files: list[tuple[list[tuple[int, int, int]], tuple[bool, .
     assert sorted((own[u], own[v], kinds[kind]) for u, v, kind in ends) == sorted(rows)
     assert graph.labels is not None
     assert {one: int(names["classes"][label]) for one, label in zip(own, graph.labels.tolist(), strict=True)} == dict(
-        labelled)
+        labelled
+    )
     for place_of, (column, what) in enumerate((("src", "ids"), ("dst", "ids"), ("relation", "relations"))):
         pointed = [len(file) for file, points in files if points[place_of]]
         several = f"{len(pointed)} of {len(files)} files write all of theirs"
@@ -69,11 +82,16 @@ def check(sign: str, files: list[tuple[list[tuple[int, int, int]], tuple[bool, .
 
 
 @pytest.mark.parametrize("sign", [".", ","])
-@pytest.mark.parametrize("files", [
-    [([(1, 2, 1)], (False,) * 3), ([(2, 1, 1)], (True,) * 3)],
-    [([(1, 2, 1)], (True,) * 3), ([(2, 3, 1)], (False,) * 3)],
-    [([(1, 2, 3)], (False,) * 3)] * 30 + [([(2, 3, 3)], (True, False, True))],
-    [([(2**63 - 1, -(2**63), 11), (0, -1, 2)], (True,) * 3)], [([(3, 2, 3), (4, 4, 10)], (True, False, True))]])
+@pytest.mark.parametrize(
+    "files",
+    [
+        [([(1, 2, 1)], (False,) * 3), ([(2, 1, 1)], (True,) * 3)],
+        [([(1, 2, 1)], (True,) * 3), ([(2, 3, 1)], (False,) * 3)],
+        [([(1, 2, 3)], (False,) * 3)] * 30 + [([(2, 3, 3)], (True, False, True))],
+        [([(2**63 - 1, -(2**63), 11), (0, -1, 2)], (True,) * 3)],
+        [([(3, 2, 3), (4, 4, 10)], (True, False, True))],
+    ],
+)
 def test_each_file_of_a_table_writes_its_integers_in_one_way(
     sign: str, files: list[tuple[list[tuple[int, int, int]], tuple[bool, ...]]]
 ) -> None:
@@ -99,7 +117,8 @@ def test_counts_of_integers_with_points_are_said(tmp_path: Path) -> None:
         "1 ids of the column id count as integers: 1 of 2 files write all of theirs with .0",
         "1 ids of the column src count as integers: 1 of 2 files write all of theirs with .0",
         "3 ids of the column dst count as integers: 2 of 2 files write all of theirs with .0",
-        "1 classes of the column label count as integers: 1 of 2 files write all of theirs with .0"]
+        "1 classes of the column label count as integers: 1 of 2 files write all of theirs with .0",
+    ]
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -150,8 +169,9 @@ def two_types(folder: Path, *, pointed: bool, things: Sequence[str]) -> dict[str
 
 # Bytes of a dictionary: all texts fit in memory, or none.
 @pytest.mark.parametrize("num_bytes", [1, 2**60])
-@pytest.mark.parametrize("nodes", [{}, {"person": "people.csv"}, {"thing": "things.csv"},
-                                   {"person": "people.csv", "thing": "things.csv"}])
+@pytest.mark.parametrize(
+    "nodes", [{}, {"person": "people.csv"}, {"thing": "things.csv"}, {"person": "people.csv", "thing": "things.csv"}]
+)
 @pytest.mark.parametrize("pointed", [False, True])
 def test_types_of_texts_and_of_integers_are_next_to_each_other(
     pointed: bool, nodes: dict[str, str], num_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,10 +14,14 @@ from pyarrow import parquet
 from gnnexp.errors import DataError
 
 
-@pytest.mark.parametrize(("values", "kind", "expected"), [
-    (["1.5", "", "-1", "3e3"], "auto", [1.5, None, -1.0, 3000.0]), (["1", "", "-1", "3"], "real", [1, None, -1, 3]),
-    (["1.0", "nan", "-1", "3"], "real", [1, None, -1, 3]),
-])
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        (["1.5", "", "-1", "3e3"], "auto", [1.5, None, -1.0, 3000.0]),
+        (["1", "", "-1", "3"], "real", [1, None, -1, 3]),
+        (["1.0", "nan", "-1", "3"], "real", [1, None, -1, 3]),
+    ],
+)
 def test_labels_can_be_real_numbers(values: list[str], kind: Any, expected: list[float | None], tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,dst", "0,1")
     text(tmp_path / "n.csv", "id,y", *(f"{number},{value}" for number, value in enumerate(values)))

@@ -16,12 +16,21 @@ from gnnexp.errors import DataError
 def test_relations_are_types_of_edges(tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,rel,dst,w", "0,b,1,0.5", "0,a,1,2", "1,b,2,3", "0,b,1,9")
     text(tmp_path / "more.csv", "src,dst", "2,0")
-    dataset = Tables(path=str(tmp_path), edges={"e": {"table": "edges.csv"}, "m": {"table": "more.csv"}},
-                     symmetrize=False, merge_weights="min")
+    dataset = Tables(
+        path=str(tmp_path),
+        edges={"e": {"table": "edges.csv"}, "m": {"table": "more.csv"}},
+        symmetrize=False,
+        merge_weights="min",
+    )
     graph = dataset.generate(tmp_path / "graph")
     assert graph.edge_types is not None and graph.edge_weights is not None
-    rows = zip(graph.indices.tolist(), graph.destinations().tolist(), graph.edge_types.tolist(),
-               graph.edge_weights.tolist(), strict=True)
+    rows = zip(
+        graph.indices.tolist(),
+        graph.destinations().tolist(),
+        graph.edge_types.tolist(),
+        graph.edge_weights.tolist(),
+        strict=True,
+    )
     assert sorted(rows) == [(0, 1, 0, 2.0), (0, 1, 1, 0.5), (1, 2, 1, 3.0), (2, 0, 2, 1.0)]
     assert '"e/a"' in (tmp_path / "graph" / "names.json").read_text()
     (tmp_path / "more.csv").unlink()

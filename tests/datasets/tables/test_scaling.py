@@ -24,8 +24,11 @@ def standardized(values: list[float]) -> np.ndarray:
     return (column - column.mean()) / column.std()
 
 
-@given(rows=st.lists(st.tuples(*(st.floats(-1e12, 1e12) | st.just(np.nan) for _ in range(2))), min_size=1, max_size=40),
-       cuts=st.lists(st.integers(0, 40), max_size=5), block=st.integers(1, 9))
+@given(
+    rows=st.lists(st.tuples(*(st.floats(-1e12, 1e12) | st.just(np.nan) for _ in range(2))), min_size=1, max_size=40),
+    cuts=st.lists(st.integers(0, 40), max_size=5),
+    block=st.integers(1, 9),
+)
 def test_pieces_do_not_matter(rows: list[tuple[float, float]], cuts: list[int], block: int) -> None:
     values, found = np.array(rows, np.float64), []
     with pytest.MonkeyPatch.context() as patch:
@@ -42,7 +45,8 @@ def test_pieces_do_not_matter(rows: list[tuple[float, float]], cuts: list[int], 
         scale = np.abs(present).max(initial=1.0)
         assert found[0].mean[column] == pytest.approx(present.mean() if present.size else 0, abs=1e-12 * scale)
         assert found[0].spread(found[0].count)[column] == pytest.approx(
-            present.std() if present.size else 0, abs=1e-7 * scale)
+            present.std() if present.size else 0, abs=1e-7 * scale
+        )
 
 
 @pytest.mark.parametrize("empty", ["error", "mean", "zero"])

@@ -12,7 +12,10 @@ DTYPES = {"id": np.dtype(np.int32), "other": np.dtype(np.int32), "weight": np.dt
 
 @given(pieces=st.lists(st.integers(0, 5), max_size=8), held_bytes=st.integers(0, 300), wide_from=st.integers(0, 9))
 def test_rows_come_back_in_order_from_memory_and_from_files(
-    pieces: list[int], held_bytes: int, wide_from: int, tmp_path_factory: pytest.TempPathFactory,
+    pieces: list[int],
+    held_bytes: int,
+    wide_from: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("spool")
     wanted = np.arange(sum(pieces), dtype=np.int64)
@@ -25,7 +28,10 @@ def test_rows_come_back_in_order_from_memory_and_from_files(
             spool.append(values, values % 2**20, values / 2)
     in_files = sum(path.stat().st_size for path in folder.iterdir())
     assert spool.num_rows == wanted.size and sorted(path.name for path in folder.iterdir()) == [
-        "edges.id", "edges.other", "edges.weight"]
+        "edges.id",
+        "edges.other",
+        "edges.weight",
+    ]
     for name, values in (("id", wanted), ("other", wanted % 2**20), ("weight", (wanted / 2).astype(np.float32))):
         column = spool.column(name)
         assert column.dtype == spool.dtypes[name] and (column == values).all()

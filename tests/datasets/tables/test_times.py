@@ -20,13 +20,26 @@ from gnnexp.graph.graph import Graph
 from gnnexp.kernels.tables.texts import Dictionary
 
 COLUMNS = {
-    "numbers": ["5", "1", "4", "2", "3", ""], "fractions": ["5.5", "1.25", "4", "2", "3", ""],
+    "numbers": ["5", "1", "4", "2", "3", ""],
+    "fractions": ["5.5", "1.25", "4", "2", "3", ""],
     "dates": ["2021-05-05", "2019-01-01", "2021-01-01", "2020-01-01", "2020-06-01", ""],
-    "moments": ["2021-05-05T10:00:00", "2021-05-05T00:00:01", "2021-05-05 09:00:00", "2021-05-05T01:00:00",
-                "2021-05-05T08:59:59.5", ""],
+    "moments": [
+        "2021-05-05T10:00:00",
+        "2021-05-05T00:00:01",
+        "2021-05-05 09:00:00",
+        "2021-05-05T01:00:00",
+        "2021-05-05T08:59:59.5",
+        "",
+    ],
     # In UTC: 12:00, 08:00, 11:00, 09:00, 10:00.
-    "zones": ["2021-05-05T12:00:00Z", "2021-05-05T10:00:00+02:00", "2021-05-05T05:00:00-06:00",
-              "2021-05-05T09:00:00Z", "2021-05-05T11:00:00+01:00", ""],
+    "zones": [
+        "2021-05-05T12:00:00Z",
+        "2021-05-05T10:00:00+02:00",
+        "2021-05-05T05:00:00-06:00",
+        "2021-05-05T09:00:00Z",
+        "2021-05-05T11:00:00+01:00",
+        "",
+    ],
 }
 
 
@@ -55,12 +68,25 @@ def test_texts_of_json_are_times(kind: str, tmp_path: Path) -> None:
     assert split_of(graph) == [[1, 3, 4], [2], [0]]
 
 
-@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.timestamp("us", tz="Europe/Berlin"), pa.timestamp("s"),
-                                  pa.date32(), pa.int64(), pa.float64(), pa.decimal128(20, 3)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("ns"),
+        pa.timestamp("us", tz="Europe/Berlin"),
+        pa.timestamp("s"),
+        pa.date32(),
+        pa.int64(),
+        pa.float64(),
+        pa.decimal128(20, 3),
+    ],
+)
 def test_columns_of_parquet(kind: pa.DataType, tmp_path: Path) -> None:
     days = pa.array([20_000, 10_000, 15_000, 12_000, None], pa.int32())
-    times = days.cast(kind) if not pa.types.is_timestamp(kind) else days.cast(pa.date32()).cast(
-        pa.timestamp(kind.unit)).cast(kind)
+    times = (
+        days.cast(kind)
+        if not pa.types.is_timestamp(kind)
+        else days.cast(pa.date32()).cast(pa.timestamp(kind.unit)).cast(kind)
+    )
     pq.write_table(pa.table({"src": [0], "dst": [1]}), tmp_path / "e.parquet")
     labels = pa.array([0, 1, 1, 0, None], pa.int64())
     pq.write_table(pa.table({"id": range(5), "label": labels, "date": times}), tmp_path / "n.parquet")
@@ -68,8 +94,10 @@ def test_columns_of_parquet(kind: pa.DataType, tmp_path: Path) -> None:
     assert split_of(graph) == [[1, 3], [2], [0]]
 
 
-@pytest.mark.parametrize(("time", "said"), [
-    ("", "n.csv, line 3, column when"), ("NaN", "n.csv, line 3, column when"), ("inf", "n.csv, line 3, column when")])
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [("", "n.csv, line 3, column when"), ("NaN", "n.csv, line 3, column when"), ("inf", "n.csv, line 3, column when")],
+)
 def test_labelled_vertices_need_a_time(time: str, said: str, tmp_path: Path) -> None:
     text(tmp_path / "edges.csv", "src,dst", "0,1")
     text(tmp_path / "n.csv", "id,label,when", "0,a,1.5", f"1,b,{time}", "2,a,3")
@@ -101,8 +129,18 @@ def test_what_a_split_by_time_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("duplicates", ["merge", "keep"])
 def test_the_newest_links_are_held_out(ids: Any, duplicates: Any, tmp_path: Path) -> None:
     """A link is as old as its oldest row, in either direction. Rows of 2021 name links of 2010 and 2012 again."""
-    edges = [(0, 1, 2010), (1, 2, 2011), (3, 2, 2012), (3, 4, 2013), (4, 5, 2014), (5, 6, 2018), (6, 7, 2020),
-             (1, 0, 2021), (2, 3, 2021), (2, 2, 2022)]
+    edges = [
+        (0, 1, 2010),
+        (1, 2, 2011),
+        (3, 2, 2012),
+        (3, 4, 2013),
+        (4, 5, 2014),
+        (5, 6, 2018),
+        (6, 7, 2020),
+        (1, 0, 2021),
+        (2, 3, 2021),
+        (2, 2, 2022),
+    ]
     text(tmp_path / "edges.csv", "src,dst,year", *(f"{ids[u]},{ids[v]},{year}" for u, v, year in edges))
     graph = load(tmp_path, split="time", link_split={"val": 0.15, "test": 0.15}, duplicates=duplicates)
     found = {name: {frozenset(pair) for pair in links.tolist()} for name, links in graph.links.items()}
@@ -115,8 +153,14 @@ def test_the_newest_links_are_held_out(ids: Any, duplicates: Any, tmp_path: Path
 
 @pytest.mark.parametrize("inverse", [True, False])
 def test_links_of_relations_are_held_out_by_time(inverse: bool, tmp_path: Path) -> None:
-    rows = [("a", "likes", "b", "2020-01-01"), ("b", "likes", "a", "2020-01-02"), ("a", "knows", "b", "2020-01-03"),
-            ("c", "knows", "a", "2020-01-04"), ("b", "likes", "c", "2020-01-05"), ("c", "likes", "b", "2020-01-06")]
+    rows = [
+        ("a", "likes", "b", "2020-01-01"),
+        ("b", "likes", "a", "2020-01-02"),
+        ("a", "knows", "b", "2020-01-03"),
+        ("c", "knows", "a", "2020-01-04"),
+        ("b", "likes", "c", "2020-01-05"),
+        ("c", "likes", "b", "2020-01-06"),
+    ]
     text(tmp_path / "edges.csv", "head,relation,tail,date", *(",".join(row) for row in rows))
     graph = load(tmp_path, split="time", link_split={"val": 0.2, "test": 0.2}, inverse_relations=inverse)
     if inverse:  # knows is 0, and each row is a link; likes is 1, and has both directions, which are one link
@@ -143,8 +187,16 @@ def test_a_link_is_as_old_as_its_oldest_row_also_if_texts_do_not_fit_in_memory(
     draw = np.random.default_rng(0)
     once = draw.integers(0, 10**6, (2, 100_000))  # more vertices than edges: then DuckDB joins in another order
     ends = np.concatenate([once, once[:, draw.permutation(100_000)]], axis=1)
-    pq.write_table(pa.table({"src": [f"u{one}" for one in ends[0]], "dst": [f"u{one}" for one in ends[1]],
-                             "time": draw.permutation(200_000)}), tmp_path / "edges.parquet")
+    pq.write_table(
+        pa.table(
+            {
+                "src": [f"u{one}" for one in ends[0]],
+                "dst": [f"u{one}" for one in ends[1]],
+                "time": draw.permutation(200_000),
+            }
+        ),
+        tmp_path / "edges.parquet",
+    )
     options: dict[str, Any] = {"edges": "edges.parquet", "split": "time", "link_split": {"val": 0.1, "test": 0.1}}
     first = load(tmp_path, **options)
     monkeypatch.setattr(Dictionary, "num_bytes", 2**60)
@@ -153,8 +205,11 @@ def test_a_link_is_as_old_as_its_oldest_row_also_if_texts_do_not_fit_in_memory(
     assert all(first.links[name].equal(again.links[name]) for name in first.links)
 
 
-ROWS_IN_TIME = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from([0.5, 1.0, 3.0]),
-                                  st.integers(0, 9)), min_size=6, max_size=30)
+ROWS_IN_TIME = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from([0.5, 1.0, 3.0]), st.integers(0, 9)),
+    min_size=6,
+    max_size=30,
+)
 
 
 @given(rows=ROWS_IN_TIME, again=st.randoms(use_true_random=False), merge=st.booleans())
@@ -166,8 +221,12 @@ def test_only_rows_of_the_training_period_count(rows: Any, again: Any, merge: bo
     for u, v, _, time in rows:
         oldest[frozenset((u, v))] = min(time, oldest.get(frozenset((u, v)), 99))
     assume(len(set(oldest.values())) >= 3 and len(oldest) >= 5)
-    options = {"split": "time", "link_split": {"val": 0.2, "test": 0.2}, "merge_weights": "sum",
-               "duplicates": "merge" if merge else "keep"}
+    options = {
+        "split": "time",
+        "link_split": {"val": 0.2, "test": 0.2},
+        "merge_weights": "sum",
+        "duplicates": "merge" if merge else "keep",
+    }
     graphs = []
     for _ in range(2):
         folder = tmp_path_factory.mktemp("rows")
@@ -188,8 +247,9 @@ def test_only_rows_of_the_training_period_count(rows: Any, again: Any, merge: bo
     whole = {pair: right.get(pair, []) + backward.get(pair, []) for pair in right | backward}
     whole = {pair: [sum(weights)] if merge else sorted(weights) for pair, weights in whole.items()}
     found: dict[tuple[int, int], list[float]] = {}
-    for u, v, weight in zip(graph.indices.tolist(), graph.destinations().tolist(), graph.edge_weights.tolist(),
-                            strict=True):
+    for u, v, weight in zip(
+        graph.indices.tolist(), graph.destinations().tolist(), graph.edge_weights.tolist(), strict=True
+    ):
         found.setdefault((u, v), []).append(weight)
     assert found == whole
 

@@ -13,11 +13,23 @@ from gnnexp.graph.storage.format import GraphWriter, open_graph
 
 
 @pytest.mark.parametrize("data", [("types",), ("weights",), ("types", "weights")])
-@given(seed=st.integers(0, 10**6), symmetrize=st.booleans(), loops=st.booleans(), merge=st.booleans(),
-       buffer_edges=st.integers(1, 40), rule=st.sampled_from(["sum", "mean", "max", "min"]))
+@given(
+    seed=st.integers(0, 10**6),
+    symmetrize=st.booleans(),
+    loops=st.booleans(),
+    merge=st.booleans(),
+    buffer_edges=st.integers(1, 40),
+    rule=st.sampled_from(["sum", "mean", "max", "min"]),
+)
 @settings(max_examples=25)
 def test_edges_with_data_are_those_of_build_graph(
-    data: tuple[str, ...], seed: int, symmetrize: bool, loops: bool, merge: bool, buffer_edges: int, rule: MergeWeights,
+    data: tuple[str, ...],
+    seed: int,
+    symmetrize: bool,
+    loops: bool,
+    merge: bool,
+    buffer_edges: int,
+    rule: MergeWeights,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     draw = np.random.default_rng(seed)
@@ -38,19 +50,44 @@ def test_edges_with_data_are_those_of_build_graph(
             writer.put(name, np.empty(0, np.int64))
         writer.finish_graph(name="g", num_classes=0, notes=[], num_features=None)
     found = open_graph(folder)
-    wanted = build_graph(*ends, num_nodes, types=types, weights=weights, symmetrize=symmetrize,
-                         self_loops="remove" if loops else "keep", duplicates="merge" if merge else "keep",
-                         merge_weights=rule, by_weight=True)
-    for here, there in ((found.indptr, wanted.indptr), (found.indices, wanted.indices),
-                        (found.edge_types, wanted.types), (found.edge_weights, wanted.weights)):
+    wanted = build_graph(
+        *ends,
+        num_nodes,
+        types=types,
+        weights=weights,
+        symmetrize=symmetrize,
+        self_loops="remove" if loops else "keep",
+        duplicates="merge" if merge else "keep",
+        merge_weights=rule,
+        by_weight=True,
+    )
+    for here, there in (
+        (found.indptr, wanted.indptr),
+        (found.indices, wanted.indices),
+        (found.edge_types, wanted.types),
+        (found.edge_weights, wanted.weights),
+    ):
         assert (here is None and there is None) or (here is not None and there is not None and here.equal(there))
 
 
-@given(seed=st.integers(0, 10**6), symmetrize=st.booleans(), loops=st.booleans(), merge=st.booleans(),
-       num_nodes=st.integers(0, 12), buffer_edges=st.sampled_from([1, 5, 20, 1000]), counts=st.sampled_from([1, 3, 99]))
+@given(
+    seed=st.integers(0, 10**6),
+    symmetrize=st.booleans(),
+    loops=st.booleans(),
+    merge=st.booleans(),
+    num_nodes=st.integers(0, 12),
+    buffer_edges=st.sampled_from([1, 5, 20, 1000]),
+    counts=st.sampled_from([1, 3, 99]),
+)
 @settings(max_examples=25)
 def test_edges_are_those_of_build_graph_in_one_bucket_and_in_several(
-    seed: int, symmetrize: bool, loops: bool, merge: bool, num_nodes: int, buffer_edges: int, counts: int,
+    seed: int,
+    symmetrize: bool,
+    loops: bool,
+    merge: bool,
+    num_nodes: int,
+    buffer_edges: int,
+    counts: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     draw = np.random.default_rng(seed)
@@ -68,8 +105,13 @@ def test_edges_are_those_of_build_graph_in_one_bucket_and_in_several(
             writer.put(name, np.empty(0, np.int64))
         writer.finish_graph(name="g", num_classes=0, notes=[], num_features=None)
     found = open_graph(folder)
-    wanted = build_graph(*ends, num_nodes, symmetrize=symmetrize, self_loops="remove" if loops else "keep",
-                         duplicates="merge" if merge else "keep")
+    wanted = build_graph(
+        *ends,
+        num_nodes,
+        symmetrize=symmetrize,
+        self_loops="remove" if loops else "keep",
+        duplicates="merge" if merge else "keep",
+    )
     assert found.indptr.equal(wanted.indptr) and found.indices.equal(wanted.indices)
     assert (indptr == wanted.indptr.numpy()).all() and (indices == wanted.indices.numpy()).all()
 

@@ -31,8 +31,12 @@ from gnnexp.testing.graphs import random_graph
 def same(left: Graph, right: Graph) -> bool:
     a, b = arrays_of(left), arrays_of(right)
     scalars = ("name", "notes", "num_classes", "num_features")
-    return all(getattr(left, name) == getattr(right, name) for name in scalars) and list(a) == list(b) and all(
-        a[name].dtype == b[name].dtype and torch.equal(a[name].nan_to_num(-7), b[name].nan_to_num(-7)) for name in a
+    return (
+        all(getattr(left, name) == getattr(right, name) for name in scalars)
+        and list(a) == list(b)
+        and all(
+            a[name].dtype == b[name].dtype and torch.equal(a[name].nan_to_num(-7), b[name].nan_to_num(-7)) for name in a
+        )
     )
 
 
@@ -151,6 +155,7 @@ def edit_meta(change: Callable[[dict], None]) -> Callable[[Path], None]:
         meta = json.loads((folder / META).read_text())
         change(meta)
         (folder / META).write_text(json.dumps(meta))
+
     return edit
 
 

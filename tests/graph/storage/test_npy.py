@@ -42,10 +42,19 @@ def test_what_a_header_may_not_say(name: str, tmp_path: Path) -> None:
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("array", [
-    np.arange(6, dtype=">i8").reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.float32(3),
-    np.zeros((0, 5)), np.zeros((5, 0), np.uint8), np.array([True, False]), np.zeros((2, 1, 3), np.float16),
-], ids=lambda array: f"{array.dtype} {array.shape}")
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=">i8").reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.float32(3),
+        np.zeros((0, 5)),
+        np.zeros((5, 0), np.uint8),
+        np.array([True, False]),
+        np.zeros((2, 1, 3), np.float16),
+    ],
+    ids=lambda array: f"{array.dtype} {array.shape}",
+)
 def test_arrays_come_back(array: np.ndarray, tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     np.save(path, array)

@@ -26,8 +26,18 @@ def check(kind: str, architecture: int, names: set[str] | None = None) -> None:
 
 
 def test_the_main_kernels_compile_for_an_h100() -> None:
-    check("fp32", 90, {"weighted_sum", "weighted_sum_of_stored_rows_in_bf16", "sum_and_dot", "drop_rows",
-                       "drop_stored_rows_in_bf16", "weigh_and_drop"})
+    check(
+        "fp32",
+        90,
+        {
+            "weighted_sum",
+            "weighted_sum_of_stored_rows_in_bf16",
+            "sum_and_dot",
+            "drop_rows",
+            "drop_stored_rows_in_bf16",
+            "weigh_and_drop",
+        },
+    )
 
 
 @pytest.mark.slow

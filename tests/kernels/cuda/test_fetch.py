@@ -13,8 +13,11 @@ interpreter = pytest.mark.skipif(not (has_triton() and is_interpreted()), reason
 
 @interpreter
 @pytest.mark.parametrize("ids_of", [torch.int32, torch.int64], ids=str)
-@pytest.mark.parametrize(("kind", "width"), [
-    (torch.float32, 1), (torch.float32, 100), (torch.float64, 13), (torch.int16, 515), (torch.int16, 0)], ids=str)
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    [(torch.float32, 1), (torch.float32, 100), (torch.float64, 13), (torch.int16, 515), (torch.int16, 0)],
+    ids=str,
+)
 def test_rows_come_from_where_they_are(kind: torch.dtype, width: int, ids_of: torch.dtype) -> None:
     from gnnexp.kernels.cuda.fetch import LEFT_OUT, fetch_rows
 
@@ -46,8 +49,13 @@ def test_rows_stay_in_registers(architecture: int, kind: str, width: int, cached
 
     from gnnexp.kernels.cuda.fetch import fetch_kernel, tile
 
-    types = {"ids": "*i32", "table": "*i32" if cached else "*i64", **dict.fromkeys(("held", "rows", "out"), f"*{kind}"),
-             "num_rows": "i32", "width": "i32"}
+    types = {
+        "ids": "*i32",
+        "table": "*i32" if cached else "*i64",
+        **dict.fromkeys(("held", "rows", "out"), f"*{kind}"),
+        "num_rows": "i32",
+        "width": "i32",
+    }
     size, columns = tile(width)
     found = compiled(fetch_kernel, types, {"CACHED": cached, "ROWS": size, "COLS": columns}, architecture, 4)
     assert found.registers <= 128 and found.stack == found.local == 0

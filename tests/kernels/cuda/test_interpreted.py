@@ -26,8 +26,10 @@ from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.ops.backends import is_interpreted, make_backend
 from gnnexp.testing.blocks import looped, make_block, typed
 
-pytestmark = [needs_fused_interpreter,
-              pytest.mark.skipif(not is_interpreted(), reason="run by tests/kernels/test_triton.py")]
+pytestmark = [
+    needs_fused_interpreter,
+    pytest.mark.skipif(not is_interpreted(), reason="run by tests/kernels/test_triton.py"),
+]
 CPU, DROP = torch.device("cpu"), Drop(0.37, 0xFEDCBA9876543210)
 KINDS = (torch.float32, torch.float64)
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -75,8 +77,10 @@ def equal(found: list[Tensor], expected: list[Tensor]) -> bool:
 def near(found: list[Tensor], expected: list[Tensor]) -> bool:
     bound = 1e-12 if found[0].dtype == torch.float64 else 2e-6
     scale = max((float(x.abs().max()) for x in expected if x.numel()), default=0.0) or 1.0
-    return all(a.shape == b.shape and (not a.numel() or float((a - b).abs().max()) <= bound * scale)
-               for a, b in zip(found, expected, strict=True))
+    return all(
+        a.shape == b.shape and (not a.numel() or float((a - b).abs().max()) <= bound * scale)
+        for a, b in zip(found, expected, strict=True)
+    )
 
 
 def test_the_generator_draws_the_words_of_the_cpu() -> None:
@@ -85,9 +89,12 @@ def test_the_generator_draws_the_words_of_the_cpu() -> None:
     words = cpu.uniform_words(np.uint64(7), 64)
     a, b, out = words[:32], words[32:], torch.empty(128, dtype=torch.int64)
     words_kernel[1,](torch.from_numpy(a.view(np.int64)), torch.from_numpy(b.view(np.int64)), out, N=32)
-    expected = [[cpu.mix64(x) for x in a], [cpu.absorb(x, y) for x, y in zip(a, b, strict=True)],
-                [cpu.draw(x, y) for x, y in zip(a, b, strict=True)],
-                [cpu.bounded(x, y & np.uint64(0xFFFFFFFF)) for x, y in zip(a, b, strict=True)]]
+    expected = [
+        [cpu.mix64(x) for x in a],
+        [cpu.absorb(x, y) for x, y in zip(a, b, strict=True)],
+        [cpu.draw(x, y) for x, y in zip(a, b, strict=True)],
+        [cpu.bounded(x, y & np.uint64(0xFFFFFFFF)) for x, y in zip(a, b, strict=True)],
+    ]
     assert out.numpy().view(np.uint64).tolist() == [int(word) for row in expected for word in row]
 
 
@@ -96,17 +103,26 @@ def test_the_generator_draws_the_words_of_the_cpu() -> None:
 def test_sums_have_the_bits_of_numba_forward_and_backward(block: Block, kind: torch.dtype, width: int) -> None:
     x, weight = normal(kind, block.num_src, width), normal(kind, block.num_edges, 1)
     scale = normal(kind, block.num_src).abs()
-    plain, weighted, scaled, spread = ([call(backend) for backend in both()] for call in (
-        lambda k: passed(lambda x: k.aggregate(block, x, None, None), x),
-        lambda k: passed(lambda x: k.aggregate(block, x, weight, None), x),
-        lambda k: passed(lambda x: k.aggregate_scaled(block, x, scale), x),
-        lambda k: [k.spread(block, normal(kind, block.num_dst, width), weight)]))
+    plain, weighted, scaled, spread = (
+        [call(backend) for backend in both()]
+        for call in (
+            lambda k: passed(lambda x: k.aggregate(block, x, None, None), x),
+            lambda k: passed(lambda x: k.aggregate(block, x, weight, None), x),
+            lambda k: passed(lambda x: k.aggregate_scaled(block, x, scale), x),
+            lambda k: [k.spread(block, normal(kind, block.num_dst, width), weight)],
+        )
+    )
     for numba, triton in (plain, weighted, scaled, spread):
         assert equal(triton, numba)
 
 
-@given(blocks(), st.sampled_from(KINDS), st.booleans(), st.sampled_from([1, 3, 16, 21]),
-       st.sampled_from([torch.int32, torch.int64, None]))
+@given(
+    blocks(),
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.sampled_from([1, 3, 16, 21]),
+    st.sampled_from([torch.int32, torch.int64, None]),
+)
 @settings(max_examples=16)
 def test_sums_of_rows_where_they_are_stored_are_those_of_a_matrix(
     block: Block, kind: torch.dtype, narrow: bool, width: int, ids_of: torch.dtype | None
@@ -129,8 +145,9 @@ def test_sums_of_rows_where_they_are_stored_are_those_of_a_matrix(
 def test_learned_weights_of_stored_rows_have_gradients() -> None:
     block, weight = make_block(3, 5, 6, 1), normal(torch.float64, 6)
     stored = StoredRows(normal(torch.float64, 9, 4), torch.arange(5) + 3, torch.float64)
-    numba, triton = (passed(lambda w, k=k: k.aggregate_stored(block, stored, w.unsqueeze(1), None)[0], weight)
-                     for k in both())
+    numba, triton = (
+        passed(lambda w, k=k: k.aggregate_stored(block, stored, w.unsqueeze(1), None)[0], weight) for k in both()
+    )
     assert near(triton, numba)
 
 
@@ -157,8 +174,22 @@ def test_rows_between_layers_in_bfloat16_have_the_bits_of_rounded_rows(
 
 
 def test_rounding_to_bfloat16_is_that_of_torch() -> None:
-    bits = torch.tensor([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0x7F7FFFFF, 0x7F800000, 0x7FC00001, 0x00008000,
-                         0x00018000, 0x00000001, 0], dtype=torch.int32)
+    bits = torch.tensor(
+        [
+            0x3F808000,
+            0x3F818000,
+            0x3F808001,
+            0x3F807FFF,
+            0x7F7FFFFF,
+            0x7F800000,
+            0x7FC00001,
+            0x00008000,
+            0x00018000,
+            0x00000001,
+            0,
+        ],
+        dtype=torch.int32,
+    )
     x = torch.cat((bits.view(torch.float32), normal(torch.float32, 500).exp())).unsqueeze(0)
     numba, triton = (k.relu_dropout_rounded(x, torch.zeros(1, dtype=torch.int64), Drop(0.0, 1)) for k in both())
     assert torch.equal(triton.isnan(), numba.isnan()) and torch.equal(triton.nan_to_num(7), numba.nan_to_num(7))
@@ -170,9 +201,15 @@ def test_rounding_to_bfloat16_is_that_of_torch() -> None:
 def test_either_result_of_stored_rows_may_be_unused() -> None:
     block = make_block(3, 5, 6, 1)
     for place in (0, 1):
-        numba, triton = (passed(lambda x, k=k, i=place: k.aggregate_stored(
-            block, StoredRows(x.bfloat16(), None, torch.float32), None, None)[i], normal(torch.float32, 5, 4))
-            for k in both())
+        numba, triton = (
+            passed(
+                lambda x, k=k, i=place: k.aggregate_stored(
+                    block, StoredRows(x.bfloat16(), None, torch.float32), None, None
+                )[i],
+                normal(torch.float32, 5, 4),
+            )
+            for k in both()
+        )
         assert equal(triton, numba)
 
 
@@ -204,8 +241,14 @@ def test_masks_of_edges_have_the_bits_of_numba(block: Block, kind: torch.dtype, 
     assert equal(triton, numba)
 
 
-@given(st.integers(0, 9), st.integers(1, 40), st.integers(0, 9), st.sampled_from(KINDS), st.booleans(),
-       st.sampled_from([0.0, 1e-4, 0.37, 1.0]))
+@given(
+    st.integers(0, 9),
+    st.integers(1, 40),
+    st.integers(0, 9),
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.sampled_from([0.0, 1e-4, 0.37, 1.0]),
+)
 @settings(max_examples=12)
 def test_masks_of_rows_have_the_bits_of_numba(
     num_rows: int, width: int, start: int, kind: torch.dtype, long: bool, p: float
@@ -215,7 +258,8 @@ def test_masks_of_rows_have_the_bits_of_numba(
     for name in ("dropout", "relu_dropout"):
         numba, triton = (
             passed(lambda x, k=k, name=name: getattr(k, name)(x, ids, drop, width + start, start), wide[:, start:])
-            for k in both())
+            for k in both()
+        )
         assert equal(triton, numba)
 
 
@@ -240,8 +284,10 @@ def test_long_rows_are_sums_of_segments_in_order(kind: torch.dtype, monkeypatch:
     for row in range(5):
         begin, end = block.indptr[row : row + 2].tolist()
         cuts = [begin, *(e for e in range(begin + 1, end) if e % 4 == 0 and end - begin > 4), end]
-        parts = [sum((x[int(block.sources[e])] for e in range(first, last)), torch.zeros(3, dtype=kind))
-                 for first, last in pairwise(cuts)]
+        parts = [
+            sum((x[int(block.sources[e])] for e in range(first, last)), torch.zeros(3, dtype=kind))
+            for first, last in pairwise(cuts)
+        ]
         assert torch.equal(out[row], sum(parts[1:], parts[0]))
     numba, triton = (passed(lambda x, w, k=k: k.aggregate(block, x, w, None), x, weight) for k in both())
     assert near(triton, numba)

@@ -9,8 +9,10 @@ from gnnexp.ops.backends import is_interpreted
 from gnnexp.testing.on_gpu import ALL_MODELS, Case
 from gnnexp.testing.steps import global_losses, run_steps, worst_gradient_error, worst_loss_error
 
-pytestmark = [needs_fused_interpreter,
-              pytest.mark.skipif(not is_interpreted(), reason="run by tests/kernels/test_triton.py")]
+pytestmark = [
+    needs_fused_interpreter,
+    pytest.mark.skipif(not is_interpreted(), reason="run by tests/kernels/test_triton.py"),
+]
 
 
 @pytest.mark.parametrize("model", ALL_MODELS)

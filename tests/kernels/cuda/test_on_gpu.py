@@ -25,7 +25,8 @@ def test_gradients_are_those_of_numba_on_the_cpu(way: str, model: str) -> None:
     partition = placed(way, case.make(), 1)
     found, expected, torch_on_cpu = (
         run_steps(case.config(device, kernel), case.make(), 2, partition)
-        for device, kernel in (("cuda", "triton"), ("cpu", "numba"), ("cpu", "torch")))
+        for device, kernel in (("cuda", "triton"), ("cpu", "numba"), ("cpu", "torch"))
+    )
     assert worst_gradient_error(found, expected) <= 1e-10
     assert found.work == torch_on_cpu.work  # numba's kernels also move the transposes of chunks
 

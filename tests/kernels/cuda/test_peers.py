@@ -19,9 +19,16 @@ KINDS, IDS = (torch.float32, torch.float64, torch.int16), (torch.int32, torch.in
 @interpreter
 @settings(max_examples=25, deadline=None)
 @given(
-    num_nodes=st.integers(1, 60), members=st.integers(1, 5), cached=st.integers(0, 60),
-    width=st.sampled_from((0, 1, 13, 100, 515)), kind=st.sampled_from(KINDS), ids_of=st.sampled_from(IDS),
-    place_of=st.sampled_from(IDS), number=st.sampled_from((0, 1, 17, 77)), past=st.booleans(), seed=st.integers(0, 99),
+    num_nodes=st.integers(1, 60),
+    members=st.integers(1, 5),
+    cached=st.integers(0, 60),
+    width=st.sampled_from((0, 1, 13, 100, 515)),
+    kind=st.sampled_from(KINDS),
+    ids_of=st.sampled_from(IDS),
+    place_of=st.sampled_from(IDS),
+    number=st.sampled_from((0, 1, 17, 77)),
+    past=st.booleans(),
+    seed=st.integers(0, 99),
 )
 def test_rows_come_from_the_member_that_has_them(
     num_nodes, members, cached, width, kind, ids_of, place_of, number, past, seed
@@ -61,11 +68,25 @@ def test_rows_stay_in_registers(architecture: int, kind: str, width: int, member
     from gnnexp.kernels.cuda.fetch import tile
     from gnnexp.kernels.cuda.peers import peer_kernel
 
-    types = {"ids": "*i32", "table": "*i32", "bases": "*i64", "rows": f"*{kind}", "out": f"*{kind}", "counts": "*i64",
-             "num_rows": "i32", "width": "i32", "own": "i32"}
+    types = {
+        "ids": "*i32",
+        "table": "*i32",
+        "bases": "*i64",
+        "rows": f"*{kind}",
+        "out": f"*{kind}",
+        "counts": "*i64",
+        "num_rows": "i32",
+        "width": "i32",
+        "own": "i32",
+    }
     size, columns = tile(width)
-    found = compiled(peer_kernel, types, {"MEMBERS": members, "PAST": past, "PLACES": 64, "ROWS": size,
-                                          "COLS": columns}, architecture, 4)
+    found = compiled(
+        peer_kernel,
+        types,
+        {"MEMBERS": members, "PAST": past, "PLACES": 64, "ROWS": size, "COLS": columns},
+        architecture,
+        4,
+    )
     assert found.registers <= 128 and found.stack == found.local == 0
     wide = "v2.b64" if kind == "fp64" else "v4.b32"
     assert f"ld.global.{wide}" in found.ptx, "16 bytes of a peer's row in one load"

@@ -24,8 +24,12 @@ SUPPORT = Path(__file__).parents[2] / "support"
 def interpreted(*numbers: int) -> str:
     """What `interpreted_sampling` prints."""
     done = subprocess.run(
-        [sys.executable, SUPPORT / "interpreted_sampling.py", *map(str, numbers)], check=False,
-        capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SUPPORT)})
+        [sys.executable, SUPPORT / "interpreted_sampling.py", *map(str, numbers)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(SUPPORT)},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -46,9 +50,7 @@ def test_interpreted_kernels_make_the_blocks_of_the_cpu_on_1000_graphs(first: in
     assert interpreted(*range(first, first + 250)) == "250 cases are equal\n"
 
 
-def resources(
-    file: Path, kernel: str, types: dict[str, str], capability: int, **constants: object
-) -> dict[str, int]:
+def resources(file: Path, kernel: str, types: dict[str, str], capability: int, **constants: object) -> dict[str, int]:
     """Registers, stack and local bytes of a kernel that is compiled for a GPU of this capability, without a GPU."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -64,15 +66,42 @@ def resources(
 
 
 LONG, INT = "*i64", "*i32"
-DRAW = {"indptr": LONG, "indices": INT, "names": INT, "vertices": INT, "count": LONG, "keys": LONG, "step": "i32",
-        "bounds": LONG, "found": INT, "positions": LONG}
+DRAW = {
+    "indptr": LONG,
+    "indices": INT,
+    "names": INT,
+    "vertices": INT,
+    "count": LONG,
+    "keys": LONG,
+    "step": "i32",
+    "bounds": LONG,
+    "found": INT,
+    "positions": LONG,
+}
 OTHERS = {
-    "count_kernel": {"indptr": LONG, "vertices": INT, "count": LONG, "lengths": LONG, "size": "i32", "fanout": "i32",
-                     "loops": "i32"},
+    "count_kernel": {
+        "indptr": LONG,
+        "vertices": INT,
+        "count": LONG,
+        "lengths": LONG,
+        "size": "i32",
+        "fanout": "i32",
+        "loops": "i32",
+    },
     "number_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32"},
     "first_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32", "flags": INT, "size": "i32"},
-    "place_kernel": {"found": INT, "total": LONG, "table": INT, "most": "i32", "ranks": INT,
-                     "count": LONG, "known": LONG, "sources": INT, "vertices": INT, "size": "i32"},
+    "place_kernel": {
+        "found": INT,
+        "total": LONG,
+        "table": INT,
+        "most": "i32",
+        "ranks": INT,
+        "count": LONG,
+        "known": LONG,
+        "sources": INT,
+        "vertices": INT,
+        "size": "i32",
+    },
     "take_kernel": {"values": INT, "positions": LONG, "taken": INT, "size": "i32"},
 }
 
@@ -81,16 +110,30 @@ def assert_fits(found: dict[str, int]) -> None:
     assert found["REG"] <= 128 and found["STACK"] == found["LOCAL"] == 0, found
 
 
-@pytest.mark.parametrize("fanout", [
-    5, *(pytest.param(fanout, marks=pytest.mark.slow) for fanout in (1, 15, 32, 64, 100, 256, 512, 1024, 2048))])
+@pytest.mark.parametrize(
+    "fanout",
+    [5, *(pytest.param(fanout, marks=pytest.mark.slow) for fanout in (1, 15, 32, 64, 100, 256, 512, 1024, 2048))],
+)
 @pytest.mark.parametrize("capability", [80, 90])
 def test_draws_of_a_tile_stay_in_registers(tmp_path: Path, fanout: int, capability: int) -> None:
     from gnnexp.kernels.cuda.sample import tile
 
     slots, rows = tile(fanout)
     for wanted in (True, False):
-        assert_fits(resources(tmp_path / "cubin", "draw_kernel", DRAW, capability, FANOUT=fanout, LOOPS=wanted,
-                              NAMED=wanted, PLACED=wanted, SLOTS=slots, ROWS=rows))
+        assert_fits(
+            resources(
+                tmp_path / "cubin",
+                "draw_kernel",
+                DRAW,
+                capability,
+                FANOUT=fanout,
+                LOOPS=wanted,
+                NAMED=wanted,
+                PLACED=wanted,
+                SLOTS=slots,
+                ROWS=rows,
+            )
+        )
 
 
 @pytest.mark.parametrize("kernel", OTHERS)

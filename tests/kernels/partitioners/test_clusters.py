@@ -22,8 +22,13 @@ def level_of(graph: Graph) -> CoarseGraph:
 
 def weighted(graph: Graph, draw: np.random.Generator) -> CoarseGraph:
     level = level_of(graph)
-    return CoarseGraph(level.indptr, level.indices, draw.integers(1, 5, level.indices.size),
-                 draw.integers(1, 4, level.num_nodes), draw.integers(0, 9, level.num_nodes))
+    return CoarseGraph(
+        level.indptr,
+        level.indices,
+        draw.integers(1, 5, level.indices.size),
+        draw.integers(1, 4, level.num_nodes),
+        draw.integers(0, 9, level.num_nodes),
+    )
 
 
 @pytest.mark.parametrize("falling", [False, True])
@@ -39,8 +44,18 @@ def test_one_round_of_label_propagation(graph: Graph, seed: int, max_size: int) 
     level = weighted(graph, np.random.default_rng(seed))
     V, order = graph.num_nodes, np.random.default_rng(seed).permutation(graph.num_nodes).astype(np.int32)
     labels, sizes = np.arange(V, dtype=np.int32), level.masses.copy()
-    clusters.join_clusters(level.indptr, level.indices, level.weights, level.masses, order, labels, sizes, max_size,
-                           np.zeros(V, np.int64), np.empty(max(1, graph.num_edges), np.int32))
+    clusters.join_clusters(
+        level.indptr,
+        level.indices,
+        level.weights,
+        level.masses,
+        order,
+        labels,
+        sizes,
+        max_size,
+        np.zeros(V, np.int64),
+        np.empty(max(1, graph.num_edges), np.int32),
+    )
     wanted, held = list(range(V)), level.masses.tolist()
     for vertex in order.tolist():
         row = range(level.indptr[vertex], level.indptr[vertex + 1])
@@ -49,8 +64,11 @@ def test_one_round_of_label_propagation(graph: Graph, seed: int, max_size: int) 
             if level.indices[edge] != vertex:
                 found[wanted[level.indices[edge]]] += int(level.weights[edge])
         own, mass = wanted[vertex], int(level.masses[vertex])
-        better = [(-weight, held[label], place, label) for place, (label, weight) in enumerate(found.items())
-                  if label != own and weight > found[own] and held[label] + mass <= max_size]
+        better = [
+            (-weight, held[label], place, label)
+            for place, (label, weight) in enumerate(found.items())
+            if label != own and weight > found[own] and held[label] + mass <= max_size
+        ]
         if better:
             wanted[vertex] = min(better)[3]
             held[own] -= mass
@@ -72,8 +90,11 @@ def test_a_level_of_clusters(graph: Graph, seed: int, max_size: int) -> None:
         for (src, dst), weight in zip(edge_list(graph), weights.tolist(), strict=True):
             if labels[src] != labels[dst]:
                 wanted[labels[src], labels[dst]] += weight
-        found = {(int(coarse.indices[edge]), dst): int(coarse.weights[edge])
-                 for dst in range(count) for edge in range(coarse.indptr[dst], coarse.indptr[dst + 1])}
+        found = {
+            (int(coarse.indices[edge]), dst): int(coarse.weights[edge])
+            for dst in range(count)
+            for edge in range(coarse.indptr[dst], coarse.indptr[dst + 1])
+        }
         assert found == wanted and coarse.indices.size == len(found)
 
 

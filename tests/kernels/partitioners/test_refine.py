@@ -30,8 +30,10 @@ def copies(graph: Graph, owner: np.ndarray, num_parts: int) -> int:
 
 def sums(graph: Graph, owner: np.ndarray, num_parts: int) -> tuple[np.ndarray, np.ndarray]:
     degrees = graph.in_degree.numpy()
-    return (np.bincount(owner, minlength=num_parts),
-            np.bincount(owner, weights=degrees, minlength=num_parts).astype(np.int64))
+    return (
+        np.bincount(owner, minlength=num_parts),
+        np.bincount(owner, weights=degrees, minlength=num_parts).astype(np.int64),
+    )
 
 
 def pins_of(graph: Graph, owner: np.ndarray, num_parts: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,14 +44,20 @@ def pins_of(graph: Graph, owner: np.ndarray, num_parts: int) -> tuple[np.ndarray
 
 
 def move_by_copies(
-    graph: Graph, owner: np.ndarray, num_parts: int, most: int, max_load: int, tilt: float,
+    graph: Graph,
+    owner: np.ndarray,
+    num_parts: int,
+    most: int,
+    max_load: int,
+    tilt: float,
     order: np.ndarray | None = None,
 ) -> np.ndarray:
     pins, words = pins_of(graph, owner, num_parts)
     sizes, loads = sums(graph, owner, num_parts)
     order = np.arange(graph.num_nodes, dtype=np.int32) if order is None else order
-    refine.move_by_copies(graph.indptr.numpy(), graph.indices.numpy(), order, owner, sizes, loads, most, max_load, pins,
-                          words, tilt)
+    refine.move_by_copies(
+        graph.indptr.numpy(), graph.indices.numpy(), order, owner, sizes, loads, most, max_load, pins, words, tilt
+    )
     for found, wanted in zip((sizes, loads), sums(graph, owner, num_parts), strict=True):
         assert found.tolist() == wanted.tolist()
     return pins
@@ -104,12 +112,24 @@ def test_caps_are_not_newly_broken(graph: Graph, num_parts: int, seed: int, max_
         owner, (sizes, loads) = before.copy(), sums(graph, before, num_parts)
         order = np.arange(graph.num_nodes, dtype=np.int32)
         if by_edges:
-            refine.move_by_edges(graph.indptr.numpy(), graph.indices.numpy(), NONE, NONE, NONE, order, owner, sizes,
-                                 loads, most, max_load)
+            refine.move_by_edges(
+                graph.indptr.numpy(),
+                graph.indices.numpy(),
+                NONE,
+                NONE,
+                NONE,
+                order,
+                owner,
+                sizes,
+                loads,
+                most,
+                max_load,
+            )
         else:
             move_by_copies(graph, owner, num_parts, most, max_load, 0.1)
-        for old, new, cap in zip(sums(graph, before, num_parts), sums(graph, owner, num_parts), (most, max_load),
-                                 strict=True):
+        for old, new, cap in zip(
+            sums(graph, before, num_parts), sums(graph, owner, num_parts), (most, max_load), strict=True
+        ):
             assert all(now <= max(cap, was) for was, now in zip(old.tolist(), new.tolist(), strict=True))
 
 
@@ -121,14 +141,21 @@ def test_moves_by_edges_cut_less(with_weights: bool, graph: Graph, num_parts: in
     indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
     # In-edges only: a move cuts less at the vertex itself.
     for vertex in range(graph.num_nodes):
+
         def joined(part: int, at: int = vertex) -> int:
-            return sum(int(weights[edge]) if with_weights else 1 for edge in range(indptr[at], indptr[at + 1])
-                       if indices[edge] != at and owner[indices[edge]] == part)
+            return sum(
+                int(weights[edge]) if with_weights else 1
+                for edge in range(indptr[at], indptr[at + 1])
+                if indices[edge] != at and owner[indices[edge]] == part
+            )
 
         wanted = max(joined(part) for part in range(num_parts))
-        refine.move_by_edges(indptr, indices, weights, NONE, NONE, np.array([vertex], np.int32), owner, sizes, loads,
-                             ANY, ANY)
+        refine.move_by_edges(
+            indptr, indices, weights, NONE, NONE, np.array([vertex], np.int32), owner, sizes, loads, ANY, ANY
+        )
         assert joined(int(owner[vertex])) == wanted
-    cut = sum((int(weights[edge]) if with_weights else 1) * (owner[src] != owner[dst])
-              for edge, (src, dst) in enumerate(edge_list(graph)))
+    cut = sum(
+        (int(weights[edge]) if with_weights else 1) * (owner[src] != owner[dst])
+        for edge, (src, dst) in enumerate(edge_list(graph))
+    )
     assert refine.cut_weight(indptr, indices, weights, owner) == cut

@@ -92,8 +92,9 @@ def test_sums_and_dots_equal_loops(heads: int, width: int) -> None:
     dot_rows(forward, as_matrix(dy), as_matrix(x), found.reshape(-1), heads, parts)
     np.testing.assert_allclose(found, products, rtol=0, atol=1e-12)
     found[:], back[:] = np.nan, np.nan
-    sum_and_dot_rows(turned, as_matrix(x), as_matrix(dy), as_matrix(back), found.reshape(-1), weight.reshape(-1), heads,
-                     parts)
+    sum_and_dot_rows(
+        turned, as_matrix(x), as_matrix(dy), as_matrix(back), found.reshape(-1), weight.reshape(-1), heads, parts
+    )
     np.testing.assert_allclose(found, products, rtol=0, atol=1e-12)
     np.testing.assert_allclose(back, expected_back, rtol=0, atol=1e-12)
 

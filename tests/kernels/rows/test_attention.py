@@ -61,8 +61,17 @@ def test_weights_and_their_gradient(heads: int, monkeypatch: pytest.MonkeyPatch)
     kept = rng.random((200, heads)) < 0.6
     dropped = np.where(kept, weight * 2.5, 0)
     change, key_gradient = np.empty((200, heads)), np.empty((20, heads))
-    unweigh(edges, signed.ravel(), dropped.ravel(), upstream.ravel(), 2.5, 0.2, heads, change.reshape(-1),
-            key_gradient.reshape(-1))
+    unweigh(
+        edges,
+        signed.ravel(),
+        dropped.ravel(),
+        upstream.ravel(),
+        2.5,
+        0.2,
+        heads,
+        change.reshape(-1),
+        key_gradient.reshape(-1),
+    )
     flow = np.where(kept, upstream * 2.5, 0)
     mean = np.zeros((20, heads))
     np.add.at(mean, dst, share * flow)
@@ -83,9 +92,11 @@ def test_phases(heads: int) -> None:
     total = np.zeros((20, heads))
     np.add.at(total, dst, per_edge)
     expected = {
-        EdgeOperation.SCORE: (a, a[src] + b[dst]), EdgeOperation.SUM: (per_edge, total),
+        EdgeOperation.SCORE: (a, a[src] + b[dst]),
+        EdgeOperation.SUM: (per_edge, total),
         EdgeOperation.MAX: (per_edge, peak),
-        EdgeOperation.EXP: (per_edge, np.exp(per_edge - b[dst])), EdgeOperation.SPREAD: (per_edge, b[dst]),
+        EdgeOperation.EXP: (per_edge, np.exp(per_edge - b[dst])),
+        EdgeOperation.SPREAD: (per_edge, b[dst]),
     }
     for phase, (operand, result) in expected.items():
         out = np.full(result.shape, np.nan)

@@ -116,8 +116,15 @@ def test_edge_masks_depend_on_identity_alone() -> None:
     src_ids, dst_ids = rng.permutation(5000)[:1500], np.array([17, 4])
     none = np.empty(0, np.int32)
 
-    def kept(indptr: np.ndarray, index: np.ndarray, src: np.ndarray, dst: np.ndarray, types: np.ndarray,
-             occurrence: np.ndarray, loops: bool = False) -> np.ndarray:
+    def kept(
+        indptr: np.ndarray,
+        index: np.ndarray,
+        src: np.ndarray,
+        dst: np.ndarray,
+        types: np.ndarray,
+        occurrence: np.ndarray,
+        loops: bool = False,
+    ) -> np.ndarray:
         out = np.empty(index.size * heads, np.float32)
         drop_edges(indptr, index, src, dst, types, occurrence, loops, np.ones_like(out), out, heads, 11, 32768)
         return out.reshape(-1, heads) > 0

@@ -33,9 +33,22 @@ def offsets(vertices: np.ndarray, degree: int, fanout: int, key: int, ring: bool
     space = 1 << (2 * width * fanout - 1).bit_length() if ring else total
     found = np.empty(total, np.int32)
     sample.sample_hop(
-        indices, vertices, vertices[:0], count, fanout, 0, np.uint64(key), starts, room, block_indptr,
-        np.empty(sample.ROUND, np.uint64), np.empty(fanout * width, np.uint32), np.zeros(degree, np.uint8),
-        np.empty(space, np.int64), np.uint64(space - 1) if ring else ALL_BITS, found,
+        indices,
+        vertices,
+        vertices[:0],
+        count,
+        fanout,
+        0,
+        np.uint64(key),
+        starts,
+        room,
+        block_indptr,
+        np.empty(sample.ROUND, np.uint64),
+        np.empty(fanout * width, np.uint32),
+        np.zeros(degree, np.uint8),
+        np.empty(space, np.int64),
+        np.uint64(space - 1) if ring else ALL_BITS,
+        found,
     )
     return found.reshape(count, taken)
 
@@ -59,8 +72,21 @@ def test_draws_are_those_of_the_definition(degree: int, fanout: int, ring: bool)
 
 @pytest.mark.parametrize(
     ("degree", "fanout"),
-    [(2, 1), (3, 1), (3, 2), (6, 5), (16, 15), (16, 5), (17, 10), (40, 20), (200, 5), (1000, 1),
-     (140, LARGE - 1), (140, LARGE), (150, 130)],
+    [
+        (2, 1),
+        (3, 1),
+        (3, 2),
+        (6, 5),
+        (16, 15),
+        (16, 5),
+        (17, 10),
+        (40, 20),
+        (200, 5),
+        (1000, 1),
+        (140, LARGE - 1),
+        (140, LARGE),
+        (150, 130),
+    ],
 )
 def test_every_neighbour_is_equally_likely(degree: int, fanout: int) -> None:
     num = 4000 if fanout > 100 else 40_000
@@ -195,7 +221,8 @@ def test_overlap_of_two_hops_is_hypergeometric() -> None:
 
 
 @given(
-    st.lists(st.integers(0, 30), max_size=80), st.lists(st.integers(0, 30), max_size=20, unique=True),
+    st.lists(st.integers(0, 30), max_size=80),
+    st.lists(st.integers(0, 30), max_size=20, unique=True),
     st.integers(1, 2**31 - 100),
 )
 def test_relabel_appends_in_order_of_first_appearance(found: list[int], known: list[int], base: int) -> None:

@@ -26,8 +26,11 @@ def test_integers_come_back(values: list[tuple[int, bool]], point: str) -> None:
     assert wrong == -1 and found.tolist() == [one for one, _ in values]
 
 
-@given(values=st.lists(INT64, max_size=9), other=st.text("0123456789+-.,eE_x ", max_size=21),
-       point=st.sampled_from(["", ".", ","]))
+@given(
+    values=st.lists(INT64, max_size=9),
+    other=st.text("0123456789+-.,eE_x ", max_size=21),
+    point=st.sampled_from(["", ".", ","]),
+)
 def test_any_other_text_is_found(values: list[int], other: str, point: str) -> None:
     digits = other.removesuffix(f"{point}0") if point else other
     number = int(digits) if digits.removeprefix("-").isdigit() else None

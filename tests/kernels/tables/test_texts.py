@@ -57,7 +57,7 @@ def test_different_texts_in_ascending_order(texts: list[bytes]) -> None:
 @pytest.mark.parametrize("prefix", [b"", b"http://example.org/entity/"])
 def test_many_texts_in_ascending_order(prefix: bytes) -> None:
     draw = np.random.default_rng(0)
-    texts = list({prefix + b"%x" % (value ** 3) for value in draw.integers(0, 2**20, 20_000).tolist()})
+    texts = list({prefix + b"%x" % (value**3) for value in draw.integers(0, 2**20, 20_000).tolist()})
     assert [texts[place] for place in ascending(*packed(texts))] == sorted(texts)
 
 

@@ -19,11 +19,20 @@ from gnnexp.record.attempts import note
 ELSEWHERE = "pod/another"
 
 
-def write_rank(run_dir: Path, rank: int, state: str, silent_s: float = 0.0, table: str = ELSEWHERE,
-               **more: object) -> None:
+def write_rank(
+    run_dir: Path, rank: int, state: str, silent_s: float = 0.0, table: str = ELSEWHERE, **more: object
+) -> None:
     (run_dir / "status").mkdir(exist_ok=True)
-    words = {"rank": rank, "host": "pod", "pid": os.getpid(), "table": table, "state": state, "phase": "fb",
-             "time": time.time() - silent_s, **more}
+    words = {
+        "rank": rank,
+        "host": "pod",
+        "pid": os.getpid(),
+        "table": table,
+        "state": state,
+        "phase": "fb",
+        "time": time.time() - silent_s,
+        **more,
+    }
     (run_dir / "status" / f"rank_{rank}.json").write_text(json.dumps(words))
 
 

@@ -14,8 +14,15 @@ from gnnexp.record.attempts import note
 
 def _write_rank(run_dir: Path, rank: int, table: str, silent_s: float = 0.0, **more: object) -> None:
     (run_dir / "status").mkdir(exist_ok=True)
-    words = {"rank": rank, "host": "pod", "pid": os.getpid(), "table": table, "state": "running",
-             "time": time.time() - silent_s, **more}
+    words = {
+        "rank": rank,
+        "host": "pod",
+        "pid": os.getpid(),
+        "table": table,
+        "state": "running",
+        "time": time.time() - silent_s,
+        **more,
+    }
     (run_dir / "status" / f"rank_{rank}.json").write_text(json.dumps(words))
 
 
@@ -30,8 +37,11 @@ def test_after_a_recorded_end_no_rank_runs_and_the_cause_is_named(tmp_path: Path
     note(tmp_path, "start", ranks=3)
     assert _shown(tmp_path)[:2] == [("running", ""), ("running", "")]
     note(tmp_path, "end", status="failed", reason="rank 1 on pod was ended by SIGKILL in phase backward")
-    assert _shown(tmp_path) == [(GONE, "it ended without a last word"),
-                                (GONE, "was ended by SIGKILL in phase backward"), ("failed", "MemoryError: no room")]
+    assert _shown(tmp_path) == [
+        (GONE, "it ended without a last word"),
+        (GONE, "was ended by SIGKILL in phase backward"),
+        ("failed", "MemoryError: no room"),
+    ]
 
 
 def test_a_rank_that_gives_no_sign_of_life_is_gone_before_its_end_is_recorded(tmp_path: Path) -> None:

@@ -28,14 +28,17 @@ def test_an_answer_is_text_without_a_failure(commands: Path) -> None:
     assert (reply.text, reply.words, reply.failure) == ("1|RUNNING\n", "a warning", "")
 
 
-@pytest.mark.parametrize(("script", "failure"), [
-    ("echo 1; exit 3", "squeue exited with code 3"),
-    ("echo 1; echo 'Unable to contact slurm controller' >&2; exit 1", "squeue: Unable to contact slurm controller"),
-    ("kill -9 $$", "squeue exited with code -9"),
-    (r"printf 'bad\033[31m\000word\377' >&2; exit 1", "squeue: bad [31m word�"),
-    ("yes", "squeue printed more than 16777216 bytes"),
-    ("cat /dev/zero >&2", "squeue printed more than 65536 bytes"),
-])
+@pytest.mark.parametrize(
+    ("script", "failure"),
+    [
+        ("echo 1; exit 3", "squeue exited with code 3"),
+        ("echo 1; echo 'Unable to contact slurm controller' >&2; exit 1", "squeue: Unable to contact slurm controller"),
+        ("kill -9 $$", "squeue exited with code -9"),
+        (r"printf 'bad\033[31m\000word\377' >&2; exit 1", "squeue: bad [31m word�"),
+        ("yes", "squeue printed more than 16777216 bytes"),
+        ("cat /dev/zero >&2", "squeue printed more than 65536 bytes"),
+    ],
+)
 def test_what_is_no_answer_says_why(commands: Path, script: str, failure: str) -> None:
     install(commands, "squeue", script)
     reply = run(["squeue"])
@@ -51,8 +54,16 @@ def test_a_command_that_is_missing_or_cannot_be_executed_is_no_answer(commands: 
     assert run(["squeue", "\0"]).failure.startswith("squeue cannot be started")
 
 
-@pytest.mark.parametrize("script", ["sleep 1000", "exec sleep 1000", "trap '' TERM; sleep 1000 & wait",
-                                    "sleep 1000 & exit 0", "exec >&- 2>&-; sleep 1000"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "sleep 1000",
+        "exec sleep 1000",
+        "trap '' TERM; sleep 1000 & wait",
+        "sleep 1000 & exit 0",
+        "exec >&- 2>&-; sleep 1000",
+    ],
+)
 def test_a_command_that_hangs_is_killed_with_its_children(commands: Path, script: str) -> None:
     install(commands, "squeue", f"echo $$ > {commands}/pid; {script}")
     assert run(["squeue"], timeout_s=0.3).failure.startswith("squeue did not ")

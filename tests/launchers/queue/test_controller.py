@@ -60,14 +60,22 @@ def test_a_late_answer_counts_from_its_end(slurm: FakeSlurm, controller: Control
     assert slurm.times() == [1000.0, 1075.0]
 
 
-@pytest.mark.parametrize("reply", [
-    Reply("", "", DOWN), Reply("", "", "squeue exited with code 1"), Reply("", "", "squeue did not answer in time"),
-    Reply("1|COMPLETED|N/A|None\n", "", "squeue exited with code 1"),  # half an answer
-    Reply("", "slurm_load_jobs error: Zero Bytes were transmitted or received", ""),  # exit 0 all the same
-    Reply("<html>Bad Gateway</html>\n", "", ""), Reply("\0\0\0\n", "", ""), Reply("2|RUNNING|N/A|None\nx\n", "", ""),
-    Reply("1|COMPL", "", ""), Reply("x|RUNNING|N/A|None", "", NO_SUCH_JOB),
-    Reply("", "", "squeue: error: Invalid job id: 1"),
-])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("", "", DOWN),
+        Reply("", "", "squeue exited with code 1"),
+        Reply("", "", "squeue did not answer in time"),
+        Reply("1|COMPLETED|N/A|None\n", "", "squeue exited with code 1"),  # half an answer
+        Reply("", "slurm_load_jobs error: Zero Bytes were transmitted or received", ""),  # exit 0 all the same
+        Reply("<html>Bad Gateway</html>\n", "", ""),
+        Reply("\0\0\0\n", "", ""),
+        Reply("2|RUNNING|N/A|None\nx\n", "", ""),
+        Reply("1|COMPL", "", ""),
+        Reply("x|RUNNING|N/A|None", "", NO_SUCH_JOB),
+        Reply("", "", "squeue: error: Invalid job id: 1"),
+    ],
+)
 def test_what_is_no_answer(slurm: FakeSlurm, controller: Controller, reply: Reply) -> None:
     slurm.squeue = reply
     found = controller.find("1")

@@ -70,10 +70,17 @@ def test_a_job_that_its_script_put_back_is_alive(tmp_path: Path, slurm: FakeSlur
     assert asked(slurm, tmp_path) == Ended("4711", "TIMEOUT", "None"), "it did not come back"
 
 
-@pytest.mark.parametrize("reply", [
-    Reply("", "", DOWN), Reply("", "", "squeue did not answer in time"), Reply("", "", "squeue exited with code -9"),
-    Reply("", "squeue: error: Zero Bytes", ""), Reply("garbage\n", "", ""), Reply("", "", "squeue cannot be started"),
-])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("", "", DOWN),
+        Reply("", "", "squeue did not answer in time"),
+        Reply("", "", "squeue exited with code -9"),
+        Reply("", "squeue: error: Zero Bytes", ""),
+        Reply("garbage\n", "", ""),
+        Reply("", "", "squeue cannot be started"),
+    ],
+)
 def test_an_answer_that_is_missing_is_no_answer_however_long_the_ranks_are_silent(
     tmp_path: Path, slurm: FakeSlurm, reply: Reply
 ) -> None:
@@ -177,8 +184,21 @@ def test_a_run_without_a_job_has_no_answer(tmp_path: Path) -> None:
     assert ask(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"job_id": "--help"}', '{"job_id": [1]}', '{"job_id": ""}',
-                                  '{"token": 1}', "\0", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "5",
+        '{"job_id": "--help"}',
+        '{"job_id": [1]}',
+        '{"job_id": ""}',
+        '{"token": 1}',
+        "\0",
+        "[" * 100_000,
+    ],
+)
 def test_a_damaged_note_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "slurm.json").write_text(text)
     with pytest.raises(DataError, match=r"slurm\.json"):

@@ -87,8 +87,9 @@ def test_sbatch_gets_whole_numbers(cluster: Path, capsys: pytest.CaptureFixture[
 
 def test_a_script_is_printed_and_nothing_is_submitted(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["run", *SMALL, "hardware=slurm_cpu", "hydra.run.dir=run"]
-    (script,) = scripts(capsys, *words, f"{LAUNCHER}partition='debug,debug'", f"{LAUNCHER}time_min=2:30:00",
-                        f"{LAUNCHER}mem_gb=10G")
+    (script,) = scripts(
+        capsys, *words, f"{LAUNCHER}partition='debug,debug'", f"{LAUNCHER}time_min=2:30:00", f"{LAUNCHER}mem_gb=10G"
+    )
     for line in ("--partition=debug,debug", "--time=2:30:00", "--mem=10G", "--job-name=gnnexp-run"):
         assert f"#SBATCH {line}\n" in script
     assert not Path("run").exists() and not list((cluster / "jobs").iterdir()) and not asked(cluster)
@@ -98,22 +99,36 @@ def test_a_script_is_printed_and_nothing_is_submitted(cluster: Path, capsys: pyt
 
 def test_the_script_of_a_sweep_is_an_array(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cases = [{"overrides": [f"seed={seed}"]} for seed in range(3)]
-    Path("three.yaml").write_text(json.dumps({"description": "three", "fixed": [*SMALL, "hardware=slurm_cpu"],
-                                              "cases": cases}))
+    Path("three.yaml").write_text(
+        json.dumps({"description": "three", "fixed": [*SMALL, "hardware=slurm_cpu"], "cases": cases})
+    )
     (script,) = scripts(capsys, "sweep", "three.yaml")
     assert "#SBATCH --array=0-2%3" in script and not Path("runs").exists()
 
 
-@pytest.mark.parametrize(("options", "line"), [
-    ([], "--gpus-per-task=1"), (["gpus=node"], "--gpus-per-node=4"), (["gpus=gres"], "--gres=gpu:4"),
-    (["gpus=gres", "gpu_type=a100"], "--gres=gpu:a100:4"), (["gpu_type=a100"], "--gpus-per-task=a100:1"),
-    (["gpus=node", "gpu_type=a100"], "--gpus-per-node=a100:4"),
-])
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ([], "--gpus-per-task=1"),
+        (["gpus=node"], "--gpus-per-node=4"),
+        (["gpus=gres"], "--gres=gpu:4"),
+        (["gpus=gres", "gpu_type=a100"], "--gres=gpu:a100:4"),
+        (["gpu_type=a100"], "--gpus-per-task=a100:1"),
+        (["gpus=node", "gpu_type=a100"], "--gpus-per-node=a100:4"),
+    ],
+)
 def test_gpus_are_requested_in_three_ways(
     cluster: Path, capsys: pytest.CaptureFixture[str], options: list[str], line: str
 ) -> None:
-    (script,) = scripts(capsys, "run", *SMALL, "hardware=slurm_gpu", "hardware.workers=4", f"{LAUNCHER}cpus_per_task=1",
-                        *(LAUNCHER + one for one in options))
+    (script,) = scripts(
+        capsys,
+        "run",
+        *SMALL,
+        "hardware=slurm_gpu",
+        "hardware.workers=4",
+        f"{LAUNCHER}cpus_per_task=1",
+        *(LAUNCHER + one for one in options),
+    )
     requests = re.findall(r"^#SBATCH (--(?:gpus|gres).*)$", script, re.MULTILINE)
     assert requests == [line]
 
@@ -121,8 +136,16 @@ def test_gpus_are_requested_in_three_ways(
 @pytest.mark.parametrize("container", ["apptainer", pytest.param("pyxis", marks=pytest.mark.slow)])
 @pytest.mark.timeout(300)
 def test_a_job_runs_in_a_container(cluster: Path, capsys: pytest.CaptureFixture[str], container: str) -> None:
-    code = run_command(["run", *SMALL, f"hardware=slurm_{container}", f"{LAUNCHER}image=gnnexp.image",
-                        "hydra.run.dir=run", f"{LAUNCHER}mounts=[/scratch]"])
+    code = run_command(
+        [
+            "run",
+            *SMALL,
+            f"hardware=slurm_{container}",
+            f"{LAUNCHER}image=gnnexp.image",
+            "hydra.run.dir=run",
+            f"{LAUNCHER}mounts=[/scratch]",
+        ]
+    )
     assert code == 0, capsys.readouterr().err + (cluster / "jobs/4711/log").read_text()
     calls = asked(cluster).splitlines()
     assert len(calls) == 2 and all("gnnexp.image" in call and "/scratch" in call for call in calls)
@@ -132,8 +155,11 @@ def test_a_job_runs_in_a_container(cluster: Path, capsys: pytest.CaptureFixture[
 def test_outside_of_a_container_there_is_no_python(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for container in ("apptainer", "pyxis"):
         (script,) = scripts(capsys, "run", *SMALL, f"hardware=slurm_{container}", f"{LAUNCHER}image=x")
-        outside = [line for line in script.splitlines() if "python" in line
-                   and not re.search(r"apptainer exec|--container-image", line)]
+        outside = [
+            line
+            for line in script.splitlines()
+            if "python" in line and not re.search(r"apptainer exec|--container-image", line)
+        ]
         assert outside == [] and sys.executable not in script
 
 
@@ -150,8 +176,14 @@ def test_the_shell_puts_the_job_of_a_container_back(
     assert ("refused" in asked(cluster)) == bool(refuses)
 
 
-IN_A_JOB = ["run", *SMALL, "hardware=slurm_cpu", f"{LAUNCHER}prepare=job", f"{LAUNCHER}prepare_partition=debug",
-            "hydra.run.dir=run"]
+IN_A_JOB = [
+    "run",
+    *SMALL,
+    "hardware=slurm_cpu",
+    f"{LAUNCHER}prepare=job",
+    f"{LAUNCHER}prepare_partition=debug",
+    "hydra.run.dir=run",
+]
 
 
 @pytest.mark.timeout(300)

@@ -28,11 +28,18 @@ def problems() -> list[Problem]:
     return check_against_cluster(SlurmLauncher(mem_gb=1.0), hardware_of(compose(["hardware=slurm_cpu"]).config))
 
 
-@pytest.mark.parametrize("script", [
-    "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1", "echo '<html>'", "yes",
-    r"printf '\377\000|infinite|1|1|1|(null)\n'; exit 1", f"echo 'debug*|infinite|2|2|{'9' * 400}|(null)'",
-    "echo 'debug*|infinite|2|2|-1|(null)'", "echo 'debug*|x|2|2|6000|(null)'",
-])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1",
+        "echo '<html>'",
+        "yes",
+        r"printf '\377\000|infinite|1|1|1|(null)\n'; exit 1",
+        f"echo 'debug*|infinite|2|2|{'9' * 400}|(null)'",
+        "echo 'debug*|infinite|2|2|-1|(null)'",
+        "echo 'debug*|x|2|2|6000|(null)'",
+    ],
+)
 def test_no_answer_is_a_problem_in_words(commands: Path, script: str) -> None:
     install(commands, "sinfo", script)
     (problem,) = problems()
@@ -50,8 +57,9 @@ def test_whatever_it_says_is_read_or_refused(text: str) -> None:
         read_partitions(text)
 
 
-SINFO = ("cat <<'END'\ncpu*|1:00:00|8|64|256000|(null)\ngpu|1-00:00:00|4|64|256000|gpu:a100:4\n"
-         "old|infinite|2|8|1|gpu:2\nEND")
+SINFO = (
+    "cat <<'END'\ncpu*|1:00:00|8|64|256000|(null)\ngpu|1-00:00:00|4|64|256000|gpu:a100:4\nold|infinite|2|8|1|gpu:2\nEND"
+)
 
 
 def keys(commands: Path, *overrides: str) -> set[str]:
@@ -61,18 +69,26 @@ def keys(commands: Path, *overrides: str) -> set[str]:
     assert not experiment.problems and isinstance(experiment.launcher, SlurmLauncher)
     fit = fit_of(experiment.launcher, experiment.hardware)
     return {problem.key.rpartition(".")[2] for problem in fit.problems} | {
-        f"{doubt.key.rpartition('.')[2]}?" for doubt in fit.doubts}
+        f"{doubt.key.rpartition('.')[2]}?" for doubt in fit.doubts
+    }
 
 
 LAUNCHER = "hardware.launcher."
 ON_GPUS = ["hardware.device=cuda", "hardware.workers=4", f"{LAUNCHER}partition=gpu"]
 
 
-@pytest.mark.parametrize("request_", [
-    ["gpus_per_task=1"], ["gpus_per_task=1", "gpus=node"], ["gpus_per_task=1", "gpus=gres", "gpu_type=a100"],
-    ["parameters.gres='gpu:4'"], ["parameters.gpus_per_node='a100:4'"], ["parameters.gpus=4"],
-    ["parameters.gpus_per_task=1"],
-])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ["gpus_per_task=1"],
+        ["gpus_per_task=1", "gpus=node"],
+        ["gpus_per_task=1", "gpus=gres", "gpu_type=a100"],
+        ["parameters.gres='gpu:4'"],
+        ["parameters.gpus_per_node='a100:4'"],
+        ["parameters.gpus=4"],
+        ["parameters.gpus_per_task=1"],
+    ],
+)
 def test_gpus_count_however_they_are_requested(commands: Path, request_: list[str]) -> None:
     typed = ["+" * one.startswith("parameters.") + LAUNCHER + one for one in request_]
     assert keys(commands, *ON_GPUS, *typed) == set()
@@ -102,9 +118,16 @@ def test_what_sinfo_cannot_know_is_a_doubt(commands: Path) -> None:
     assert keys(commands, f"{LAUNCHER}partition=theirs", f"+{LAUNCHER}parameters.clusters=other") == {"partition?"}
 
 
-@pytest.mark.parametrize(("option", "value"), [
-    ("time_min", "soon"), ("mem_gb", "much"), ("container", "apptainer"), ("image", "x.sif"), ("time_min", "0:10"),
-])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("time_min", "soon"),
+        ("mem_gb", "much"),
+        ("container", "apptainer"),
+        ("image", "x.sif"),
+        ("time_min", "0:10"),
+    ],
+)
 def test_words_that_sbatch_does_not_know_are_problems(option: str, value: str) -> None:
     (problem,) = read(compose(["hardware=slurm_cpu", f"{LAUNCHER}{option}={value}"]).config).problems
     assert problem.key == LAUNCHER + {"container": "image", "image": "container"}.get(option, option)

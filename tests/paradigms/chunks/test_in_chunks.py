@@ -50,8 +50,8 @@ def test_topology_and_rows_cross_as_passes_need_them(kernel: str, constant: bool
     whole = backend.aggregate(block, x, None, None)
     assert torch.equal(out, whole)
     gradient = torch.randn_like(out)
-    found, = torch.autograd.grad(out, x, gradient)
-    expected, = torch.autograd.grad(whole, x, gradient)
+    (found,) = torch.autograd.grad(out, x, gradient)
+    (expected,) = torch.autograd.grad(whole, x, gradient)
     torch.testing.assert_close(found, expected)
     assert tier.take_counts() == _expected(chunks, numba=kernel == "numba", constant=constant)
 
@@ -60,8 +60,10 @@ def _expected(chunks: Sequence[Chunk], *, numba: bool, constant: bool) -> dict[s
     if len(chunks) == 1 and chunks[0].rows is None:  # all of it is there
         return {}
     row = 8 * WIDTH
-    read, made = (row * sum(number) for number in zip(
-        *((chunk.block.num_src, chunk.block.num_dst) for chunk in chunks), strict=True))
+    read, made = (
+        row * sum(number)
+        for number in zip(*((chunk.block.num_src, chunk.block.num_dst) for chunk in chunks), strict=True)
+    )
     forward, turned = sum(map(_forward_bytes, chunks)), sum(map(_transposed_bytes, chunks))
     if not numba:
         topology = 2 * forward

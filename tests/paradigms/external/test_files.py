@@ -16,9 +16,16 @@ from gnnexp.paradigms.external.files import digest_of_all, digests_of, files_of,
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "system" / "parts").mkdir(parents=True)
-    for name, text in {"system/train.py": "import numpy\nimport layers\nfrom parts import one\n",
-                       "system/layers.py": "", "system/parts/__init__.py": "", "system/parts/one.py": "import json",
-                       "system/unused.py": "", "options.yaml": "", "run.sh": "", "loose.py": ""}.items():
+    for name, text in {
+        "system/train.py": "import numpy\nimport layers\nfrom parts import one\n",
+        "system/layers.py": "",
+        "system/parts/__init__.py": "",
+        "system/parts/one.py": "import json",
+        "system/unused.py": "",
+        "options.yaml": "",
+        "run.sh": "",
+        "loose.py": "",
+    }.items():
         (tmp_path / name).write_text(text)
     return tmp_path
 

@@ -26,12 +26,26 @@ def wrong(*lines: object, **options: float) -> str:
 
 
 def test_what_is_reported_has_the_names_of_the_record() -> None:
-    line = {"epoch": 0, "epoch_s": 2, "forward_s": 0.5, "loss": 1.5, "acc/val": 0.5, "hits@10/test": 1,
-            "bytes_gradients": 7, "device_peak_bytes": 9}
+    line = {
+        "epoch": 0,
+        "epoch_s": 2,
+        "forward_s": 0.5,
+        "loss": 1.5,
+        "acc/val": 0.5,
+        "hits@10/test": 1,
+        "bytes_gradients": 7,
+        "device_peak_bytes": 9,
+    }
     (found,) = read(line)
     assert found.epoch == 0 and found.metrics == {
-        "time/epoch_s": 2, "time/forward_s": 0.5, "loss/train": 1.5, "acc/val": 0.5, "hits@10/test": 1,
-        "comm/bytes_gradients": 7, "memory/device_peak_bytes": 9}
+        "time/epoch_s": 2,
+        "time/forward_s": 0.5,
+        "loss/train": 1.5,
+        "acc/val": 0.5,
+        "hits@10/test": 1,
+        "comm/bytes_gradients": 7,
+        "memory/device_peak_bytes": 9,
+    }
 
 
 def test_every_name_is_one_of_the_record() -> None:
@@ -39,30 +53,33 @@ def test_every_name_is_one_of_the_record() -> None:
     assert named <= TIME_NAMES | TRAFFIC_NAMES and len(set(NAMES.values())) == len(NAMES)
 
 
-@pytest.mark.parametrize(("line", "said"), [
-    (b"epoch 0 done", "must be a JSON object"),
-    (b"[1]", "must be a JSON object"),
-    (b"\xff\xfe", "must be a JSON object"),
-    (b"[" * 5000, "must be a JSON object"),
-    (b'{"epoch": 0, "loss": "\\ud800"}', "must be a"),
-    ({}, "number of its epoch"),
-    ({"epoch": "0"}, "number of its epoch"),
-    ({"epoch": True}, "number of its epoch"),
-    ({"epoch": 1}, "must be 0"),
-    ({"epoch": -1}, "must be 0"),
-    ({"epoch": 0, "acc_val": 0.5}, "acc/val"),
-    ({"epoch": 0, "losss": 0.5}, "did you mean loss"),
-    ({"epoch": 0, "time/epoch_s": 0.5}, "did you mean"),
-    ({"epoch": 0, "acc/val": 93.4}, "not a percentage"),
-    ({"epoch": 0, "acc/val": float("nan")}, "must be finite"),
-    ({"epoch": 0, "loss": None}, "must be a number"),
-    ({"epoch": 0, "loss": True}, "must be a number"),
-    ({"epoch": 0, "loss": 10**400}, "must be finite"),
-    ({"epoch": 0, "load_s": -1}, "0 or more"),
-    ({"epoch": 0, "bytes_features": 1.5}, "whole number"),
-    ({"epoch": 0, "bytes_features": 1 << 70}, "whole number"),
-    ({"epoch": 0, "epoch_s": 400}, "must be in seconds"),
-])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"epoch 0 done", "must be a JSON object"),
+        (b"[1]", "must be a JSON object"),
+        (b"\xff\xfe", "must be a JSON object"),
+        (b"[" * 5000, "must be a JSON object"),
+        (b'{"epoch": 0, "loss": "\\ud800"}', "must be a"),
+        ({}, "number of its epoch"),
+        ({"epoch": "0"}, "number of its epoch"),
+        ({"epoch": True}, "number of its epoch"),
+        ({"epoch": 1}, "must be 0"),
+        ({"epoch": -1}, "must be 0"),
+        ({"epoch": 0, "acc_val": 0.5}, "acc/val"),
+        ({"epoch": 0, "losss": 0.5}, "did you mean loss"),
+        ({"epoch": 0, "time/epoch_s": 0.5}, "did you mean"),
+        ({"epoch": 0, "acc/val": 93.4}, "not a percentage"),
+        ({"epoch": 0, "acc/val": float("nan")}, "must be finite"),
+        ({"epoch": 0, "loss": None}, "must be a number"),
+        ({"epoch": 0, "loss": True}, "must be a number"),
+        ({"epoch": 0, "loss": 10**400}, "must be finite"),
+        ({"epoch": 0, "load_s": -1}, "0 or more"),
+        ({"epoch": 0, "bytes_features": 1.5}, "whole number"),
+        ({"epoch": 0, "bytes_features": 1 << 70}, "whole number"),
+        ({"epoch": 0, "epoch_s": 400}, "must be in seconds"),
+    ],
+)
 def test_wrong_lines_are_named(line: object, said: str) -> None:
     assert said in wrong(line) and "line 1" in wrong(line)
 

@@ -34,21 +34,25 @@ def test_a_command_that_can_be_started_has_no_problem() -> None:
     assert problems(ECHO, "hardware.nodes=1", "partitioner=hdrf", "paradigm.partition=true") == []
 
 
-@pytest.mark.parametrize(("overrides", "key"), [
-    (["paradigm.command=[]"], "paradigm.command"),
-    (["paradigm.command=[no-such-program]"], "paradigm.command"),
-    (["paradigm.command=['echo hello']"], "paradigm.command"),
-    (["paradigm.command=[python,no_such_script.py]"], "paradigm.command"),
-    (["paradigm.command=echo"], "paradigm.command"),
-    (["paradigm.command=[echo,true]"], "paradigm.command"),
-    ([ECHO, "paradigm.files=[nowhere]"], "paradigm.files"),
-    ([ECHO, "paradigm.files=[/dev/null]"], "paradigm.files"),
-    ([ECHO, f"paradigm.files=[{'n' * 3000}]"], "paradigm.files"),
-    ([ECHO, "paradigm.uses=[modell]"], "paradigm.uses"),
-    ([ECHO, "paradigm.silent_s=0"], "paradigm.silent_s"),
-    ([ECHO, "hardware.throttle=1e9"], "hardware.throttle"),
-    ([ECHO, "hardware=slurm_cpu", "hardware.nodes=2", "paradigm.processes=run"], "paradigm.processes"),
-], ids=str)
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["paradigm.command=[]"], "paradigm.command"),
+        (["paradigm.command=[no-such-program]"], "paradigm.command"),
+        (["paradigm.command=['echo hello']"], "paradigm.command"),
+        (["paradigm.command=[python,no_such_script.py]"], "paradigm.command"),
+        (["paradigm.command=echo"], "paradigm.command"),
+        (["paradigm.command=[echo,true]"], "paradigm.command"),
+        ([ECHO, "paradigm.files=[nowhere]"], "paradigm.files"),
+        ([ECHO, "paradigm.files=[/dev/null]"], "paradigm.files"),
+        ([ECHO, f"paradigm.files=[{'n' * 3000}]"], "paradigm.files"),
+        ([ECHO, "paradigm.uses=[modell]"], "paradigm.uses"),
+        ([ECHO, "paradigm.silent_s=0"], "paradigm.silent_s"),
+        ([ECHO, "hardware.throttle=1e9"], "hardware.throttle"),
+        ([ECHO, "hardware=slurm_cpu", "hardware.nodes=2", "paradigm.processes=run"], "paradigm.processes"),
+    ],
+    ids=str,
+)
 def test_conflicts_are_named_before_the_launch(overrides: list[str], key: str) -> None:
     assert key in problems(*overrides)
 
@@ -59,8 +63,9 @@ def test_no_shell_reads_the_command() -> None:
 
 def test_the_plan_has_a_label_and_a_partition_if_asked() -> None:
     for wanted, uses in ((False, ""), (True, "model,train")):
-        experiment = reading(ECHO, f"paradigm.partition={wanted}", f"paradigm.uses=[{uses}]",
-                             "hardware.workers=3").experiment
+        experiment = reading(
+            ECHO, f"paradigm.partition={wanted}", f"paradigm.uses=[{uses}]", "hardware.workers=3"
+        ).experiment
         facts = GraphFacts.of(nasty_graph())
         plan = experiment.paradigm.plan(experiment, facts)
         assert plan.num_parts == (3 if wanted else None) and not plan.exact
@@ -71,9 +76,19 @@ def test_the_plan_has_a_label_and_a_partition_if_asked() -> None:
 
 
 def handed(**changes: object) -> Handed:
-    values = {"scratch": Path("s"), "graph": Path("g"), "partition": Path("p"), "config": Path("c"),
-              "epochs": Path("e"), "seed": 7, "device": "cpu", "threads": 2, "resumed": True, "num_ranks": 2,
-              "port": 99}
+    values = {
+        "scratch": Path("s"),
+        "graph": Path("g"),
+        "partition": Path("p"),
+        "config": Path("c"),
+        "epochs": Path("e"),
+        "seed": 7,
+        "device": "cpu",
+        "threads": 2,
+        "resumed": True,
+        "num_ranks": 2,
+        "port": 99,
+    }
     return Handed(**{**values, **changes})
 
 

@@ -12,8 +12,13 @@ from gnnexp.comm.environment import Environment
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.paradigms.parts.local_models import LocalModels
 
-DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="no CUDA device is visible")])]
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")],
+    ),
+]
 
 
 def _trained(models: LocalModels, module: torch.nn.Module, steps: int) -> torch.Tensor:
@@ -55,8 +60,9 @@ def test_states_of_parts_come_back_where_their_parameters_are(device: str) -> No
 def test_an_average_leaves_the_states_of_parts_alone() -> None:
     models, module = _begun("cpu")
     _trained(models, module, 3)
-    before = [[{name: value.clone() for name, value in state.items()} for state in models._states[part]]
-              for part in (0, 1)]
+    before = [
+        [{name: value.clone() for name, value in state.items()} for state in models._states[part]] for part in (0, 1)
+    ]
     models.average({0: 0.25, 1: 0.75}, Communicator(Environment(), PhaseTimer(), torch.device("cpu")))
     for part in (0, 1):
         for found, kept in zip(models._states[part], before[part], strict=True):

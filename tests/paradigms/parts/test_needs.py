@@ -24,8 +24,7 @@ DATA = GRAPH.topology_bytes + 4 * 300 * 13
 
 def averaging(memory: int | None = None, **options: Any) -> tuple[Paradigm, dict[str, Any]]:
     config = small_config(MODELS["sage"], hardware={"workers": 2}, train={"batch_size": 40})
-    config["paradigm"] = {"_target_": "gnnexp.paradigms.model_averaging.ModelAveraging", "memory": memory,
-                          **options}
+    config["paradigm"] = {"_target_": "gnnexp.paradigms.model_averaging.ModelAveraging", "memory": memory, **options}
     return build(config["paradigm"], Paradigm), config
 
 
@@ -42,8 +41,10 @@ def test_a_part_that_does_not_fit_with_its_halo_is_refused_where_their_number_is
     write_parts(GRAPH, GraphStream(GRAPH), partition, tmp_path, full_neighbors=True)
     cut = open_parts(tmp_path)
     held = [open_part.graph for open_part in (cut.open(part) for part in range(3))]
-    largest = max(graph.topology_bytes + 4 * graph.num_nodes * (13 + 1) + 8 * size.owned
-                  for graph, size in zip(held, cut.sizes, strict=True))
+    largest = max(
+        graph.topology_bytes + 4 * graph.num_nodes * (13 + 1) + 8 * size.owned
+        for graph, size in zip(held, cut.sizes, strict=True)
+    )
 
     def problems(memory: int) -> list[Problem]:
         paradigm, config = averaging(memory if key == "paradigm.memory" else None)

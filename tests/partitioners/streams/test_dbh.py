@@ -33,8 +33,13 @@ def dbh_by_hand(edges: Edges, num_nodes: int, num_parts: int, seed: int, degrees
 @pytest.mark.parametrize("degrees", DEGREES)
 @given(graph=graphs(), num_parts=PARTS, seed=st.integers(0, 2**63 - 1))
 def test_the_rule_on_any_graph(degrees: Degrees, order: StreamOrder, graph: Graph, num_parts: int, seed: int) -> None:
-    expect(DbhPartitioner(degrees=degrees, order=order, seed=seed), graph, num_parts,
-           lambda edges: dbh_by_hand(edges, graph.num_nodes, num_parts, seed, degrees), seed)
+    expect(
+        DbhPartitioner(degrees=degrees, order=order, seed=seed),
+        graph,
+        num_parts,
+        lambda edges: dbh_by_hand(edges, graph.num_nodes, num_parts, seed, degrees),
+        seed,
+    )
 
 
 @given(graph=graphs(), num_parts=PARTS)

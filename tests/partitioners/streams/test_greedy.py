@@ -39,16 +39,19 @@ def greedy_by_cases(edges: Edges, num_nodes: int, num_parts: int) -> list[int]:
 @pytest.mark.parametrize("order", ORDERS)
 @given(graph=graphs(), num_parts=PARTS)
 def test_the_rule_on_any_graph(order: StreamOrder, graph: Graph, num_parts: int) -> None:
-    expect(GreedyPartitioner(order=order), graph, num_parts,
-           lambda edges: greedy_by_cases(edges, graph.num_nodes, num_parts))
+    expect(
+        GreedyPartitioner(order=order),
+        graph,
+        num_parts,
+        lambda edges: greedy_by_cases(edges, graph.num_nodes, num_parts),
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("num_parts", [1, 2, 8, 64, 65, 130])
 def test_the_rule_where_every_trap_is(order: StreamOrder, num_parts: int) -> None:
     graph = nasty_graph(num_nodes=140, num_edges=3000)
-    expect(GreedyPartitioner(order=order), graph, num_parts,
-           lambda edges: greedy_by_cases(edges, 140, num_parts))
+    expect(GreedyPartitioner(order=order), graph, num_parts, lambda edges: greedy_by_cases(edges, 140, num_parts))
 
 
 # Edges in stored order, and their parts of two. In all, 1->0 opens part 0 and 3->2 the emptier part 1.

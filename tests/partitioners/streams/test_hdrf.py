@@ -49,14 +49,17 @@ def hdrf_by_formula(
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("degrees", DEGREES)
-@given(graph=graphs(), num_parts=PARTS, weight=st.sampled_from([0.3, 1.0, 4.0]),
-       epsilon=st.sampled_from([0.001, 1.0]))
+@given(graph=graphs(), num_parts=PARTS, weight=st.sampled_from([0.3, 1.0, 4.0]), epsilon=st.sampled_from([0.001, 1.0]))
 def test_the_rule_on_any_graph(
     degrees: Degrees, order: StreamOrder, graph: Graph, num_parts: int, weight: float, epsilon: float
 ) -> None:
     rule = HdrfPartitioner(lambda_=weight, epsilon=epsilon, degrees=degrees, order=order)
-    expect(rule, graph, num_parts,
-           lambda edges: hdrf_by_formula(edges, graph.num_nodes, num_parts, weight, epsilon, degrees))
+    expect(
+        rule,
+        graph,
+        num_parts,
+        lambda edges: hdrf_by_formula(edges, graph.num_nodes, num_parts, weight, epsilon, degrees),
+    )
 
 
 @pytest.mark.parametrize("degrees", DEGREES)

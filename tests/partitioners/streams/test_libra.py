@@ -155,8 +155,11 @@ def test_the_shuffle_is_a_function_of_the_seed_and_the_stored_order_of_nothing()
     assert owners_of(graph, 4, "shuffled", 1) == owners_of(graph, 4, "shuffled", 1)
     assert owners_of(graph, 4, "shuffled", 1) != owners_of(graph, 4, "shuffled", 2)
     assert owners_of(graph, 4, "stored", 1) == owners_of(graph, 4, "stored", 2)
-    keys = {LibraPartitioner(order=order, seed=seed).key("graph", 4)  # type: ignore[arg-type]
-            for order in ORDERS for seed in (0, 1)}
+    keys = {
+        LibraPartitioner(order=order, seed=seed).key("graph", 4)  # type: ignore[arg-type]
+        for order in ORDERS
+        for seed in (0, 1)
+    }
     assert len(keys) == 4
 
 
@@ -178,10 +181,15 @@ def cora() -> Graph:
 
 # Upper bounds of copies per vertex and of `balance_edges`. Measured with 16 parts (both are lower with 4): R-MAT 2.870
 # and 1.0006, 2.481 and 1.0051; Cora 1.641 and 1.0277, 1.455 and 1.0777. Edges at random: 10.07 and 5.50 copies.
-@pytest.mark.parametrize(("load", "order", "copies", "balance"), [
-    (rmat, "shuffled", 2.9, 1.001), (rmat, "stored", 2.5, 1.006), (cora, "shuffled", 1.65, 1.028),
-    (cora, "stored", 1.46, 1.078),
-])
+@pytest.mark.parametrize(
+    ("load", "order", "copies", "balance"),
+    [
+        (rmat, "shuffled", 2.9, 1.001),
+        (rmat, "stored", 2.5, 1.006),
+        (cora, "shuffled", 1.65, 1.028),
+        (cora, "stored", 1.46, 1.078),
+    ],
+)
 def test_it_copies_few_vertices_and_balances_edges(
     load: Callable[[], Graph], order: str, copies: float, balance: float
 ) -> None:

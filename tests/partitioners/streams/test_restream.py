@@ -35,8 +35,11 @@ from gnnexp.testing.strategies import graphs
 
 PARTS = st.sampled_from([1, 2, 3, 5, 8, 9, 63, 64, 65, 130])
 WAYS: dict[str, dict[str, Any]] = {
-    "default": {}, "streams": {"coarsest": "stream"}, "no passes": {"passes": 0, "copies_passes": 0},
-    "empty": {"start": "empty", "passes": 3}, "ldg": {"start": "empty", "score": "ldg", "copies_passes": 0},
+    "default": {},
+    "streams": {"coarsest": "stream"},
+    "no passes": {"passes": 0, "copies_passes": 0},
+    "empty": {"start": "empty", "passes": 3},
+    "ldg": {"start": "empty", "score": "ldg", "copies_passes": 0},
     "random": {"start": "empty", "order": "random", "gamma": 2.0},
 }
 
@@ -49,7 +52,9 @@ def order_of(graph: Graph, order: str, seed: int) -> list[int]:
     degree = graph.in_degree.tolist()
     ids = list(range(graph.num_nodes))
     return {
-        "stored": ids, "rising": sorted(ids, key=lambda v: degree[v]), "falling": sorted(ids, key=lambda v: -degree[v]),
+        "stored": ids,
+        "rising": sorted(ids, key=lambda v: degree[v]),
+        "falling": sorted(ids, key=lambda v: -degree[v]),
         "random": permutation(stream(seed, Purpose.PARTITION, 0), graph.num_nodes).tolist(),
     }[order]
 
@@ -84,14 +89,31 @@ def streamed_by_sets(
 @pytest.mark.parametrize("score", ["ldg", "fennel"])
 @pytest.mark.parametrize("order", ["falling", "rising", "stored", "random"])
 @settings(max_examples=30)
-@given(graph=graphs(), num_parts=PARTS, passes=st.integers(1, 3), beta=st.sampled_from([1.0, 1.05, 1.5]),
-       gamma=st.sampled_from([1.25, 1.5, 2.0]), seed=st.integers(0, 2**40))
+@given(
+    graph=graphs(),
+    num_parts=PARTS,
+    passes=st.integers(1, 3),
+    beta=st.sampled_from([1.0, 1.05, 1.5]),
+    gamma=st.sampled_from([1.25, 1.5, 2.0]),
+    seed=st.integers(0, 2**40),
+)
 def test_the_rule_on_any_graph(
     score: str, order: str, graph: Graph, num_parts: int, passes: int, beta: float, gamma: float, seed: int
 ) -> None:
     num_parts = min(num_parts, graph.num_nodes)
-    found = owners(graph, num_parts, start="empty", score=score, passes=passes, copies_passes=0, vertex_balance=beta,
-                   edge_balance=None, gamma=gamma, order=order, seed=seed)
+    found = owners(
+        graph,
+        num_parts,
+        start="empty",
+        score=score,
+        passes=passes,
+        copies_passes=0,
+        vertex_balance=beta,
+        edge_balance=None,
+        gamma=gamma,
+        order=order,
+        seed=seed,
+    )
     wanted = streamed_by_sets(graph, num_parts, score, passes, beta, gamma, order_of(graph, order, seed))
     assert found.tolist() == wanted.tolist()
 
@@ -139,7 +161,7 @@ def test_edges_over_the_cap_are_told(way: str, graph: Graph, num_parts: int, bou
 
 
 def test_a_vertex_with_more_edges_than_the_bound_is_told_and_bounds_the_others(
-    caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # A hub with 60 of 100 in-edges, where 4 parts of at most 30 were asked for.
     hub, others = np.arange(60) + 10, np.arange(40) % 10
@@ -196,19 +218,38 @@ def test_many_exchanges_in_one_call_hold_the_cap() -> None:
 
 def test_seeds_and_options_make_other_keys() -> None:
     graph = random_graph(60, 500, 0)
-    assert owners(graph, 4, order="random", start="empty", seed=1).tolist() != owners(
-        graph, 4, order="random", start="empty", seed=2).tolist()
+    assert (
+        owners(graph, 4, order="random", start="empty", seed=1).tolist()
+        != owners(graph, 4, order="random", start="empty", seed=2).tolist()
+    )
     keys = {RestreamPartitioner(seed=seed, **way).key("graph", 4) for way in WAYS.values() for seed in (0, 1)}
     assert len(keys) == 2 * len(WAYS)
 
 
 def test_all_bad_options_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        RestreamPartitioner(start="nothing", score="hdrf", passes=-1, copies_passes=-2,  # type: ignore[arg-type]
-                            vertex_balance=0.9, edge_balance=float("nan"), gamma=0.5, order="bfs",  # type: ignore[arg-type]
-                            coarsest="random", seed=-1)  # type: ignore[arg-type]
+        RestreamPartitioner(
+            start="nothing",
+            score="hdrf",
+            passes=-1,
+            copies_passes=-2,  # type: ignore[arg-type]
+            vertex_balance=0.9,
+            edge_balance=float("nan"),
+            gamma=0.5,
+            order="bfs",  # type: ignore[arg-type]
+            coarsest="random",
+            seed=-1,
+        )  # type: ignore[arg-type]
     assert [problem.key.removeprefix("partitioner.") for problem in caught.value.problems] == [
-        "start", "score", "coarsest", "order", "passes", "copies_passes", "vertex_balance", "edge_balance", "gamma",
+        "start",
+        "score",
+        "coarsest",
+        "order",
+        "passes",
+        "copies_passes",
+        "vertex_balance",
+        "edge_balance",
+        "gamma",
         "seed",
     ]
     assert all(problem.allowed and problem.fix.startswith("set partitioner.") for problem in caught.value.problems)
@@ -271,8 +312,13 @@ def test_the_command_line_makes_one(
 ) -> None:
     monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    arguments = ["partition", "partitioner=restream", "dataset=digits", "partitioner.num_parts=4",
-                 "partitioner.edge_balance=1.1"]
+    arguments = [
+        "partition",
+        "partitioner=restream",
+        "dataset=digits",
+        "partitioner.num_parts=4",
+        "partitioner.edge_balance=1.1",
+    ]
     assert run_command(arguments) == 0
     assert "replication_full" in capsys.readouterr().out
     (folder,) = (tmp_path / "cache" / "partitions").iterdir()

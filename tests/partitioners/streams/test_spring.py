@@ -26,11 +26,13 @@ PARTS = st.sampled_from([1, 2, 3, 5, 17])
 class Clusters:
     """Lines 1 to 17; a cluster is named by the vertex that founds it."""
 
-    def __init__(self, num_nodes: int, edges: list[tuple[int, int]], most_volume: float, most_size: float,
-                 degrees: Degrees) -> None:
+    def __init__(
+        self, num_nodes: int, edges: list[tuple[int, int]], most_volume: float, most_size: float, degrees: Degrees
+    ) -> None:
         exact = Counter(end for edge in edges for end in edge)
-        self.degree = dict.fromkeys(range(num_nodes), 0) if degrees == "streamed" else {
-            v: exact[v] for v in range(num_nodes)}
+        self.degree = (
+            dict.fromkeys(range(num_nodes), 0) if degrees == "streamed" else {v: exact[v] for v in range(num_nodes)}
+        )
         self.of: dict[int, int] = {}
         self.members: dict[int, set[int]] = {}
         self.richest: dict[int, int] = {}
@@ -97,10 +99,14 @@ def by_sets(graph: Graph, edges: list[tuple[int, int]], num_parts: int, options:
     return clusters.assign(num_parts)
 
 
-OPTIONS = st.fixed_dictionaries({
-    "alpha": st.sampled_from([0.0, 0.1, 0.5, 3.0]), "beta": st.sampled_from([1.0, 1.05, 2.0]),
-    "bound_sizes": st.booleans(), "degrees": st.sampled_from(["exact", "streamed"]),
-})
+OPTIONS = st.fixed_dictionaries(
+    {
+        "alpha": st.sampled_from([0.0, 0.1, 0.5, 3.0]),
+        "beta": st.sampled_from([1.0, 1.05, 2.0]),
+        "bound_sizes": st.booleans(),
+        "degrees": st.sampled_from(["exact", "streamed"]),
+    }
+)
 
 
 @given(graph=graphs(), num_parts=PARTS, options=OPTIONS)
@@ -123,8 +129,7 @@ def test_algorithm_1_where_every_trap_is(degrees: Degrees, num_parts: int) -> No
 def test_the_stream_is_taken_as_it_comes_whatever_its_chunks(graph, order, seed, chunk) -> None:
     options: dict[str, Any] = {"alpha": 0.5, "beta": 1.05, "bound_sizes": True, "degrees": "exact"}
     stream = GraphStream(graph, order, seed, chunk_edges=chunk)
-    edges = [pair for it in stream.chunks()
-             for pair in zip(it.sources.tolist(), it.destinations.tolist(), strict=True)]
+    edges = [pair for it in stream.chunks() for pair in zip(it.sources.tolist(), it.destinations.tolist(), strict=True)]
     assert sorted(edges) == sorted(edge_list(graph)) and (order == "shuffled" or edges == edge_list(graph))
     owners = SpringPartitioner(**options).assign_stream(stream, min(2, graph.num_nodes)).nodes.tolist()
     assert owners == by_sets(graph, edges, min(2, graph.num_nodes), options)

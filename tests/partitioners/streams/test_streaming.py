@@ -144,10 +144,21 @@ def test_a_symmetrized_stream_is_that_of_its_edges(name: str, graph: Graph, num_
 
 
 def test_keys_tell_options_apart() -> None:
-    made = [rule(order, home) for name, rule in RULES.items() for order in ORDERS for home in HOMES
-            if name != "own, by edges"]
-    made += [TwoPsLPartitioner(), TwoPsLPartitioner(max_volume=0.1), TwoPsLPartitioner(balance=1.1),
-             HdrfPartitioner(lambda_=2.0), HdrfPartitioner(epsilon=2.0), DbhPartitioner(seed=1)]
+    made = [
+        rule(order, home)
+        for name, rule in RULES.items()
+        for order in ORDERS
+        for home in HOMES
+        if name != "own, by edges"
+    ]
+    made += [
+        TwoPsLPartitioner(),
+        TwoPsLPartitioner(max_volume=0.1),
+        TwoPsLPartitioner(balance=1.1),
+        HdrfPartitioner(lambda_=2.0),
+        HdrfPartitioner(epsilon=2.0),
+        DbhPartitioner(seed=1),
+    ]
     assert len({rule.key("graph", 2) for rule in made}) == len(made)
 
 
@@ -202,9 +213,13 @@ class Repeated(EdgeStream):
         return self.times << 20
 
 
-@pytest.mark.parametrize("rule", [
-    TwoPsLPartitioner(), pytest.param(SpringPartitioner(degrees="streamed"), marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        TwoPsLPartitioner(),
+        pytest.param(SpringPartitioner(degrees="streamed"), marks=pytest.mark.slow),
+    ],
+)
 def test_a_degree_that_does_not_fit_is_told(rule: StreamPartitioner) -> None:
     # 2^30 loops are 2^31 ends of edges at vertex 0.
     with pytest.raises(DataError, match=r"hub='vertex 0': must have fewer than 2\^31 edges"):

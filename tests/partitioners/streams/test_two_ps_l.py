@@ -87,8 +87,13 @@ class ByHand:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@given(graph=graphs(), num_parts=PARTS, max_volume=st.sampled_from([0.1, 1.0, 1.7]), passes=st.integers(1, 3),
-       balance=st.sampled_from([1.0, 1.05, 2.0, 1e9]))
+@given(
+    graph=graphs(),
+    num_parts=PARTS,
+    max_volume=st.sampled_from([0.1, 1.0, 1.7]),
+    passes=st.integers(1, 3),
+    balance=st.sampled_from([1.0, 1.05, 2.0, 1e9]),
+)
 def test_the_steps_on_any_graph(
     order: StreamOrder, graph: Graph, num_parts: int, max_volume: float, passes: int, balance: float
 ) -> None:
@@ -143,4 +148,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as raised:
         TwoPsLPartitioner(max_volume=-0.1, passes=0, balance=0.9)
     assert [problem.key for problem in raised.value.problems] == [
-        "partitioner.max_volume", "partitioner.passes", "partitioner.balance"]
+        "partitioner.max_volume",
+        "partitioner.passes",
+        "partitioner.balance",
+    ]

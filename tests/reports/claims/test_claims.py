@@ -30,15 +30,31 @@ from gnnexp.reports.published.cells import cells, chosen
 FOLDER = Path(__file__).parents[3] / "sweeps"
 TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).resolve().parent / "papers"
 FILES = sorted(FOLDER.glob("*/claims.yaml"))
-FIELDS = {"claim", "says", "source", "kind", "depends_on_hardware", "systems", "datasets", "models", "expects",
-          "measure"}
+FIELDS = {
+    "claim",
+    "says",
+    "source",
+    "kind",
+    "depends_on_hardware",
+    "systems",
+    "datasets",
+    "models",
+    "expects",
+    "measure",
+}
 CLAIMS = [claim for file in FILES for claim in claims_of(file.parent.name)]
 CHECKED = [claim for claim in CLAIMS if claim.check]
 # Claims whose sweeps are composed take minutes together: one of each paper is quick, of a small sweep.
-ONE_EACH = {"fastsample_kernel_speedup", "gsplit_redundant_edges", "hongtu_h2d_reduction", "neutrontp_end_to_end",
-            "sdt_merging_clusters"}
-COMPOSED = [pytest.param(claim, id=claim.name, marks=() if claim.name in ONE_EACH else pytest.mark.slow)
-            for claim in CHECKED]
+ONE_EACH = {
+    "fastsample_kernel_speedup",
+    "gsplit_redundant_edges",
+    "hongtu_h2d_reduction",
+    "neutrontp_end_to_end",
+    "sdt_merging_clusters",
+}
+COMPOSED = [
+    pytest.param(claim, id=claim.name, marks=() if claim.name in ONE_EACH else pytest.mark.slow) for claim in CHECKED
+]
 # Large sweeps that are composed for the cells of their claims alone; another claim of each paper is quick.
 LARGE = {"gsplit_table3", "hongtu_figure9", "sdt_gnn_table4"}
 KEPT = FOLDER.parent / "docs" / "results" / "claims"
@@ -93,15 +109,21 @@ def test_a_claim_is_checked_or_says_why_not(claim: Claim) -> None:
 @cache
 def cases(sweep: str) -> list[Run]:
     """As runs without a record; seeds and numbers of parts, which no check chooses by, once."""
-    chosen = {tuple(line for line in case.overrides if not line.startswith(("seed=", "partitioner.num_parts="))): case
-              for case in reversed(load_sweep(sweep).cases)}
+    chosen = {
+        tuple(line for line in case.overrides if not line.startswith(("seed=", "partitioner.num_parts="))): case
+        for case in reversed(load_sweep(sweep).cases)
+    }
     made = [compose(case.overrides) for case in chosen.values()]
     return [Run(Path(), one.config, {"choices": one.choices}, [], {}, "finished") for one in made]
 
 
 def side(check: Check, wanted: Mapping[str, Sequence[str]]) -> list[Run]:
-    return [run for sweep in check.sweeps for run in cases(sweep)
-            if all(run.value(key) in values for one in (check.where, wanted) for key, values in one.items())]
+    return [
+        run
+        for sweep in check.sweeps
+        for run in cases(sweep)
+        if all(run.value(key) in values for one in (check.where, wanted) for key, values in one.items())
+    ]
 
 
 def knows(run: Run, key: str) -> bool:
@@ -135,8 +157,11 @@ def test_the_sweeps_of_a_check_have_its_sides(claim: Claim) -> None:
 
 def kept() -> dict[str, dict[str, str]]:
     """What docs/results keeps of every claim, by its name."""
-    return {row["claim"].partition(":")[0]: row for file in sorted(KEPT.glob("*.csv"))
-            for row in csv.DictReader(file.open(encoding="utf-8", newline=""))}
+    return {
+        row["claim"].partition(":")[0]: row
+        for file in sorted(KEPT.glob("*.csv"))
+        for row in csv.DictReader(file.open(encoding="utf-8", newline=""))
+    }
 
 
 @pytest.mark.parametrize("claim", [pytest.param(claim, id=claim.name) for claim in CLAIMS])
@@ -178,10 +203,18 @@ def systems_of(check: Check) -> set[str]:
     return {system for one in (check.of, check.over, check.uncounted) for system in one.get("system", ())}
 
 
-@pytest.mark.parametrize("claim", [
-    pytest.param(one, id=one.name) for one in CHECKED
-    if one.paper == "neutrontp" and one.kind == "time" and one.check and "neutrontp" in systems_of(one.check)
-    and systems_of(one.check) & {"neutronstar", "neutronstar_comm"}])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        pytest.param(one, id=one.name)
+        for one in CHECKED
+        if one.paper == "neutrontp"
+        and one.kind == "time"
+        and one.check
+        and "neutrontp" in systems_of(one.check)
+        and systems_of(one.check) & {"neutronstar", "neutronstar_comm"}
+    ],
+)
 def test_a_speed_up_over_neutronstar_names_both_of_its_forms(claim: Claim) -> None:
     """What its published code does and the hybrid of its paper, also where NeutronTP loses to it."""
     assert claim.check is not None and {"neutronstar", "neutronstar_comm"} <= systems_of(claim.check)
@@ -193,8 +226,9 @@ def test_only_seconds_are_estimated() -> None:
     assert not [claim.name for claim in CHECKED if claim.check and claim.check.unpriced and not claim.check.hardware]
 
 
-@pytest.mark.parametrize("claim", [pytest.param(one, id=one.name) for one in CHECKED
-                                   if one.check and is_of_balance(one.check.value)])
+@pytest.mark.parametrize(
+    "claim", [pytest.param(one, id=one.name) for one in CHECKED if one.check and is_of_balance(one.check.value)]
+)
 def test_every_balance_claim_says_what_chance_gives(claim: Claim) -> None:
     assert "chance alone: " in kept()[claim.name]["measured here"]
 
@@ -222,16 +256,27 @@ def test_a_claim_on_stand_ins_names_counts_that_the_paper_prints(claim: Claim) -
         assert check.by_construction or all(name.startswith(ANYWHERE) for name in names_in(check.value))
         return
     for graph in printed & set(graphs):
-        counted = [count for count in check.counts
-                   if chosen(cells(claim.paper), dataset=graph, **count.cell)
-                   and any(stands_for(run) == graph and matches(run, count.of)
-                           for sweep in count.sweeps or check.sweeps for run in cases(sweep))]
+        counted = [
+            count
+            for count in check.counts
+            if chosen(cells(claim.paper), dataset=graph, **count.cell)
+            and any(
+                stands_for(run) == graph and matches(run, count.of)
+                for sweep in count.sweeps or check.sweeps
+                for run in cases(sweep)
+            )
+        ]
         assert counted, graph
 
 
-@pytest.mark.parametrize("claim", [
-    pytest.param(one, id=one.name, marks=pytest.mark.slow if LARGE.intersection(one.check.sweeps) else ())
-    for one in CHECKED if one.check and one.check.cells])
+@pytest.mark.parametrize(
+    "claim",
+    [
+        pytest.param(one, id=one.name, marks=pytest.mark.slow if LARGE.intersection(one.check.sweeps) else ())
+        for one in CHECKED
+        if one.check and one.check.cells
+    ],
+)
 def test_cells_are_printed_for_every_pair(claim: Claim) -> None:
     """One number of each graph, and of each model where the paper prints models apart."""
     check = claim.check

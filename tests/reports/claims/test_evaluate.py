@@ -18,37 +18,78 @@ from gnnexp.reports.claims.page import evaluated, make_table, published_cell, sw
 RATIO = Expects("ratio", 1.5, 2.5, None, "higher")
 
 
-def run_of(system: str, value: float, seed: int = 0, graph: str = "a", workers: int = 2, status: str = "finished",
-           **more: float) -> Run:
-    config = {"system": system, "seed": seed, "dataset": {"name": graph}, "hardware": {"workers": workers},
-              "model": {"hidden": 4, "layers": 2}, "feature_store": {}, "task": {}, "train": {}}
+def run_of(
+    system: str,
+    value: float,
+    seed: int = 0,
+    graph: str = "a",
+    workers: int = 2,
+    status: str = "finished",
+    **more: float,
+) -> Run:
+    config = {
+        "system": system,
+        "seed": seed,
+        "dataset": {"name": graph},
+        "hardware": {"workers": workers},
+        "model": {"hidden": 4, "layers": 2},
+        "feature_store": {},
+        "task": {},
+        "train": {},
+    }
     epoch = {"time/epoch_s": value, **more}
     path = Path(f"{system}{seed}{graph}{workers}{value}")
     return Run(path, config, {"choices": {"model": "sage"}}, [epoch] * 3, {}, status)
 
 
 def claim_of(check: Check | None, expects: Expects = RATIO, *, hardware: bool = False) -> Claim:
-    return Claim("paper", "it_is_fast", "it is fast", "Table 1", "time", hardware, expects, "in words", "a note", check,
-                 "a reason")
+    return Claim(
+        "paper",
+        "it_is_fast",
+        "it is fast",
+        "Table 1",
+        "time",
+        hardware,
+        expects,
+        "in words",
+        "a note",
+        check,
+        "a reason",
+    )
 
 
 def check_of(**more: object) -> Check:
-    fields: Mapping[str, object] = {"sweeps": ("s",), "value": "[time/epoch_s]", "of": {"system": ("slow",)},
-                                    "over": {"system": ("fast",)}, **more}
+    fields: Mapping[str, object] = {
+        "sweeps": ("s",),
+        "value": "[time/epoch_s]",
+        "of": {"system": ("slow",)},
+        "over": {"system": ("fast",)},
+        **more,
+    }
     return Check(**fields)
 
 
 def test_pairs_share_everything_else() -> None:
-    runs = [run_of("slow", 6), run_of("fast", 3), run_of("slow", 8, graph="b"), run_of("fast", 5, graph="b"),
-            run_of("slow", 100, graph="c"), run_of("other", 1), run_of("fast", 1, status="failed", graph="c")]
+    runs = [
+        run_of("slow", 6),
+        run_of("fast", 3),
+        run_of("slow", 8, graph="b"),
+        run_of("fast", 5, graph="b"),
+        run_of("slow", 100, graph="c"),
+        run_of("other", 1),
+        run_of("fast", 1, status="failed", graph="c"),
+    ]
     found = outcome(claim_of(check_of()), {"s": runs, "t": [run_of("slow", 1, graph="d")]})
     assert [(one.place, one.value) for one in found.measured] == [("a: slow over fast", 2), ("b: slow over fast", 1.6)]
     assert found.verdict == "holds" and not found.estimated
 
 
 def test_seeds_are_paired() -> None:
-    runs = [run_of(system, value, seed) for system, values in (("slow", (2, 8, 30)), ("fast", (1, 4, 10)))
-            for seed, value in enumerate(values)]
+    runs = [
+        run_of(system, value, seed)
+        for system, values in (("slow", (2, 8, 30)), ("fast", (1, 4, 10)))
+        for seed, value in enumerate(values)
+    ]
     (one,) = outcome(claim_of(check_of()), {"s": runs}).measured
     assert one.value == pytest.approx((2 + 2 + 3) / 3)
     assert one.half == pytest.approx(4.303 * math.sqrt(1 / 3) / math.sqrt(3), rel=1e-3)
@@ -75,8 +116,17 @@ def test_statistics(statistic: str, value: float) -> None:
 
 
 def test_growth_along_a_key() -> None:
-    runs = [run_of(system, value, workers=workers) for system, workers, value in
-            (("slow", 4, 12), ("slow", 2, 6), ("fast", 4, 2), ("fast", 2, 3), ("slow", 16, 30), ("fast", 16, 3))]
+    runs = [
+        run_of(system, value, workers=workers)
+        for system, workers, value in (
+            ("slow", 4, 12),
+            ("slow", 2, 6),
+            ("fast", 4, 2),
+            ("fast", 2, 3),
+            ("slow", 16, 30),
+            ("fast", 16, 3),
+        )
+    ]
     check = check_of(take="growth", along="hardware.workers")
     (one,) = outcome(claim_of(check), {"s": runs}).measured
     assert one.value == (30 / 3) / (6 / 3) and one.place == "2 to 16: slow over fast"
@@ -95,11 +145,18 @@ def test_one_side_along_a_key_is_compared_as_the_statistic_says(take: str, value
 
 def crossing(system: str, h2d: float) -> Run:
     """A run of half the published graph."""
-    counted = {"tier/h2d_bytes": h2d, "comm/bytes_activations": 8e9, "comm/rounds_activations": 10.0,
-               "work/vertices_layer1": 5.0}
+    counted = {
+        "tier/h2d_bytes": h2d,
+        "comm/bytes_activations": 8e9,
+        "comm/rounds_activations": 10.0,
+        "work/vertices_layer1": 5.0,
+    }
     run = run_of(system, 1, workers=4, **counted, **{"time/h2d_s": 1.0, "time/d2h_s": 1.0, "time/comm_s": 1.0})
-    return replace(run, config={**run.config, "dataset": {"scale": 0.5}},
-                   provenance={**run.provenance, "graph": {"num_features": 2, "num_classes": 2}})
+    return replace(
+        run,
+        config={**run.config, "dataset": {"scale": 0.5}},
+        provenance={**run.provenance, "graph": {"num_features": 2, "num_classes": 2}},
+    )
 
 
 def test_crossings_and_collectives_are_estimated_from_their_bytes() -> None:
@@ -129,7 +186,11 @@ def test_where_leaves_out_and_take_chooses() -> None:
     assert [one.value for one in found] == [4]
     every = outcome(claim_of(check_of()), {"s": runs}).measured
     assert [[one.value for one in taken(every, take)] for take in ("greatest", "least", "mean", "each")] == [
-        [4], [2], [3], [2, 4]]
+        [4],
+        [2],
+        [3],
+        [2, 4],
+    ]
 
 
 def test_a_value_needs_one_side() -> None:
@@ -153,13 +214,18 @@ def test_the_page() -> None:
     assert "2 claims: 1 holds, 1 not checked." in table.caption and sweeps_of(claims) == ("s",)
 
 
-@pytest.mark.parametrize(("expects", "text"), [
-    (Expects("ratio", None, 4.4, 2.5, "higher"), "up to 4.4 (mean 2.5)"),
-    (Expects("reduction_pct", 25, 71, None, "higher"), "25 to 71 %"), (Expects("value", 4, 4, 4, "lower"), "4"),
-    (Expects("value", None, 1.5, None, "lower"), "at most 1.5"),
-    (Expects("ratio", 1, None, None, "higher"), "at least 1"),
-    (Expects("difference", None, None, 0, "lower"), "0"), (Expects("ratio", None, None, None, "higher"), "–"),
-])
+@pytest.mark.parametrize(
+    ("expects", "text"),
+    [
+        (Expects("ratio", None, 4.4, 2.5, "higher"), "up to 4.4 (mean 2.5)"),
+        (Expects("reduction_pct", 25, 71, None, "higher"), "25 to 71 %"),
+        (Expects("value", 4, 4, 4, "lower"), "4"),
+        (Expects("value", None, 1.5, None, "lower"), "at most 1.5"),
+        (Expects("ratio", 1, None, None, "higher"), "at least 1"),
+        (Expects("difference", None, None, 0, "lower"), "0"),
+        (Expects("ratio", None, None, None, "higher"), "–"),
+    ],
+)
 def test_published(expects: Expects, text: str) -> None:
     assert published_cell(expects) == text
 

@@ -17,25 +17,55 @@ from gnnexp.reports.published.paper_table import PublishedTable, make_table
 from gnnexp.reports.published.paper_table import make_table as make_published
 from gnnexp.reports.table import Group, make_columns
 
-MACHINE = Machine("box", 1, 2, flops=1e9, gather=1e9, sampling=1e6, host=1e8, link=1e8, latency=1e-4,
-                  stream=1e9, step_s=0.0, concurrent=True, device_memory=4000, source="data sheet")
+MACHINE = Machine(
+    "box",
+    1,
+    2,
+    flops=1e9,
+    gather=1e9,
+    sampling=1e6,
+    host=1e8,
+    link=1e8,
+    latency=1e-4,
+    stream=1e9,
+    step_s=0.0,
+    concurrent=True,
+    device_memory=4000,
+    source="data sheet",
+)
 PUBLISHED = PublishedTable("gsplit", "Table 3", {"epoch_s": "time/epoch_s", "load_s": "time/load_s"})
 
 
 def run_of(system: str, edges: float, device: float = 1000.0, scale: float = 0.5, workers: int = 2) -> Run:
     config = {
-        "dataset": {"shape": "orkut_like", "scale": scale}, "system": system, "hardware": {"workers": workers},
-        "model": {"hidden": 4, "layers": 1}, "task": {}, "feature_store": {}, "sampler": {}, "train": {},
+        "dataset": {"shape": "orkut_like", "scale": scale},
+        "system": system,
+        "hardware": {"workers": workers},
+        "model": {"hidden": 4, "layers": 1},
+        "task": {},
+        "feature_store": {},
+        "sampler": {},
+        "train": {},
     }
-    epoch = {"time/epoch_s": 1.0, "time/load_s": 0.5, "work/edges_sampled": edges, "work/edges_layer1": edges,
-             "work/vertices_layer1": 10.0, "memory/device_peak_bytes": device, "comm/bytes_features": 100.0}
+    epoch = {
+        "time/epoch_s": 1.0,
+        "time/load_s": 0.5,
+        "work/edges_sampled": edges,
+        "work/edges_layer1": edges,
+        "work/vertices_layer1": 10.0,
+        "memory/device_peak_bytes": device,
+        "comm/bytes_features": 100.0,
+    }
     provenance = {"graph": {"num_features": 8, "num_classes": 3}, "choices": {"model": "sage", "dataset": "dcsbm"}}
     return Run(Path(system), config, provenance, [epoch] * 3, {}, "finished")
 
 
 def group_of(*runs: Run) -> Group:
-    return Group((runs[0].value("system"),), tuple(run for run in runs if run.status == "finished"),
-                 tuple(run for run in runs if run.status != "finished"))
+    return Group(
+        (runs[0].value("system"),),
+        tuple(run for run in runs if run.status == "finished"),
+        tuple(run for run in runs if run.status != "finished"),
+    )
 
 
 def test_counts_are_scaled_to_the_published_size() -> None:
@@ -50,8 +80,9 @@ def test_an_epoch_has_the_targets_that_the_paper_trains() -> None:
     run.config["dataset"]["train"], run.config["train"]["batch_size"] = 0.02, 16
     expected = estimate(work_of(run).scaled(2.0).repeated(0.1 / 0.02), MACHINE).epoch_s
     assert estimated_s(group_of(run), MACHINE, "gsplit") == pytest.approx(expected), "a tenth of Orkut"
-    table = with_estimates(make_columns([group_of(run)], ["system"], {"epoch s": "time/epoch_s"}), [group_of(run)],
-                           MACHINE, "gsplit")
+    table = with_estimates(
+        make_columns([group_of(run)], ["system"], {"epoch s": "time/epoch_s"}), [group_of(run)], MACHINE, "gsplit"
+    )
     assert table.rows[0][-1] == f"{expected:.4g}" and "all its targets in gsplit." in table.caption
     assert estimated_s(group_of(run), MACHINE) > 1.5 * expected, "the shape has more"
 
@@ -59,8 +90,12 @@ def test_an_epoch_has_the_targets_that_the_paper_trains() -> None:
 def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is() -> None:
     # Table 3 has for Orkut and GraphSage: dgl 73.4, p3 14.1, gsplit 16.7.
     failed = replace(run_of("quiver", 1.0), status="failed", kind="out of memory")
-    groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 3e6)), group_of(run_of("gsplit", 2e6)),
-              group_of(failed)]
+    groups = [
+        group_of(run_of("dgl", 9e6)),
+        group_of(run_of("p3", 3e6)),
+        group_of(run_of("gsplit", 2e6)),
+        group_of(failed),
+    ]
     table = with_estimates(make_table(groups, ["system"], PUBLISHED), groups, MACHINE, PUBLISHED.paper, PUBLISHED)
     assert table.header == ("system", "epoch_s", "epoch_s, paper", "epoch_s, estimated", "load_s", "load_s, paper")
     dgl, p3, gsplit = (estimated_s(group, MACHINE) for group in groups[:3])

@@ -14,14 +14,36 @@ from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.ranking import make_table
 
 # A second per float operation, everything else is free.
-SLOW = Machine("slow", 1, 2, flops=1.0, gather=1e30, stream=1e30, sampling=1e30, host=1e30, link=1e30,
-               latency=0.0, step_s=0.0, concurrent=True, device_memory=1000, source="a sheet")
+SLOW = Machine(
+    "slow",
+    1,
+    2,
+    flops=1.0,
+    gather=1e30,
+    stream=1e30,
+    sampling=1e30,
+    host=1e30,
+    link=1e30,
+    latency=0.0,
+    step_s=0.0,
+    concurrent=True,
+    device_memory=1000,
+    source="a sheet",
+)
 GRAPH = {"num_nodes": 50, "num_edges": 700, "num_features": 2, "num_classes": 3}
 
 
 def run_of(system: str, rows: int, held: int, hardware: str = "local", workers: int = 2, **more: Any) -> Run:
-    config = {"system": system, "dataset": {"name": "rmat"}, "hardware": {"workers": workers}, "feature_store": {},
-              "model": {"hidden": 4, "layers": 1}, "task": {}, "train": {}, **more}
+    config = {
+        "system": system,
+        "dataset": {"name": "rmat"},
+        "hardware": {"workers": workers},
+        "feature_store": {},
+        "model": {"hidden": 4, "layers": 1},
+        "task": {},
+        "train": {},
+        **more,
+    }
     provenance = {"choices": {"model": "mlp", "hardware": hardware, "task": "node_classification"}, "graph": GRAPH}
     counted = {"work/vertices_layer1": rows} if rows >= 0 else {}
     epoch = {**counted, "memory/device_peak_bytes": held, "time/epoch_s": 30.0 * rows}
@@ -29,13 +51,21 @@ def run_of(system: str, rows: int, held: int, hardware: str = "local", workers: 
 
 
 def test_places_and_memory_and_what_was_measured() -> None:
-    runs = [run_of("a", 20, 10), run_of("b", 10, 900, "slow"), run_of("c", 2, 1001), run_of("d", 1, 1, workers=4),
-            run_of("e", -1, 1)]
+    runs = [
+        run_of("a", 20, 10),
+        run_of("b", 10, 900, "slow"),
+        run_of("c", 2, 1001),
+        run_of("d", 1, 1, workers=4),
+        run_of("e", -1, 1),
+    ]
     table = make_table(runs, [SLOW, replace(SLOW, name="vast", workers=64)])
     cells = [(row[0], row[4], row[10], row[12], row[13], row[14]) for row in table.rows]
     # A layer of 2 x 3 over half of the rows, forwards and for its weights' gradient: 2 * 2 * 6 operations a row.
-    assert cells == [("b", "slow", "120", "1", "300", "2.5"), ("a", "slow", "240", "2", "–", "–"),
-                     ("c", "slow", "24", "OOM", "–", "–")]
+    assert cells == [
+        ("b", "slow", "120", "1", "300", "2.5"),
+        ("a", "slow", "240", "2", "–", "–"),
+        ("c", "slow", "24", "OOM", "–", "–"),
+    ]
     assert "differ by a factor of 2.50 (median of 1), 2.50 at worst: b 2.50." in table.caption
     assert "slow: a sheet." in table.caption
     assert "Left out: 1 runs that failed or did not record what" in table.caption
@@ -44,8 +74,11 @@ def test_places_and_memory_and_what_was_measured() -> None:
 
 
 def test_runs_whose_products_have_no_rate_are_left_out_and_counted() -> None:
-    runs = [run_of("a", 20, 10), run_of("b", 20, 10, train={"matmul": "tf32"}),
-            run_of("c", 20, 10, train={"matmul": "bf16"})]
+    runs = [
+        run_of("a", 20, 10),
+        run_of("b", 20, 10, train={"matmul": "tf32"}),
+        run_of("c", 20, 10, train={"matmul": "bf16"}),
+    ]
     table = make_table(runs, [SLOW])
     assert [row[0] for row in table.rows] == ["a"] and "Left out: 2 runs whose train.matmul" in table.caption
     table = make_table(runs, [replace(SLOW, flops_tf32=2.0)])
@@ -62,8 +95,11 @@ def test_a_larger_graph_takes_longer_and_needs_more() -> None:
 def test_systems_in_the_published_order() -> None:
     """NeutronTP's Table 2, GCN on Reddit: DistDGL 2.27, NeutronStar 1.92, NeutronTP 0.40 s; GAT: NeutronStar OOM."""
     t4 = replace(SLOW, name="t4x16_15gbps", nodes=16, workers=1, device_memory=100_000)
-    reddit = {"workers": 16, "dataset": {"shape": "reddit_like", "scale": 0.5},
-              "model": {"hidden": 256, "layers": 2, "name": "gcn"}}
+    reddit = {
+        "workers": 16,
+        "dataset": {"shape": "reddit_like", "scale": 0.5},
+        "model": {"hidden": 256, "layers": 2, "name": "gcn"},
+    }
 
     def planned(system: str, rows: int, held: int = 10, **more: Any) -> Run:
         run = run_of(system, rows, held, **{**reddit, **more})
@@ -71,12 +107,22 @@ def test_systems_in_the_published_order() -> None:
         return replace(run, epochs=counted)
 
     gat = {"model": {"hidden": 256, "layers": 2, "name": "gat"}}
-    runs = [planned("distdgl", 40), planned("neutronstar", 20), planned("neutrontp", 30),
-            planned("neutronstar", 20, 60_000, **gat), planned("sancus", 20, 40_000, **gat)]
+    runs = [
+        planned("distdgl", 40),
+        planned("neutronstar", 20),
+        planned("neutrontp", 30),
+        planned("neutronstar", 20, 60_000, **gat),
+        planned("sancus", 20, 40_000, **gat),
+    ]
     table = make_table(runs, [t4], scale="full")
     published = {(row[0], row[2]): row[15] for row in table.rows}
-    assert published == {("distdgl", "gcn"): "2.27", ("neutronstar", "gcn"): "1.92", ("neutrontp", "gcn"): "0.4",
-                         ("neutronstar", "gat"): "OOM", ("sancus", "gat"): "OOM"}
+    assert published == {
+        ("distdgl", "gcn"): "2.27",
+        ("neutronstar", "gcn"): "1.92",
+        ("neutrontp", "gcn"): "0.4",
+        ("neutronstar", "gat"): "OOM",
+        ("sancus", "gat"): "OOM",
+    }
     assert "2 of 3 pairs of systems are in the published order." in table.caption
     assert "Out of memory: 1 of the 2 that were published as such, and 0 others." in table.caption
     # Of half the graph nobody has published anything.
@@ -104,8 +150,9 @@ def test_nothing_to_estimate_is_said_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("words", [["--scale", "0"], ["--scale", "vast"], ["--hardware", "nothing"]])
-def test_mistakes_end_with_2(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch,
-                             capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_end_with_2(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from gnnexp.cli.main import run_command
 
     monkeypatch.chdir(tmp_path)

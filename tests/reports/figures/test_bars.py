@@ -12,8 +12,11 @@ from gnnexp.reports.figures.drawing import save
 from gnnexp.reports.figures.panels import Figure
 
 BARS = Figure("bars", "bars", ("comm/bytes_features", "comm/bytes_gradients"), series=("system",))
-RUNS = [figure_run("dgl", metrics={"comm/bytes_features": 3e6, "comm/bytes_gradients": 1e6}),
-        figure_run("p3", metrics={"comm/bytes_gradients": 2e6}), figure_run("quiver", kind="out of memory")]
+RUNS = [
+    figure_run("dgl", metrics={"comm/bytes_features": 3e6, "comm/bytes_gradients": 1e6}),
+    figure_run("p3", metrics={"comm/bytes_gradients": 2e6}),
+    figure_run("quiver", kind="out of memory"),
+]
 
 
 def heights(figure: Figure) -> list[list[float]]:
@@ -25,8 +28,11 @@ def test_a_purpose_without_traffic_is_a_counted_zero() -> None:
     assert heights(BARS)[0][:2] == [3.0, 0.0] and heights(BARS)[1][:2] == [1.0, 2.0], "MB"
     drawn = draw(BARS, RUNS, ())
     assert [row[1:4] for row in drawn.table.rows] == [
-        ("dgl", "comm/bytes_features", "3e+06"), ("dgl", "comm/bytes_gradients", "1e+06"),
-        ("p3", "comm/bytes_features", "0"), ("p3", "comm/bytes_gradients", "2e+06")]
+        ("dgl", "comm/bytes_features", "3e+06"),
+        ("dgl", "comm/bytes_gradients", "1e+06"),
+        ("p3", "comm/bytes_features", "0"),
+        ("p3", "comm/bytes_gradients", "2e+06"),
+    ]
 
 
 def test_stacked() -> None:

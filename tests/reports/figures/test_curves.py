@@ -18,17 +18,26 @@ KEYS = ("dataset", "system")
 
 
 def make_run(dataset: str, system: str, values: list[float | None], seconds: float = 2.0) -> Run:
-    epochs = [{"time/epoch_s": seconds} if value is None else {"acc/test": value, "time/epoch_s": seconds}
-              for value in values]
+    epochs = [
+        {"time/epoch_s": seconds} if value is None else {"acc/test": value, "time/epoch_s": seconds} for value in values
+    ]
     best = max(value for value in values if value is not None)
-    return Run(Path("run"), {"dataset": {"name": dataset}, "system": system, "task": {"metric": "acc"}}, {}, epochs,
-               {"acc/test": best, "acc/val": best}, "finished")
+    return Run(
+        Path("run"),
+        {"dataset": {"name": dataset}, "system": system, "task": {"metric": "acc"}},
+        {},
+        epochs,
+        {"acc/test": best, "acc/val": best},
+        "finished",
+    )
 
 
 def both() -> list[Run]:
     return [
-        make_run("cora", "a", [0.1, None, 0.5]), make_run("cora", "a", [0.3, None, 0.6], seconds=4.0),
-        make_run("cora", "b", [0.2, 0.3, 0.4]), make_run("citeseer", "a", [0.7, 0.8, None]),
+        make_run("cora", "a", [0.1, None, 0.5]),
+        make_run("cora", "a", [0.3, None, 0.6], seconds=4.0),
+        make_run("cora", "b", [0.2, 0.3, 0.4]),
+        make_run("citeseer", "a", [0.7, 0.8, None]),
     ]
 
 
@@ -40,8 +49,9 @@ def test_curves_are_over_seeds_and_only_evaluated_epochs() -> None:
     assert curve_of(group, "") == []
 
 
-@pytest.mark.parametrize(("by", "label", "ends"), [("epoch", "epoch", [3.0, 3.0]),
-                                                   ("time", "training time, seconds", [9.0, 6.0])])
+@pytest.mark.parametrize(
+    ("by", "label", "ends"), [("epoch", "epoch", [3.0, 3.0]), ("time", "training time, seconds", [9.0, 6.0])]
+)
 def test_a_panel_per_dataset_and_a_line_per_system(by: str, label: str, ends: list[float]) -> None:
     drawn = draw(Figure("accuracy", "curves", series=("system",), panels=("dataset",), by=by), both(), KEYS)
     cora, citeseer = drawn.canvas.axes
@@ -67,7 +77,10 @@ def test_what_was_never_evaluated_or_timed_is_named() -> None:
 def test_the_usual_figures() -> None:
     runs = both()
     assert [(figure.name, figure.by) for figure in usual_figures(runs, KEYS)] == [
-        ("breakdown", "epoch"), ("accuracy", "epoch"), ("accuracy_time", "time")]
+        ("breakdown", "epoch"),
+        ("accuracy", "epoch"),
+        ("accuracy_time", "time"),
+    ]
     assert usual_figures(runs, KEYS)[1].panels == ("dataset",) and usual_figures(runs, KEYS)[1].series == ("system",)
     once = make_run("cora", "a", [None, None, 0.5])
     assert [figure.name for figure in usual_figures([once], KEYS)] == ["breakdown"], "one point is no curve"

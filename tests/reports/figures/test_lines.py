@@ -13,8 +13,9 @@ from gnnexp.reports.figures.lines import line_of
 from gnnexp.reports.figures.panels import Figure
 from gnnexp.reports.table import group_runs
 
-SCALING = Figure("scaling", "lines", ("time/epoch_s",), "hardware.workers", ("system",), ("dataset",), log=("x", "y"),
-                 ideal=True)
+SCALING = Figure(
+    "scaling", "lines", ("time/epoch_s",), "hardware.workers", ("system",), ("dataset",), log=("x", "y"), ideal=True
+)
 
 
 def test_points_are_means_over_seeds_from_left_to_right() -> None:
@@ -26,8 +27,14 @@ def test_points_are_means_over_seeds_from_left_to_right() -> None:
 
 
 def test_the_figure() -> None:
-    runs = [figure_run("dgl", 4.0, 1), figure_run("dgl", 3.0, 2), figure_run("dgl", 1.5, 4),
-            figure_run("p3", 8.0, 2), figure_run("p3", 5.0, 4), figure_run("p3", kind="out of memory", workers=1)]
+    runs = [
+        figure_run("dgl", 4.0, 1),
+        figure_run("dgl", 3.0, 2),
+        figure_run("dgl", 1.5, 4),
+        figure_run("p3", 8.0, 2),
+        figure_run("p3", 5.0, 4),
+        figure_run("p3", kind="out of memory", workers=1),
+    ]
     drawn = draw(SCALING, runs, ("system",))
     (axes,) = drawn.canvas.axes
     assert axes.get_xlabel() == "hardware.workers" and axes.get_ylabel() == "epoch, seconds"
@@ -38,8 +45,12 @@ def test_the_figure() -> None:
     low, high = axes.get_ylim()
     assert low <= 1.0 and high >= 8.0
     assert [row[1:5] for row in drawn.table.rows] == [
-        ("dgl", "1", "time/epoch_s", "4"), ("dgl", "2", "time/epoch_s", "3"), ("dgl", "4", "time/epoch_s", "1.5"),
-        ("p3", "2", "time/epoch_s", "8"), ("p3", "4", "time/epoch_s", "5")]
+        ("dgl", "1", "time/epoch_s", "4"),
+        ("dgl", "2", "time/epoch_s", "3"),
+        ("dgl", "4", "time/epoch_s", "1.5"),
+        ("p3", "2", "time/epoch_s", "8"),
+        ("p3", "4", "time/epoch_s", "5"),
+    ]
     assert drawn.table.header[2] == "hardware.workers"
     assert "Failed: p3 on cora (OOM)." in drawn.table.caption
     assert "No point: p3 with hardware.workers=1." in drawn.table.caption

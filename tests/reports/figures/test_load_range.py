@@ -17,8 +17,12 @@ from gnnexp.reports.table import group_runs
 
 def rank_record(edges: int, seconds: float) -> dict[str, object]:
     phases = {"forward": seconds, "backward": 2 * seconds, "update": 0.5, "wait": 0.25}
-    return {"times": {"epoch_s": 9.0, "phases": phases, "hidden": {}}, "memory": {"device_peak_bytes": 10 * edges},
-            "work": {"edges_computed": edges, "tier/h2d_bytes": 7}, "traffic": {"features": {"sent_bytes": 3 * edges}}}
+    return {
+        "times": {"epoch_s": 9.0, "phases": phases, "hidden": {}},
+        "memory": {"device_peak_bytes": 10 * edges},
+        "work": {"edges_computed": edges, "tier/h2d_bytes": 7},
+        "traffic": {"features": {"sent_bytes": 3 * edges}},
+    }
 
 
 def recorded_run(folder: Path, system: str, *epochs: list[dict[str, object]], resumed: int | None = None) -> Run:
@@ -30,20 +34,39 @@ def recorded_run(folder: Path, system: str, *epochs: list[dict[str, object]], re
     return figure_run(system, 1.0, path=folder)
 
 
-@pytest.mark.parametrize(("metric", "value"), [
-    ("time/forward_s", 2.0), ("time/fb_s", 6.0), ("time/compute_s", 6.5), ("time/epoch_s", 9.0),
-    ("work/edges_computed", 5.0), ("tier/h2d_bytes", 7.0), ("comm/bytes_features", 15.0),
-    ("comm/bytes_gradients", 0.0), ("memory/device_peak_bytes", 50.0), ("work/none", None), ("time/none_s", None),
-    ("acc/test", None),
-])
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [
+        ("time/forward_s", 2.0),
+        ("time/fb_s", 6.0),
+        ("time/compute_s", 6.5),
+        ("time/epoch_s", 9.0),
+        ("work/edges_computed", 5.0),
+        ("tier/h2d_bytes", 7.0),
+        ("comm/bytes_features", 15.0),
+        ("comm/bytes_gradients", 0.0),
+        ("memory/device_peak_bytes", 50.0),
+        ("work/none", None),
+        ("time/none_s", None),
+        ("acc/test", None),
+    ],
+)
 def test_one_rank(metric: str, value: float | None) -> None:
     assert rank_value(rank_record(5, 2.0), metric) == value
 
 
 def test_the_first_epoch_those_of_other_ranks_and_half_ones_are_left_out(tmp_path: Path) -> None:
     two = [rank_record(10, 1.0), rank_record(30, 1.0)]
-    run = recorded_run(tmp_path / "a", "dgl", [rank_record(900, 1.0)] * 2, [rank_record(800, 1.0)], [*two],
-                       [rank_record(700, 1.0)] * 2, [rank_record(20, 1.0), rank_record(40, 1.0)], resumed=3)
+    run = recorded_run(
+        tmp_path / "a",
+        "dgl",
+        [rank_record(900, 1.0)] * 2,
+        [rank_record(800, 1.0)],
+        [*two],
+        [rank_record(700, 1.0)] * 2,
+        [rank_record(20, 1.0), rank_record(40, 1.0)],
+        resumed=3,
+    )
     (group,) = group_runs([run], ("system",))
     assert load_of(group, "work/edges_computed") == (15.0, 25.0, 35.0), "medians of 10, 20; 20, 30; 30, 40"
     assert load_of(group, "work/none") is None
@@ -52,8 +75,11 @@ def test_the_first_epoch_those_of_other_ranks_and_half_ones_are_left_out(tmp_pat
 def test_the_figure(tmp_path: Path) -> None:
     uneven = recorded_run(tmp_path / "a", "dgl", *[[rank_record(10, 1.0), rank_record(30, 1.0)]] * 2)
     even = recorded_run(tmp_path / "b", "neutrontp", *[[rank_record(20, 1.0)] * 2] * 2)
-    drawn = draw(Figure("loads", "range", ("work/edges_computed",), series=("system",)),
-                 [uneven, even, figure_run("gone", 1.0, path=tmp_path / "nowhere")], ())
+    drawn = draw(
+        Figure("loads", "range", ("work/edges_computed",), series=("system",)),
+        [uneven, even, figure_run("gone", 1.0, path=tmp_path / "nowhere")],
+        (),
+    )
     (axes,) = drawn.canvas.axes
     assert [text.get_text() for text in axes.texts] == ["1.50", "1.00"]
     bars = [bar for container in axes.containers for bar in container]

@@ -9,8 +9,13 @@ from gnnexp.reports.figures.panels import Figure
 
 
 def test_ratios_by_hand() -> None:
-    runs = [figure_run("dgl", 4.0), figure_run("p3", 1.0), figure_run("p3", 3.0, seed=1),
-            figure_run("quiver", kind="out of memory"), figure_run("dgl", 1.0, dataset="pubmed")]
+    runs = [
+        figure_run("dgl", 4.0),
+        figure_run("p3", 1.0),
+        figure_run("p3", 3.0, seed=1),
+        figure_run("quiver", kind="out of memory"),
+        figure_run("dgl", 1.0, dataset="pubmed"),
+    ]
     figure = Figure("speedup", "matrix", ("time/epoch_s",), series=("system",), panels=("dataset",))
     drawn = draw(figure, runs, ())
     cora, pubmed = drawn.canvas.axes

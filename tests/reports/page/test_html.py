@@ -62,8 +62,11 @@ def test_ids_that_are_pointed_to_are_there(page: Strict) -> None:
 
 
 def test_the_policy_allows_this_script_and_no_request(page: Strict) -> None:
-    (policy,) = [value for tag, name, value in page.attributes if tag == "meta" and name == "content" and
-                 value.startswith("default-src")]
+    (policy,) = [
+        value
+        for tag, name, value in page.attributes
+        if tag == "meta" and name == "content" and value.startswith("default-src")
+    ]
     (script,) = page.within("script")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert policy.startswith("default-src 'none';") and f"script-src 'sha256-{digest}'" in policy
@@ -80,10 +83,20 @@ def test_figures_follow_the_pages_colours_and_say_what_they_are(page: Strict, te
         assert not re.search(r"#000000|#ffffff|<style|<metadata|Matplotlib v", drawing)
 
 
-@pytest.mark.parametrize(("cells", "numeric"), [
-    (["1.0", "–", "OOM"], True), (["95.28 ± 0.44"], True), (["1,024", "2 (+1 failed)"], True), (["2x", "12 %"], True),
-    (["2026-01-02"], False), (["cora", "digits"], False), (["3 layers", "4"], True), (["8bit"], False), ([], False),
-])
+@pytest.mark.parametrize(
+    ("cells", "numeric"),
+    [
+        (["1.0", "–", "OOM"], True),
+        (["95.28 ± 0.44"], True),
+        (["1,024", "2 (+1 failed)"], True),
+        (["2x", "12 %"], True),
+        (["2026-01-02"], False),
+        (["cora", "digits"], False),
+        (["3 layers", "4"], True),
+        (["8bit"], False),
+        ([], False),
+    ],
+)
 def test_columns_of_numbers(cells: list[str], numeric: bool) -> None:
     assert is_numeric(cells) is numeric
 

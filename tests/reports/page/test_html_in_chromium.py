@@ -24,8 +24,10 @@ def file(tmp_path: Path) -> Path:
 def column(dom: str, number: int, table: str = "table-1") -> list[str]:
     body = re.search(rf'id="{table}".*?<tbody>(.*?)</tbody>', dom, re.DOTALL)
     assert body is not None
-    return [re.sub("<[^>]*>", "", re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)[number])
-            for row in re.findall(r"<tr.*?</tr>", body[1], re.DOTALL)]
+    return [
+        re.sub("<[^>]*>", "", re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)[number])
+        for row in re.findall(r"<tr.*?</tr>", body[1], re.DOTALL)
+    ]
 
 
 def test_a_click_sorts_numbers_as_numbers_and_no_request_is_made(file: Path, tmp_path: Path) -> None:

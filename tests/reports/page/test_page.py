@@ -9,16 +9,29 @@ from gnnexp.record.runs import Run
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
 from gnnexp.reports.table import Table
 
-HARDWARE = {"host": "vm", "cpu": "EPYC", "cores": 2, "threads": 4, "ram_bytes": 8 * 2**30, "gpus": ["H100"],
-            "system": "Linux"}
+HARDWARE = {
+    "host": "vm",
+    "cpu": "EPYC",
+    "cores": 2,
+    "threads": 4,
+    "ram_bytes": 8 * 2**30,
+    "gpus": ["H100"],
+    "system": "Linux",
+}
 NODE = {"host": "vm", "cpu": "EPYC", "cores": 2, "gpus": ["H100"], "torch": "2.13.0"}
 
 
 def make_run(name: str = "a", **changes: object) -> Run:
     choices = {"dataset": "digits", "model": "sage", "paradigm": "data_parallel"}
-    source = {"choices": choices, "code_version": "0.1.0+abc", "date": "2026-01-02T03:04:05+00:00",
-              "libraries": {"torch": "2.13.0"}, "hardware": HARDWARE, "reproduce": "gnnexp run a=b",
-              **changes.pop("provenance", {})}
+    source = {
+        "choices": choices,
+        "code_version": "0.1.0+abc",
+        "date": "2026-01-02T03:04:05+00:00",
+        "libraries": {"torch": "2.13.0"},
+        "hardware": HARDWARE,
+        "reproduce": "gnnexp run a=b",
+        **changes.pop("provenance", {}),
+    }
     found = {"status": "finished", "facts": {"exact": True, "approximates": ""}, **changes}
     return Run(Path("runs") / name, {"system": "dgl", "seed": 0}, source, [], {}, **{"nodes": [NODE], **found})
 
@@ -41,13 +54,21 @@ def test_runs_of_equal_standing_need_no_warning() -> None:
 
 def test_what_a_reader_must_know() -> None:
     stale = {"exact": False, "approximates": "rows are old"}
-    runs = [make_run("a"), make_run("b", facts=stale, provenance={"code_version": "0.1.0+abc-dirty"}),
-            make_run("c", status="failed", reason="out of memory", facts={},
-                     nodes=[{**NODE, "cores": 64}])]
+    runs = [
+        make_run("a"),
+        make_run("b", facts=stale, provenance={"code_version": "0.1.0+abc-dirty"}),
+        make_run("c", status="failed", reason="out of memory", facts={}, nodes=[{**NODE, "cores": 64}]),
+    ]
     lines = [*(run_line(run) for run in runs), RunLine("seed=1", "waiting")]
     text = "\n".join(notes(lines, runs))
-    for words in ("1 of 4 runs failed", "1 of 4 runs waiting", "several versions", "-dirty",
-                  "several kinds of machines", "dgl approximates: rows are old."):
+    for words in (
+        "1 of 4 runs failed",
+        "1 of 4 runs waiting",
+        "several versions",
+        "-dirty",
+        "several kinds of machines",
+        "dgl approximates: rows are old.",
+    ):
         assert words in text, words
     assert [line.exact for line in lines] == ["yes", "no: rows are old", "", ""]
     assert lines[2].reason == "out of memory" and lines[0].command == "gnnexp run a=b"
@@ -64,9 +85,17 @@ def test_figures_are_the_svg_files_with_their_data() -> None:
 
 
 def test_the_digest_is_of_what_is_said() -> None:
-    page = Page("t", tables=[NamedTable("c", Table(("x",), (("1",),), "caption"))], version="1",
-                figures=[PageFigure(Path("here/a.svg"), "a", "a")], date="today")
+    page = Page(
+        "t",
+        tables=[NamedTable("c", Table(("x",), (("1",),), "caption"))],
+        version="1",
+        figures=[PageFigure(Path("here/a.svg"), "a", "a")],
+        date="today",
+    )
     assert page.digest() == replace(page, date="tomorrow", figures=[PageFigure(Path("there/a.svg"), "a", "a")]).digest()
-    for other in (replace(page, version="2"), replace(page, notes=["n"]),
-                  replace(page, tables=[NamedTable("c", Table(("x",), (("2",),), "caption"))])):
+    for other in (
+        replace(page, version="2"),
+        replace(page, notes=["n"]),
+        replace(page, tables=[NamedTable("c", Table(("x",), (("2",),), "caption"))]),
+    ):
         assert other.digest() != page.digest()

@@ -45,17 +45,42 @@ def test_cells_are_distinct_and_well_formed(paper: str) -> None:
         assert SOURCE.fullmatch(cell.source), cell
         assert cell.value and cell.quantity and len(cell.quote) <= 600, cell
         assert all(re.fullmatch(r"[a-z0-9_]*", word) for word in (cell.system, cell.dataset, cell.model, cell.quantity))
-        key = (cell.source, cell.system, cell.dataset, cell.model, *sorted(cell.setting.items()), cell.quantity,
-               cell.hardware, "" if cell.source.startswith("Table") else cell.quote)
+        key = (
+            cell.source,
+            cell.system,
+            cell.dataset,
+            cell.model,
+            *sorted(cell.setting.items()),
+            cell.quantity,
+            cell.hardware,
+            "" if cell.source.startswith("Table") else cell.quote,
+        )
         assert key not in seen, cell
         seen.add(key)
 
 
-@pytest.mark.parametrize(("printed", "number"), [
-    ("926M", 926e6), ("13.4B", 13.4e9), ("1.2x", 1.2), ("2.5×", 2.5), ("61.9%", 61.9), ("1041", 1041),
-    ("1,041.5", 1041.5), ("5,87×", 5.87), ("12,345,678", 12345678), ("ten", 10), ("-3", -3), (".5", 0.5),
-    ("80GB", 80), ("3.1K", 3100), ("+4.5", 4.5), ("111 million", 111e6), ("1.6 billion", 1.6e9),
-])
+@pytest.mark.parametrize(
+    ("printed", "number"),
+    [
+        ("926M", 926e6),
+        ("13.4B", 13.4e9),
+        ("1.2x", 1.2),
+        ("2.5×", 2.5),
+        ("61.9%", 61.9),
+        ("1041", 1041),
+        ("1,041.5", 1041.5),
+        ("5,87×", 5.87),
+        ("12,345,678", 12345678),
+        ("ten", 10),
+        ("-3", -3),
+        (".5", 0.5),
+        ("80GB", 80),
+        ("3.1K", 3100),
+        ("+4.5", 4.5),
+        ("111 million", 111e6),
+        ("1.6 billion", 1.6e9),
+    ],
+)
 def test_numbers_as_printed(printed: str, number: float) -> None:
     assert number_of(printed) == pytest.approx(number)
 

@@ -14,15 +14,18 @@ def of(group: str, **pairs: tuple[float, float]) -> list[tuple[str, float, float
     return [(group, ours, papers) for ours, papers in pairs.values()]
 
 
-@pytest.mark.parametrize(("found", "expected"), [
-    (of("a", x=(1, 10), y=(2, 20), z=(3, 15)), (2, 3)),
-    (of("a", x=(1, 10)) + of("b", y=(2, 5)), (0, 0)),
-    (of("a", x=(1, 10), y=(1, 20)), (0, 1)),
-    (of("a", x=(1, 10), y=(2, 10)), (0, 0)),
-    (of("a", x=(1, 10), y=(math.nan, 20), z=(2, math.nan)), (0, 0)),
-    (of("a", x=(math.inf, math.inf), y=(5, 20)), (1, 1)),
-    ([], (0, 0)),
-])
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (of("a", x=(1, 10), y=(2, 20), z=(3, 15)), (2, 3)),
+        (of("a", x=(1, 10)) + of("b", y=(2, 5)), (0, 0)),
+        (of("a", x=(1, 10), y=(1, 20)), (0, 1)),
+        (of("a", x=(1, 10), y=(2, 10)), (0, 0)),
+        (of("a", x=(1, 10), y=(math.nan, 20), z=(2, math.nan)), (0, 0)),
+        (of("a", x=(math.inf, math.inf), y=(5, 20)), (1, 1)),
+        ([], (0, 0)),
+    ],
+)
 def test_pairs(found: list[tuple[str, float, float]], expected: tuple[int, int]) -> None:
     assert pairs_in_order(found) == expected
 

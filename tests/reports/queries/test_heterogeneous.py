@@ -11,12 +11,25 @@ from run_folder import write_job, write_result
 from gnnexp.record.runs import Run, read_run
 
 make_table, _ = both_of("heterogeneous")
-HEADER = ("system", "dataset", "ranks", "epoch s", "x distdgl", "edges computed", "MB sent", "paper s",
-          "paper x distdgl")
+HEADER = (
+    "system",
+    "dataset",
+    "ranks",
+    "epoch s",
+    "x distdgl",
+    "edges computed",
+    "MB sent",
+    "paper s",
+    "paper x distdgl",
+)
 
 
 def make_run(
-    folder: Path, system: str, seconds: float, shape: str | None = "mag_like", status: str = "finished",
+    folder: Path,
+    system: str,
+    seconds: float,
+    shape: str | None = "mag_like",
+    status: str = "finished",
     **sent: int,
 ) -> Run:
     """A run that has ended, of a slow first epoch and three of `seconds - 1`, `seconds` and `seconds + 1`."""
@@ -26,8 +39,10 @@ def make_run(
     (folder / "job.json").write_text(json.dumps(job))
     traffic = {f"comm/bytes_{tag}": count for tag, count in sent.items()}
     known = {"acc/test": 0.5, "work/edges_computed": 120, **traffic}
-    lines = [{"epoch": number, "metrics": {"time/epoch_s": wall, **known}}
-             for number, wall in enumerate((100.0, seconds - 1, seconds + 1, seconds))]
+    lines = [
+        {"epoch": number, "metrics": {"time/epoch_s": wall, **known}}
+        for number, wall in enumerate((100.0, seconds - 1, seconds + 1, seconds))
+    ]
     (folder / "epochs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     write_result(folder, status, "" if status == "finished" else "rank 0 failed")
     return read_run(folder)
@@ -57,8 +72,11 @@ def test_cells_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_named(tmp_path: Path) -> None:
-    runs = [make_run(tmp_path / "a", "distdgl", 12.0, status="failed"), make_run(tmp_path / "b", "neutrontp", 8.0),
-            make_run(tmp_path / "c", "neutrontp", 4.0)]
+    runs = [
+        make_run(tmp_path / "a", "distdgl", 12.0, status="failed"),
+        make_run(tmp_path / "b", "neutrontp", 8.0),
+        make_run(tmp_path / "c", "neutrontp", 4.0),
+    ]
     table = make_table(runs)
     assert [row[3:5] for row in table.rows] == [("4.0000", "–")], "the later one, and nothing to compare it with"
     assert "Left out: 1 runs failed. Left out: 1 runs repeated later." in table.caption

@@ -43,35 +43,61 @@ def problem_of(name: str, runs: list[Run]) -> str:
 
 
 def test_the_result_is_the_table(runs: list[Run], tmp_path: Path) -> None:
-    name = written(tmp_path, "SELECT config['system'] AS system, run + 1 AS number, run AS system, NULL AS \"none?\", "
-                             "nullif(run, 0) AS \"some?\" FROM runs ORDER BY run DESC")
+    name = written(
+        tmp_path,
+        "SELECT config['system'] AS system, run + 1 AS number, run AS system, NULL AS \"none?\", "
+        'nullif(run, 0) AS "some?" FROM runs ORDER BY run DESC',
+    )
     assert asked(name, runs) == Table(("system", "number", "some"), (("p3", "2", "1"), ("dgl", "1", "–")), "all.")
     assert asked(name, []).header == ("system", "number"), "nobody has any"
 
 
 def test_labels_head_a_table_and_the_median_epoch_is_at_hand(runs: list[Run], tmp_path: Path) -> None:
-    name = written(tmp_path, "SELECT unnest(label), seconds(value) AS s FROM settings() JOIN typical USING (run) "
-                             "WHERE metric = 'time/epoch_s' ORDER BY place")
+    name = written(
+        tmp_path,
+        "SELECT unnest(label), seconds(value) AS s FROM settings() JOIN typical USING (run) "
+        "WHERE metric = 'time/epoch_s' ORDER BY place",
+    )
     table = asked(name, runs)
     assert table.header[0] == "system" and table.header[-1] == "s"
     assert [(row[0], row[-1]) for row in table.rows] == [("dgl", "2.0000"), ("p3", "1.0000")]
 
 
-@pytest.mark.parametrize("statement", [
-    "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd'", "SELECT * FROM read_text('/etc/passwd')",
-    "SELECT * FROM glob('/*')", "SELECT * FROM 'https://example.org/a.csv'", "SELECT * FROM runs_of_python",
-    "SELECT getenv('HOME')",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM 'https://example.org/a.csv'",
+        "SELECT * FROM runs_of_python",
+        "SELECT getenv('HOME')",
+    ],
+)
 def test_a_query_reaches_nothing(statement: str, runs: list[Run], tmp_path: Path) -> None:
     runs_of_python = runs  # DuckDB would find a table of this name here
     assert runs_of_python and problem_of(written(tmp_path, statement), runs).startswith("here (mine)=table: ")
 
 
-@pytest.mark.parametrize("statement", [
-    "COPY runs TO '/tmp/x.csv'", "ATTACH '/tmp/x.db'", "SET threads = 3", "SET enable_external_access = true",
-    "INSTALL httpfs", "LOAD httpfs", "DROP TABLE runs", "INSERT INTO epochs VALUES (0, 0, 'a', 1)",
-    "SELECT 1; FROM runs", "", "PRAGMA database_list", "CALL duckdb_settings()", "EXPLAIN ANALYZE SELECT 1",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY runs TO '/tmp/x.csv'",
+        "ATTACH '/tmp/x.db'",
+        "SET threads = 3",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "DROP TABLE runs",
+        "INSERT INTO epochs VALUES (0, 0, 'a', 1)",
+        "SELECT 1; FROM runs",
+        "",
+        "PRAGMA database_list",
+        "CALL duckdb_settings()",
+        "EXPLAIN ANALYZE SELECT 1",
+    ],
+)
 def test_other_statements_are_refused(statement: str, runs: list[Run], tmp_path: Path) -> None:
     assert "must be one SELECT" in problem_of(written(tmp_path, statement), runs)
     views = f"/* views */\n{statement or 'SELECT 1'}\n"
@@ -89,15 +115,19 @@ def test_duckdb_says_what_is_wrong_with_the_sweep_and_the_part(tmp_path: Path) -
     assert '"sytem" not found' in problem.allowed
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("SELECT 1", "has no part /* runs */"), (f"{RUNS}/* table */ SELECT 1", "has no part /* caption */"),
-    (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('bars', 'pie')}SELECT 1", "bars, lines, stacked"),
-    (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('series', 'serie')}SELECT 1", "series"),
-    (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('[{y: [c]}]', '3')}SELECT 1", "a list"),
-    (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('y: [c]', 'y: c')}SELECT 1", "y"),
-    (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE}SELECT 1 AS a, 2 AS b", "draws c, but its result has only a, b"),
-    (f"{RUNS}/* table */ SELECT 1 {CAPTION}/* figure mine */ SELECT 1", "NAME"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT 1", "has no part /* runs */"),
+        (f"{RUNS}/* table */ SELECT 1", "has no part /* caption */"),
+        (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('bars', 'pie')}SELECT 1", "bars, lines, stacked"),
+        (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('series', 'serie')}SELECT 1", "series"),
+        (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('[{y: [c]}]', '3')}SELECT 1", "a list"),
+        (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE.replace('y: [c]', 'y: c')}SELECT 1", "y"),
+        (f"{RUNS}/* table */ SELECT 1 {CAPTION}{FIGURE}SELECT 1 AS a, 2 AS b", "draws c, but its result has only a, b"),
+        (f"{RUNS}/* table */ SELECT 1 {CAPTION}/* figure mine */ SELECT 1", "NAME"),
+    ],
+)
 def test_the_form_is_checked(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.sql").write_text(text)
     with pytest.raises(ConfigError) as caught:

@@ -22,7 +22,16 @@ from gnnexp.reports.queries.query import query_names
 make_table, draw = both_of("splitting")
 Batches = list[list[list[int]]]  # [steps][layers][ranks]
 HEADER = (
-    "dataset", "ranks", "partitioner", "layer", "cross edges %", "load mean", "load max", "load below Edge %", "runs")
+    "dataset",
+    "ranks",
+    "partitioner",
+    "layer",
+    "cross edges %",
+    "load mean",
+    "load max",
+    "load below Edge %",
+    "runs",
+)
 # Two batches, two layers, two ranks; then one batch: loads 1.5, 1, 1.2 (layer 1) and 1, 1.6, none (layer 2).
 EDGE: list[Batches] = [[[[75, 25], [5, 5]], [[50, 50], [8, 2]]], [[[60, 40], [0, 0]]]]
 # Loads 1.25, 1.1, 1 (layer 1: two of three below Edge's) and 1, 1.2, none (layer 2: one of two).
@@ -30,15 +39,25 @@ GSPLIT: list[Batches] = [[[[5, 3], [6, 6]], [[11, 9], [6, 4]]], [[[50, 50], [0, 
 
 
 def make_run(
-    folder: Path, partitioner: str, epochs: list[Batches], crossing: list[list[int]], seed: int = 0,
-    status: str = "finished", paradigm: str = "split_parallel", **options: Any,
+    folder: Path,
+    partitioner: str,
+    epochs: list[Batches],
+    crossing: list[list[int]],
+    seed: int = 0,
+    status: str = "finished",
+    paradigm: str = "split_parallel",
+    **options: Any,
 ) -> Run:
     """A run that has ended, with the counts of its batches, and `crossing` edges per epoch and layer."""
     write_job(folder, uid=str(folder), choices={"dataset": "rmat", "paradigm": paradigm, "partitioner": partitioner})
     job = json.loads((folder / "job.json").read_text())
     job["config"] |= {
-        "dataset": {"name": "computers"}, "paradigm": {"_target_": "P", **options}, "seed": seed,
-        "hardware": {"nodes": 1, "workers": 2}, "model": {"layers": 2}, "partitioner": {"_target_": "Q"},
+        "dataset": {"name": "computers"},
+        "paradigm": {"_target_": "P", **options},
+        "seed": seed,
+        "hardware": {"nodes": 1, "workers": 2},
+        "model": {"layers": 2},
+        "partitioner": {"_target_": "Q"},
     }
     (folder / "job.json").write_text(json.dumps(job))
     lines = []
@@ -54,8 +73,10 @@ def make_run(
 
 
 def both(folder: Path) -> list[Run]:
-    return [make_run(folder / "gsplit", "presampled", GSPLIT, [[3, 1], [4, 0]]),
-            make_run(folder / "edge", "metis_edge", EDGE, [[40, 4], [20, 0]])]
+    return [
+        make_run(folder / "gsplit", "presampled", GSPLIT, [[3, 1], [4, 0]]),
+        make_run(folder / "edge", "metis_edge", EDGE, [[40, 4], [20, 0]]),
+    ]
 
 
 def test_cells_by_hand(tmp_path: Path) -> None:
@@ -97,8 +118,13 @@ def test_seeds_are_pooled_and_what_is_left_out_is_named(tmp_path: Path) -> None:
     table = make_table(runs)
     assert [row[2:5] for row in table.rows] == [
         # Seeds 0 (repeated: the later one) and 1: 300 of 500, 20 of 40, 320 of 540.
-        ("Rand", "1", "60.00"), ("Rand", "2", "50.00"), ("Rand", "all", "59.26"),
-        ("mine", "1", "0.50"), ("mine", "2", "5.00"), ("mine", "all", "0.91")]
+        ("Rand", "1", "60.00"),
+        ("Rand", "2", "50.00"),
+        ("Rand", "all", "59.26"),
+        ("mine", "1", "0.50"),
+        ("mine", "2", "5.00"),
+        ("mine", "all", "0.91"),
+    ]
     assert table.rows[0][5:] == ("1.240", "1.500", "–", "2"), "(1.5 + 1 + 1.2 + 1.5 + 1) / 5"
     for words in ("1 runs failed", "2 runs of other kinds", "1 runs repeated later", "layer: Node, computers on 2"):
         assert words in table.caption
@@ -119,13 +145,20 @@ def test_the_command_saves_table_and_figure(tmp_path: Path, monkeypatch: pytest.
     both(tmp_path / "runs" / "mine")
     assert run_command(["report", "splitting", "runs/mine", "--csv", "--markdown"]) == 0
     assert {file.name for file in (tmp_path / "reports" / "mine").iterdir()} == {
-        "splitting.csv", "splitting.html", "splitting.md", "splitting.png", "splitting.svg"}
+        "splitting.csv",
+        "splitting.html",
+        "splitting.md",
+        "splitting.png",
+        "splitting.svg",
+    }
     assert choose(["splitting"]).name == "splitting" and len(choose(["splitting"]).runs) == 2
 
 
 def test_a_sweep_names_the_query_of_its_report(tmp_path: Path) -> None:
-    reports = [yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader).get("report", {})
-               for file in product_sweeps().values()]
+    reports = [
+        yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader).get("report", {})
+        for file in product_sweeps().values()
+    ]
     assert {report["query"] for report in reports if "query" in report} == set(query_names())
     for text in ("report: {query: splittin}", "report: {query: 3}", "report: {query: [splitting]}"):
         (tmp_path / "mine.yaml").write_text(text)

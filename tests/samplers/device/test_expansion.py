@@ -109,14 +109,18 @@ def test_an_empty_batch_has_empty_blocks() -> None:
         assert_same(there.blocks(nothing, (1, 2))[0], host.blocks(nothing, (1, 2)))
 
 
-@pytest.mark.parametrize(("sampler", "device", "key"), [
-    ({}, "cpu", "sampler.device"),
-    ({"_target_": "weighted.ScalingSampler"}, "cuda", "sampler.device"),
-    ({"fanouts": [2049, 3]}, "cuda", "sampler.fanouts"),
-])
+@pytest.mark.parametrize(
+    ("sampler", "device", "key"),
+    [
+        ({}, "cpu", "sampler.device"),
+        ({"_target_": "weighted.ScalingSampler"}, "cuda", "sampler.device"),
+        ({"fanouts": [2049, 3]}, "cuda", "sampler.fanouts"),
+    ],
+)
 def test_a_run_that_cannot_sample_on_a_gpu_is_refused(sampler: dict[str, object], device: str, key: str) -> None:
-    config = small_config(MODELS["sage"], hardware={"device": device},
-                          train={"eval_every": None}, sampler={"device": "cuda", **sampler})
+    config = small_config(
+        MODELS["sage"], hardware={"device": device}, train={"eval_every": None}, sampler={"device": "cuda", **sampler}
+    )
     assert [problem.key for problem in read(config).problems] == [key]
     config["sampler"]["device"] = "auto"
     assert not read(config).problems

@@ -34,8 +34,12 @@ GPU = torch.device("cuda", 0)
 
 def config_of(place: str = "cuda", kernel: str = "triton", **sampler: object) -> dict[str, Any]:
     """A run at this place with `tier=uva`."""
-    return small_config({**MODELS["sage"], "kernel": kernel}, hardware={"device": place}, train={"eval_every": None},
-                        sampler={"tier": "uva", **sampler})
+    return small_config(
+        {**MODELS["sage"], "kernel": kernel},
+        hardware={"device": place},
+        train={"eval_every": None},
+        sampler={"tier": "uva", **sampler},
+    )
 
 
 @pytest.fixture
@@ -43,18 +47,23 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton that runs on a GPU, as far as options are checked."""
     for module in (fused, "gnnexp.ops.backends"):
         for name in ("has_triton", "has_nvidia_gpu_build"):
-            monkeypatch.setattr(f"{module}.{name}" if isinstance(module, str) else f"{module.__name__}.{name}",
-                                lambda: True)
+            monkeypatch.setattr(
+                f"{module}.{name}" if isinstance(module, str) else f"{module.__name__}.{name}", lambda: True
+            )
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 @pytest.mark.usefixtures("triton")
-@pytest.mark.parametrize(("device", "kernel", "sampler", "words"), [
-    ("cpu", "auto", {}, "the run is on the CPU"),
-    ("cuda", "triton", {"device": "cpu"}, "made on the host with sampler.device=cpu"),
-    ("cuda", "torch", {}, "set model.kernel=triton"), ("cuda", "auto", {}, "set model.kernel=triton"),
-    ("cuda", "triton", {"_target_": "weighted.ScalingSampler"}, "draws with its own code"),
-])
+@pytest.mark.parametrize(
+    ("device", "kernel", "sampler", "words"),
+    [
+        ("cpu", "auto", {}, "the run is on the CPU"),
+        ("cuda", "triton", {"device": "cpu"}, "made on the host with sampler.device=cpu"),
+        ("cuda", "torch", {}, "set model.kernel=triton"),
+        ("cuda", "auto", {}, "set model.kernel=triton"),
+        ("cuda", "triton", {"_target_": "weighted.ScalingSampler"}, "draws with its own code"),
+    ],
+)
 def test_what_cannot_be_is_refused(device: str, kernel: str, sampler: dict[str, object], words: str) -> None:
     (problem,) = read(config_of(device, kernel, **sampler)).problems
     assert problem.key == "sampler.tier" and words in str(problem)
@@ -87,20 +96,38 @@ def test_a_rank_without_a_gpu_refuses() -> None:
 
 # --- the choice -------------------------------------------------------------------------------------------------------
 @pytest.mark.usefixtures("triton")
-@pytest.mark.parametrize(("lacking", "tier", "found"), [
-    ({}, "auto", ["cuda:0", "cuda:1"]),
-    ({"device": 1}, "auto", ["cuda:0, which reads edges in host memory: no room of device",
-                             "cuda:1, which reads edges in host memory: no room of device"]),
-    ({"device": 0, "uva": 1}, "auto", ["cpu: no room of device"] * 2),
-    ({"device": 1}, "device", ["cpu: no room of device"] * 2),
-    ({"device": 1}, "uva", ["cuda:0, which reads edges in host memory: sampler.tier=uva",
-                            "cuda:1, which reads edges in host memory: sampler.tier=uva"]),
-])
+@pytest.mark.parametrize(
+    ("lacking", "tier", "found"),
+    [
+        ({}, "auto", ["cuda:0", "cuda:1"]),
+        (
+            {"device": 1},
+            "auto",
+            [
+                "cuda:0, which reads edges in host memory: no room of device",
+                "cuda:1, which reads edges in host memory: no room of device",
+            ],
+        ),
+        ({"device": 0, "uva": 1}, "auto", ["cpu: no room of device"] * 2),
+        ({"device": 1}, "device", ["cpu: no room of device"] * 2),
+        (
+            {"device": 1},
+            "uva",
+            [
+                "cuda:0, which reads edges in host memory: sampler.tier=uva",
+                "cuda:1, which reads edges in host memory: sampler.tier=uva",
+            ],
+        ),
+    ],
+)
 def test_all_ranks_choose_the_same_tier(
     monkeypatch: pytest.MonkeyPatch, lacking: dict[str, int], tier: str, found: list[str]
 ) -> None:
-    monkeypatch.setattr(FusedSampler, "_lacks_memory", lambda _, __, shard, ___, tier: (
-        f"no room of {tier}" if lacking.get(tier) == shard.rank else ""))
+    monkeypatch.setattr(
+        FusedSampler,
+        "_lacks_memory",
+        lambda _, __, shard, ___, tier: f"no room of {tier}" if lacking.get(tier) == shard.rank else "",
+    )
 
     def of_rank(comm: Any) -> str:
         config = config_of(tier=tier)
@@ -130,8 +157,10 @@ def test_the_memory_of_the_gpu_decides_where_edges_are(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("triton")
-@pytest.mark.parametrize(("tier", "topology", "factor"), [
-    ("auto", "replicated", 2), ("uva", "replicated", 1), ("auto", "partitioned", 2 * 3)])
+@pytest.mark.parametrize(
+    ("tier", "topology", "factor"),
+    [("auto", "replicated", 2), ("uva", "replicated", 1), ("auto", "partitioned", 2 * 3)],
+)
 def test_pinned_edges_must_fit_into_the_memory_of_the_host(
     monkeypatch: pytest.MonkeyPatch, tier: str, topology: str, factor: int
 ) -> None:
@@ -142,8 +171,10 @@ def test_pinned_edges_must_fit_into_the_memory_of_the_host(
     shard = Shard(graph, 0, 3, partition=parts(graph, 3), part=0)
     edges = (graph if topology == "replicated" else shard.owned_topology).indices.nbytes
     experiment = experiment_of(config)
-    for available, found in ((factor * edges, "cuda:0, which reads edges in host memory"),
-                             (factor * edges - 1, "cpu: no room" if tier == "auto" else "")):
+    for available, found in (
+        (factor * edges, "cuda:0, which reads edges in host memory"),
+        (factor * edges - 1, "cpu: no room" if tier == "auto" else ""),
+    ):
         monkeypatch.setattr(psutil, "virtual_memory", lambda available=available: SimpleNamespace(available=available))
         if found:
             assert experiment.sampler.make().place(experiment, shard, GPU, alone()).startswith(found)
@@ -208,5 +239,6 @@ def test_only_bounds_of_edges_are_on_the_gpu() -> None:
     assert there.far and there._indptr.is_cuda
     assert there._indices.is_pinned() and all(values.is_pinned() for values in there.kinds.values())
     blocks, _ = DeviceExpansion(there).blocks(
-        case.batches[0], [stream(7, Purpose.SAMPLE, 0, 0, -1, hop) for hop in range(len(case.fanouts))])
+        case.batches[0], [stream(7, Purpose.SAMPLE, 0, 0, -1, hop) for hop in range(len(case.fanouts))]
+    )
     assert all(array.is_cuda for block in blocks for array in block.arrays())

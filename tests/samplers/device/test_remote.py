@@ -67,9 +67,15 @@ def test_a_first_batch_that_differs_from_the_hosts_ends_the_run() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu runs these")
-@pytest.mark.parametrize(("size", "fanouts", "foreign_seeds", "micro", "waits"), [
-    (1, [3, 2], False, True, 1), (3, [3, 2], False, True, 3), (2, [3, 2], True, False, 5), (2, [-1, 3], False, True, 4),
-])
+@pytest.mark.parametrize(
+    ("size", "fanouts", "foreign_seeds", "micro", "waits"),
+    [
+        (1, [3, 2], False, True, 1),
+        (3, [3, 2], False, True, 3),
+        (2, [3, 2], True, False, 5),
+        (2, [-1, 3], False, True, 4),
+    ],
+)
 def test_the_host_waits_once_and_once_more_for_every_exchange(
     size: int, fanouts: list[int], *, foreign_seeds: bool, micro: bool, waits: int
 ) -> None:

@@ -39,5 +39,13 @@ def name_of(case: Case) -> str:
     """A short name: the way, and what is not plain."""
     way, *rest = case
     plain = [values[0] for values in AXES.values()][1:]
-    return "-".join([way.replace("system=", "system_"), *(
-        f"{value}r" if value.isdigit() else value for value, usual in zip(rest, plain, strict=True) if value != usual)])
+    return "-".join(
+        [
+            way.replace("system=", "system_"),
+            *(
+                f"{value}r" if value.isdigit() else value
+                for value, usual in zip(rest, plain, strict=True)
+                if value != usual
+            ),
+        ]
+    )

@@ -50,8 +50,11 @@ def _graph(typed: bool, rows: str, weighted: bool) -> Graph:
     kinds = [] if graph.edge_types is None else [graph.edge_types.long()]
     links = torch.stack([graph.indices.long(), *kinds, graph.destinations().long()], 1)[::5]
     last = TARGETS["links"]
-    return replace(graph, features=features, links={"train": links[:last], "valid": links[last:last + 9],
-                                                "test": links[last + 9:last + 18]})
+    return replace(
+        graph,
+        features=features,
+        links={"train": links[:last], "valid": links[last : last + 9], "test": links[last + 9 : last + 18]},
+    )
 
 
 def partition_of(case: Case) -> Partition | None:
@@ -89,12 +92,21 @@ def config_of(case: Case) -> dict[str, Any]:
     config = _composed(way if "=" in way else "system=dgl")
     model = _composed("system=dgl", f"model={chosen['model']}")["model"]
     task = _composed("system=dgl", "task=link_prediction" if is_link else "task=node_classification")["task"]
-    train = {"epochs": EPOCHS[batches], "batch_size": BATCHES[batches], "batch_of": "run", "dtype": "float64",
-             "overlap": chosen["overlap"] == "on", "eval_every": 1}
+    train = {
+        "epochs": EPOCHS[batches],
+        "batch_size": BATCHES[batches],
+        "batch_of": "run",
+        "dtype": "float64",
+        "overlap": chosen["overlap"] == "on",
+        "eval_every": 1,
+    }
     hardware = {**PROFILE, "workers": int(chosen["ranks"]), "device": chosen["device"], "threads": 1}
     config = {
-        **config, "task": task, "optimizer": optimizer("SGD", lr=_rate(chosen)),
-        "train": {**config["train"], **train}, "hardware": {**config["hardware"], **hardware},
+        **config,
+        "task": task,
+        "optimizer": optimizer("SGD", lr=_rate(chosen)),
+        "train": {**config["train"], **train},
+        "hardware": {**config["hardware"], **hardware},
         "model": {**model, "hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, "kernel": chosen["kernel"]},
     }
     if chosen["model"] == "gat":
@@ -136,8 +148,13 @@ def reference_of(case: Case) -> tuple[Case, dict[str, Any] | None]:
     """
     chosen, config = named(case), config_of(case)
     plan = planned(experiment_in(config), graph_of(case))
-    plain = {"rows": "trained" if chosen["rows"] == "trained" else "dense", "stopped": "never", "kernel": "auto",
-             "overlap": "off", "device": "cpu"}
+    plain = {
+        "rows": "trained" if chosen["rows"] == "trained" else "dense",
+        "stopped": "never",
+        "kernel": "auto",
+        "overlap": "off",
+        "device": "cpu",
+    }
     decoupled = config["paradigm"].get("mode") == "decoupled"
     alone = plan.exact or decoupled
     if alone and "dgl" not in config["sampler"]["_target_"].lower():
@@ -155,8 +172,12 @@ def _serial(config: Mapping[str, Any], paradigm: Mapping[str, Any]) -> dict[str,
     store = config["feature_store"]
     trained = {**store, "_target_": store["_target_"].replace("Sliced", "")}
     store = trained if "Embedding" in store["_target_"] else LOCAL
-    return {**config, "paradigm": dict(paradigm), "feature_store": store,
-            "sampler": {**config["sampler"], "topology": "replicated"}}
+    return {
+        **config,
+        "paradigm": dict(paradigm),
+        "feature_store": store,
+        "sampler": {**config["sampler"], "topology": "replicated"},
+    }
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------

@@ -53,7 +53,10 @@ def covered(
 
 
 def _best(
-    axes: Mapping[str, Sequence[str]], pair: Pair, left: Mapping[Pair, None], refuse: Callable[[Case], str],
+    axes: Mapping[str, Sequence[str]],
+    pair: Pair,
+    left: Mapping[Pair, None],
+    refuse: Callable[[Case], str],
     draws: random.Random,
 ) -> Case | str:
     """Of some cases with this pair the one that covers most of what is left; the refusal where there is none."""
@@ -79,16 +82,16 @@ def _gain(axes: Mapping[str, Sequence[str]], case: Case, left: Mapping[Pair, Non
     return sum(one in left for one in pairs_of(axes, case))
 
 
-def _drawn(
-    axes: Mapping[str, Sequence[str]], pair: Pair, left: Mapping[Pair, None], draws: random.Random
-) -> Case:
+def _drawn(axes: Mapping[str, Sequence[str]], pair: Pair, left: Mapping[Pair, None], draws: random.Random) -> Case:
     """The pair, and axis by axis in a drawn order the value that makes most new pairs with those before it."""
     chosen, order, places = dict(pair), [axis for axis in axes if axis not in dict(pair)], list(axes)
     draws.shuffle(order)
     for axis in order:
+
         def new(value: str, axis: str = axis) -> int:
             ends = [sorted(((axis, value), other), key=lambda end: places.index(end[0])) for other in chosen.items()]
             return sum((one[0], one[1]) in left for one in ends)
+
         values = list(axes[axis])
         draws.shuffle(values)
         # Now and then any value: the best one may be what a check refuses.

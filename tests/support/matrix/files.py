@@ -50,8 +50,11 @@ def _quick(cases: Iterable[Case]) -> Iterable[Case]:
 def write(cases: Mapping[Case, bool], refused: Mapping[Pair, str]) -> None:
     """Both files."""
     _write(CASES, [*AXES, "quick"], ([*case, "yes" if quick else "no"] for case, quick in cases.items()))
-    _write(REFUSED, ["axis", "value", "other_axis", "other_value", "reason"],
-           ([*first, *second, reason] for (first, second), reason in refused.items()))
+    _write(
+        REFUSED,
+        ["axis", "value", "other_axis", "other_value", "reason"],
+        ([*first, *second, reason] for (first, second), reason in refused.items()),
+    )
 
 
 def _write(path: Path, head: list[str], rows: Iterable[list[str]]) -> None:

@@ -91,8 +91,10 @@ def trained(ranks: Any, case: Case, config: Mapping[str, Any] | None = None) -> 
         epochs = read_epochs(Path(folder))
     on_parts = _on_parts(config, case)
     losses = [loss for epoch in epochs for loss in ([epoch["metrics"]["loss/train"]] if on_parts else epoch["losses"])]
-    metrics = [{name: value for name, value in epoch["metrics"].items() if name.partition("/")[2] in ("val", "test")}
-               for epoch in epochs]
+    metrics = [
+        {name: value for name, value in epoch["metrics"].items() if name.partition("/")[2] in ("val", "test")}
+        for epoch in epochs
+    ]
     return Trained(losses, metrics, _joined(ended))
 
 

@@ -13,21 +13,50 @@ from torture.fuzz.mutate.raw import damaged
 from torture.fuzz.mutate.trees import json_text
 
 _RESULT = (Path(__file__).parents[1] / "record" / "result.json").read_text(encoding="utf-8")
-_STATE = json.dumps({"schema": 1, "name": "x", "report": {}, "cases": [
-    {"label": "a", "run_dir": "runs/x/a0", "status": "finished", "key": "k", "reason": "", "overrides": []}]})
+_STATE = json.dumps(
+    {
+        "schema": 1,
+        "name": "x",
+        "report": {},
+        "cases": [
+            {"label": "a", "run_dir": "runs/x/a0", "status": "finished", "key": "k", "reason": "", "overrides": []}
+        ],
+    }
+)
 _MEMBERS = [
-    *((f"runs/x/a{number}/{name}", text.encode()) for number in range(3)
-      for name, text in (("result.json", _RESULT), ("job.json", "{}"), ("epochs.jsonl", "{}\n"), ("config.yaml",
-          "a: 1\n"))),
+    *(
+        (f"runs/x/a{number}/{name}", text.encode())
+        for number in range(3)
+        for name, text in (
+            ("result.json", _RESULT),
+            ("job.json", "{}"),
+            ("epochs.jsonl", "{}\n"),
+            ("config.yaml", "a: 1\n"),
+        )
+    ),
     ("runs/sweeps/x.json", _STATE.encode()),
 ]
 _NAMES = (
-    "", ".", "..", "/tmp/escaped/result.json", "runs/../../escaped/result.json", "runs/result.json",
+    "",
+    ".",
+    "..",
+    "/tmp/escaped/result.json",
+    "runs/../../escaped/result.json",
+    "runs/result.json",
     "runs/sweeps/result.json",
-    "runs/result.json/result.json", "runs/" + "a" * 300 + "/result.json", "runs/" + "a/" * 5000 + "result.json",
-    "runs/a\nb\x1b[31m/result.json", "runs/sweeps/..json", "runs/sweeps/.json", "runs/sweeps/../../escaped.json",
+    "runs/result.json/result.json",
+    "runs/" + "a" * 300 + "/result.json",
+    "runs/" + "a/" * 5000 + "result.json",
+    "runs/a\nb\x1b[31m/result.json",
+    "runs/sweeps/..json",
+    "runs/sweeps/.json",
+    "runs/sweeps/../../escaped.json",
     "runs/x/a1",
-    "runs/begun/job.json", "runs/begun/result.json", "job.json", "conf/config.yaml", ".gnnexp/result.json",
+    "runs/begun/job.json",
+    "runs/begun/result.json",
+    "job.json",
+    "conf/config.yaml",
+    ".gnnexp/result.json",
     "runs//result.json",
 )
 _BEGUN = b'{"my": "run that has begun"}'

@@ -43,8 +43,12 @@ def _whole() -> dict[str, bytes]:
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     contents = {
-        "shared.pt": {"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"], "epoch": 1,
-                      "text": "x"},
+        "shared.pt": {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state_dict()["state"],
+            "epoch": 1,
+            "text": "x",
+        },
         "rank_0.pt": {"generator": torch.get_rng_state(), "record": [1.5, None, {"bytes": 3}], "done": True},
     }
     return {name: _saved(content) for name, content in contents.items()}
@@ -67,8 +71,11 @@ def _archive(content: bytes, random: Random) -> bytes:
 
 
 def _described(files: dict[str, bytes]) -> bytes:
-    entries = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()
-               if name.endswith(".pt")}
+    entries = {
+        name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+        if name.endswith(".pt")
+    }
     position = {"epoch": 1, "step": 0}
     return json.dumps({"schema": 1, "position": position, "num_ranks": 1, "files": entries}).encode()
 

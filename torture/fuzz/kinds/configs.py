@@ -16,13 +16,45 @@ from torture.fuzz.mutate.raw import damaged, other_tokens
 from torture.fuzz.mutate.trees import changed
 
 TOKENS = (
-    b"!!python/object/apply:os.system ['touch executed']", b"!!python/name:os.system", b"&a", b"*a", b"- ", b"? ",
-    b"{", b"[",
-    b"_target_: torture.fuzz.guard.fire", b"torture.fuzz.guard.fire", b"os.system", b"defaults: [bad]", b"null",
+    b"!!python/object/apply:os.system ['touch executed']",
+    b"!!python/name:os.system",
+    b"&a",
+    b"*a",
+    b"- ",
+    b"? ",
+    b"{",
+    b"[",
+    b"_target_: torture.fuzz.guard.fire",
+    b"torture.fuzz.guard.fire",
+    b"os.system",
+    b"defaults: [bad]",
+    b"null",
     b".nan",
-    b".inf", b"-1", b"9" * 5000, b"2020-01-01", b"0o17", b"${seed}", b"${oc.env:HOME}", b"???", b"\0", b"\xff", b"\t",
+    b".inf",
+    b"-1",
+    b"9" * 5000,
+    b"2020-01-01",
+    b"0o17",
+    b"${seed}",
+    b"${oc.env:HOME}",
+    b"???",
+    b"\0",
+    b"\xff",
+    b"\t",
     b"|",
-    b">", b"#", b"'", b'"', b"[" * 2000, b"1" + b"0" * 60, b"true", b"y", b"<<", b"1_000", b"0x1f", b"12:30:45", b"~",
+    b">",
+    b"#",
+    b"'",
+    b'"',
+    b"[" * 2000,
+    b"1" + b"0" * 60,
+    b"true",
+    b"y",
+    b"<<",
+    b"1_000",
+    b"0x1f",
+    b"12:30:45",
+    b"~",
 )
 
 
@@ -53,8 +85,9 @@ def _own() -> list[tuple[str, bytes]]:
     """Group and content of the product's files."""
     groups = ("dataset", "feature_store", "hardware", "model", "paradigm", "partitioner", "sampler", "task", "train")
     files = [file for group in groups for file in sorted((product_folder("conf") / group).glob("*.yaml"))]
-    return [(file.parent.name, file.read_bytes()) for file in files if isinstance(yaml.safe_load(file.read_bytes()),
-        dict)]
+    return [
+        (file.parent.name, file.read_bytes()) for file in files if isinstance(yaml.safe_load(file.read_bytes()), dict)
+    ]
 
 
 def _check(choice: list[str]) -> object:

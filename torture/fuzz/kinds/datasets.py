@@ -25,8 +25,16 @@ from torture.fuzz.mutate.pickles import opcodes
 from torture.fuzz.mutate.raw import damaged, text
 from torture.fuzz.mutate.trees import json_text
 
-_NAMES = ("../escaped", "place/escaped.txt", "train.txt", "", ".", "a/" * 100 + "train.txt", "x/train.txt",
-          "/tmp/escaped")
+_NAMES = (
+    "../escaped",
+    "place/escaped.txt",
+    "train.txt",
+    "",
+    ".",
+    "a/" * 100 + "train.txt",
+    "x/train.txt",
+    "/tmp/escaped",
+)
 
 
 def make(random: Random) -> Case:
@@ -68,9 +76,13 @@ def _damage(name: str) -> Callable[[bytes, Random], bytes]:
     if name.startswith("ind.") and not name.endswith("index"):
         return opcodes
     ends: dict[str, Callable[[bytes, Random], bytes]] = {
-        ".gz": lambda content, random: gz(content, random, text), ".npz": zipped, ".pt": zipped, ".npy": npy,
+        ".gz": lambda content, random: gz(content, random, text),
+        ".npz": zipped,
+        ".pt": zipped,
+        ".npy": npy,
         ".mat": matlab,
-        ".json": json_text, ".bin": damaged,
+        ".json": json_text,
+        ".bin": damaged,
     }
     return ends.get(Path(name).suffix, text)
 

@@ -19,16 +19,42 @@ from torture.fuzz.mutate.trees import json_text
 
 _ONE, _TWO = "runs/s/one", "runs/s/two"
 # Pages and figures take a second each, so they are made less often.
-QUICK = (["status", _ONE], ["resume", _ONE], ["plan", "s", "--hardware", "all"], ["export", "s"], ["cancel", _ONE],
-          ["report", "compare", _ONE, _TWO], ["report"], ["logs", _ONE])
+QUICK = (
+    ["status", _ONE],
+    ["resume", _ONE],
+    ["plan", "s", "--hardware", "all"],
+    ["export", "s"],
+    ["cancel", _ONE],
+    ["report", "compare", _ONE, _TWO],
+    ["report"],
+    ["logs", _ONE],
+)
 SLOW = (["report", _ONE], ["report", "s"], ["report", "--sync"])
 _STATE = {
-    "schema": 1, "name": "s", "description": "d", "command": "gnnexp sweep s", "report": {"rows": ["system"]},
+    "schema": 1,
+    "name": "s",
+    "description": "d",
+    "command": "gnnexp sweep s",
+    "report": {"rows": ["system"]},
     "cases": [
-        {"label": "a", "key": "k", "dataset_key": "x", "run_dir": _ONE, "status": "finished", "reason": "",
-         "overrides": []},
-        {"label": "b", "key": "k2", "dataset_key": "x", "run_dir": _TWO, "status": "failed", "reason": "x",
-         "overrides": []},
+        {
+            "label": "a",
+            "key": "k",
+            "dataset_key": "x",
+            "run_dir": _ONE,
+            "status": "finished",
+            "reason": "",
+            "overrides": [],
+        },
+        {
+            "label": "b",
+            "key": "k2",
+            "dataset_key": "x",
+            "run_dir": _TWO,
+            "status": "failed",
+            "reason": "x",
+            "overrides": [],
+        },
     ],
 }
 

@@ -17,26 +17,47 @@ from torture.fuzz.mutate.raw import damaged, other_tokens
 from torture.fuzz.mutate.trees import json_text
 
 _SQUEUE = (
-    b"RUNNING|None\n", b"PENDING|(Resources)\n", b"NODE_FAIL|NodeDown\n", b"12|RUNNING|N/A|None\n",
-    b"12|COMPLETED|2026-11-24T12:00:00|None\n13|PENDING|N/A|(Resources)\n", b"12_[3-5%2]|PENDING|N/A|(Priority)\n",
+    b"RUNNING|None\n",
+    b"PENDING|(Resources)\n",
+    b"NODE_FAIL|NodeDown\n",
+    b"12|RUNNING|N/A|None\n",
+    b"12|COMPLETED|2026-11-24T12:00:00|None\n13|PENDING|N/A|(Resources)\n",
+    b"12_[3-5%2]|PENDING|N/A|(Priority)\n",
 )
 _SACCT = (
-    b"COMPLETED|None\n", b"CANCELLED by 0|None\n", b"TIMEOUT+|None\n",
+    b"COMPLETED|None\n",
+    b"CANCELLED by 0|None\n",
+    b"TIMEOUT+|None\n",
     b"12|OUT_OF_MEMORY|2026-11-24T12:00:00|OutOfMemory\n",
     b"12|CANCELLED by 0|Unknown|None\n12.batch|FAILED|2026-11-24T12:00:00|None\n",
 )
-_SINFO = (b"cpu*|1-00:00:00|2|64|512000|(null)\ngpu|infinite|8|128+|1024000+|gpu:h100:8(S:0-1)\n"
-          b"cpu*|30:00|1|32|256000|gpu:2\n")
+_SINFO = (
+    b"cpu*|1-00:00:00|2|64|512000|(null)\ngpu|infinite|8|128+|1024000+|gpu:h100:8(S:0-1)\n"
+    b"cpu*|30:00|1|32|256000|gpu:2\n"
+)
 _RUN = Path("run")
 _LOG = b"""srun: error: node01: tasks 0,2-3: Terminated
 srun: error: node02: task 1: Exited with exit code 137
 srun: error: node02: tasks 4-5,7: Exited with exit code 1
 slurmstepd: error: *** STEP 12.0 ON node01 CANCELLED AT 2026-11-24T12:00:00 ***
 """
-_TOKENS = (b"|", b"-", b"0-99999999", b"5-1", b"1-2-3", b"", b"9" * 30, b"0-" + b"9" * 12, b"12|RUNNING", b"UNKNOWN",
-           b"\0",
-           b"\xff", b"error: Unable to contact slurm controller", b"slurm_load_jobs error: Invalid job id specified",
-           b",")
+_TOKENS = (
+    b"|",
+    b"-",
+    b"0-99999999",
+    b"5-1",
+    b"1-2-3",
+    b"",
+    b"9" * 30,
+    b"0-" + b"9" * 12,
+    b"12|RUNNING",
+    b"UNKNOWN",
+    b"\0",
+    b"\xff",
+    b"error: Unable to contact slurm controller",
+    b"slurm_load_jobs error: Invalid job id specified",
+    b",",
+)
 
 
 def make(random: Random) -> Case:

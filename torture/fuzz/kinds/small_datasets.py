@@ -32,9 +32,14 @@ from gnnexp.testing.graphs import nasty_graph
 
 def hetero_arrays() -> dict[str, np.ndarray]:
     masks = np.zeros((10, 12), bool)
-    return {"node_features": np.eye(12, 3, dtype=np.float32), "node_labels": np.arange(12) % 3,
-            "edges": np.array([[0, 1], [2, 3], [4, 11]]), "train_masks": masks | (np.arange(12) < 6),
-            "val_masks": masks | (np.arange(12) == 7), "test_masks": masks | (np.arange(12) > 8)}
+    return {
+        "node_features": np.eye(12, 3, dtype=np.float32),
+        "node_labels": np.arange(12) % 3,
+        "edges": np.array([[0, 1], [2, 3], [4, 11]]),
+        "train_masks": masks | (np.arange(12) < 6),
+        "val_masks": masks | (np.arange(12) == 7),
+        "test_masks": masks | (np.arange(12) > 8),
+    }
 
 
 def put_hetero() -> Dataset:
@@ -58,8 +63,15 @@ def put_graphdata() -> Dataset:
 def put_planetoid() -> Dataset:
     hot = np.eye(3, dtype=np.int32)[np.arange(800) % 3]
     rows: Any = scipy.sparse.random(800, 5, 0.5, format="csr", random_state=0, dtype=np.float32)
-    parts = {"x": rows[:9], "y": hot[:9], "allx": rows[:790], "ally": hot[:790], "tx": rows[790:], "ty": hot[790:],
-             "graph": {vertex: [(vertex + 1) % 800] for vertex in range(800)}}
+    parts = {
+        "x": rows[:9],
+        "y": hot[:9],
+        "allx": rows[:790],
+        "ally": hot[:790],
+        "tx": rows[790:],
+        "ty": hot[790:],
+        "graph": {vertex: [(vertex + 1) % 800] for vertex in range(800)},
+    }
     for part, value in parts.items():
         Path(f"ind.cora.{part}").write_bytes(pickle.dumps(value, protocol=2))
     Path("ind.cora.test.index").write_text("".join(f"{vertex}\n" for vertex in range(790, 800)))
@@ -114,17 +126,27 @@ def put_ogbn() -> Dataset:
 def put_ogbn_binary() -> Dataset:
     put_split()
     Path("ogb/raw").mkdir()
-    np.savez("ogb/raw/data.npz", edge_index=np.array([[0, 1, 3], [1, 2, 4]]), num_nodes_list=np.array([5]),
-             node_feat=np.eye(5, 2, dtype=np.float16))
+    np.savez(
+        "ogb/raw/data.npz",
+        edge_index=np.array([[0, 1, 3], [1, 2, 4]]),
+        num_nodes_list=np.array([5]),
+        node_feat=np.eye(5, 2, dtype=np.float16),
+    )
     np.savez("ogb/raw/node-label.npz", node_label=np.arange(5.0)[:, None])
     return Ogb(name="ogbn-tiny", path="ogb")
 
 
 def put_ogbn_typed() -> Dataset:
-    texts = {"raw/num-node-dict": "author,paper\n2,3\n", "raw/triplet-type-list": "author,writes,paper\n",
-             "raw/relations/author___writes___paper/edge": "0,0\n1,2\n", "raw/node-label/paper/node-label": "0\n1\n1\n",
-             "raw/node-feat/paper/node-feat": "1.5,2\n" * 3, "split/time/paper/train": "0\n",
-             "split/time/paper/valid": "1\n", "split/time/paper/test": "2\n"}
+    texts = {
+        "raw/num-node-dict": "author,paper\n2,3\n",
+        "raw/triplet-type-list": "author,writes,paper\n",
+        "raw/relations/author___writes___paper/edge": "0,0\n1,2\n",
+        "raw/node-label/paper/node-label": "0\n1\n1\n",
+        "raw/node-feat/paper/node-feat": "1.5,2\n" * 3,
+        "split/time/paper/train": "0\n",
+        "split/time/paper/valid": "1\n",
+        "split/time/paper/test": "2\n",
+    }
     for name, text in texts.items():
         path = Path(f"ogb/{name}.csv.gz")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,8 +205,18 @@ def put_split_files() -> Dataset:
         Path(name).write_text("names\n" + "".join(rows))
     for name, ids in (("train", range(20)), ("val", range(20, 30)), ("test", range(30, 40))):
         Path(f"{name}.txt").write_text("ids\n" + "".join(f"{vertex}\n" for vertex in ids))
-    return EdgeList(path="edges.csv", header=True, features="features.csv", labels="labels.txt", node_types="types.txt",
-                    features_by_type=True, split="files", train_ids="train.txt", val_ids="val.txt", test_ids="test.txt")
+    return EdgeList(
+        path="edges.csv",
+        header=True,
+        features="features.csv",
+        labels="labels.txt",
+        node_types="types.txt",
+        features_by_type=True,
+        split="files",
+        train_ids="train.txt",
+        val_ids="val.txt",
+        test_ids="test.txt",
+    )
 
 
 def put_npy_split() -> Dataset:
@@ -194,8 +226,15 @@ def put_npy_split() -> Dataset:
     np.save("train.npy", np.arange(20))
     np.save("val.npy", np.arange(20, 30))
     np.save("test.npy", np.arange(40) >= 30)
-    return EdgeList(path="edges.npy", labels="labels.npy", split="files", train_ids="train.npy", val_ids="val.npy",
-                    test_ids="test.npy", inverse_relations=True)
+    return EdgeList(
+        path="edges.npy",
+        labels="labels.npy",
+        split="files",
+        train_ids="train.npy",
+        val_ids="val.npy",
+        test_ids="test.npy",
+        inverse_relations=True,
+    )
 
 
 def put_streamed_text() -> Dataset:
@@ -231,13 +270,28 @@ def put_streamed_stored() -> Dataset:
 
 
 DATASETS: dict[str, Callable[[], Dataset]] = {
-    "heterophilous": put_hetero, "graphdata": put_graphdata, "planetoid": put_planetoid, "fb100": put_mat,
-    "fb100 unpacked": lambda: put_mat(compressed=False), "text": put_text, "packed text": put_packed_text,
-    "npy": put_npy, "ogbn": put_ogbn, "ogbn binary": put_ogbn_binary, "ogbl": put_ogbl,
-    "ogbn typed": put_ogbn_typed, "aminer": put_aminer, "triples": put_triples, "archive": put_archive,
-    "stored": put_stored, "split files": put_split_files, "npy split": put_npy_split,
+    "heterophilous": put_hetero,
+    "graphdata": put_graphdata,
+    "planetoid": put_planetoid,
+    "fb100": put_mat,
+    "fb100 unpacked": lambda: put_mat(compressed=False),
+    "text": put_text,
+    "packed text": put_packed_text,
+    "npy": put_npy,
+    "ogbn": put_ogbn,
+    "ogbn binary": put_ogbn_binary,
+    "ogbl": put_ogbl,
+    "ogbn typed": put_ogbn_typed,
+    "aminer": put_aminer,
+    "triples": put_triples,
+    "archive": put_archive,
+    "stored": put_stored,
+    "split files": put_split_files,
+    "npy split": put_npy_split,
     "streamed text": put_streamed_text,
-    "streamed npy": put_streamed_npy, "streamed pairs": put_streamed_pairs, "streamed archive": put_streamed_archive,
-    "streamed raw": put_streamed_raw, "streamed stored": put_streamed_stored,
+    "streamed npy": put_streamed_npy,
+    "streamed pairs": put_streamed_pairs,
+    "streamed archive": put_streamed_archive,
+    "streamed raw": put_streamed_raw,
+    "streamed stored": put_streamed_stored,
 }
-

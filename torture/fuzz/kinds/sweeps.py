@@ -33,8 +33,9 @@ def make(random: Random) -> Case:
     options = random.choice([(), (), ("--full",), ("seed=0,1",), ("model.hidden=???",)])
     files = {"storm.yaml": damage_yaml(content, random)}
     if small and random.random() < 0.03:
-        return Case("gnnexp sweep", files, lambda: command(["sweep", "storm.yaml", "--dry-run", *options]),
-                    reads_anywhere=True)
+        return Case(
+            "gnnexp sweep", files, lambda: command(["sweep", "storm.yaml", "--dry-run", *options]), reads_anywhere=True
+        )
     return Case("load_sweep", files, lambda: _load(options), reads_anywhere=True)
 
 

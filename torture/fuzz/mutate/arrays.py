@@ -12,13 +12,61 @@ from torture.fuzz.mutate.pickles import opcodes
 from torture.fuzz.mutate.raw import SIZES, damaged
 
 _DTYPES: tuple[object, ...] = (
-    "<f4", "<f8", "<i8", "<i4", "|u1", "|b1", "<f2", "<u8", ">i8", "|O", "<U5", "|S0", "<U0", "|V0", "<c16", "<M8[s]",
-    "|V8", "<f16", "<i3", ("<i4", 2), [("a", "<i4")], [("a", "<i4", (2, 2))], "é", ("|V0", 0), [], "", {"names": []},
+    "<f4",
+    "<f8",
+    "<i8",
+    "<i4",
+    "|u1",
+    "|b1",
+    "<f2",
+    "<u8",
+    ">i8",
+    "|O",
+    "<U5",
+    "|S0",
+    "<U0",
+    "|V0",
+    "<c16",
+    "<M8[s]",
+    "|V8",
+    "<f16",
+    "<i3",
+    ("<i4", 2),
+    [("a", "<i4")],
+    [("a", "<i4", (2, 2))],
+    "é",
+    ("|V0", 0),
+    [],
+    "",
+    {"names": []},
 )
 _SHAPES = (
-    "(40,)", "(40, 2)", "()", "(0,)", "(-1,)", "(1, 80)", f"({2**62},)", f"({2**31}, {2**31})", "(40, 2, 1)", "(True,)",
-    "(1.5,)", "[40, 2]", "40", "(" * 60 + ")" * 60, "(10**9,)", "(80,)", "(0, 5)", "(5, 0)", "(2, 40)", f"({2**63},)",
-    f"({2**61}, {2**61}, 0)", "(" + "1," * 70 + ")", "(None,)", "('a',)", "(1,) * 9", f"(0, {2**62})",
+    "(40,)",
+    "(40, 2)",
+    "()",
+    "(0,)",
+    "(-1,)",
+    "(1, 80)",
+    f"({2**62},)",
+    f"({2**31}, {2**31})",
+    "(40, 2, 1)",
+    "(True,)",
+    "(1.5,)",
+    "[40, 2]",
+    "40",
+    "(" * 60 + ")" * 60,
+    "(10**9,)",
+    "(80,)",
+    "(0, 5)",
+    "(5, 0)",
+    "(2, 40)",
+    f"({2**63},)",
+    f"({2**61}, {2**61}, 0)",
+    "(" + "1," * 70 + ")",
+    "(None,)",
+    "('a',)",
+    "(1,) * 9",
+    f"(0, {2**62})",
 )
 _MATLAB = (0, 1, 5, 6, 9, 14, 15, 2**31 - 1, 2**32 - 1, 2**31, 4 << 16 | 5, 255, 0x800 | 5, 1 << 24)
 
@@ -32,8 +80,9 @@ def npy(content: bytes, random: Random) -> bytes:
     header, data = content[10 : 10 + size], bytearray(content[10 + size :])
     if how < 0.5:
         order = random.choice(["False", "True", "None", "1"])
-        header = (f"{{'descr': {random.choice(_DTYPES)!r}, 'fortran_order': {order}, "
-                  f"'shape': {random.choice(_SHAPES)}, }}").encode().ljust(117) + b"\n"
+        header = (
+            f"{{'descr': {random.choice(_DTYPES)!r}, 'fortran_order': {order}, 'shape': {random.choice(_SHAPES)}, }}"
+        ).encode().ljust(117) + b"\n"
     elif how < 0.7:
         for _ in range(random.choice([1, 3])):
             if len(data) >= 8:
@@ -52,8 +101,9 @@ def zipped(content: bytes, random: Random) -> bytes:
         members = [(info.filename, source.read(info)) for info in source.infolist()]
     buffer, victim, how = io.BytesIO(), random.randrange(len(members)), random.random()
     names = ["../escaped", "place/escaped", "/tmp/escaped", "a\\b", "x", "x" * 300]
-    with zipfile.ZipFile(buffer, "w", random.choice([zipfile.ZIP_STORED, zipfile.ZIP_STORED,
-                                                     zipfile.ZIP_DEFLATED])) as made:
+    with zipfile.ZipFile(
+        buffer, "w", random.choice([zipfile.ZIP_STORED, zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+    ) as made:
         for number, (name, data) in enumerate(members):
             if number != victim:
                 made.writestr(name, data)
@@ -70,8 +120,9 @@ def _member(name: str, data: bytes, random: Random) -> bytes:
     if name.endswith(".npy"):
         size = 10 + struct.unpack_from("<H", data, 8)[0]
         holds_object = b"|O" in data[:size]
-        return data[:size] + opcodes(data[size:], random) if holds_object and random.random() < 0.8 else npy(data,
-            random)
+        return (
+            data[:size] + opcodes(data[size:], random) if holds_object and random.random() < 0.8 else npy(data, random)
+        )
     return opcodes(data, random) if name.endswith("data.pkl") else damaged(data or b"x", random)
 
 

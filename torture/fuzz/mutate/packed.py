@@ -10,19 +10,38 @@ from random import Random
 
 from torture.fuzz.mutate.raw import damaged
 
-_TYPES = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, b"Z",
-          tarfile.GNUTYPE_SPARSE)
+_TYPES = (
+    tarfile.SYMTYPE,
+    tarfile.LNKTYPE,
+    tarfile.DIRTYPE,
+    tarfile.FIFOTYPE,
+    tarfile.CHRTYPE,
+    b"Z",
+    tarfile.GNUTYPE_SPARSE,
+)
 _HEADERS: tuple[dict[str, str], ...] = (
-    {"path": "a\0b"}, {"size": "99999999999"}, {"size": "-5"}, {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
-    {"path": "../escaped"}, {"hdrcharset": "BINARY", "path": "\udcff"}, {"size": "x"}, {"mtime": "nan"}, {"path": ""},
-    {"linkpath": "/etc/passwd"}, {"path": "a" * 5000}, {"comment": "x" * 70000},
+    {"path": "a\0b"},
+    {"size": "99999999999"},
+    {"size": "-5"},
+    {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"},
+    {"path": "../escaped"},
+    {"hdrcharset": "BINARY", "path": "\udcff"},
+    {"size": "x"},
+    {"mtime": "nan"},
+    {"path": ""},
+    {"linkpath": "/etc/passwd"},
+    {"path": "a" * 5000},
+    {"comment": "x" * 70000},
 )
 
 
 def gz(content: bytes, random: Random, inner: Callable[[bytes, Random], bytes]) -> bytes:
     """Packed text that is damaged inside or outside."""
-    return damaged(content, random) if random.random() < 0.25 else gzip.compress(inner(gzip.decompress(content),
-        random), 1)
+    return (
+        damaged(content, random)
+        if random.random() < 0.25
+        else gzip.compress(inner(gzip.decompress(content), random), 1)
+    )
 
 
 def tar(

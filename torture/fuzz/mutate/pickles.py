@@ -10,19 +10,64 @@ from random import Random
 from torture.fuzz.mutate.raw import damaged
 
 _GLOBALS = (
-    b"cnumpy\nndarray\n", b"cnumpy\ndtype\n", b"cnumpy.core.multiarray\n_reconstruct\n",
+    b"cnumpy\nndarray\n",
+    b"cnumpy\ndtype\n",
+    b"cnumpy.core.multiarray\n_reconstruct\n",
     b"cscipy.sparse.csr\ncsr_matrix\n",
-    b"ccollections\ndefaultdict\n", b"ccollections\nOrderedDict\n", b"c__builtin__\nlist\n", b"c_codecs\nencode\n",
-    b"cos\nsystem\n", b"c__builtin__\neval\n", b"cbuiltins\ngetattr\n", b"cnumpy\nload\n",
+    b"ccollections\ndefaultdict\n",
+    b"ccollections\nOrderedDict\n",
+    b"c__builtin__\nlist\n",
+    b"c_codecs\nencode\n",
+    b"cos\nsystem\n",
+    b"c__builtin__\neval\n",
+    b"cbuiltins\ngetattr\n",
+    b"cnumpy\nload\n",
     b"ctorture.fuzz.guard\nfire\n",
-    b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nFloatStorage\n", b"\x8c\x13torture.fuzz.guard\x8c\x04fire\x93",
+    b"ctorch._utils\n_rebuild_tensor_v2\n",
+    b"ctorch\nFloatStorage\n",
+    b"\x8c\x13torture.fuzz.guard\x8c\x04fire\x93",
 )
 _OPCODES = (
-    b"R", b"b", b"\x81", b"(", b"t", b")", b"\x85", b"\x86", b"\x87", b"]", b"}", b"l", b"d", b"a", b"e", b"s", b"u",
+    b"R",
+    b"b",
+    b"\x81",
+    b"(",
+    b"t",
+    b")",
+    b"\x85",
+    b"\x86",
+    b"\x87",
+    b"]",
+    b"}",
+    b"l",
+    b"d",
+    b"a",
+    b"e",
+    b"s",
+    b"u",
     b"0",
-    b"1", b"2", b"N", b"K\x01", b"J\xff\xff\xff\x7f", b"\x88", b"h\x00", b"h\x05", b"q\x01", b"\x94", b"Q", b"P1\n",
-    b"\x8a\x08" + b"\xff" * 7 + b"\x7f", b"G" + struct.pack(">d", float("nan")), b"U\x02f8", b"U\x02O8",
-    b"X\x03\x00\x00\x00<f4", b".", b"r\xff\xff\xff\x7f", b"I" + b"9" * 4000 + b"\n", b"\x8d" + b"\xff" * 8, b"i\x00",
+    b"1",
+    b"2",
+    b"N",
+    b"K\x01",
+    b"J\xff\xff\xff\x7f",
+    b"\x88",
+    b"h\x00",
+    b"h\x05",
+    b"q\x01",
+    b"\x94",
+    b"Q",
+    b"P1\n",
+    b"\x8a\x08" + b"\xff" * 7 + b"\x7f",
+    b"G" + struct.pack(">d", float("nan")),
+    b"U\x02f8",
+    b"U\x02O8",
+    b"X\x03\x00\x00\x00<f4",
+    b".",
+    b"r\xff\xff\xff\x7f",
+    b"I" + b"9" * 4000 + b"\n",
+    b"\x8d" + b"\xff" * 8,
+    b"i\x00",
     b"o",
 )
 
@@ -66,5 +111,8 @@ def colliding(random: Random) -> bytes:
     """A dictionary whose keys are integers of one hash."""
     keys = range(1, random.choice([100, 3000]))
     modulus = sys.hash_info.modulus
-    return b"\x80\x02}(" + b"".join(
-        b"\x8a\x0c" + (key * modulus).to_bytes(12, "little", signed=True) + b"N" for key in keys) + b"u."
+    return (
+        b"\x80\x02}("
+        + b"".join(b"\x8a\x0c" + (key * modulus).to_bytes(12, "little", signed=True) + b"N" for key in keys)
+        + b"u."
+    )

@@ -11,12 +11,49 @@ from typing import Any
 from torture.fuzz.guard import fire
 
 NUMBERS = (
-    b"-1", b"0", b"1", b"2147483647", b"2147483648", b"4294967296", b"9223372036854775807", b"9223372036854775808",
-    b"-9223372036854775808", b"1e400", b"nan", b"inf", b"-inf", b"1e18", b"0x10", b"1_000", b"\xd9\xa1", b"1.5", b"",
+    b"-1",
+    b"0",
+    b"1",
+    b"2147483647",
+    b"2147483648",
+    b"4294967296",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"-9223372036854775808",
+    b"1e400",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"1e18",
+    b"0x10",
+    b"1_000",
+    b"\xd9\xa1",
+    b"1.5",
+    b"",
     b" ",
-    b"\t", b'"', b"'", b"#", b"\0", b"\r", b"\xef\xbb\xbf", b"\xff\xfe", b"9" * 310, b"9" * 5000, b"[1]", b"()",
+    b"\t",
+    b'"',
+    b"'",
+    b"#",
+    b"\0",
+    b"\r",
+    b"\xef\xbb\xbf",
+    b"\xff\xfe",
+    b"9" * 310,
+    b"9" * 5000,
+    b"[1]",
+    b"()",
     b"None",
-    b"True", b"=1+1", b"-0", b"+1", b"1e5", b"\x0b", b"\xc2\x85", b"\xe2\x80\xa8", b"../../escaped", b"/etc/passwd",
+    b"True",
+    b"=1+1",
+    b"-0",
+    b"+1",
+    b"1e5",
+    b"\x0b",
+    b"\xc2\x85",
+    b"\xe2\x80\xa8",
+    b"../../escaped",
+    b"/etc/passwd",
 )
 SIZES = (0, 1, -1, 2**7, 2**8 - 1, 2**15, 2**16 - 1, 2**31 - 1, -(2**31), 2**32 - 1, 2**62, 2**63 - 1, -(2**63))
 
@@ -32,17 +69,23 @@ class Calls:
 
 
 PAYLOADS = tuple(
-    pickle.dumps(payload, protocol) for protocol in (0, 2, 4)
-    for payload in (Calls(fire), Calls(os.system, "touch executed"), [{"x": Calls(fire, 1)}], Calls(open, "escaped",
-        "w"))
+    pickle.dumps(payload, protocol)
+    for protocol in (0, 2, 4)
+    for payload in (
+        Calls(fire),
+        Calls(os.system, "touch executed"),
+        [{"x": Calls(fire, 1)}],
+        Calls(open, "escaped", "w"),
+    )
 )
 
 
 def damaged(content: bytes, random: Random) -> bytes:
     """What a disk, a network or somebody with bad intentions makes of a file."""
     changed = bytearray(content)
-    how = random.choice(["truncated", "flipped", "flipped", "flips", "emptied", "garbled", "longer", "pickle",
-                         "copied"])
+    how = random.choice(
+        ["truncated", "flipped", "flipped", "flips", "emptied", "garbled", "longer", "pickle", "copied"]
+    )
     if not content or how == "emptied":
         return b""
     if how == "truncated":

@@ -24,7 +24,8 @@ USUAL = {
     "weight": ("w", "weight", "weights", "edge_weight", "edge_weights"),
 }
 MASKS = {
-    "train": ("train_mask", "train_masks"), "val": ("val_mask", "valid_mask", "validation_mask", "val_masks"),
+    "train": ("train_mask", "train_masks"),
+    "val": ("val_mask", "valid_mask", "validation_mask", "val_masks"),
     "test": ("test_mask", "test_masks"),
 }
 # Names that DGL gives by itself: ids and types in the graph that this one was made of.
@@ -82,10 +83,15 @@ def arrays_of(graph: dgl.DGLGraph) -> DglArrays:
     edges = []
     for types in graph.canonical_etypes:
         source, destination = graph.edges(order="eid", etype=types)
-        edges.append(DglEdges(tuple(types), array_of(source), array_of(destination),
-                              {name: array_of(values) for name, values in graph.edges[types].data.items()}))
-    nodes = {kind: {name: array_of(values) for name, values in graph.nodes[kind].data.items()}
-             for kind in graph.ntypes}
+        edges.append(
+            DglEdges(
+                tuple(types),
+                array_of(source),
+                array_of(destination),
+                {name: array_of(values) for name, values in graph.edges[types].data.items()},
+            )
+        )
+    nodes = {kind: {name: array_of(values) for name, values in graph.nodes[kind].data.items()} for kind in graph.ntypes}
     return DglArrays({kind: graph.num_nodes(kind) for kind in graph.ntypes}, nodes, edges)
 
 
@@ -118,8 +124,16 @@ def foreign_of_arrays(arrays: DglArrays, asked: Asked, key: str) -> Foreign:
     for kind, count in arrays.counts.items():
         own = nodes.get(kind, {})
         used[kind] |= {one for one in (features.get(kind), labels.get(kind), *masks.get(kind, {}).values()) if one}
-        made = findings.attempt(_vertices, count, own, features.get(kind), labels.get(kind), masks.get(kind, {}),
-                                asked.mask, f"{key}, vertices {kind}")
+        made = findings.attempt(
+            _vertices,
+            count,
+            own,
+            features.get(kind),
+            labels.get(kind),
+            masks.get(kind, {}),
+            asked.mask,
+            f"{key}, vertices {kind}",
+        )
         vertices[kinds[kind]] = made or Vertices(count)
         if vertices[kinds[kind]].ids is not None:
             used[kind].add(ID)
@@ -128,10 +142,16 @@ def foreign_of_arrays(arrays: DglArrays, asked: Asked, key: str) -> Foreign:
     for one in arrays.edges:
         weight = weights.get(_shown(one.types))
         used[_shown(one.types)] |= {weight, ID} - {None} if weight else {ID}  # ids of edges have no use
-        values = None if weight is None else findings.attempt(
-            _weights, one.data[weight], one.source.size, f"{key}, edges {_shown(one.types)}, {weight}")
-        edges.append(Edges(one.source, one.destination, names[one.types],
-                           (kinds[one.types[0]], kinds[one.types[2]]), values))
+        values = (
+            None
+            if weight is None
+            else findings.attempt(
+                _weights, one.data[weight], one.source.size, f"{key}, edges {_shown(one.types)}, {weight}"
+            )
+        )
+        edges.append(
+            Edges(one.source, one.destination, names[one.types], (kinds[one.types[0]], kinds[one.types[2]]), values)
+        )
     findings.raise_all()
     notes = [*_left_out(nodes, used, "vertices"), *_left_out(data, used, "edges"), *_reverses(arrays.edges)]
     return Foreign(vertices, edges, notes)
@@ -149,8 +169,10 @@ def _shown(types: tuple[str, str, str]) -> str:
 def _edge_names(types: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
     """The relation of each type of edges, with the types of its ends where several have this relation."""
     seen = Counter(relation for _, relation, _ in types)
-    return {one: EDGE if one[1] == _ONE_RELATION and len(types) == 1 else one[1] if seen[one[1]] == 1 else _shown(one)
-            for one in types}
+    return {
+        one: EDGE if one[1] == _ONE_RELATION and len(types) == 1 else one[1] if seen[one[1]] == 1 else _shown(one)
+        for one in types
+    }
 
 
 def _chosen(role: str, asked: str | None, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, str]:
@@ -165,8 +187,11 @@ def _chosen(role: str, asked: str | None, data: Mapping[str, Mapping[str, object
         found = {kind: asked for kind, own in data.items() if asked in own}
         if not found:
             names = ", ".join(sorted({name for own in data.values() for name in own})) or "nothing"
-            raise DataError(Problem(f"dataset.{role}", asked, f"{key} has {names}", f"set dataset.{role} to one of "
-                                    "them, or to null"))
+            raise DataError(
+                Problem(
+                    f"dataset.{role}", asked, f"{key} has {names}", f"set dataset.{role} to one of them, or to null"
+                )
+            )
         return found
     return {kind: name for kind, own in data.items() if (name := _usual(role, USUAL[role], own, f"{key}, {kind}"))}
 
@@ -179,33 +204,61 @@ def _usual(role: str, names: Sequence[str], own: Iterable[str], key: str) -> str
     """
     found = [name for name in names if name in own]
     if len(found) > 1 and found[0] != names[0]:
-        raise DataError(Problem(key, ", ".join(found), f"{len(found)} data may be the {role}",
-                                f"set dataset.{role}={found[0]}"))
+        raise DataError(
+            Problem(key, ", ".join(found), f"{len(found)} data may be the {role}", f"set dataset.{role}={found[0]}")
+        )
     return found[0] if found else None
 
 
 def _masks(asked: Asked, data: Mapping[str, Mapping[str, object]], key: str) -> dict[str, dict[str, str]]:
     """The names of the masks by type and split."""
     if asked.masks is None:
-        return {kind: {split: name for split, names in MASKS.items()
-                       if (name := _usual("masks", names, own, f"{key}, {kind}"))} for kind, own in data.items()}
+        return {
+            kind: {
+                split: name for split, names in MASKS.items() if (name := _usual("masks", names, own, f"{key}, {kind}"))
+            }
+            for kind, own in data.items()
+        }
     known = {name for own in data.values() for name in own}
-    problems = [Problem(f"dataset.masks.{split}", name, f"{key} has {', '.join(sorted(known)) or 'nothing'}",
-                        "set dataset.masks={train: NAME, val: NAME, test: NAME}")
-                for split, name in asked.masks.items() if name not in known]
+    problems = [
+        Problem(
+            f"dataset.masks.{split}",
+            name,
+            f"{key} has {', '.join(sorted(known)) or 'nothing'}",
+            "set dataset.masks={train: NAME, val: NAME, test: NAME}",
+        )
+        for split, name in asked.masks.items()
+        if name not in known
+    ]
     DataError.raise_all(problems)
     return {kind: {split: name for split, name in asked.masks.items() if name in own} for kind, own in data.items()}
 
 
-def _vertices(count: int, own: Mapping[str, np.ndarray], features: str | None, label: str | None,
-              masks: Mapping[str, str], column: int, key: str) -> Vertices:
+def _vertices(
+    count: int,
+    own: Mapping[str, np.ndarray],
+    features: str | None,
+    label: str | None,
+    masks: Mapping[str, str],
+    column: int,
+    key: str,
+) -> Vertices:
     used = [name for name in (features, label, *masks.values()) if name]
-    DataError.raise_all([Problem(f"{key}, {name}", list(own[name].shape), f"must have {count} rows", "save the graph "
-                                 "again") for name in used if own[name].shape[:1] != (count,)])
+    DataError.raise_all(
+        [
+            Problem(f"{key}, {name}", list(own[name].shape), f"must have {count} rows", "save the graph again")
+            for name in used
+            if own[name].shape[:1] != (count,)
+        ]
+    )
     splits = {split: _mask(own[name], column, f"{key}, {name}") for split, name in masks.items()}
-    return Vertices(count, None if features is None else rows_of(own[features], f"{key}, {features}"),
-                    None if label is None else classes_of(own[label], f"{key}, {label}"), splits,
-                    ids=_ids(own.get(ID), count))
+    return Vertices(
+        count,
+        None if features is None else rows_of(own[features], f"{key}, {features}"),
+        None if label is None else classes_of(own[label], f"{key}, {label}"),
+        splits,
+        ids=_ids(own.get(ID), count),
+    )
 
 
 def rows_of(values: np.ndarray, key: str) -> np.ndarray:
@@ -228,8 +281,14 @@ def classes_of(values: np.ndarray, key: str) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim not in (1, 2) or values.dtype.kind not in "biuf":
-        raise DataError(Problem(key, f"{values.dtype} {list(values.shape)}", "labels must be classes [n], or zeros and "
-                                "ones [n, C]", "choose dataset.label"))
+        raise DataError(
+            Problem(
+                key,
+                f"{values.dtype} {list(values.shape)}",
+                "labels must be classes [n], or zeros and ones [n, C]",
+                "choose dataset.label",
+            )
+        )
     if values.ndim == 2:
         return values.astype(np.float32)
     if values.dtype.kind == "f":
@@ -247,12 +306,21 @@ def _mask(values: np.ndarray, column: int, key: str) -> np.ndarray:
     """`[n]` bool."""
     if values.ndim == 2:
         if not 0 <= column < values.shape[1]:
-            raise DataError(Problem("dataset.mask", column, f"{key} has the columns 0 to {values.shape[1] - 1}",
-                                    "set dataset.mask=0"))
+            raise DataError(
+                Problem(
+                    "dataset.mask", column, f"{key} has the columns 0 to {values.shape[1] - 1}", "set dataset.mask=0"
+                )
+            )
         values = values[:, column]
     if values.ndim != 1 or not np.isin(values, (0, 1)).all():
-        raise DataError(Problem(key, f"{values.dtype} {list(values.shape)}", "a mask has a 0 or 1 for each vertex",
-                                "correct dataset.masks, or set dataset.split=random"))
+        raise DataError(
+            Problem(
+                key,
+                f"{values.dtype} {list(values.shape)}",
+                "a mask has a 0 or 1 for each vertex",
+                "correct dataset.masks, or set dataset.split=random",
+            )
+        )
     return values.astype(bool)
 
 
@@ -265,15 +333,24 @@ def _ids(values: np.ndarray | None, count: int) -> np.ndarray | None:
 
 def _weights(values: np.ndarray, count: int, key: str) -> np.ndarray:
     if values.size != count or values.dtype.kind not in "biuf":
-        raise DataError(Problem(key, f"{values.dtype} {list(values.shape)}", f"must be {count} numbers",
-                                "set dataset.weight=null, or to other data"))
+        raise DataError(
+            Problem(
+                key,
+                f"{values.dtype} {list(values.shape)}",
+                f"must be {count} numbers",
+                "set dataset.weight=null, or to other data",
+            )
+        )
     return values.reshape(count).astype(np.float32)
 
 
 def _left_out(data: Mapping[str, Mapping[str, object]], used: Mapping[str, set[str]], what: str) -> list[str]:
     """A note for each type with data that gnnexp does not use."""
-    return [f"data of the {what} {kind} that are not used: {', '.join(left)}" for kind, own in data.items()
-            if (left := [name for name in own if name not in used[kind]])]
+    return [
+        f"data of the {what} {kind} that are not used: {', '.join(left)}"
+        for kind, own in data.items()
+        if (left := [name for name in own if name not in used[kind]])
+    ]
 
 
 def _reverses(edges: Sequence[DglEdges]) -> list[str]:
@@ -281,9 +358,15 @@ def _reverses(edges: Sequence[DglEdges]) -> list[str]:
 
     gnnexp would add the reverses again, with types of their own.
     """
-    pairs = [(one, other) for place, one in enumerate(edges) for other in edges[place + 1 :]
-             if one.types[0] == other.types[2] and one.types[2] == other.types[0]
-             and np.array_equal(one.source, other.destination) and np.array_equal(one.destination, other.source)]
+    pairs = [
+        (one, other)
+        for place, one in enumerate(edges)
+        for other in edges[place + 1 :]
+        if one.types[0] == other.types[2]
+        and one.types[2] == other.types[0]
+        and np.array_equal(one.source, other.destination)
+        and np.array_equal(one.destination, other.source)
+    ]
     if not pairs:
         return []
     said = ", ".join(f"{other.types[1]} of {one.types[1]}" for one, other in pairs)

@@ -16,8 +16,7 @@ from gnnexp.datasets.tables.files import Format, TableFiles
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.files.regular import is_file, what_is
 
-FORMAT_FIX = ("see https://graphstorm.readthedocs.io/en/latest/cli/graph-construction/"
-              "single-machine-gconstruct.html")
+FORMAT_FIX = "see https://graphstorm.readthedocs.io/en/latest/cli/graph-construction/single-machine-gconstruct.html"
 _FORMATS: Mapping[str, Format | None] = {"csv": "text", "parquet": "parquet", "json": "json", "hdf5": None}
 _WORDS = [b'"nodes"', b'"edges"', b'"files"']
 _SPLITS = {"train": "train", "valid": "val", "test": "test"}
@@ -91,8 +90,9 @@ class Gconstruct:
     def files(self) -> list[Path]:
         """All files, each once."""
         found = [path for one in (*self.nodes, *self.edges) for path in one.files.paths]
-        found += [path for one in self.nodes for label in one.labels for paths in label.files.values()
-                  for path in paths]
+        found += [
+            path for one in self.nodes for label in one.labels for paths in label.files.values() for path in paths
+        ]
         return list(dict.fromkeys(found))
 
 
@@ -107,9 +107,9 @@ def _is_config(content: object) -> bool:
     if not isinstance(content, dict) or not all(isinstance(content.get(key), list) for key in ("nodes", "edges")):
         return False
     entries = [*content["nodes"], *content["edges"]]
-    return bool(content["edges"]) and all(isinstance(one, dict) and "files" in one and ("node_type" in one or
-                                                                                        "relation" in one)
-                                          for one in entries)
+    return bool(content["edges"]) and all(
+        isinstance(one, dict) and "files" in one and ("node_type" in one or "relation" in one) for one in entries
+    )
 
 
 def _json(path: Path) -> object:
@@ -125,8 +125,11 @@ def read_config(place: Path) -> Gconstruct:
     path = config_in(place)
     if path is None:
         said = what_is(place) if not place.is_dir() else "no JSON file with nodes and edges, or several"
-        raise DataError(Problem(str(place), said or "lacks nodes or edges", "must be a JSON file of GraphStorm's "
-                                "gconstruct", FORMAT_FIX))
+        raise DataError(
+            Problem(
+                str(place), said or "lacks nodes or edges", "must be a JSON file of GraphStorm's gconstruct", FORMAT_FIX
+            )
+        )
     content: Any = _json(path)
     findings = Findings()
     nodes = [findings.attempt(_entry, path, "nodes", number, one) for number, one in enumerate(content["nodes"])]
@@ -134,9 +137,18 @@ def read_config(place: Path) -> Gconstruct:
     findings.raise_all()
     found = Gconstruct(path, [one for one in nodes if one], [one for one in edges if one])
     kinds = [one.kind for one in (*found.nodes, *found.edges)]
-    DataError.raise_all([Problem(str(path), ":".join(kind), "is there more than once: gnnexp needs all columns of a "
-                                 "type in one set of files", "join the tables") for kind in dict.fromkeys(kinds)
-                         if kinds.count(kind) > 1])
+    DataError.raise_all(
+        [
+            Problem(
+                str(path),
+                ":".join(kind),
+                "is there more than once: gnnexp needs all columns of a type in one set of files",
+                "join the tables",
+            )
+            for kind in dict.fromkeys(kinds)
+            if kinds.count(kind) > 1
+        ]
+    )
     return found
 
 
@@ -145,8 +157,9 @@ def _entry(path: Path, section: str, number: int, entry: Mapping[str, Any]) -> E
     try:
         return _parsed(path.parent, key, entry, is_node=section == "nodes")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(Problem(key, f"{type(error).__name__}: {error}"[:200], "must have GraphStorm's keys",
-                                FORMAT_FIX)) from None
+        raise DataError(
+            Problem(key, f"{type(error).__name__}: {error}"[:200], "must have GraphStorm's keys", FORMAT_FIX)
+        ) from None
 
 
 def _parsed(folder: Path, key: str, entry: Mapping[str, Any], *, is_node: bool) -> Entry:
@@ -160,8 +173,11 @@ def _parsed(folder: Path, key: str, entry: Mapping[str, Any], *, is_node: bool) 
     columns = (entry.get("node_id_col"),) if is_node else (entry["source_id_col"], entry["dest_id_col"])
     if len(kind) != (1 if is_node else 3):
         raise ValueError(f"relation {list(kind)}")
-    features = [Feature(str(column), one.get("transform") or one) for one in entry.get("features") or ()
-                for column in ([one["feature_col"]] if isinstance(one["feature_col"], str) else one["feature_col"])]
+    features = [
+        Feature(str(column), one.get("transform") or one)
+        for one in entry.get("features") or ()
+        for column in ([one["feature_col"]] if isinstance(one["feature_col"], str) else one["feature_col"])
+    ]
     labels, notes = [], []
     for one in entry.get("labels") or ():
         task = str(one.get("task_type"))
@@ -169,8 +185,10 @@ def _parsed(folder: Path, key: str, entry: Mapping[str, Any], *, is_node: bool) 
             labels.append(_label(folder, key, one))
         else:
             shares = f", shares {one['split_pct']}" if "split_pct" in one else ""
-            notes.append(f"{':'.join(kind)}: the task {task}{shares} of the file is not used"
-                         + ("; dataset.link_split holds out links" if task == "link_prediction" else ""))
+            notes.append(
+                f"{':'.join(kind)}: the task {task}{shares} of the file is not used"
+                + ("; dataset.link_split holds out links" if task == "link_prediction" else "")
+            )
     return Entry(kind, files, name == "hdf5", form.get("separator"), columns, features, labels, notes)
 
 

@@ -66,8 +66,11 @@ def opened(reader: Engine, entry: Entry, place: Path) -> Table:
     files = _without_hdf5(entry, place) if entry.is_hdf5 else entry.files
     form = TextForm(entry.separator or ",", header=True) if files.format == "text" else None
     table = reader.table(files, form)
-    names = [*entry.columns, *(one.column for one in entry.labels if table.types.get(one.column) not in _REAL),
-             *(one.column for one in entry.features if one.kind == "to_categorical")]
+    names = [
+        *entry.columns,
+        *(one.column for one in entry.labels if table.types.get(one.column) not in _REAL),
+        *(one.column for one in entry.features if one.kind == "to_categorical"),
+    ]
     numbers = [one.column for one in entry.features if one.kind != "to_categorical" and one.column in table.types]
     written = reader.as_written(table, dict.fromkeys(name for name in names if name in table.types))
     return reader.as_numbers(written, dict.fromkeys(numbers))
@@ -76,8 +79,14 @@ def opened(reader: Engine, entry: Entry, place: Path) -> Table:
 def _without_hdf5(entry: Entry, place: Path) -> TableFiles:
     """HDF5 files, written again as Parquet: DuckDB does not read HDF5."""
     if not is_installed("h5py"):
-        raise DataError(Problem(entry.files.key, "hdf5", "needs the package h5py, which is not installed",
-                                "pip install h5py, or write the tables as Parquet"))
+        raise DataError(
+            Problem(
+                entry.files.key,
+                "hdf5",
+                "needs the package h5py, which is not installed",
+                "pip install h5py, or write the tables as Parquet",
+            )
+        )
     import h5py
     import pyarrow as pa
     from pyarrow import parquet
@@ -88,18 +97,29 @@ def _without_hdf5(entry: Entry, place: Path) -> TableFiles:
             check_memory(path.stat().st_size, str(path))
             with h5py.File(path, "r") as file:
                 arrays = {name: np.asarray(one[()]) for name, one in file.items() if isinstance(one, h5py.Dataset)}
-            columns = {name: pa.array([text.decode() for text in one]) if one.dtype.kind in "SO" else
-                       pa.array(one if one.ndim == 1 else list(one)) for name, one in arrays.items()}
+            columns = {
+                name: pa.array([text.decode() for text in one])
+                if one.dtype.kind in "SO"
+                else pa.array(one if one.ndim == 1 else list(one))
+                for name, one in arrays.items()
+            }
             paths.append(place / f"hdf5_{'_'.join(entry.kind).encode().hex()}_{number}.parquet")
             parquet.write_table(pa.table(columns), paths[-1])
         except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise DataError(Problem(str(path), str(error)[:200], "must be HDF5 with a data set for each column, all of "
-                                    "one length", "write it again")) from None
+            raise DataError(
+                Problem(
+                    str(path),
+                    str(error)[:200],
+                    "must be HDF5 with a data set for each column, all of one length",
+                    "write it again",
+                )
+            ) from None
     return TableFiles(entry.files.key, tuple(paths), "parquet")
 
 
-def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Mapping[str, Sequence[Path]], place: Path,
-                   *, skip: bool) -> Columns:
+def vertex_columns(
+    reader: Engine, entry: Entry, label: Label | None, files: Mapping[str, Sequence[Path]], place: Path, *, skip: bool
+) -> Columns:
     """What is taken of a table of vertices.
 
     Args:
@@ -115,11 +135,21 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
     """
     table, findings = opened(reader, entry, place), Findings()
     [identity] = entry.columns
-    needed = [*([identity] if identity else []), *([label.column] if label else []),
-              *(one.column for one in entry.features)]
-    findings.problems += [Problem(f"{entry.files.key}: {name}", "missing", f"columns of {entry.files.shown} are "
-                                  f"{', '.join(table.types)}", "correct the JSON file")
-                          for name in dict.fromkeys(needed) if name not in table.types]
+    needed = [
+        *([identity] if identity else []),
+        *([label.column] if label else []),
+        *(one.column for one in entry.features),
+    ]
+    findings.problems += [
+        Problem(
+            f"{entry.files.key}: {name}",
+            "missing",
+            f"columns of {entry.files.shown} are {', '.join(table.types)}",
+            "correct the JSON file",
+        )
+        for name in dict.fromkeys(needed)
+        if name not in table.types
+    ]
     findings.raise_all()
     named = integer_or_text(reader, table, identity, points=False) if identity else "row_number() OVER () - 1"
     pointed = [(label.column, "classes")] if label is not None else []
@@ -134,8 +164,9 @@ def vertex_columns(reader: Engine, entry: Entry, label: Label | None, files: Map
         rows = findings.attempt(_with_split, reader, table, identity, label, place) or rows
         asked.append('"gnnexp split" AS split')
     categories = []
-    notes = [note_of(table, name, table.points[name], what) for name, what in dict.fromkeys(pointed)
-             if name in table.points]
+    notes = [
+        note_of(table, name, table.points[name], what) for name, what in dict.fromkeys(pointed) if name in table.points
+    ]
     for number, one in enumerate(entry.features):
         name = _name(one, number, entry)
         try:
@@ -179,9 +210,14 @@ def _expression(reader: Engine, table: Table, one: Feature, entry: Entry) -> str
     if one.kind == "max_min_norm" and is_number and not is_list:
         return _between(reader, table, column, one.transform)
     shown = f"{one.kind} of {look}"
-    raise DataError(Problem(
-        f"{entry.files.key}: {one.column}", shown, "gnnexp has no-op and max_min_norm of numbers, and to_categorical",
-        "set dataset.transforms=skip to leave such features out, or make rows of numbers of the column"))
+    raise DataError(
+        Problem(
+            f"{entry.files.key}: {one.column}",
+            shown,
+            "gnnexp has no-op and max_min_norm of numbers, and to_categorical",
+            "set dataset.transforms=skip to leave such features out, or make rows of numbers of the column",
+        )
+    )
 
 
 def _between(reader: Engine, table: Table, column: str, options: Mapping[str, object]) -> str:
@@ -210,23 +246,35 @@ def _with_split(reader: Engine, table: Table, identity: str | None, label: Label
 
     if identity is None or label is None:
         return table.name
-    ids = {split: [text for path in paths for text in _ids(path, label.id_column)]
-           for split, paths in label.files.items()}
+    ids = {
+        split: [text for path in paths for text in _ids(path, label.id_column)] for split, paths in label.files.items()
+    }
     file = place / "splits.parquet"
     words = [split for split, found in ids.items() for _ in found]
-    parquet.write_table(pa.table({"id": pa.array([text for found in ids.values() for text in found], pa.string()),
-                                  "split": pa.array(words, pa.string())}), file)
+    parquet.write_table(
+        pa.table(
+            {
+                "id": pa.array([text for found in ids.values() for text in found], pa.string()),
+                "split": pa.array(words, pa.string()),
+            }
+        ),
+        file,
+    )
     split = reader.table(TableFiles("splits", (file,), "parquet"))
     shown = ", ".join(str(paths[0]) for paths in label.files.values())
     own = f"SELECT {quoted(identity)}::VARCHAR FROM {table.name}"
-    for sql, said in ((f"SELECT id FROM {split.name} WHERE id NOT IN ({own})", "are no vertices"),
-                      (f"SELECT id FROM {split.name} GROUP BY id HAVING count(*) > 1", "are there more than once")):
+    for sql, said in (
+        (f"SELECT id FROM {split.name} WHERE id NOT IN ({own})", "are no vertices"),
+        (f"SELECT id FROM {split.name} GROUP BY id HAVING count(*) > 1", "are there more than once"),
+    ):
         wrong = [row[0] for row in reader.rows(f"{sql} LIMIT {MOST_SHOWN}", split)]
         if wrong:
             raise DataError(Problem(shown, wrong, f"these ids {said}", "correct custom_split_filenames"))
     kept = reader.keep(f"SELECT *, row_number() OVER () AS {_ROW} FROM {table.name}", table)
-    return (f"(SELECT n.*, s.split AS \"gnnexp split\" FROM {kept} n LEFT JOIN {split.name} s ON "
-            f"n.{quoted(identity)}::VARCHAR = s.id ORDER BY n.{_ROW})")
+    return (
+        f'(SELECT n.*, s.split AS "gnnexp split" FROM {kept} n LEFT JOIN {split.name} s ON '
+        f"n.{quoted(identity)}::VARCHAR = s.id ORDER BY n.{_ROW})"
+    )
 
 
 def _ids(path: Path, column: str | None) -> list[str]:
@@ -244,8 +292,9 @@ def _ids(path: Path, column: str | None) -> list[str]:
         else:
             values = [json.loads(line) for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError, KeyError, RecursionError, pa.ArrowException) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "must have an id in each line, or be Parquet",
-                                FORMAT_FIX)) from None
+        raise DataError(
+            Problem(str(path), str(error)[:200], "must have an id in each line, or be Parquet", FORMAT_FIX)
+        ) from None
     if not all(isinstance(one, str | int) for one in values):
         raise DataError(Problem(str(path), "other values", "ids must be whole numbers or texts", FORMAT_FIX))
     return [str(one) for one in values]

@@ -23,8 +23,9 @@ FORMAT_FIX = "see https://www.dgl.ai/dgl_docs/stochastic_training/ondisk-dataset
 _NAME = "metadata.yaml"
 _GRAPH = re.compile(rb"^graph(_topology)?\s*:", re.MULTILINE)
 _PREPARED = Path("preprocessed") / _NAME
-_PREPARED_FIX = ("put the raw metadata.yaml (with `graph`) into the folder again, or save the edges as in "
-                 "docs/howto/formats.md")
+_PREPARED_FIX = (
+    "put the raw metadata.yaml (with `graph`) into the folder again, or save the edges as in docs/howto/formats.md"
+)
 _SETS = ("train_set", "validation_set", "test_set")
 _SEEDS = ("seeds", "seed_nodes", "node_pairs")
 _ONE_TYPE, _ONE_RELATION = "_N", "_N:_E:_N"
@@ -85,8 +86,13 @@ class Metadata:
     def files(self) -> list[Path]:
         """All files that `metadata.yaml` names, each once."""
         entries = [*(self.content.get("feature_data") or ()), *(self.content["graph"].get("feature_data") or ())]
-        entries += [data for task in self.content.get("tasks") or () for name in _SETS for one in task.get(name) or ()
-                    for data in one["data"]]
+        entries += [
+            data
+            for task in self.content.get("tasks") or ()
+            for name in _SETS
+            for one in task.get(name) or ()
+            for data in one["data"]
+        ]
         paths = [one.path for one in self.edge_types] + [self._place(one) for one in entries]
         return list(dict.fromkeys(paths))
 
@@ -100,8 +106,14 @@ class Metadata:
             return _read_csv(one.path)
         values = _array(one.path, one.format)
         if values.ndim != 2 or values.shape[0] != 2 or values.dtype.kind not in "iu":
-            raise DataError(Problem(str(one.path), f"{values.dtype} {list(values.shape)}",
-                                    "edges must be whole numbers [2, E]", FORMAT_FIX))
+            raise DataError(
+                Problem(
+                    str(one.path),
+                    f"{values.dtype} {list(values.shape)}",
+                    "edges must be whole numbers [2, E]",
+                    FORMAT_FIX,
+                )
+            )
         return values[0], values[1]
 
     def features(self, domain: str) -> dict[str, dict[str, np.ndarray]]:
@@ -118,8 +130,11 @@ class Metadata:
                 continue
             kind = str(one.get("type") or only)
             if kind not in known:
-                raise DataError(Problem(f"{self.path}: feature_data {one['name']}", kind,
-                                        f"types are {', '.join(known)}", FORMAT_FIX))
+                raise DataError(
+                    Problem(
+                        f"{self.path}: feature_data {one['name']}", kind, f"types are {', '.join(known)}", FORMAT_FIX
+                    )
+                )
             found.setdefault(kind, {})[str(one["name"])] = _array(self._place(one), one["format"])
         return found
 
@@ -130,8 +145,9 @@ class Metadata:
             DataError: a file is missing or damaged, or a set has no items.
         """
         entry = self.content["tasks"][self.tasks.index(task)]
-        return {name: [self._set(one, f"{self.path}: {task}, {name}") for one in entry.get(name) or ()]
-                for name in _SETS}
+        return {
+            name: [self._set(one, f"{self.path}: {task}, {name}") for one in entry.get(name) or ()] for name in _SETS
+        }
 
     def _set(self, entry: Mapping[str, Any], key: str) -> SetOfTask:
         data = {}
@@ -177,18 +193,31 @@ def read_metadata(place: Path) -> Metadata:
     """
     path = metadata_in(place)
     if path is None:
-        raise DataError(Problem(str(place), what_is(place) if not place.is_dir() else "no metadata.yaml with a graph",
-                                "must be a folder of GraphBolt's OnDiskDataset", FORMAT_FIX))
+        raise DataError(
+            Problem(
+                str(place),
+                what_is(place) if not place.is_dir() else "no metadata.yaml with a graph",
+                "must be a folder of GraphBolt's OnDiskDataset",
+                FORMAT_FIX,
+            )
+        )
     content = _content(path)
     assert isinstance(content, dict)
     if "graph" not in content:
-        raise DataError(Problem(str(path), "graph_topology", "the prepared graph is a pickled object of GraphBolt, "
-                                "which gnnexp does not load", _PREPARED_FIX))
+        raise DataError(
+            Problem(
+                str(path),
+                "graph_topology",
+                "the prepared graph is a pickled object of GraphBolt, which gnnexp does not load",
+                _PREPARED_FIX,
+            )
+        )
     try:
         return _metadata(path, content)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must have GraphBolt's keys",
-                                FORMAT_FIX)) from None
+        raise DataError(
+            Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must have GraphBolt's keys", FORMAT_FIX)
+        ) from None
 
 
 def _content(path: Path) -> object:
@@ -237,8 +266,14 @@ def _array(path: Path, kind: object) -> np.ndarray:
         raise DataError(Problem(str(path), kind, "formats are numpy and torch", FORMAT_FIX))
     found = read_tensors(path)
     if not isinstance(found, np.ndarray):
-        raise DataError(Problem(str(path), type(found).__name__, "must be one dense tensor",
-                                "save it again with torch.save(tensor, path)"))
+        raise DataError(
+            Problem(
+                str(path),
+                type(found).__name__,
+                "must be one dense tensor",
+                "save it again with torch.save(tensor, path)",
+            )
+        )
     return found
 
 
@@ -254,9 +289,15 @@ def _read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     names = ["source", "destination"]
     try:
-        table = csv.read_csv(path, read_options=csv.ReadOptions(column_names=names), convert_options=csv.ConvertOptions(
-            column_types={name: pa.int64() for name in names}, null_values=[]))
+        table = csv.read_csv(
+            path,
+            read_options=csv.ReadOptions(column_names=names),
+            convert_options=csv.ConvertOptions(column_types={name: pa.int64() for name in names}, null_values=[]),
+        )
     except (pa.ArrowException, OSError) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "must be two columns of whole numbers without a header",
-                                "correct the file")) from None
+        raise DataError(
+            Problem(
+                str(path), str(error)[:200], "must be two columns of whole numbers without a header", "correct the file"
+            )
+        ) from None
     return table.column(0).to_numpy(), table.column(1).to_numpy()

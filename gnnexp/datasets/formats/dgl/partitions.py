@@ -64,8 +64,11 @@ class Ranges:
         found = found[np.argsort(found[:, 0], kind="stable")]
         found = found[found[:, 0] != found[:, 1]]
         covers = found.size and found[0, 0] == 0 and (found[1:, 0] == found[:-1, 1]).all()
-        return [] if covers and (found[:, 0] < found[:, 1]).all() else [
-            Problem(key, "gaps or overlaps", "ranges must cover all ids once", FIX)]
+        return (
+            []
+            if covers and (found[:, 0] < found[:, 1]).all()
+            else [Problem(key, "gaps or overlaps", "ranges must cover all ids once", FIX)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +101,9 @@ class PartConfig:
 def config_in(place: Path) -> Path | None:
     """The JSON file of a partition: `place`, or the only one in this folder; None if there is none."""
     candidates = [place] if place.suffix == ".json" else sorted(place.glob("*.json")) if place.is_dir() else []
-    found = [one for one in candidates if is_file(one) and isinstance(content := _json(one), dict)
-             and set(content) >= _KEYS]
+    found = [
+        one for one in candidates if is_file(one) and isinstance(content := _json(one), dict) and set(content) >= _KEYS
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -112,22 +116,45 @@ def read_config(place: Path) -> PartConfig:
     path = config_in(place)
     if path is None:
         said = "no JSON file with num_parts and node_map, or several" if place.is_dir() else what_is(place)
-        raise DataError(Problem(str(place), said or "lacks num_parts, node_map, edge_map or part-0",
-                                "must be a folder of dgl.distributed.partition_graph", "set dataset.path to its JSON "
-                                "file"))
+        raise DataError(
+            Problem(
+                str(place),
+                said or "lacks num_parts, node_map, edge_map or part-0",
+                "must be a folder of dgl.distributed.partition_graph",
+                "set dataset.path to its JSON file",
+            )
+        )
     content: Any = _json(path)
     try:
         config = _config(path, content)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise DataError(Problem(str(path), f"{type(error).__name__}: {error}"[:200], "must have the keys that "
-                                "partition_graph writes", FIX)) from None
+        raise DataError(
+            Problem(
+                str(path),
+                f"{type(error).__name__}: {error}"[:200],
+                "must have the keys that partition_graph writes",
+                FIX,
+            )
+        ) from None
     DataError.raise_all([*config.nodes.check(f"{path}: node_map"), *config.edges.check(f"{path}: edge_map")])
-    DataError.raise_all([Problem(str(file), what_is(file), "this file of a part is needed", FIX)
-                         for part in config.parts for file in part[:3] if not is_file(file)])
+    DataError.raise_all(
+        [
+            Problem(str(file), what_is(file), "this file of a part is needed", FIX)
+            for part in config.parts
+            for file in part[:3]
+            if not is_file(file)
+        ]
+    )
     wrong = [one for one in config.edges.of if len(one.split(":")) != 3]
     if wrong:
-        raise DataError(Problem(f"{path}: edge_map", ", ".join(wrong), "types of edges must be source:relation:"
-                                "destination", "convert the file with DGL's tools/change_etype_to_canonical_etype.py"))
+        raise DataError(
+            Problem(
+                f"{path}: edge_map",
+                ", ".join(wrong),
+                "types of edges must be source:relation:destination",
+                "convert the file with DGL's tools/change_etype_to_canonical_etype.py",
+            )
+        )
     return config
 
 

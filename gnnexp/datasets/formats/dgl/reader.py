@@ -106,16 +106,26 @@ def read_files(jobs: Sequence[Job]) -> list[Any]:
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the process that reads, in the folder of its request."""
     command = [sys.executable, "-m", "gnnexp.datasets.formats.dgl.reader", str(folder)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, errors="replace",
-                          env={**os.environ, "DGLBACKEND": "pytorch"})
+    return subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env={**os.environ, "DGLBACKEND": "pytorch"},
+    )
 
 
 def _unreadable(job: Job, done: subprocess.CompletedProcess[str]) -> Problem:
     lines = [line for line in done.stderr.splitlines() if line.strip() and not _STACK.match(line)]
     said = f"signal {-done.returncode}" if done.returncode < 0 else (lines[-1] if lines else "no message")
     maker = "dgl.data.utils.save_tensors" if job.graph is None else "dgl.save_graphs"
-    return Problem(str(job.path), said[:200], "DGL cannot read this file: it is damaged, or of another version of DGL",
-                   f"get it again, or save it again with {maker}")
+    return Problem(
+        str(job.path),
+        said[:200],
+        "DGL cannot read this file: it is damaged, or of another version of DGL",
+        f"get it again, or save it again with {maker}",
+    )
 
 
 def _answer(folder: Path, number: int) -> Path:
@@ -128,10 +138,18 @@ def _read_back(folder: Path, found: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
     if "tensors" in found:
         return arrays(found["tensors"])
-    edges = [DglEdges(tuple(one["types"]), np.load(folder / one["source"]), np.load(folder / one["destination"]),
-                      arrays(one["data"])) for one in found["edges"]]
-    return DglArrays(found["counts"], {kind: arrays(own) for kind, own in found["nodes"].items()}, edges,
-                     arrays(found["extra"]))
+    edges = [
+        DglEdges(
+            tuple(one["types"]),
+            np.load(folder / one["source"]),
+            np.load(folder / one["destination"]),
+            arrays(one["data"]),
+        )
+        for one in found["edges"]
+    ]
+    return DglArrays(
+        found["counts"], {kind: arrays(own) for kind, own in found["nodes"].items()}, edges, arrays(found["extra"])
+    )
 
 
 # --- the process that reads --------------------------------------------------------------------------------------
@@ -171,10 +189,20 @@ def answer(folder: Path, *, limited: bool) -> None:
 
 
 def _saved(writer: _Writer, found: DglArrays) -> dict[str, Any]:
-    edges = [{"types": one.types, "source": writer.array(one.source), "destination": writer.array(one.destination),
-              "data": writer.arrays(one.data)} for one in found.edges]
-    return {"counts": dict(found.counts), "nodes": {kind: writer.arrays(own) for kind, own in found.nodes.items()},
-            "edges": edges}
+    edges = [
+        {
+            "types": one.types,
+            "source": writer.array(one.source),
+            "destination": writer.array(one.destination),
+            "data": writer.arrays(one.data),
+        }
+        for one in found.edges
+    ]
+    return {
+        "counts": dict(found.counts),
+        "nodes": {kind: writer.arrays(own) for kind, own in found.nodes.items()},
+        "edges": edges,
+    }
 
 
 def _limit_memory(jobs: Sequence[Job]) -> None:

@@ -21,8 +21,14 @@ def main(arguments: Sequence[str]) -> int:
     out, overrides = arguments[0] if arguments else "", arguments[1:]
     try:
         if not out or not all(one.startswith("dataset.") and "=" in one for one in overrides):
-            raise ConfigError(Problem("arguments", list(arguments), "OUT and overrides dataset.KEY=VALUE",
-                                      "save_partition OUT dataset.path=FOLDER"))
+            raise ConfigError(
+                Problem(
+                    "arguments",
+                    list(arguments),
+                    "OUT and overrides dataset.KEY=VALUE",
+                    "save_partition OUT dataset.path=FOLDER",
+                )
+            )
         pairs = (one.removeprefix("dataset.").split("=", 1) for one in overrides)
         options = {key: yaml.safe_load(value) for key, value in pairs}
         DglPartitions(**options).partition().save(Path(out))

@@ -36,8 +36,11 @@ def read_tensors(path: Path) -> np.ndarray | dict[object, np.ndarray] | None:
 
 def _named(pairs: Iterable[tuple[object, object]]) -> list[tuple[object, object]]:
     """The pairs with keys that are texts, or tuples of them: Python hashes these with a secret, so none collide."""
-    return [(key, value) for key, value in pairs if isinstance(key, str)
-            or (isinstance(key, tuple) and all(isinstance(one, str) for one in key))]
+    return [
+        (key, value)
+        for key, value in pairs
+        if isinstance(key, str) or (isinstance(key, tuple) and all(isinstance(one, str) for one in key))
+    ]
 
 
 def _array(file: TorchFile, value: object) -> np.ndarray | None:

@@ -57,17 +57,29 @@ def read_whole(config: PartConfig) -> Whole:
     check_memory(2 * sum(file.stat().st_size for file in config.files()), str(config.path))
     parts = [_Part.read(files) for files in config.parts]
     mapped = [_mapping(*one) for one in zip(config.mappings, (config.nodes, config.edges), strict=True)]
-    nodes = _Numbering.of(config.nodes, [one.nodes for one in parts],
-                          mapped[0] or [one.original_nodes for one in parts], f"{config.path}: vertices")
-    edges = _Numbering.of(config.edges, [one.edges for one in parts],
-                          mapped[1] or [one.original_edges for one in parts], f"{config.path}: edges")
+    nodes = _Numbering.of(
+        config.nodes,
+        [one.nodes for one in parts],
+        mapped[0] or [one.original_nodes for one in parts],
+        f"{config.path}: vertices",
+    )
+    edges = _Numbering.of(
+        config.edges,
+        [one.edges for one in parts],
+        mapped[1] or [one.original_edges for one in parts],
+        f"{config.path}: edges",
+    )
     data = {kind: nodes.joined(kind, [one.node_data for one in parts]) for kind in config.nodes.of}
-    notes = [f"{len(parts)} parts of DistDGL ({config.method}) put together. To train with the same parts: python -m "
-             "gnnexp.datasets.formats.dgl.save_partition FOLDER dataset.path=…, then partitioner=stored "
-             "partitioner.path=FOLDER"]
+    notes = [
+        f"{len(parts)} parts of DistDGL ({config.method}) put together. To train with the same parts: python -m "
+        "gnnexp.datasets.formats.dgl.save_partition FOLDER dataset.path=…, then partitioner=stored "
+        "partitioner.path=FOLDER"
+    ]
     if not nodes.known:
-        notes.append("the folder has no original ids, so vertices have those of DistDGL: partition_graph returns them "
-                     "with return_mapping=True; save them there as node_mapping.pt and edge_mapping.pt")
+        notes.append(
+            "the folder has no original ids, so vertices have those of DistDGL: partition_graph returns them "
+            "with return_mapping=True; save them there as node_mapping.pt and edge_mapping.pt"
+        )
     graph = DglArrays(config.nodes.counts, data, _edges(config, parts, nodes, edges))
     return Whole(graph, nodes.owners(), notes)
 
@@ -83,11 +95,24 @@ def _mapping(path: Path | None, ranges: Ranges) -> list[Tensors]:
     content = read_tensors(path)
     named = content if isinstance(content, dict) else dict.fromkeys(list(ranges.of)[:1], content)
     found = {":".join(kind) if isinstance(kind, tuple) else str(kind): values for kind, values in named.items()}
-    wrong = [kind for kind, count in ranges.counts.items() if (values := found.get(kind)) is None
-             or values.dtype.kind not in "iu" or not _is_order(values.astype(np.int64), count)]
-    DataError.raise_all([Problem(f"{path}: {kind}", "missing, or no order", f"must be the numbers 0 to "
-                                 f"{ranges.counts[kind] - 1}, each once", "save it again with torch.save")
-                         for kind in wrong])
+    wrong = [
+        kind
+        for kind, count in ranges.counts.items()
+        if (values := found.get(kind)) is None
+        or values.dtype.kind not in "iu"
+        or not _is_order(values.astype(np.int64), count)
+    ]
+    DataError.raise_all(
+        [
+            Problem(
+                f"{path}: {kind}",
+                "missing, or no order",
+                f"must be the numbers 0 to {ranges.counts[kind] - 1}, each once",
+                "save it again with torch.save",
+            )
+            for kind in wrong
+        ]
+    )
     return [{kind: np.asarray(found[kind], np.int64) for kind in ranges.of}]
 
 
@@ -118,13 +143,17 @@ class _Part:
         assert isinstance(graph, DglArrays)
         [own] = list(graph.nodes.values()) if len(graph.nodes) == 1 else [{}]
         if len(graph.edges) != 1:
-            raise DataError(Problem(str(files.graph), f"{len(graph.edges)} types of edges", "the graph of a part has "
-                                    "one", FIX))
+            raise DataError(
+                Problem(str(files.graph), f"{len(graph.edges)} types of edges", "the graph of a part has one", FIX)
+            )
         links = graph.edges[0]
-        DataError.raise_all([
-            Problem(f"{files.graph}: {name}", "missing", "each part has these data", FIX)
-            for name, data in ((ID, own), ("inner_node", own), (ID, links.data), ("inner_edge", links.data))
-            if name not in data])
+        DataError.raise_all(
+            [
+                Problem(f"{files.graph}: {name}", "missing", "each part has these data", FIX)
+                for name, data in ((ID, own), ("inner_node", own), (ID, links.data), ("inner_edge", links.data))
+                if name not in data
+            ]
+        )
         inner_node, inner_edge = own["inner_node"].astype(bool), links.data["inner_edge"].astype(bool)
         ids = own[ID].astype(np.int64)
         ends = (ids[links.source[inner_edge]], ids[links.destination[inner_edge]])
@@ -158,8 +187,11 @@ class _Numbering:
     def of(ranges: Ranges, rows: Sequence[_Rows], original: Sequence[Tensors], key: str) -> _Numbering:
         ids = np.concatenate([one.ids for one in rows])
         if not _is_order(ids, ranges.total):
-            raise DataError(Problem(key, f"{ids.size} of the parts", f"parts must own the ids 0 to {ranges.total - 1}, "
-                                    "each once", FIX))
+            raise DataError(
+                Problem(
+                    key, f"{ids.size} of the parts", f"parts must own the ids 0 to {ranges.total - 1}, each once", FIX
+                )
+            )
         whole = np.full(ranges.total, -1, np.int64)
         has_all = all(one.original is not None for one in rows)
         for one in rows if has_all else ():
@@ -181,11 +213,21 @@ class _Numbering:
             DataError: a part lacks data, or has other shapes than the others.
         """
         prefixes = [f"{kind}/"] + ([""] if len(self.ranges.of) == 1 else [])
-        names = dict.fromkeys(name.removeprefix(prefix) for one in data for name in one for prefix in prefixes
-                              if name.startswith(prefix) and "/" not in name.removeprefix(prefix))
-        return {name: self._rows_of(kind, name, [next((one[prefix + name] for prefix in prefixes
-                                                       if prefix + name in one), None) for one in data])
-                for name in names}
+        names = dict.fromkeys(
+            name.removeprefix(prefix)
+            for one in data
+            for name in one
+            for prefix in prefixes
+            if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
+        )
+        return {
+            name: self._rows_of(
+                kind,
+                name,
+                [next((one[prefix + name] for prefix in prefixes if prefix + name in one), None) for one in data],
+            )
+            for name in names
+        }
 
     def _rows_of(self, kind: str, name: str, data: Sequence[np.ndarray | None]) -> np.ndarray:
         first = next(one for one in data if one is not None)
@@ -195,9 +237,14 @@ class _Numbering:
             if values is None and not ids.size:
                 continue
             if values is None or values.shape != (ids.size, *first.shape[1:]):
-                raise DataError(Problem(f"{self.key} {kind}, {name}, part {number}",
-                                        "missing" if values is None else list(values.shape),
-                                        f"must be {[ids.size, *first.shape[1:]]}", FIX))
+                raise DataError(
+                    Problem(
+                        f"{self.key} {kind}, {name}, part {number}",
+                        "missing" if values is None else list(values.shape),
+                        f"must be {[ids.size, *first.shape[1:]]}",
+                        FIX,
+                    )
+                )
             out[self.numbers[ids]] = values
         return out
 
@@ -247,6 +294,12 @@ def _typed(config: PartConfig, nodes: _Numbering, ids: np.ndarray, kind: str, na
     for low, high in ranges:
         within |= (ids >= low) & (ids < high)
     if not within.all():
-        raise DataError(Problem(f"{config.path}: edges {name}", f"{int((~within).sum())} ends",
-                                f"must be vertices of the type {kind}", FIX))
+        raise DataError(
+            Problem(
+                f"{config.path}: edges {name}",
+                f"{int((~within).sum())} ends",
+                f"must be vertices of the type {kind}",
+                FIX,
+            )
+        )
     return np.asarray(nodes.numbers[ids])

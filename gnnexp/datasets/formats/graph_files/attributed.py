@@ -91,8 +91,9 @@ class Collected:
         """An error that names a construct of the file."""
         return DataError(Problem(f"{self.path}, {construct}", str(value)[:60], said, fix))
 
-    def graph(self, *, display: frozenset[str] = frozenset(), notes: Sequence[str] = (),
-              names: Sequence[Any] | None = None) -> AttributedGraph:
+    def graph(
+        self, *, display: frozenset[str] = frozenset(), notes: Sequence[str] = (), names: Sequence[Any] | None = None
+    ) -> AttributedGraph:
         """The whole graph; `names` replace the ids of the file.
 
         Raises:
@@ -101,13 +102,28 @@ class Collected:
         ends = np.array([[self.numbers.get(one, -1) for one in pair] for pair in self._pairs], np.int64).reshape(-1, 2)
         wrong = np.argwhere(ends < 0)
         lost = {self._pairs[row][side] for row, side in wrong.tolist()}
-        DataError.raise_all([
-            Problem(f"{self.path}, edge {row + 1}", str(self._pairs[row][side])[:60], f"is no node of the file; "
-                    f"{len(lost)} such ends, {len(self.vertices)} nodes are listed", "list each end as a node")
-            for row, side in wrong[:_SHOWN].tolist()])
+        DataError.raise_all(
+            [
+                Problem(
+                    f"{self.path}, edge {row + 1}",
+                    str(self._pairs[row][side])[:60],
+                    f"is no node of the file; {len(lost)} such ends, {len(self.vertices)} nodes are listed",
+                    "list each end as a node",
+                )
+                for row, side in wrong[:_SHOWN].tolist()
+            ]
+        )
         directed = np.array(self._directed, np.bool_)
-        return AttributedGraph(f"{self.kind} {directions(directed)}", list(self.numbers) if names is None else names,
-                               self.vertices, ends, directed, self.edges, display, notes)
+        return AttributedGraph(
+            f"{self.kind} {directions(directed)}",
+            list(self.numbers) if names is None else names,
+            self.vertices,
+            ends,
+            directed,
+            self.edges,
+            display,
+            notes,
+        )
 
 
 def directions(directed: np.ndarray) -> str:

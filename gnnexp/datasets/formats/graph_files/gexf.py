@@ -14,8 +14,24 @@ from gnnexp.datasets.formats.graph_files.xml_events import Event, xml_events
 from gnnexp.errors import DataError, Problem
 
 _WEIGHT = Declared("weight", "double", "edge")
-_KNOWN = {"gexf", "meta", "creator", "description", "keywords", "graph", "attributes", "attribute", "default",
-          "options", "nodes", "node", "edges", "edge", "attvalues", "attvalue"}
+_KNOWN = {
+    "gexf",
+    "meta",
+    "creator",
+    "description",
+    "keywords",
+    "graph",
+    "attributes",
+    "attribute",
+    "default",
+    "options",
+    "nodes",
+    "node",
+    "edges",
+    "edge",
+    "attvalues",
+    "attvalue",
+}
 _TIMES = ("start", "end", "startopen", "endopen", "timestamp", "timestamps", "intervals")
 _DIRECTED = {"directed": True, "undirected": False, "mutual": False}  # mutual: one edge in each direction
 
@@ -53,8 +69,14 @@ class _Reader:
         """An element opens."""
         name, given = event.name, event.attributes
         if not event.parent and name != "gexf":
-            raise DataError(Problem(str(self.found.path), f"<{name}>", "the document must be a <gexf>",
-                                    "give the file the ending of its format"))
+            raise DataError(
+                Problem(
+                    str(self.found.path),
+                    f"<{name}>",
+                    "the document must be a <gexf>",
+                    "give the file the ending of its format",
+                )
+            )
         if name == "graph":
             self.num_graphs += 1
             if self.num_graphs > 1:
@@ -116,18 +138,24 @@ class _Reader:
         if earlier is not None and earlier is not _WEIGHT:
             self.titles.discard((self.owner, earlier.name))
         if (self.owner, name) in self.titles:
-            raise self.found.wrong(f"<attribute> {key}", name, f"two attributes of {self.owner}s have this title",
-                                   "give each attribute a title of its own")
+            raise self.found.wrong(
+                f"<attribute> {key}",
+                name,
+                f"two attributes of {self.owner}s have this title",
+                "give each attribute a title of its own",
+            )
         self.titles.add((self.owner, name))
-        self.declared[self.owner, key] = Declared(name, given.get("type", "string"), self.owner, self.default,
-                                                  self.dynamic)
+        self.declared[self.owner, key] = Declared(
+            name, given.get("type", "string"), self.owner, self.default, self.dynamic
+        )
 
     def _put(self, given: dict[str, str]) -> None:
         key = given.get("for", given.get("id", ""))
         one = self.declared.get((self.owner, key))
         if one is None:
-            raise self.found.wrong("<attvalue>", key, f"no attribute of {self.owner}s has this id",
-                                   "declare the attribute")
+            raise self.found.wrong(
+                "<attvalue>", key, f"no attribute of {self.owner}s has this id", "declare the attribute"
+            )
         row = self.rows[-1]
         if one.dynamic and one.name in row:
             self.several[self.owner, one.name] += 1

@@ -16,8 +16,10 @@ from gnnexp.datasets.formats.graph_files.growing import growing
 from gnnexp.errors import DataError, Problem
 
 _TOKEN = re.compile(
-    r'(?P<skip>\s+|#[^\n]*)|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|[+-](?:inf|nan)\b)|'
-    r'(?P<word>[A-Za-z_][\w.\-]*)|"(?P<text>[^"]*)"|(?P<open>\[)|(?P<close>\])', re.IGNORECASE | re.ASCII)
+    r"(?P<skip>\s+|#[^\n]*)|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])|[+-](?:inf|nan)\b)|"
+    r'(?P<word>[A-Za-z_][\w.\-]*)|"(?P<text>[^"]*)"|(?P<open>\[)|(?P<close>\])',
+    re.IGNORECASE | re.ASCII,
+)
 _ENTITY = re.compile(r"&(?:#(\d{1,7})|#x([0-9A-Fa-f]{1,6})|([A-Za-z][0-9A-Za-z]*));")
 _ONE_ITEM = "_networkx_list_start"  # NetworkX writes it before the only value of a list
 _BARE = ("id", "label", "source", "target", "name")  # texts that some writers leave without quotation marks
@@ -34,8 +36,11 @@ def read_gml(path: Path, text: str) -> AttributedGraph:
     """
     graphs = [value for key, value in _parse(path, text) if key == "graph" and isinstance(value, list)]
     if len(graphs) != 1:
-        raise DataError(Problem(f"{path}, graph", f"{len(graphs)} graphs", "the file must have one graph",
-                                "keep one graph in the file"))
+        raise DataError(
+            Problem(
+                f"{path}, graph", f"{len(graphs)} graphs", "the file must have one graph", "keep one graph in the file"
+            )
+        )
     pairs, found = graphs[0], Collected(path, "GML")
     directed = bool(dict(pairs).get("directed", 0))
     for key, value in pairs:
@@ -93,8 +98,14 @@ def _tokens(path: Path, text: str) -> Iterator[tuple[str, str, int]]:
 def _unexpected(path: Path, text: str, place: int) -> DataError:
     line = text.count("\n", 0, place) + 1
     said = text[place : place + 40].partition("\n")[0] or "the end of the file"
-    return DataError(Problem(f"{path}, line {line}", said, "is not expected here: GML has a key and a value, or a key "
-                             "and more of them in brackets", "correct the line, or copy the file again"))
+    return DataError(
+        Problem(
+            f"{path}, line {line}",
+            said,
+            "is not expected here: GML has a key and a value, or a key and more of them in brackets",
+            "correct the line, or copy the file again",
+        )
+    )
 
 
 def _value(path: Path, text: str, place: int, kind: str, word: str, key: str) -> Any:  # noqa: ANN401
@@ -130,8 +141,9 @@ def _row(pairs: Pairs) -> Row:
             row[key] = one
         else:
             row[key] = [*([row[key]] if times[key] == 2 else row[key]), one]
-    return {key: value[1:] if isinstance(value, list) and value[0] == _ONE_ITEM else value
-            for key, value in row.items()}
+    return {
+        key: value[1:] if isinstance(value, list) and value[0] == _ONE_ITEM else value for key, value in row.items()
+    }
 
 
 def _large(rows: Sequence[Row], owner: str) -> list[str]:
@@ -162,6 +174,9 @@ def _names(found: Collected) -> tuple[list[Any] | None, list[str]]:
         return labels, []
     if not given:
         return None, []
-    said = f"{len(labels) - len(given)} nodes have no label" if len(given) < len(labels) else (
-        f"{len(given) - len(set(given))} labels are those of other nodes")
+    said = (
+        f"{len(labels) - len(given)} nodes have no label"
+        if len(given) < len(labels)
+        else (f"{len(given) - len(set(given))} labels are those of other nodes")
+    )
     return None, [f"ids are those of the file, not its labels: {said}"]

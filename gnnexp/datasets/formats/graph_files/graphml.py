@@ -46,8 +46,14 @@ class _Reader:
         """An element opens."""
         name, given = event.name, event.attributes
         if not event.parent and name != "graphml":
-            raise DataError(Problem(str(self.found.path), f"<{name}>", "the document must be a <graphml>",
-                                    "give the file the ending of its format"))
+            raise DataError(
+                Problem(
+                    str(self.found.path),
+                    f"<{name}>",
+                    "the document must be a <graphml>",
+                    "give the file the ending of its format",
+                )
+            )
         if name == "graph":
             self._open_graph(given, event.parent)
         elif name == "node":
@@ -56,8 +62,12 @@ class _Reader:
             directed = self._directed(given.get("directed"))
             self.rows.append(self.found.edge(given.get("source"), given.get("target"), directed=directed))
         elif name == "hyperedge":
-            raise self.found.wrong("<hyperedge>", given.get("id", ""), "edges between more than two nodes are not read",
-                                   "make a node of each hyperedge")
+            raise self.found.wrong(
+                "<hyperedge>",
+                given.get("id", ""),
+                "edges between more than two nodes are not read",
+                "make a node of each hyperedge",
+            )
         elif name == "port":
             self.num_ports += event.parent == "node"
         elif name == "key":
@@ -84,8 +94,9 @@ class _Reader:
         if parent == "graphml":
             self.num_graphs += 1
             if self.num_graphs > 1:
-                raise self.found.wrong("<graph>", given.get("id", ""), "the file has several graphs",
-                                       "keep one graph in the file")
+                raise self.found.wrong(
+                    "<graph>", given.get("id", ""), "the file has several graphs", "keep one graph in the file"
+                )
         else:
             self.num_nested += 1
         self.graphs.append(given.get("edgedefault") == "directed")
@@ -107,8 +118,9 @@ class _Reader:
             name = key
         same = self.owners.setdefault(name, set())
         if same if owner == "all" else same & {owner, "all"}:
-            raise self.found.wrong(f"<key> {key}", name, f"two keys for {owner} have this attr.name",
-                                   "give each key a name of its own")
+            raise self.found.wrong(
+                f"<key> {key}", name, f"two keys for {owner} have this attr.name", "give each key a name of its own"
+            )
         if owner in ("node", "all") and key == "label" and name == "Label":  # Gephi's name of a node
             self.display.add(name)
         same |= {owner} & _OWNERS
@@ -129,7 +141,10 @@ class _Reader:
         if not self.num_graphs:
             raise self.found.wrong("<graph>", None, "the file has no graph", "write it again")
         notes = apply_defaults(self.found, [one for one in self.keys.values() if one is not None])
-        counts = ((self.num_nested, "graphs in nodes, whose nodes are vertices as all others"),
-                  (self.num_ports, "ports are not used"), (self.num_drawn, "drawings of yEd are not used"))
+        counts = (
+            (self.num_nested, "graphs in nodes, whose nodes are vertices as all others"),
+            (self.num_ports, "ports are not used"),
+            (self.num_drawn, "drawings of yEd are not used"),
+        )
         notes += [f"{count} {said}" for count, said in counts if count]
         return self.found.graph(display=frozenset(self.display), notes=notes)

@@ -39,5 +39,6 @@ def refuse_names_in_parts(path: Path, lines: Sequence[str], rows: Sequence[Seque
     for line, row in zip(lines, rows, strict=True):
         part = next((word for word in row if _BEGUN.fullmatch(word) or (written and word not in first)), None)
         if part is not None:
-            raise DataError(Problem(str(path), line[:60], f"has {part!r}, a part of a name: a space separates names",
-                                    _FIX))
+            raise DataError(
+                Problem(str(path), line[:60], f"has {part!r}, a part of a name: a space separates names", _FIX)
+            )

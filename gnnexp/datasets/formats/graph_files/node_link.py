@@ -18,8 +18,12 @@ def read_node_link(path: Path, content: object) -> AttributedGraph:
     """
     found = Collected(path, "node-link")
     if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
-        raise found.wrong("nodes", type(content).__name__, "needs nodes and edges, as networkx.node_link_data writes "
-                          "them", "write it again with networkx, or correct it")
+        raise found.wrong(
+            "nodes",
+            type(content).__name__,
+            "needs nodes and edges, as networkx.node_link_data writes them",
+            "write it again with networkx, or correct it",
+        )
     there = [key for key in ("edges", "links") if isinstance(content.get(key), list)]
     if not there:
         raise found.wrong("edges", None, "there is no list of edges or links", "write edges: [...]")

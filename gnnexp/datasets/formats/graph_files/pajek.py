@@ -79,9 +79,13 @@ class _Reader:
             self._begin(line, rest.split())
         elif section not in (*_PAIRS, *_LISTS, "*matrix") or self.count < 0 or (section == "*matrix" and self.matrix):
             twice = section in ("*network", "*vertices", "*matrix")
-            raise self._wrong(line, "comes twice: the file has several networks" if twice else
-                              "is no section of a network, or comes before *Vertices", "keep one network in the file, "
-                              "with *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist or *Matrix")
+            raise self._wrong(
+                line,
+                "comes twice: the file has several networks"
+                if twice
+                else "is no section of a network, or comes before *Vertices",
+                "keep one network in the file, with *Vertices, *Arcs, *Edges, *Arcslist, *Edgeslist or *Matrix",
+            )
         self.section = section
         number = re.search(r":\s*(\d+)", line[1])
         self.relation = int(number[1]) if number and section != "*vertices" else None
@@ -145,8 +149,9 @@ class _Reader:
         rows = self.first_mode or self.count
         columns = self.count - self.first_mode
         if len(self.matrix) != rows * columns:
-            raise self.found.wrong("*Matrix", f"{len(self.matrix)} numbers", f"must have {rows} x {columns}",
-                                   "correct the matrix")
+            raise self.found.wrong(
+                "*Matrix", f"{len(self.matrix)} numbers", f"must have {rows} x {columns}", "correct the matrix"
+            )
         for place, value in enumerate(self.matrix):
             if value:
                 row, column = divmod(place, columns)
@@ -168,8 +173,11 @@ class _Reader:
     def _number(self, line: Line, word: str) -> int:
         number = int(word) if word.isascii() and word.isdecimal() and len(word) < 11 else 0
         if not 1 <= number <= self.count:
-            raise self._wrong(line, f"{word[:20]!r} is no vertex: vertices have the numbers 1 to {self.count}",
-                              "number vertices from 1, and correct *Vertices or the line")
+            raise self._wrong(
+                line,
+                f"{word[:20]!r} is no vertex: vertices have the numbers 1 to {self.count}",
+                "number vertices from 1, and correct *Vertices or the line",
+            )
         return number
 
     def _real(self, line: Line, word: str) -> float:
@@ -190,8 +198,10 @@ class _Reader:
         self._entries()
         names, notes = self._names()
         if self.first_mode:
-            notes.append(f"a two-mode network: vertices 1 to {self.first_mode} are the first mode, and of one type "
-                         "with the others")
+            notes.append(
+                f"a two-mode network: vertices 1 to {self.first_mode} are the first mode, and of one type "
+                "with the others"
+            )
         notes += [f"{self.num_times} times are not used"] if self.num_times else []
         return self.found.graph(names=names, display=_DISPLAY, notes=notes)
 

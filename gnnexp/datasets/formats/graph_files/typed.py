@@ -72,8 +72,9 @@ def put(found: Collected, row: Row, one: Declared, text: str) -> None:
         DataError: the text is no value of the type, or the row has the attribute already.
     """
     if one.name in row:
-        raise found.wrong(f"{one.owner} attribute {one.name}", text, f"is given twice to one {one.owner}",
-                          "give each attribute once")
+        raise found.wrong(
+            f"{one.owner} attribute {one.name}", text, f"is given twice to one {one.owner}", "give each attribute once"
+        )
     row[one.name] = _checked(found, one, text)
 
 
@@ -81,8 +82,12 @@ def _checked(found: Collected, one: Declared, text: str) -> Value:
     try:
         return value_of(one.kind, text)
     except ValueError as error:
-        raise found.wrong(f"{one.owner} attribute {one.name}", text, f"is no value of the type {one.kind}: {error}",
-                          "correct the value, or the type") from None
+        raise found.wrong(
+            f"{one.owner} attribute {one.name}",
+            text,
+            f"is no value of the type {one.kind}: {error}",
+            "correct the value, or the type",
+        ) from None
 
 
 def apply_defaults(found: Collected, declared: list[Declared]) -> list[str]:

@@ -51,13 +51,20 @@ def xml_events(path: Path, content: bytes) -> Iterator[Event]:
             waiting = 0 if reader.found_any else waiting + _CHUNK
             reader.found_any = False
             if waiting > _LONGEST:
-                raise DataError(Problem(str(path), f"a tag, a comment or blanks around byte {start}",
-                                        f"must have at most {_LONGEST} bytes", "make it shorter"))
+                raise DataError(
+                    Problem(
+                        str(path),
+                        f"a tag, a comment or blanks around byte {start}",
+                        f"must have at most {_LONGEST} bytes",
+                        "make it shorter",
+                    )
+                )
             yield from reader.events
             reader.events.clear()
     except expat.ExpatError as error:
-        raise DataError(Problem(str(path), str(error), "must be a whole XML document", "write or copy the file again"
-                                )) from None
+        raise DataError(
+            Problem(str(path), str(error), "must be a whole XML document", "write or copy the file again")
+        ) from None
 
 
 class _Reader:
@@ -87,16 +94,28 @@ class _Reader:
         self.found_any = True
 
     def _refuse(self, *_: object) -> None:
-        raise DataError(Problem(str(self.path), "<!DOCTYPE", "documents with a type declaration are not read, since "
-                                "its entities may expand to any size", "remove the declaration"))
+        raise DataError(
+            Problem(
+                str(self.path),
+                "<!DOCTYPE",
+                "documents with a type declaration are not read, since its entities may expand to any size",
+                "remove the declaration",
+            )
+        )
 
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         space, _, local = name.rpartition(" ")
         if self._space is None:
             self._space = space
         if len(self._parents) == _MAX_DEPTH:
-            raise DataError(Problem(str(self.path), f"<{local}>", f"elements are nested in more than {_MAX_DEPTH} "
-                                    "others", "write the file without these levels"))
+            raise DataError(
+                Problem(
+                    str(self.path),
+                    f"<{local}>",
+                    f"elements are nested in more than {_MAX_DEPTH} others",
+                    "write the file without these levels",
+                )
+            )
         own = local if space in ("", self._space) else f"{{{space}}}{local}"
         parent = self._parents[-1][0] if self._parents else ""
         given = {key: value for key, value in attributes.items() if " " not in key}

@@ -126,10 +126,22 @@ def _attributes(store: Any, file: TorchFile) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _several(key: str, count: int) -> DataError:
-    return DataError(Problem(key, f"{count} graphs", "gnnexp trains on one graph", "save one of them: "
-                             "torch.save(dataset[0].to_dict(), FILE)"))
+    return DataError(
+        Problem(
+            key,
+            f"{count} graphs",
+            "gnnexp trains on one graph",
+            "save one of them: torch.save(dataset[0].to_dict(), FILE)",
+        )
+    )
 
 
 def _no_graph(key: str, found: str) -> DataError:
-    return DataError(Problem(key, found, "must have a graph of PyG: a Data, a HeteroData, or their to_dict(), with "
-                             "edge_index or adj_t", SAVE_AGAIN))
+    return DataError(
+        Problem(
+            key,
+            found,
+            "must have a graph of PyG: a Data, a HeteroData, or their to_dict(), with edge_index or adj_t",
+            SAVE_AGAIN,
+        )
+    )

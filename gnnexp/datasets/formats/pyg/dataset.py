@@ -74,14 +74,24 @@ class Pyg(ForeignDataset):
         files = _files(place)
         if len(files) != 1:
             found = ", ".join(str(one.relative_to(place)) for one in files)[:200] or "no .pt file"
-            raise DataError(Problem("dataset.path", str(place), f"must have one graph; has {found}",
-                                    "name the file: dataset.path=FOLDER/FILE.pt"))
+            raise DataError(
+                Problem(
+                    "dataset.path",
+                    str(place),
+                    f"must have one graph; has {found}",
+                    "name the file: dataset.path=FOLDER/FILE.pt",
+                )
+            )
         return files
 
     def read(self) -> Foreign:
         """The graph. Reverses are left out if `symmetrize` adds them."""
-        return foreign_with(content_of_file(self.sources()[0]), self.chosen(), symmetrize=self.symmetrize,
-                            keeps_duplicates=self.duplicates == "keep")
+        return foreign_with(
+            content_of_file(self.sources()[0]),
+            self.chosen(),
+            symmetrize=self.symmetrize,
+            keeps_duplicates=self.duplicates == "keep",
+        )
 
     def chosen(self) -> Chosen:
         """The names of attributes."""
@@ -97,8 +107,15 @@ def foreign_with(content: Content, chosen: Chosen, *, symmetrize: bool, keeps_du
 def _files(folder: Path) -> list[Path]:
     """The files of graphs in a folder, or else in its folder `processed`. PyG's notes of transforms are none."""
     for place in (folder, folder / _FOLDER):
-        files = [one for one in sorted(place.iterdir()) if one.suffix in _ENDINGS and is_file(one)
-                 and not one.name.startswith("pre_")] if is_folder(place) else []
+        files = (
+            [
+                one
+                for one in sorted(place.iterdir())
+                if one.suffix in _ENDINGS and is_file(one) and not one.name.startswith("pre_")
+            ]
+            if is_folder(place)
+            else []
+        )
         if files:
             return files
     return []

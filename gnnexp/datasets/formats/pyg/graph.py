@@ -21,8 +21,19 @@ _IDS = ("n_id", "node_id", "node_ids")
 # Attributes that say how many vertices there are, in order.
 _ROWS = ("x", "feat", "pos", "n_id", "batch", "node_type", "y", "train_mask")
 # What is used, or says nothing that a user misses.
-_SILENT = {"edge_index", "adj_t", "edge_type", "num_nodes", "batch", "ptr", "num_classes", "name", "train_y", "test_y",
-           *(f"{split}_{ending}" for split in ("train", "val", "valid", "test") for ending in ("mask", "idx", "index"))}
+_SILENT = {
+    "edge_index",
+    "adj_t",
+    "edge_type",
+    "num_nodes",
+    "batch",
+    "ptr",
+    "num_classes",
+    "name",
+    "train_y",
+    "test_y",
+    *(f"{split}_{ending}" for split in ("train", "val", "valid", "test") for ending in ("mask", "idx", "index")),
+}
 
 
 @dataclass(frozen=True)
@@ -70,8 +81,14 @@ def foreign_of_pyg(content: Content, chosen: Chosen) -> Foreign:
     total, known = sum(one.count for one in vertices.values()), sum(one.source.size for one in edges)
     with_rows = any(one.features is not None or one.labels is not None for one in vertices.values())
     if not with_rows and not believable(total, known):
-        raise DataError(Problem(content.key, f"{total} vertices with {known} edges", "num_nodes, or an id of an edge, "
-                                "is too large", "number the vertices from 0 on"))
+        raise DataError(
+            Problem(
+                content.key,
+                f"{total} vertices with {known} edges",
+                "num_nodes, or an id of an edge, is too large",
+                "number the vertices from 0 on",
+            )
+        )
     return Foreign(vertices, edges, tuple(dict.fromkeys(notes)))
 
 
@@ -84,13 +101,20 @@ def _check_names(content: Content, chosen: Chosen) -> None:
         stores = content.edges if key == "weight" else content.vertices
         if name not in (None, getattr(usual, key)) and not any(name in one for one in stores.values()):
             there = sorted({str(one) for store in stores.values() for one in store})
-            problems.append(Problem(f"dataset.{key}", name, f"attributes of {content.key} are {', '.join(there)[:200]}",
-                                    f"set dataset.{key}={getattr(usual, key)}"))
+            problems.append(
+                Problem(
+                    f"dataset.{key}",
+                    name,
+                    f"attributes of {content.key} are {', '.join(there)[:200]}",
+                    f"set dataset.{key}={getattr(usual, key)}",
+                )
+            )
     DataError.raise_all(problems)
 
 
-def _vertices(name: str, store: Mapping[str, Any], chosen: Chosen, content: Content, least: int,
-              notes: list[str]) -> Vertices:
+def _vertices(
+    name: str, store: Mapping[str, Any], chosen: Chosen, content: Content, least: int, notes: list[str]
+) -> Vertices:
     key = _named(content, name)
     count = _count(store, chosen, least, key)
     rows = as_tensor(store.get(chosen.features)) if chosen.features else None
@@ -157,15 +181,21 @@ def _ids(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, notes: 
             if chosen.ids == AUTO:
                 notes.append(f"{name} is left out: it has no different number or text for each of the {count} vertices")
                 continue
-            raise DataError(Problem(f"{key}.{name}", "" if found is None else list(found.shape), "must be a different "
-                                    f"number or text for each of the {count} vertices", "correct it, or set "
-                                    "dataset.ids=null"))
+            raise DataError(
+                Problem(
+                    f"{key}.{name}",
+                    "" if found is None else list(found.shape),
+                    f"must be a different number or text for each of the {count} vertices",
+                    "correct it, or set dataset.ids=null",
+                )
+            )
         return found if found.dtype.kind in "iu" else np.array([str(one) for one in found.tolist()], dtype=object)
     return None
 
 
-def _edges(kind: EdgeType, store: Mapping[str, Any], chosen: Chosen, content: Content, sizes: dict[str, int],
-           notes: list[str]) -> list[Edges]:
+def _edges(
+    kind: EdgeType, store: Mapping[str, Any], chosen: Chosen, content: Content, sizes: dict[str, int], notes: list[str]
+) -> list[Edges]:
     """The edges of a type; several types if a `Data` has `edge_type`. `sizes` gets the largest ids."""
     key = _named(content, "__".join(kind))
     source, destination, weight = _ends(store, kind, key, sizes)
@@ -177,38 +207,60 @@ def _edges(kind: EdgeType, store: Mapping[str, Any], chosen: Chosen, content: Co
         _note_rest(store, chosen, key, content.typed, notes)
     types = as_tensor(store.get("edge_type"))
     if types is None or content.typed:
-        return [Edges(source, destination, kind[1] if _once(kind, content) else "__".join(kind), (kind[0], kind[2]),
-                      weight)]
+        return [
+            Edges(source, destination, kind[1] if _once(kind, content) else "__".join(kind), (kind[0], kind[2]), weight)
+        ]
     numbers = array(types, f"{key}.edge_type")
     if numbers.shape != source.shape or numbers.dtype.kind not in "iu":
-        raise DataError(Problem(f"{key}.edge_type", f"{numbers.dtype} {list(numbers.shape)}", f"must be a whole number "
-                                f"for each of the {source.size} edges", "correct it"))
+        raise DataError(
+            Problem(
+                f"{key}.edge_type",
+                f"{numbers.dtype} {list(numbers.shape)}",
+                f"must be a whole number for each of the {source.size} edges",
+                "correct it",
+            )
+        )
     order = np.argsort(numbers, kind="stable")
     values, starts = np.unique(numbers[order], return_index=True)
     groups = np.split(order, starts[1:])
-    return [Edges(source[rows], destination[rows], str(value), (kind[0], kind[2]),
-                  None if weight is None else weight[rows]) for value, rows in zip(values, groups, strict=True)]
+    return [
+        Edges(source[rows], destination[rows], str(value), (kind[0], kind[2]), None if weight is None else weight[rows])
+        for value, rows in zip(values, groups, strict=True)
+    ]
 
 
 def _once(kind: EdgeType, content: Content) -> bool:
     return sum(other[1] == kind[1] for other in content.edges) == 1
 
 
-def _ends(store: Mapping[str, Any], kind: EdgeType, key: str, sizes: dict[str, int]
-          ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _ends(
+    store: Mapping[str, Any], kind: EdgeType, key: str, sizes: dict[str, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Sources, destinations and, from a matrix, weights that are not all 1."""
     pairs = as_tensor(store.get("edge_index"))
     if pairs is not None and not is_sparse(pairs):
         ends = array(pairs, f"{key}.edge_index")
         if ends.ndim != 2 or ends.shape[0] != 2 or (ends.dtype.kind not in "iu" and ends.size):
-            raise DataError(Problem(f"{key}.edge_index", f"{ends.dtype} {list(ends.shape)}", "must be integers [2, E]",
-                                    "give sources and destinations: edge_index.t().contiguous() if it is [E, 2]"))
+            raise DataError(
+                Problem(
+                    f"{key}.edge_index",
+                    f"{ends.dtype} {list(ends.shape)}",
+                    "must be integers [2, E]",
+                    "give sources and destinations: edge_index.t().contiguous() if it is [E, 2]",
+                )
+            )
         return ends[0].astype(np.int64, copy=False), ends[1].astype(np.int64, copy=False), None
     matrix = as_tensor(store.get("adj_t")) if pairs is None else pairs
     name = "adj_t" if pairs is None else "edge_index"
     if matrix is None:
-        raise DataError(Problem(key, ", ".join(map(str, store))[:150], "must have edge_index or adj_t",
-                                "remove this type of edges, or give it edges"))
+        raise DataError(
+            Problem(
+                key,
+                ", ".join(map(str, store))[:150],
+                "must have edge_index or adj_t",
+                "remove this type of edges, or give it edges",
+            )
+        )
     row, column, values = entries(matrix, f"{key}.{name}")
     # Rows of `adj_t` are destinations. PyG takes a sparse `edge_index` for one, too.
     for end, size in ((kind[2], matrix.shape[0]), (kind[0], matrix.shape[1])):
@@ -224,16 +276,28 @@ def _weight(store: Mapping[str, Any], chosen: Chosen, count: int, key: str, note
         if tensor is None:
             continue
         if tensor.dim() == 0 or tensor.shape[0] != count:
-            raise DataError(Problem(f"{key}.{name}", list(tensor.shape), f"must have a row for each of the {count} "
-                                    "edges", "correct it, or set dataset.weight=null"))
+            raise DataError(
+                Problem(
+                    f"{key}.{name}",
+                    list(tensor.shape),
+                    f"must have a row for each of the {count} edges",
+                    "correct it, or set dataset.weight=null",
+                )
+            )
         values = array(tensor, f"{key}.{name}")
         if values.size == count:
             if name == "edge_attr":
                 notes.append("edge_attr has one column: it is taken as the weights of edges (dataset.weight=null: not)")
             return _as_weights(values.reshape(count))
         if chosen.weight != AUTO:
-            raise DataError(Problem("dataset.weight", name, f"has {list(values.shape)}, and a weight is one number",
-                                    "set dataset.weight=null"))
+            raise DataError(
+                Problem(
+                    "dataset.weight",
+                    name,
+                    f"has {list(values.shape)}, and a weight is one number",
+                    "set dataset.weight=null",
+                )
+            )
     return None
 
 

@@ -38,8 +38,11 @@ def labels_of(value: Any, count: int, key: str, notes: list[str]) -> np.ndarray 
     if values.ndim > 1 and math.prod(values.shape[1:]) == 1:
         values = values.reshape(count)
     if values.ndim > 2:
-        raise DataError(Problem(key, list(values.shape), "must be classes [n], or 0 and 1 [n, C]",
-                                "choose one: data.y = data.y[:, 0]"))
+        raise DataError(
+            Problem(
+                key, list(values.shape), "must be classes [n], or 0 and 1 [n, C]", "choose one: data.y = data.y[:, 0]"
+            )
+        )
     return _one(values, key) if values.ndim == 1 else _several(values, key, notes)
 
 
@@ -64,9 +67,14 @@ def _several(values: np.ndarray, key: str, notes: list[str]) -> np.ndarray:
     wrong = np.flatnonzero(((known != 0) & (known != 1)).any(1))
     if wrong.size:
         row = int(np.flatnonzero(~absent)[wrong[0]])
-        raise DataError(Problem(f"{key}, row {row}", known[wrong[0]][:8].tolist(), "several columns must be one-hot "
-                                f"classes or 0 and 1 for each label; {wrong.size} rows are neither",
-                                "choose one column: data.y = data.y[:, 0]"))
+        raise DataError(
+            Problem(
+                f"{key}, row {row}",
+                known[wrong[0]][:8].tolist(),
+                f"several columns must be one-hot classes or 0 and 1 for each label; {wrong.size} rows are neither",
+                "choose one column: data.y = data.y[:, 0]",
+            )
+        )
     if known.shape[0] and (known.sum(1) == 1).all():
         notes.append(f"{key} is one-hot: the classes are its columns")
         return np.where(absent, -1, np.nan_to_num(values.astype(np.float32)).argmax(1)).astype(np.int64)
@@ -107,16 +115,29 @@ def splits_of(store: Mapping[str, Any], count: int, mask: int, key: str, notes: 
 def _mask(values: np.ndarray, count: int, chosen: int, key: str) -> np.ndarray:
     """`[n]` bool."""
     if values.ndim not in (1, 2) or values.shape[0] != count:
-        raise DataError(Problem(key, list(values.shape), f"must have a value for each of the {count} vertices, or "
-                                "a row of several splits", "correct the mask"))
+        raise DataError(
+            Problem(
+                key,
+                list(values.shape),
+                f"must have a value for each of the {count} vertices, or a row of several splits",
+                "correct the mask",
+            )
+        )
     if values.ndim == 2:
         if not 0 <= chosen < values.shape[1]:
-            raise DataError(Problem("dataset.mask", chosen, f"{key} has {values.shape[1]} splits, from 0 on",
-                                    "set dataset.mask=0"))
+            raise DataError(
+                Problem("dataset.mask", chosen, f"{key} has {values.shape[1]} splits, from 0 on", "set dataset.mask=0")
+            )
         values = values[:, chosen]
     if values.dtype != bool and not np.isin(values, (0, 1)).all():
-        raise DataError(Problem(key, str(values.dtype), "must have true and false, or 1 and 0",
-                                f"name ids {key.rpartition('.')[2].replace('_mask', '_idx')}"))
+        raise DataError(
+            Problem(
+                key,
+                str(values.dtype),
+                "must have true and false, or 1 and 0",
+                f"name ids {key.rpartition('.')[2].replace('_mask', '_idx')}",
+            )
+        )
     return values.astype(bool)
 
 
@@ -126,6 +147,12 @@ def _ids(values: np.ndarray, count: int, key: str) -> np.ndarray:
         return np.flatnonzero(_mask(values, count, 0, key))
     values = values.reshape(-1)
     if values.dtype.kind not in "iu" or (values.size and not 0 <= values.min() <= values.max() < count):
-        raise DataError(Problem(key, f"{values.dtype}, up to {values.max(initial=0)}", f"must be ids 0 to {count - 1}",
-                                "correct the ids"))
+        raise DataError(
+            Problem(
+                key,
+                f"{values.dtype}, up to {values.max(initial=0)}",
+                f"must be ids 0 to {count - 1}",
+                "correct the ids",
+            )
+        )
     return np.unique(values.astype(np.int64))

@@ -29,13 +29,21 @@ def without_reverses(found: Foreign, *, keeps_duplicates: bool) -> Foreign:
     symmetric = {position for position, one in enumerate(found.edges) if _symmetric(one)}
     pairs = _pairs(found, symmetric)
     left_out = set(pairs.values())
-    kept = [replace(one, reverse=found.edges[pairs[position]].name) if position in pairs else one
-            for position, one in enumerate(found.edges) if position not in left_out]
-    notes = [f"{found.edges[other].name} has the reverses of {found.edges[one].name}: dataset.symmetrize adds them"
-             for one, other in pairs.items()]
+    kept = [
+        replace(one, reverse=found.edges[pairs[position]].name) if position in pairs else one
+        for position, one in enumerate(found.edges)
+        if position not in left_out
+    ]
+    notes = [
+        f"{found.edges[other].name} has the reverses of {found.edges[one].name}: dataset.symmetrize adds them"
+        for one, other in pairs.items()
+    ]
     if len(kept) > 1:
-        notes += [f"{found.edges[one].name} has both directions of each edge: if dataset.symmetrize gives reverses a "
-                  "relation of their own, it repeats them" for one in sorted(symmetric)]
+        notes += [
+            f"{found.edges[one].name} has both directions of each edge: if dataset.symmetrize gives reverses a "
+            "relation of their own, it repeats them"
+            for one in sorted(symmetric)
+        ]
     elif symmetric and keeps_duplicates:
         kept = [_half(one) for one in kept]
     return replace(found, edges=kept, notes=(*found.notes, *notes))
@@ -60,14 +68,19 @@ def _pairs(found: Foreign, symmetric: set[int]) -> dict[int, int]:
 
 def _symmetric(one: Edges) -> bool:
     """Whether the edges between vertices of one type have both directions each."""
-    return one.types[0] == one.types[1] and (_digest(one.source, one.destination, one.weight)
-                                             == _digest(one.destination, one.source, one.weight))
+    return one.types[0] == one.types[1] and (
+        _digest(one.source, one.destination, one.weight) == _digest(one.destination, one.source, one.weight)
+    )
 
 
 def _half(one: Edges) -> Edges:
     rows = one.source <= one.destination
-    return replace(one, source=one.source[rows], destination=one.destination[rows],
-                   weight=None if one.weight is None else one.weight[rows])
+    return replace(
+        one,
+        source=one.source[rows],
+        destination=one.destination[rows],
+        weight=None if one.weight is None else one.weight[rows],
+    )
 
 
 def _digest(source: np.ndarray, destination: np.ndarray, weight: np.ndarray | None) -> str:

@@ -25,8 +25,10 @@ from gnnexp.files.regular import open_regular
 _HEADER = struct.Struct("<4s22xHH")
 _START_BYTES = 1 << 20
 _LAYOUTS = {"torch.sparse_csr": torch.sparse_csr, "torch.sparse_csc": torch.sparse_csc}
-SAVE_AGAIN = ("save it again where PyG can read it: torch.save(data.to_dict(), FILE), or for a data set "
-              "torch.save(dataset[0].to_dict(), FILE)")
+SAVE_AGAIN = (
+    "save it again where PyG can read it: torch.save(data.to_dict(), FILE), or for a data set "
+    "torch.save(dataset[0].to_dict(), FILE)"
+)
 
 
 class Unknown:
@@ -90,8 +92,11 @@ class TorchFile:
             DataError: a tensor does not fit its bytes.
         """
         read: dict[type, Callable[[Any], Any]] = {
-            PickledTensor: self._tensor, PickledSparse: self._sparse, Record: self._of_record,
-            PickledArray: lambda array: torch.from_numpy(as_array(array, str(self.path)))}
+            PickledTensor: self._tensor,
+            PickledSparse: self._sparse,
+            Record: self._of_record,
+            PickledArray: lambda array: torch.from_numpy(as_array(array, str(self.path))),
+        }
         if type(value) in read:
             return read[type(value)](value)
         if value is None or isinstance(value, str | bool | int | float):
@@ -140,8 +145,9 @@ class TorchFile:
             if one.layout == "torch.sparse_coo" and len(tensors) == 2:
                 return torch.sparse_coo_tensor(tensors[0], tensors[1], size, check_invariants=True)
             if one.layout in _LAYOUTS and len(tensors) == 3:
-                return torch.sparse_compressed_tensor(tensors[0], tensors[1], tensors[2], size,
-                                                      layout=_LAYOUTS[str(one.layout)], check_invariants=True)
+                return torch.sparse_compressed_tensor(
+                    tensors[0], tensors[1], tensors[2], size, layout=_LAYOUTS[str(one.layout)], check_invariants=True
+                )
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise self._refused(f"a sparse tensor: {_line(error)}") from None
         raise self._refused(f"a sparse tensor of layout {str(one.layout)[:40]}")
@@ -189,8 +195,14 @@ class TorchFile:
             raise self._refused(str(error)[:200]) from None
 
     def _refused(self, why: str) -> DataError:
-        return DataError(Problem(str(self.path), why, "must be a file of torch.save with PyG's own classes and plain "
-                                 "data; nothing in it was executed", self._fix))
+        return DataError(
+            Problem(
+                str(self.path),
+                why,
+                "must be a file of torch.save with PyG's own classes and plain data; nothing in it was executed",
+                self._fix,
+            )
+        )
 
 
 def _line(error: Exception) -> str:

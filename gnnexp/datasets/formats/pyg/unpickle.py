@@ -127,9 +127,18 @@ def _subclass(made_by: object, kind: object, arguments: object, state: object) -
     return record
 
 
-_DTYPES = {"Float": torch.float32, "Double": torch.float64, "Half": torch.float16, "BFloat16": torch.bfloat16,
-           "Long": torch.int64, "Int": torch.int32, "Short": torch.int16, "Char": torch.int8, "Byte": torch.uint8,
-           "Bool": torch.bool}
+_DTYPES = {
+    "Float": torch.float32,
+    "Double": torch.float64,
+    "Half": torch.float16,
+    "BFloat16": torch.bfloat16,
+    "Long": torch.int64,
+    "Int": torch.int32,
+    "Short": torch.int16,
+    "Char": torch.int8,
+    "Byte": torch.uint8,
+    "Bool": torch.bool,
+}
 _CLASSES = {
     "torch_geometric.data.data": ("Data", "DataEdgeAttr", "DataTensorAttr"),
     "torch_geometric.data.hetero_data": ("HeteroData",),
@@ -156,9 +165,12 @@ _KNOWN: Mapping[tuple[str, str], Any] = {
     ("torch.serialization", "_get_layout"): _first,
     ("torch", "Size"): _first,
     ("collections", "OrderedDict"): PickledDict,
-    ("__builtin__", "dict"): PickledDict, ("builtins", "dict"): PickledDict,
-    ("__builtin__", "set"): _Class("set"), ("builtins", "set"): _Class("set"),
-    ("numpy.core.multiarray", "scalar"): _Class("scalar"), ("numpy._core.multiarray", "scalar"): _Class("scalar"),
+    ("__builtin__", "dict"): PickledDict,
+    ("builtins", "dict"): PickledDict,
+    ("__builtin__", "set"): _Class("set"),
+    ("builtins", "set"): _Class("set"),
+    ("numpy.core.multiarray", "scalar"): _Class("scalar"),
+    ("numpy._core.multiarray", "scalar"): _Class("scalar"),
 }
 
 
@@ -178,7 +190,8 @@ class TorchUnpickler(Unpickler):
 
     # Of the same type as the base's, which refuses all other opcodes.
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = type(Unpickler.dispatch)(
-        {**Unpickler.dispatch, pickle.BINPERSID[0]: _storage})
+        {**Unpickler.dispatch, pickle.BINPERSID[0]: _storage}
+    )
 
 
 def unpickled(content: bytes) -> object:

@@ -46,8 +46,14 @@ def array(tensor: Tensor, key: str) -> np.ndarray:
     """
     if tensor.is_meta or tensor.is_complex() or tensor.is_quantized or tensor.is_nested or is_sparse(tensor):
         found = f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
-        raise DataError(Problem(key, found, "must be a dense tensor of real numbers",
-                                "convert it before you save it: tensor.to_dense().float().cpu()"))
+        raise DataError(
+            Problem(
+                key,
+                found,
+                "must be a dense tensor of real numbers",
+                "convert it before you save it: tensor.to_dense().float().cpu()",
+            )
+        )
     tensor = tensor.detach().cpu()
     if tensor.dtype.is_floating_point and tensor.dtype not in (torch.float32, torch.float64):
         tensor = tensor.float()
@@ -62,8 +68,14 @@ def entries(tensor: Tensor, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarra
         DataError: it is no matrix of real numbers.
     """
     if tensor.dim() != 2 or tensor.is_complex():
-        raise DataError(Problem(key, f"{tensor.dtype} {list(tensor.shape)}", "must be a matrix of real numbers",
-                                "give edge_index [2, E]"))
+        raise DataError(
+            Problem(
+                key,
+                f"{tensor.dtype} {list(tensor.shape)}",
+                "must be a matrix of real numbers",
+                "give edge_index [2, E]",
+            )
+        )
     coo: Tensor = tensor.detach().cpu().to_sparse_coo()  # type: ignore[no-untyped-call]
     indices = coo._indices()  # also of a matrix with repeated entries
     return array(indices[0], key), array(indices[1], key), array(coo._values(), key)
@@ -76,8 +88,14 @@ def rows_of(tensor: Tensor, count: int, key: str) -> np.ndarray | scipy.sparse.c
         DataError: there are not `count` rows, or values are no real numbers.
     """
     if tensor.dim() == 0 or tensor.shape[0] != count:
-        raise DataError(Problem(key, list(tensor.shape), f"must have a row for each of the {count} vertices",
-                                "correct the attribute, or name another: dataset.features"))
+        raise DataError(
+            Problem(
+                key,
+                list(tensor.shape),
+                f"must have a row for each of the {count} vertices",
+                "correct the attribute, or name another: dataset.features",
+            )
+        )
     if not is_sparse(tensor):
         found = array(tensor, key)
         return found.reshape(count, -1) if found.size else np.zeros((count, 0), np.float32)

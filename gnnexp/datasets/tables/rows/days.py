@@ -33,13 +33,26 @@ def check_days(engine: Engine, table: Table, column: str, form: TextForm) -> Non
     first = engine.rows(f"SELECT {quoted(column)} FROM {texts.name} WHERE {quoted(column)} IS NOT NULL LIMIT 1", texts)
     if not first or re.match(_NUMBERS, str(first[0][0])) is None:  # all days of a column have one form
         return
-    parts = ", ".join(f"try_cast(regexp_extract({quoted(column)}, '{_NUMBERS}', {number}) AS INTEGER) AS {name}"
-                      for number, name in enumerate("abc", 1))
-    [(a, b, c, equal)] = engine.rows(f"SELECT max(a), max(b), max(c), bool_and(a = b AND (c > 99 OR a = c)) FROM "
-                                     f"(SELECT {parts} FROM {texts.name})", texts)
-    readings = {"day, month, year": a <= 31 and b <= 12, "month, day, year": a <= 12 and b <= 31,
-                "year, month, day": c <= 31 and b <= 12}
+    parts = ", ".join(
+        f"try_cast(regexp_extract({quoted(column)}, '{_NUMBERS}', {number}) AS INTEGER) AS {name}"
+        for number, name in enumerate("abc", 1)
+    )
+    [(a, b, c, equal)] = engine.rows(
+        f"SELECT max(a), max(b), max(c), bool_and(a = b AND (c > 99 OR a = c)) FROM (SELECT {parts} FROM {texts.name})",
+        texts,
+    )
+    readings = {
+        "day, month, year": a <= 31 and b <= 12,
+        "month, day, year": a <= 12 and b <= 31,
+        "year, month, day": c <= 31 and b <= 12,
+    }
     possible = [name for name, fits in readings.items() if fits]
     if len(possible) > 1 and not equal:
-        raise DataError(Problem(f"{table.files.shown}, column {column}", str(first[0][0]),
-                                f"may be {' or '.join(possible)}: no value tells which", "write days as 2024-05-17"))
+        raise DataError(
+            Problem(
+                f"{table.files.shown}, column {column}",
+                str(first[0][0]),
+                f"may be {' or '.join(possible)}: no value tells which",
+                "write days as 2024-05-17",
+            )
+        )

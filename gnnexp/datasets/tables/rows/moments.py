@@ -60,11 +60,17 @@ def moment_of(table: Table, column: str) -> Moment:
         return Moment(column, f"epoch_us(TRY_CAST({name} AS TIMESTAMP))", np.dtype(np.int64), dated=True)
     if kind in _DATES:
         plain = name if kind == "TIMESTAMP WITH TIME ZONE" else f"{name}::TIMESTAMP"
-        return Moment(column, f"(CASE WHEN isfinite({name}) THEN epoch_us({plain}) END)", np.dtype(np.int64),
-                      dated=True)
-    raise DataError(Problem(f"{table.files.shown}, column {column}", table.types[column],
-                            "times must be numbers, dates, or texts in the form of ISO 8601",
-                            f"write them as {_ISO}"))
+        return Moment(
+            column, f"(CASE WHEN isfinite({name}) THEN epoch_us({plain}) END)", np.dtype(np.int64), dated=True
+        )
+    raise DataError(
+        Problem(
+            f"{table.files.shown}, column {column}",
+            table.types[column],
+            "times must be numbers, dates, or texts in the form of ISO 8601",
+            f"write them as {_ISO}",
+        )
+    )
 
 
 def read_times(engine: Engine, table: Table, moment: Moment, among: np.ndarray) -> Times:
@@ -73,12 +79,22 @@ def read_times(engine: Engine, table: Table, moment: Moment, among: np.ndarray) 
     Raises:
         DataError: a time is missing, or is none. Names rows.
     """
-    batches = [batch.column(0).fill_null(0).to_numpy(zero_copy_only=False)
-               for batch in engine.batches(f"SELECT {moment.value} FROM {table.name}", table)]
-    rows = engine.rows(f"SELECT row FROM (SELECT {moment.value} AS value, row_number() OVER () - 1 AS row FROM "
-                       f"{table.name}) WHERE value IS NULL OR NOT isfinite(value::DOUBLE)", table)
-    wrong = [row for row, in rows if among[row]]
-    refuse_rows(engine, table, [WrongRow(row, moment.column, None, moment.wrong) for row in wrong[:MOST_SHOWN]],
-                len(wrong), "give each vertex with a label a time, or set dataset.split=random")
+    batches = [
+        batch.column(0).fill_null(0).to_numpy(zero_copy_only=False)
+        for batch in engine.batches(f"SELECT {moment.value} FROM {table.name}", table)
+    ]
+    rows = engine.rows(
+        f"SELECT row FROM (SELECT {moment.value} AS value, row_number() OVER () - 1 AS row FROM "
+        f"{table.name}) WHERE value IS NULL OR NOT isfinite(value::DOUBLE)",
+        table,
+    )
+    wrong = [row for (row,) in rows if among[row]]
+    refuse_rows(
+        engine,
+        table,
+        [WrongRow(row, moment.column, None, moment.wrong) for row in wrong[:MOST_SHOWN]],
+        len(wrong),
+        "give each vertex with a label a time, or set dataset.split=random",
+    )
     values = np.concatenate([np.empty(0, moment.dtype), *batches])
     return Times(values[among], moment.column, moment.dated)

@@ -63,6 +63,9 @@ def _texts(engine: Engine, ends: Sequence[tuple[RawEdges, int]]) -> TextIds:
         rows = f"{ENDS[end]} AS id FROM {one.rows}" if texts is None else f"id FROM {engine.texts(array_of(texts))}"
         asked.append(f"SELECT {rows}")
     # A window in the order of ids would have to be in memory; a sort may use the disk.
-    kept = engine.keep("SELECT id, row_number() OVER () - 1 AS number FROM (SELECT id FROM "
-                       f"({' UNION ALL '.join(asked)}) GROUP BY id ORDER BY id)", ends[0][0].columns.table)
+    kept = engine.keep(
+        "SELECT id, row_number() OVER () - 1 AS number FROM (SELECT id FROM "
+        f"({' UNION ALL '.join(asked)}) GROUP BY id ORDER BY id)",
+        ends[0][0].columns.table,
+    )
     return TextIds(engine, kept, engine.count(kept))

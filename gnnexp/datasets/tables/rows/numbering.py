@@ -20,8 +20,14 @@ _FIX = "correct the edges, add the vertex to its table, or set dataset.on_unknow
 
 
 def numbered(
-    engine: Engine, edges: RawEdges, ids: Mapping[str, Ids], starts: Mapping[str, int], folder: Path, held_bytes: int,
-    *, drop: bool,
+    engine: Engine,
+    edges: RawEdges,
+    ids: Mapping[str, Ids],
+    starts: Mapping[str, int],
+    folder: Path,
+    held_bytes: int,
+    *,
+    drop: bool,
 ) -> tuple[Spool, int]:
     """Edges between numbers of vertices, and how many edges were dropped.
 
@@ -42,8 +48,12 @@ def numbered(
     columns = edges.columns
     width = np.dtype(np.int32 if sum(one.count for one in ids.values()) < 2**31 else np.int64)
     shifts = [starts[kind] for kind in columns.types]
-    if edges.spool is not None and edges.spool.dtypes["source"] == width and not any(shifts) and all(
-            _are_numbers(ids[kind], span) for kind, span in zip(columns.types, edges.span, strict=True)):
+    if (
+        edges.spool is not None
+        and edges.spool.dtypes["source"] == width
+        and not any(shifts)
+        and all(_are_numbers(ids[kind], span) for kind, span in zip(columns.types, edges.span, strict=True))
+    ):
         return edges.spool, 0
     dropped = 0
     with Spool(folder, f"numbered_{columns.name}", columns.dtypes(width), held_bytes) as spool:
@@ -83,9 +93,12 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[WrongR
     """The first ends that are no vertex."""
     columns, found = edges.columns, list[tuple[int, int, object]]()
     if edges.spool is None:
-        rows = engine.rows("SELECT e.number, a.number IS NULL, e.source, b.number IS NULL, e.destination FROM "
-                           f"{_joined(engine, edges, ids)} WHERE a.number IS NULL OR b.number IS NULL "
-                           f"ORDER BY e.number LIMIT {MOST_SHOWN}", columns.table)
+        rows = engine.rows(
+            "SELECT e.number, a.number IS NULL, e.source, b.number IS NULL, e.destination FROM "
+            f"{_joined(engine, edges, ids)} WHERE a.number IS NULL OR b.number IS NULL "
+            f"ORDER BY e.number LIMIT {MOST_SHOWN}",
+            columns.table,
+        )
         found = [(row[0], end, row[2 + 2 * end]) for row in rows for end in (0, 1) if row[1 + 2 * end]]
     else:
         finders, row = _finders(edges, ids), 0
@@ -97,8 +110,10 @@ def _unknown(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> list[WrongR
             if len(found) >= MOST_SHOWN:
                 break
     names = columns.source, columns.destination
-    return [WrongRow(row, names[end], value, f"is no vertex of type {columns.types[end]}")
-            for row, end, value in sorted(found, key=itemgetter(0, 1))[:MOST_SHOWN]]
+    return [
+        WrongRow(row, names[end], value, f"is no vertex of type {columns.types[end]}")
+        for row, end, value in sorted(found, key=itemgetter(0, 1))[:MOST_SHOWN]
+    ]
 
 
 def _finders(edges: RawEdges, ids: Sequence[Ids]) -> list[Callable[[np.ndarray], np.ndarray]]:
@@ -127,8 +142,7 @@ def _value(edges: RawEdges, end: int, value: int) -> object:
 def _joined(engine: Engine, edges: RawEdges, ids: Sequence[Ids]) -> str:
     """The rows `e` with the numbers `a` of their sources and `b` of their destinations, in SQL."""
     source, destination = (_table(engine, one) for one in ids)
-    return (f"{edges.rows} e LEFT JOIN {source} a ON e.source = a.id "
-            f"LEFT JOIN {destination} b ON e.destination = b.id")
+    return f"{edges.rows} e LEFT JOIN {source} a ON e.source = a.id LEFT JOIN {destination} b ON e.destination = b.id"
 
 
 def _table(engine: Engine, ids: Ids) -> str:

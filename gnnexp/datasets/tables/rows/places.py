@@ -128,14 +128,21 @@ def record_lines(lines: Iterator[str], dialect: Dialect) -> Iterator[int]:
         for line in lines:
             number += 1
             if at_start:
-                if number <= dialect.skipped or not line.strip("\r\n") or (
-                        dialect.comment and line.startswith(dialect.comment)):
+                if (
+                    number <= dialect.skipped
+                    or not line.strip("\r\n")
+                    or (dialect.comment and line.startswith(dialect.comment))
+                ):
                     continue
                 first, at_start = number, False
             yield line
 
-    records = csv.reader(feed(), delimiter=dialect.delimiter, quotechar=dialect.quote or None,
-                         quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE)
+    records = csv.reader(
+        feed(),
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote or None,
+        quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
+    )
     for index, _ in enumerate(records):
         at_start = True
         if index or not dialect.header:

@@ -49,10 +49,12 @@ class RawEdges:
     def integers(self, engine: Engine, end: int) -> Iterator[np.ndarray]:
         """Chunks of the ids of an end, if they are integers."""
         if self.spool is not None:
-            yield from (ids for ids, in self.spool.chunks((ENDS[end],)))
+            yield from (ids for (ids,) in self.spool.chunks((ENDS[end],)))
         else:
-            yield from (batch.column(0).to_numpy() for batch in
-                        engine.batches(f"SELECT {ENDS[end]} FROM {self.rows}", self.columns.table))
+            yield from (
+                batch.column(0).to_numpy()
+                for batch in engine.batches(f"SELECT {ENDS[end]} FROM {self.rows}", self.columns.table)
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +90,9 @@ class _End:
         return (int(ids.min()), int(ids.max())) if self.texts is None else _NO_SPAN
 
 
-def read_edges(engine: Engine, columns: EdgeColumns, texts: Collection[str], folder: Path, most_bytes: int,
-               held_bytes: int) -> RawEdges:
+def read_edges(
+    engine: Engine, columns: EdgeColumns, texts: Collection[str], folder: Path, most_bytes: int, held_bytes: int
+) -> RawEdges:
     """The edges of a table: in one pass, or kept by the engine if there are too many different texts.
 
     Args:
@@ -110,20 +113,25 @@ def read_edges(engine: Engine, columns: EdgeColumns, texts: Collection[str], fol
 def _ends(columns: EdgeColumns, texts: Collection[str]) -> tuple[_End, _End]:
     """Both ends, without texts so far. Ends of one type share theirs."""
     known = {kind: Dictionary() for kind in columns.types if kind in texts}
-    source, destination = (_End(columns.table, name, kind, known.get(kind))
-                           for name, kind in zip((columns.source, columns.destination), columns.types, strict=True))
+    source, destination = (
+        _End(columns.table, name, kind, known.get(kind))
+        for name, kind in zip((columns.source, columns.destination), columns.types, strict=True)
+    )
     return source, destination
 
 
-def _in_memory(engine: Engine, columns: EdgeColumns, texts: Collection[str], folder: Path, most_bytes: int,
-               held_bytes: int) -> RawEdges | None:
+def _in_memory(
+    engine: Engine, columns: EdgeColumns, texts: Collection[str], folder: Path, most_bytes: int, held_bytes: int
+) -> RawEdges | None:
     """The edges in one pass over the table; None if the different texts are too many."""
     ends = _ends(columns, texts)
     asked = [id_of(columns.table, one.column, text=one.kind in texts) for one in ends]
     known = {one.texts for one in ends if one.texts is not None}
     wrong, spans = _Wrong(engine, columns), [[_NO_SPAN], [_NO_SPAN]]
-    with Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool, \
-            closing(_batches(engine, columns, asked)) as batches:
+    with (
+        Spool(folder, columns.name, columns.dtypes(_SMALL), held_bytes) as spool,
+        closing(_batches(engine, columns, asked)) as batches,
+    ):
         for batch in filter(len, batches):
             wrong.look(batch, spool.num_rows)
             arrays = [one.numbers(values) for one, values in zip(ends, batch.columns, strict=False)]
@@ -157,8 +165,7 @@ def _fits(span: tuple[int, int]) -> bool:
     return np.iinfo(_SMALL).min <= span[0] and span[1] <= np.iinfo(_SMALL).max
 
 
-def _batches(engine: Engine, columns: EdgeColumns, ends: Sequence[str]
-             ) -> Generator[pa.RecordBatch, None, None]:
+def _batches(engine: Engine, columns: EdgeColumns, ends: Sequence[str]) -> Generator[pa.RecordBatch, None, None]:
     """Both ends, and what edges have besides."""
     asked = [*ends, *(one.value for one in columns.data.values())]
     return engine.batches(f"SELECT {', '.join(asked)} FROM {columns.table.name}", columns.table)
@@ -190,8 +197,9 @@ class _Wrong:
             return
         places = np.flatnonzero(wrong.to_numpy(zero_copy_only=False))
         self._counts[fix] = self._counts.get(fix, 0) + places.size
-        self._first.setdefault(fix, []).extend(WrongRow(row + int(place), column, values[int(place)].as_py(), said)
-                                               for place in places[:MOST_SHOWN])
+        self._first.setdefault(fix, []).extend(
+            WrongRow(row + int(place), column, values[int(place)].as_py(), said) for place in places[:MOST_SHOWN]
+        )
 
     def refuse(self) -> None:
         """Raise DataError if there are such rows."""
@@ -206,18 +214,29 @@ def _kept(engine: Engine, columns: EdgeColumns, texts: Collection[str]) -> RawEd
     """The edges in a table of the engine, which may use the disk."""
     table = columns.table
     _refuse_data(engine, columns)
-    asked = [f"{id_of(table, name, text=True) if kind in texts else integer_of(engine, table, name, kind)} AS {end}"
-             for end, name, kind in zip(ENDS, (columns.source, columns.destination), columns.types, strict=True)]
+    asked = [
+        f"{id_of(table, name, text=True) if kind in texts else integer_of(engine, table, name, kind)} AS {end}"
+        for end, name, kind in zip(ENDS, (columns.source, columns.destination), columns.types, strict=True)
+    ]
     asked += [f"{one.value} AS {name}" for name, one in columns.data.items()]
     rows = engine.keep(f"SELECT {', '.join(asked)}, row_number() OVER () - 1 AS number FROM {table.name}", table)
     missing = "source IS NULL OR destination IS NULL"
-    wrong = engine.rows(f"SELECT number, source IS NULL FROM {rows} WHERE {missing} ORDER BY number LIMIT {MOST_SHOWN}",
-                        table)
-    refuse_rows(engine, table, [WrongRow(row, columns.source if first else columns.destination, None, "is missing")
-                                for row, first in wrong], engine.count(rows, missing), _TWO_ENDS)
-    spans = [_NO_SPAN if kind in texts else engine.rows(f"SELECT coalesce(min({end}), 0), coalesce(max({end}), -1) "
-                                                        f"FROM {rows}", table)[0]
-             for end, kind in zip(ENDS, columns.types, strict=True)]
+    wrong = engine.rows(
+        f"SELECT number, source IS NULL FROM {rows} WHERE {missing} ORDER BY number LIMIT {MOST_SHOWN}", table
+    )
+    refuse_rows(
+        engine,
+        table,
+        [WrongRow(row, columns.source if first else columns.destination, None, "is missing") for row, first in wrong],
+        engine.count(rows, missing),
+        _TWO_ENDS,
+    )
+    spans = [
+        _NO_SPAN
+        if kind in texts
+        else engine.rows(f"SELECT coalesce(min({end}), 0), coalesce(max({end}), -1) FROM {rows}", table)[0]
+        for end, kind in zip(ENDS, columns.types, strict=True)
+    ]
     return RawEdges(columns, None, rows, (spans[0], spans[1]))
 
 
@@ -230,10 +249,18 @@ def _refuse_data(engine: Engine, columns: EdgeColumns) -> None:
     findings = Findings()
     for one in columns.data.values():
         finite = "" if one.dtype.kind == "i" else " OR NOT isfinite(value)"
-        values = (f"(SELECT {one.value} AS value, row_number() OVER () - 1 AS number FROM {columns.table.name}) "
-                  f"WHERE value IS NULL{finite}")
+        values = (
+            f"(SELECT {one.value} AS value, row_number() OVER () - 1 AS number FROM {columns.table.name}) "
+            f"WHERE value IS NULL{finite}"
+        )
         count = engine.rows(f"SELECT count(*) FROM {values}", columns.table)[0][0]
         found = engine.rows(f"SELECT number, value FROM {values} ORDER BY number LIMIT {MOST_SHOWN}", columns.table)
-        findings.attempt(refuse_rows, engine, columns.table,
-                         [WrongRow(row, one.column, value, one.wrong) for row, value in found], count, one.fix)
+        findings.attempt(
+            refuse_rows,
+            engine,
+            columns.table,
+            [WrongRow(row, one.column, value, one.wrong) for row, value in found],
+            count,
+            one.fix,
+        )
     findings.raise_all()

@@ -15,8 +15,13 @@ from gnnexp.reports.estimates.planned import has_rates, tells_enough
 from gnnexp.reports.published.graphs import fraction_of_targets, work_as_published
 from gnnexp.reports.values.labels import setting_of
 
-_ESTIMATED = {"time/epoch_s": "epoch_s", "time/sample_s": "sample_s", "time/load_s": "load_s",
-              "time/fb_s": "forward_backward_s", "time/sync_s": "sync_s"}
+_ESTIMATED = {
+    "time/epoch_s": "epoch_s",
+    "time/sample_s": "sample_s",
+    "time/load_s": "load_s",
+    "time/fb_s": "forward_backward_s",
+    "time/sync_s": "sync_s",
+}
 # Seconds of the copies between a host and its device, with the metric of the copied bytes.
 _CROSSING = {"time/h2d_s": "tier/h2d_bytes", "time/d2h_s": "tier/d2h_bytes"}
 _COLLECTIVES = "time/comm_s"
@@ -44,8 +49,9 @@ def seconds_there(run: Run, hardware: str, paper: str, edge_rows: Sequence[str])
     share = fraction_of_targets(paper, run)
     work, machine = work_as_published(paper, run, edge_rows), machine_named(hardware)
     predicted, times = estimate(work, machine), full_factor(run) * full_steps(run, share)
-    crossing = {name: evaluate(f"[{counted}]", run) * times / work.ranks / machine.host
-                for name, counted in _CROSSING.items()}
+    crossing = {
+        name: evaluate(f"[{counted}]", run) * times / work.ranks / machine.host for name, counted in _CROSSING.items()
+    }
     sent = sum(work.sent_bytes.values()) / machine.link + sum(work.rounds.values()) * machine.latency
     found = {name: getattr(predicted, field) for name, field in _ESTIMATED.items()} | crossing | {_COLLECTIVES: sent}
     return found if predicted.fits else dict.fromkeys(found, math.nan)
@@ -53,12 +59,19 @@ def seconds_there(run: Run, hardware: str, paper: str, edge_rows: Sequence[str])
 
 def flaw_of_seconds(found: Found) -> str:
     """Why the measured seconds of a pair decide nothing; empty if they may decide."""
-    crowded = sorted({(setting_of(run).ranks, cores) for run in found.runs
-                      if 0 < (cores := cores_of(run)) < setting_of(run).ranks})
+    crowded = sorted(
+        {(setting_of(run).ranks, cores) for run in found.runs if 0 < (cores := cores_of(run)) < setting_of(run).ranks}
+    )
     if crowded:
         return f"{crowded[-1][0]} ranks on {crowded[-1][1]} cores"
-    shared = sorted({(setting_of(run).ranks, cards) for run in found.runs if run.value("hardware.device") != "cpu"
-                     and 0 < (cards := sum(len(node["gpus"]) for node in run.nodes)) < setting_of(run).ranks})
+    shared = sorted(
+        {
+            (setting_of(run).ranks, cards)
+            for run in found.runs
+            if run.value("hardware.device") != "cpu"
+            and 0 < (cards := sum(len(node["gpus"]) for node in run.nodes)) < setting_of(run).ranks
+        }
+    )
     if shared:
         return f"{shared[-1][0]} ranks on {shared[-1][1]} GPUs"
     kinds = sorted({run.machine for run in found.runs})

@@ -82,8 +82,12 @@ def matches(run: Run, chosen: Mapping[str, Sequence[str]]) -> bool:
     return all(run.value(key) in values for key, values in chosen.items())
 
 
-def _by_side(runs: Iterable[Run], chosen: Mapping[str, Sequence[str]], keys: Sequence[str], along: Sequence[str],
-             ) -> dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]]:
+def _by_side(
+    runs: Iterable[Run],
+    chosen: Mapping[str, Sequence[str]],
+    keys: Sequence[str],
+    along: Sequence[str],
+) -> dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]]:
     """Runs of a side by place, step and the side's own values; the last run of each seed."""
     found: dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]] = {}
     for run in runs:
@@ -128,15 +132,23 @@ def statistic(a: float, b: float, expects: Expects) -> float:
 
 def _named(keys: Sequence[str], rows: Sequence[_Row], row: _Row, step: _Labels) -> str:
     """One of the `rows` by the values that differ between them: `orkut_like sage: dgl over p3`."""
-    differing = [said(key, label) for index, (key, label) in enumerate(zip(keys, row.place, strict=True))
-                 if len({other.place[index] for other in rows}) > 1 and label != "null"]
+    differing = [
+        said(key, label)
+        for index, (key, label) in enumerate(zip(keys, row.place, strict=True))
+        if len({other.place[index] for other in rows}) > 1 and label != "null"
+    ]
     named = (" ".join(label for label in side if label != "null") for side in row.sides)
     sides = " over ".join(filter(None, named))
     return ": ".join(filter(None, (" ".join(dict.fromkeys([*differing, *step])), sides)))
 
 
-def _growths(rows: Sequence[_Row], name: Callable[[_Row, _Labels], str], expects: Expects, *, each: bool,
-             ) -> list[Found]:
+def _growths(
+    rows: Sequence[_Row],
+    name: Callable[[_Row, _Labels], str],
+    expects: Expects,
+    *,
+    each: bool,
+) -> list[Found]:
     """The last value compared with the first; with `each`, every value with the one before, and the mean of these."""
     series: dict[tuple[_Labels, tuple[_Labels, _Labels]], list[_Row]] = {}
     for row in rows:

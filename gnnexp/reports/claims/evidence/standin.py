@@ -134,4 +134,3 @@ def published_numbers(paper: str, check: Check, run: Run) -> dict[str, float]:
         return {}
     found = chosen(cells(paper), dataset=published_graph(run), **check.printed)
     return {f"published/{cell.quantity}": cell.number for cell in found}
-

@@ -25,8 +25,11 @@ def install(module: ModuleType) -> None:
     from torch.distributed import distributed_c10d
 
     # Set what torch sets if it finds NCCL, because torch refuses to register a backend of this name.
-    found = {"ProcessGroupNCCL": module.ProcessGroupNCCL, "_NCCL_AVAILABLE": True,
-             "default_pg_nccl_timeout": timedelta(minutes=10)}
+    found = {
+        "ProcessGroupNCCL": module.ProcessGroupNCCL,
+        "_NCCL_AVAILABLE": True,
+        "default_pg_nccl_timeout": timedelta(minutes=10),
+    }
     for name, value in found.items():
         setattr(distributed_c10d, name, value)
     torch.cuda.nccl.version = lambda: (0, 0, 0, "emulated")  # torch logs it with every error

@@ -13,8 +13,12 @@ from gnnexp.datasets.formats.networkx_files import read_graph_file
 from gnnexp.errors import DataError
 
 WRITERS: dict[str, Callable[[nx.Graph, str], None]] = {
-    "edgelist": nx.write_edgelist, "adjlist": nx.write_adjlist, "net": nx.write_pajek, "gml": nx.write_gml,
-    "graphml": nx.write_graphml, "gexf": nx.write_gexf,
+    "edgelist": nx.write_edgelist,
+    "adjlist": nx.write_adjlist,
+    "net": nx.write_pajek,
+    "gml": nx.write_gml,
+    "graphml": nx.write_graphml,
+    "gexf": nx.write_gexf,
 }
 
 

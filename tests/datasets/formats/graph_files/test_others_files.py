@@ -11,11 +11,13 @@ from others_records import PAGE, page, read, records
 
 from gnnexp.errors import DataError
 
-REFUSED = {("networkit", "METIS", "loops"): "are their own neighbours",  # METIS has no loops, and whole weights only
-           ("networkit", "METIS", "weights"): "whole numbers",
-           ("networkit", "METIS", "missing values"): "whole numbers",
-           ("igraph", "Pajek", "defaults"): "attribute weight='nan': is no finite number",  # written as NaN
-           ("igraph", "Pajek", "missing values"): "attribute weight='nan': is no finite number"}
+REFUSED = {
+    ("networkit", "METIS", "loops"): "are their own neighbours",  # METIS has no loops, and whole weights only
+    ("networkit", "METIS", "weights"): "whole numbers",
+    ("networkit", "METIS", "missing values"): "whole numbers",
+    ("igraph", "Pajek", "defaults"): "attribute weight='nan': is no finite number",  # written as NaN
+    ("igraph", "Pajek", "missing values"): "attribute weight='nan': is no finite number",
+}
 
 
 def named(record: dict[str, Any]) -> tuple[str, str, str]:

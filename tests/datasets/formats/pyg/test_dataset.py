@@ -18,8 +18,16 @@ from gnnexp.errors import DataError
 
 pyg = pytest.importorskip("torch_geometric.data")
 
-QUICK = ("model=sage", "model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=3",
-         "train.batch_size=16", "hardware.device=cpu", "tracker=none")
+QUICK = (
+    "model=sage",
+    "model.hidden=8",
+    "model.layers=2",
+    "sampler.fanouts=[3,3]",
+    "train.epochs=3",
+    "train.batch_size=16",
+    "hardware.device=cpu",
+    "tracker=none",
+)
 
 
 def community(num_nodes: int = 60) -> Any:
@@ -29,9 +37,15 @@ def community(num_nodes: int = 60) -> Any:
     source = torch.randint(num_nodes, (300,), generator=generator)
     target = (source + 2 * torch.randint(1, num_nodes // 2, (300,), generator=generator)) % num_nodes
     part = torch.rand(num_nodes, generator=generator)
-    return pyg.Data(x=torch.randn(num_nodes, 5, generator=generator) + classes[:, None],
-                    edge_index=torch.stack([source, target]), y=classes, train_mask=part < 0.6,
-                    val_mask=(part >= 0.6) & (part < 0.8), test_mask=part >= 0.8, n_id=torch.arange(num_nodes) * 10)
+    return pyg.Data(
+        x=torch.randn(num_nodes, 5, generator=generator) + classes[:, None],
+        edge_index=torch.stack([source, target]),
+        y=classes,
+        train_mask=part < 0.6,
+        val_mask=(part >= 0.6) & (part < 0.8),
+        test_mask=part >= 0.8,
+        n_id=torch.arange(num_nodes) * 10,
+    )
 
 
 def test_a_folder_of_pyg(tmp_path: Path) -> None:
@@ -108,4 +122,5 @@ def test_the_printed_command_trains_as_the_same_graph(
     for run in (of_file, of_object):
         assert run_command(["predict", str(run.run_dir), "--out", "p.csv"]) == 0
         assert [line.split(",")[0].strip('"') for line in Path("p.csv").read_text().splitlines()[1:]] == [
-            str(number * 10) for number in range(60)]
+            str(number * 10) for number in range(60)
+        ]

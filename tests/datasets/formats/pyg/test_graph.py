@@ -171,14 +171,15 @@ def test_weights(tmp_path: Path) -> None:
     assert expected.edge_weights.tolist() == weights[order].tolist()
     for same_weights in (weights.double()[:, None], weights.half(), weights.long()):
         assert same(loaded(homogeneous(edge_attr=same_weights), tmp_path, **AS_IT_IS), expected)
-    assert any("edge_attr has one column" in note
-               for note in loaded(homogeneous(edge_attr=weights), tmp_path).notes)
+    assert any("edge_attr has one column" in note for note in loaded(homogeneous(edge_attr=weights), tmp_path).notes)
     wide = loaded(homogeneous(edge_attr=torch.rand(9, 2)), tmp_path)
     assert wide.edge_weights is None and any("left out: edge_attr [9, 2]" in note for note in wide.notes)
     assert loaded(homogeneous(edge_weight=weights), tmp_path, weight=None).edge_weights is None
     assert loaded(homogeneous(cost=weights), tmp_path, weight="cost").edge_weights is not None
-    for data, text in ((homogeneous(edge_weight=weights[:3]), "each of the 9 edges"),
-                       (homogeneous(edge_weight=weights / 0), "finite")):
+    for data, text in (
+        (homogeneous(edge_weight=weights[:3]), "each of the 9 edges"),
+        (homogeneous(edge_weight=weights / 0), "finite"),
+    ):
         with pytest.raises(DataError, match=text):
             loaded(data, tmp_path)
 
@@ -246,16 +247,25 @@ def test_one_of_several_splits(tmp_path: Path) -> None:
     graph = loaded(numbers, tmp_path)
     parts = graph.splits.train, graph.splits.val, graph.splits.test
     assert [part.tolist() for part in parts] == [[0, 1, 2], [4, 5], [7]]
-    for wrong, text in (({"train_mask": masks[:4, 0]}, "each of the 8 vertices"),
-                        ({"train_mask": torch.arange(8)}, "1 and 0"), ({"train_idx": torch.tensor([9])}, "ids 0 to 7"),
-                        ({"train_mask": masks[:, 0], "val_mask": masks[:, 1]}, "disjoint")):
+    for wrong, text in (
+        ({"train_mask": masks[:4, 0]}, "each of the 8 vertices"),
+        ({"train_mask": torch.arange(8)}, "1 and 0"),
+        ({"train_idx": torch.tensor([9])}, "ids 0 to 7"),
+        ({"train_mask": masks[:, 0], "val_mask": masks[:, 1]}, "disjoint"),
+    ):
         with pytest.raises(DataError, match=text):
             loaded(homogeneous(**wrong), tmp_path)
 
 
 def test_labels_next_to_the_ids_of_a_split(tmp_path: Path) -> None:
-    data = pyg.Data(edge_index=homogeneous().edge_index, num_nodes=8, train_idx=torch.tensor([4, 1]),
-                    train_y=torch.tensor([1, 0]), test_idx=torch.tensor([2]), test_y=torch.tensor([1]))
+    data = pyg.Data(
+        edge_index=homogeneous().edge_index,
+        num_nodes=8,
+        train_idx=torch.tensor([4, 1]),
+        train_y=torch.tensor([1, 0]),
+        test_idx=torch.tensor([2]),
+        test_y=torch.tensor([1]),
+    )
     graph = loaded(data, tmp_path)
     assert graph.labels is not None and graph.labels.tolist() == [-1, 0, 1, -1, 1, -1, -1, -1]
     assert graph.splits.train.tolist() == [1, 4] and graph.splits.test.tolist() == [2]
@@ -264,15 +274,28 @@ def test_labels_next_to_the_ids_of_a_split(tmp_path: Path) -> None:
 def test_features_of_every_kind(tmp_path: Path) -> None:
     rows = torch.tensor([[0.0, 1, 0], [2, 0, 0]] * 4)
     expected = loaded(pyg.Data(x=rows, edge_index=homogeneous().edge_index), tmp_path)
-    for values in (rows.double(), rows.half(), rows.bfloat16(), rows.long(), rows.to_sparse(), rows.to_sparse_csr(),
-                   rows.to_sparse_csc(), torch.nn.Parameter(rows), rows.t().contiguous().t(), rows[:, None, :]):
+    for values in (
+        rows.double(),
+        rows.half(),
+        rows.bfloat16(),
+        rows.long(),
+        rows.to_sparse(),
+        rows.to_sparse_csr(),
+        rows.to_sparse_csc(),
+        torch.nn.Parameter(rows),
+        rows.t().contiguous().t(),
+        rows[:, None, :],
+    ):
         assert same(loaded(pyg.Data(x=values, edge_index=homogeneous().edge_index), tmp_path), expected)
     graph = loaded(pyg.Data(x=rows.to_sparse(), edge_index=homogeneous().edge_index), tmp_path, sparse=True)
     assert isinstance(graph.features, SparseRows) and graph.num_features == 3
     for values, width in ((torch.ones(1, 2).expand(8, 2), 2), (torch.arange(8), 1)):
         assert loaded(pyg.Data(x=values, edge_index=homogeneous().edge_index), tmp_path).num_features == width
-    for values, text in ((rows[:3], "outside|vertices 0 to 2"), (rows + 1j, "torch_geometric|real|Complex"),
-                         (rows / 0, "finite")):
+    for values, text in (
+        (rows[:3], "outside|vertices 0 to 2"),
+        (rows + 1j, "torch_geometric|real|Complex"),
+        (rows / 0, "finite"),
+    ):
         with pytest.raises(DataError, match=text):
             loaded(pyg.Data(x=values, edge_index=homogeneous().edge_index), tmp_path)
 
@@ -287,13 +310,16 @@ def test_the_number_of_vertices(tmp_path: Path) -> None:
     one = loaded(pyg.Data(edge_index=torch.tensor([[0], [0]]), x=torch.ones(1, 1)), tmp_path, self_loops="keep")
     assert (one.num_nodes, one.num_edges) == (1, 1)
     none = torch.empty(2, 0, dtype=torch.long)
-    for data, text in ((pyg.Data(edge_index=ends, num_nodes=3), "vertices 0 to 2"),
-                       (pyg.Data(edge_index=ends - 1), "-1"),
-                       (pyg.Data(edge_index=ends, num_nodes=1 << 45), "too large"),
-                       (pyg.Data(edge_index=ends * (1 << 40)), "too large"),
-                       (pyg.Data(edge_index=ends.t()), r"\[2, E\]"), (pyg.Data(edge_index=ends.float()), r"\[2, E\]"),
-                       (pyg.Data(x=torch.ones(3, 1)), "edge_index or adj_t"),
-                       (pyg.Data(edge_index=none, num_nodes=3), "no edges")):
+    for data, text in (
+        (pyg.Data(edge_index=ends, num_nodes=3), "vertices 0 to 2"),
+        (pyg.Data(edge_index=ends - 1), "-1"),
+        (pyg.Data(edge_index=ends, num_nodes=1 << 45), "too large"),
+        (pyg.Data(edge_index=ends * (1 << 40)), "too large"),
+        (pyg.Data(edge_index=ends.t()), r"\[2, E\]"),
+        (pyg.Data(edge_index=ends.float()), r"\[2, E\]"),
+        (pyg.Data(x=torch.ones(3, 1)), "edge_index or adj_t"),
+        (pyg.Data(edge_index=none, num_nodes=3), "no edges"),
+    ):
         with pytest.raises(DataError, match=text):
             loaded(data, tmp_path)
 

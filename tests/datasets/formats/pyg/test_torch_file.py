@@ -96,14 +96,22 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     old = io.BytesIO()
     torch.save(plain(), old, _use_new_zipfile_serialization=False)
     packed = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(saved(plain()))) as source, \
-            zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+    with (
+        zipfile.ZipFile(io.BytesIO(saved(plain()))) as source,
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
         for name in source.namelist():
             target.writestr(name, source.read(name))
-    for content, text in ((old.getvalue(), "not a zip file"), (packed.getvalue(), "is packed"), (b"", "not a zip file"),
-                          (saved(torch.ones(3)), "graph of PyG"), (saved({"a": 1}), "graph of PyG"),
-                          (saved(plain())[:300], "not a zip file"), (saved([]), "0 graphs"),
-                          (saved(None), "graph of PyG")):
+    for content, text in (
+        (old.getvalue(), "not a zip file"),
+        (packed.getvalue(), "is packed"),
+        (b"", "not a zip file"),
+        (saved(torch.ones(3)), "graph of PyG"),
+        (saved({"a": 1}), "graph of PyG"),
+        (saved(plain())[:300], "not a zip file"),
+        (saved([]), "0 graphs"),
+        (saved(None), "graph of PyG"),
+    ):
         refused(tmp_path / "g.pt", content, text)
     with pytest.raises(DataError, match=r"dataset.path"):
         Pyg(path=str(tmp_path / "none.pt")).load()
@@ -135,10 +143,14 @@ def test_sizes_are_compared_before_memory_is_taken(tmp_path: Path) -> None:
 HOSTILE = {
     "nested tuples to hash": b"\x80\x02})" + b"\x85" * 10**5 + b"K\x01s.",
     "shared tuples to hash": b"\x80\x02})" + b"".join(b"q\x01h\x01h\x01\x86" for _ in range(60)) + b"K\x01s.",
-    "opcode": b"\x80\x02}\x8f.", "memo": b"\x80\x02K\x01r\xff\xff\xff\x7f.", "empty": b"", "cut": b"\x80\x02}",
+    "opcode": b"\x80\x02}\x8f.",
+    "memo": b"\x80\x02K\x01r\xff\xff\xff\x7f.",
+    "empty": b"",
+    "cut": b"\x80\x02}",
     "persistent text": b"\x80\x02X\x01\x00\x00\x00aQ.",
     "storage of nothing": b"\x80\x02(X\x07\x00\x00\x00storageK\x01K\x01K\x01K\x01tQ.",
-    "calls a number": b"\x80\x02K\x01)R.", "calls a type": b"\x80\x02ctorch\nFloatStorage\n)R.",
+    "calls a number": b"\x80\x02K\x01)R.",
+    "calls a type": b"\x80\x02ctorch\nFloatStorage\n)R.",
     "itself": b"\x80\x02}q\x00X\x0a\x00\x00\x00edge_indexh\x00s.",
 }
 
@@ -168,8 +180,17 @@ def test_damaged_files_are_problems_or_graphs(tmp_path: Path) -> None:
 
 def test_tensors_are_maps_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "g.pt"
-    path.write_bytes(saved({"a": torch.arange(10.0)[2:8:2], "b": torch.tensor([True, False]), "c": torch.empty(0, 3),
-                            "d": torch.tensor(3), "e": torch.arange(6).reshape(2, 3).t()}))
+    path.write_bytes(
+        saved(
+            {
+                "a": torch.arange(10.0)[2:8:2],
+                "b": torch.tensor([True, False]),
+                "c": torch.empty(0, 3),
+                "d": torch.tensor(3),
+                "e": torch.arange(6).reshape(2, 3).t(),
+            }
+        )
+    )
     before = path.read_bytes()
     file = TorchFile(path)
     content: Any = file.content()
@@ -198,10 +219,10 @@ def test_the_pickle_of_torch_needs_no_torch_geometric(tmp_path: Path) -> None:
 
     path = tmp_path / "g.pt"
     path.write_bytes(saved(pyg.Data(**plain())))
-    code = ("import sys; sys.modules['torch_geometric'] = None\n"
-            "from gnnexp.datasets.formats.pyg.dataset import Pyg\n"
-            f"print(Pyg(path={str(path)!r}).load().num_edges)")
+    code = (
+        "import sys; sys.modules['torch_geometric'] = None\n"
+        "from gnnexp.datasets.formats.pyg.dataset import Pyg\n"
+        f"print(Pyg(path={str(path)!r}).load().num_edges)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.strip() == "6", done.stderr
-
-

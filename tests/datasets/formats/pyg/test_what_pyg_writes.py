@@ -23,12 +23,23 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no names": {"edge_index": EDGES, "num_nodes": 6},
     "defaults": {"edge_index": EDGES, "edge_attr": torch.full((4, 1), 2.0)},
     "weights": {"edge_index": EDGES, "edge_weight": torch.tensor([0.5, 2, 0.25, 1e-3])},
-    "large integers": {"edge_index": EDGES, "n_id": torch.tensor([1, 2**31, 2**40, -(2**35)]),
-                       "edge_weight": torch.tensor([1, 2**31, 2**33, 3])},
-    "missing values": {"edge_index": EDGES, "y": torch.tensor([0, -1, 1, -1]), "train_mask": torch.tensor(
-        [True, False, False, False])},
-    "mixed types": {"edge_index": EDGES, "y": torch.tensor([1, 0, 1, 0]), "town": ["x", "y", "x", "z"],
-                    "member": torch.tensor([True, False, True, True]), "title": "a graph"},
+    "large integers": {
+        "edge_index": EDGES,
+        "n_id": torch.tensor([1, 2**31, 2**40, -(2**35)]),
+        "edge_weight": torch.tensor([1, 2**31, 2**33, 3]),
+    },
+    "missing values": {
+        "edge_index": EDGES,
+        "y": torch.tensor([0, -1, 1, -1]),
+        "train_mask": torch.tensor([True, False, False, False]),
+    },
+    "mixed types": {
+        "edge_index": EDGES,
+        "y": torch.tensor([1, 0, 1, 0]),
+        "town": ["x", "y", "x", "z"],
+        "member": torch.tensor([True, False, True, True]),
+        "title": "a graph",
+    },
 }
 
 
@@ -41,8 +52,14 @@ def test_a_file_is_what_pyg_has(variant: str, whole: bool, tmp_path: Path) -> No
     found = Pyg(path=str(tmp_path / "x.pt"), symmetrize=False).read()
     [vertices], [edges] = found.vertices.values(), found.edges
     assert vertices.count == data.num_nodes
-    rows = sorted(zip(edges.source.tolist(), edges.destination.tolist(), [1.0] * data.num_edges if edges.weight is None
-                      else edges.weight.tolist(), strict=True))
+    rows = sorted(
+        zip(
+            edges.source.tolist(),
+            edges.destination.tolist(),
+            [1.0] * data.num_edges if edges.weight is None else edges.weight.tolist(),
+            strict=True,
+        )
+    )
     weight = data.edge_weight if "edge_weight" in data else data.edge_attr
     weights = torch.ones(data.num_edges) if weight is None else weight.reshape(-1).float()
     assert rows == sorted(zip(*data.edge_index.tolist(), weights.tolist(), strict=True))

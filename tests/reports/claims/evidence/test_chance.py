@@ -22,25 +22,34 @@ EVEN = Expects("value", 1.0, 1.0, None, "lower")
 
 def batches(system: str, load: float, targets: int = 16, steps: int = 41, seed: int = 0) -> Run:
     """On 4 ranks, two epochs after the first."""
-    run = run_of(system, 1, seed, workers=4, sizes={"num_train": targets * steps, "num_nodes": 10_000},
-                 **{"imbalance/edges_layer1": load})
+    run = run_of(
+        system,
+        1,
+        seed,
+        workers=4,
+        sizes={"num_train": targets * steps, "num_nodes": 10_000},
+        **{"imbalance/edges_layer1": load},
+    )
     return replace(run, config={**run.config, "train": {"batch_size": targets}})
 
 
 def whole(load: float, vertices: int = 4659, ranks: int = 16) -> Run:
-    run = run_of("slow", 1, workers=ranks, sizes={"num_train": 10, "num_nodes": vertices},
-                 **{"imbalance/edges_layer1": load})
+    run = run_of(
+        "slow", 1, workers=ranks, sizes={"num_train": 10, "num_nodes": vertices}, **{"imbalance/edges_layer1": load}
+    )
     return replace(run, config={**run.config, "train": {"batch_size": None}})
 
 
 @pytest.mark.parametrize(("targets", "ranks"), [(3, 2), (4, 3), (6, 4)])
 def test_chance_is_the_mean_over_all_ways_to_deal(targets: int, ranks: int) -> None:
-    ways = [max(way.count(rank) for rank in range(ranks)) * ranks / targets
-            for way in product(range(ranks), repeat=targets)]
+    ways = [
+        max(way.count(rank) for rank in range(ranks)) * ranks / targets for way in product(range(ranks), repeat=targets)
+    ]
     mean, deviation = dealt(targets, ranks)
     assert mean == pytest.approx(sum(ways) / len(ways), rel=0.02)
-    assert deviation == pytest.approx(math.sqrt(sum((way - sum(ways) / len(ways)) ** 2 for way in ways) / len(ways)),
-                                      rel=0.05)
+    assert deviation == pytest.approx(
+        math.sqrt(sum((way - sum(ways) / len(ways)) ** 2 for way in ways) / len(ways)), rel=0.05
+    )
 
 
 def test_sixteen_targets_on_four_ranks_are_uneven_by_chance() -> None:
@@ -62,8 +71,9 @@ def test_fewer_training_vertices_than_a_batch() -> None:
     assert chance_of(replace(run, provenance={**run.provenance, "graph": sizes})).targets == 5
 
 
-@pytest.mark.parametrize(("better", "verdict"), [(1.392, "not decided"), (1.36, "not decided"), (1.55, "holds"),
-                                                 (1.2, "does not hold")])
+@pytest.mark.parametrize(
+    ("better", "verdict"), [(1.392, "not decided"), (1.36, "not decided"), (1.55, "holds"), (1.2, "does not hold")]
+)
 def test_a_difference_of_loads_that_chance_makes_is_not_decided(better: float, verdict: str) -> None:
     """GSplit's 1.376 against Edge's 1.392, one seed, a tolerance of nothing: the draw of 82 batches spreads more."""
     claim = claim_of(check_of(value=LOAD, tolerance=0), AT_LEAST, kind="count")
@@ -71,8 +81,11 @@ def test_a_difference_of_loads_that_chance_makes_is_not_decided(better: float, v
 
 
 def test_seeds_come_before_chance() -> None:
-    runs = [batches(system, load, seed=seed) for system, loads in (("slow", (1.392, 1.393)), ("fast", (1.376, 1.376)))
-            for seed, load in enumerate(loads)]
+    runs = [
+        batches(system, load, seed=seed)
+        for system, loads in (("slow", (1.392, 1.393)), ("fast", (1.376, 1.376)))
+        for seed, load in enumerate(loads)
+    ]
     claim = claim_of(check_of(value=LOAD, tolerance=0), AT_LEAST, kind="count")
     assert outcome(claim, {"s": runs}).verdict == "holds"
 

@@ -40,8 +40,10 @@ def test_a_profile_without_an_estimate_does_not_decide_either() -> None:
     assert outcome(claim_of(check, hardware=True), {"s": pair(workers=4)}).verdict.startswith("only estimated")
 
 
-@pytest.mark.parametrize(("expects", "take"), [
-    (Expects("ratio", None, None, 2, "higher"), "mean"), (Expects("ratio", None, 2, 2.5, "higher"), "greatest")])
+@pytest.mark.parametrize(
+    ("expects", "take"),
+    [(Expects("ratio", None, None, 2, "higher"), "mean"), (Expects("ratio", None, 2, 2.5, "higher"), "greatest")],
+)
 def test_a_mean_needs_all_pairs_there(expects: Expects, take: str) -> None:
     """Twelve ranks are more than the machine has: what is left is a mean of others."""
     check = check_of(hardware="a100x4_nvlink", take=take)
@@ -51,13 +53,16 @@ def test_a_mean_needs_all_pairs_there(expects: Expects, take: str) -> None:
     assert outcome(claim_of(check, expects, hardware=True), {"s": runs[:2]}).verdict.startswith("only estimated")
     best = replace(expects, low=1, high=2, mean=None)
     assert outcome(claim_of(check_of(hardware="a100x4_nvlink"), best, hardware=True), {"s": runs}).verdict.startswith(
-        "only estimated"), "each pair by itself is decided"
+        "only estimated"
+    ), "each pair by itself is decided"
 
 
 def test_bytes_against_a_machine_s_memory_need_no_seconds() -> None:
     claim = replace(claim_of(check_of(value="[memory/device_peak_bytes]"), hardware=True), kind="memory")
-    runs = [run_of("slow", 1, **{"memory/device_peak_bytes": 4.0}),
-            run_of("fast", 1, **{"memory/device_peak_bytes": 2.0})]
+    runs = [
+        run_of("slow", 1, **{"memory/device_peak_bytes": 4.0}),
+        run_of("fast", 1, **{"memory/device_peak_bytes": 2.0}),
+    ]
     assert outcome(claim, {"s": runs}).verdict == "holds"
 
 
@@ -84,10 +89,13 @@ def test_seconds_of_ranks_that_share_a_gpu_decide_nothing(cards: tuple[str, ...]
 @pytest.mark.parametrize(("cores", "decided"), [(8, True), (2, False)])
 def test_an_estimate_that_is_made_of_measured_seconds_needs_sound_ones(cores: int, decided: bool) -> None:
     check = check_of(value="[time/negatives_s]", estimate="[time/negatives_s]", hardware="a100x4_nvlink")
-    runs = [run_of(system, 1, workers=4, cores=cores, **{"time/negatives_s": value})
-            for system, value in (("slow", 6.0), ("fast", 3.0))]
+    runs = [
+        run_of(system, 1, workers=4, cores=cores, **{"time/negatives_s": value})
+        for system, value in (("slow", 6.0), ("fast", 3.0))
+    ]
     assert outcome(claim_of(check, hardware=True), {"s": runs}).verdict == (
-        "only estimated: holds" if decided else "not decidable here")
+        "only estimated: holds" if decided else "not decidable here"
+    )
 
 
 def test_one_crowded_side_is_enough() -> None:
@@ -107,14 +115,24 @@ def test_sides_from_different_kinds_of_machine_are_not_compared_in_seconds() -> 
     assert flaw_of_seconds(found.measured[0]).startswith("different kinds of machine: 64 cores of A")
     equal = [run_of("slow", 6, nodes=(NODE,)), run_of("fast", 3, nodes=({**NODE, "host": "n2"},))]
     assert outcome(claim_of(check_of()), {"s": equal}).verdict == "holds", "another node of the same kind"
-    several = [run_of(system, 6 / number, cpu="AB"[number - 1], seed=seed, shape=f"s{number}")
-               for number in (1, 2) for seed, system in enumerate(("slow", "fast"))]
+    several = [
+        run_of(system, 6 / number, cpu="AB"[number - 1], seed=seed, shape=f"s{number}")
+        for number in (1, 2)
+        for seed, system in enumerate(("slow", "fast"))
+    ]
     assert not any(map(flaw_of_seconds, outcome(claim_of(check_of(alike=("dataset.shape",))), {"s": several}).measured))
 
 
 def test_growth_looks_at_the_machines_of_all_steps() -> None:
-    runs = [run_of(system, value, workers=workers, cpu=cpu) for system, workers, value, cpu in
-            (("slow", 2, 6, "A"), ("slow", 4, 12, "B"), ("fast", 2, 3, "A"), ("fast", 4, 3, "A"))]
+    runs = [
+        run_of(system, value, workers=workers, cpu=cpu)
+        for system, workers, value, cpu in (
+            ("slow", 2, 6, "A"),
+            ("slow", 4, 12, "B"),
+            ("fast", 2, 3, "A"),
+            ("fast", 4, 3, "A"),
+        )
+    ]
     check = check_of(take="growth", along="hardware.workers")
     assert outcome(claim_of(check), {"s": runs}).verdict == "not decidable here"
 
@@ -127,9 +145,17 @@ def test_the_page_leaves_such_seconds_out_and_says_why() -> None:
     assert row[4] == "– (4 ranks on 2 cores)" and row[6] == "not decidable here"
 
 
-@pytest.mark.parametrize(("value", "seconds"), [
-    ("100 * [time/sample_s] / [time/epoch_s]", True), ("[quality/seconds]", True), ("[paradigm/setup_s]", True),
-    ("[work/edges_computed]", False), ("[comm/rounds_gradients]", False), ("[summary/acc/test]", False)])
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("100 * [time/sample_s] / [time/epoch_s]", True),
+        ("[quality/seconds]", True),
+        ("[paradigm/setup_s]", True),
+        ("[work/edges_computed]", False),
+        ("[comm/rounds_gradients]", False),
+        ("[summary/acc/test]", False),
+    ],
+)
 def test_what_is_of_seconds(value: str, seconds: bool) -> None:
     assert of_seconds(value) is seconds
 
@@ -137,11 +163,16 @@ def test_what_is_of_seconds(value: str, seconds: bool) -> None:
 def test_an_estimate_may_be_of_what_the_paper_prints() -> None:
     """HongTu's Table 9 prints 359.6 s for 100 epochs on it-2004: 0.0036 s of set-up at a thousandth are 1 %."""
     run = replace(run_of("hongtu", 9, workers=4, shape="it2004_like", scale=0.001), facts={"setup_s": 0.003596})
-    check = check_of(of={"system": ("hongtu",)}, over={}, value="[paradigm/setup_s] / [time/epoch_s]",
-                     estimate="100 * [paradigm/setup_s] * [full] / [published/epochs_100_s]",
-                     printed={"source": "Table 9", "system": "hongtu", "quantity": "epochs_100_s"},
-                     hardware="a100x4_nvlink")
-    found = outcome(claim_of(check, Expects("value", None, 1.5, None, "lower"), hardware=True, paper="hongtu"),
-                    {"s": [run]})
+    check = check_of(
+        of={"system": ("hongtu",)},
+        over={},
+        value="[paradigm/setup_s] / [time/epoch_s]",
+        estimate="100 * [paradigm/setup_s] * [full] / [published/epochs_100_s]",
+        printed={"source": "Table 9", "system": "hongtu", "quantity": "epochs_100_s"},
+        hardware="a100x4_nvlink",
+    )
+    found = outcome(
+        claim_of(check, Expects("value", None, 1.5, None, "lower"), hardware=True, paper="hongtu"), {"s": [run]}
+    )
     assert [one.value for one in found.estimated] == [pytest.approx(1.0)]
     assert found.verdict == "only estimated: holds"

@@ -47,7 +47,8 @@ def test_further_systems_are_shown_and_not_counted() -> None:
 def test_a_key_without_a_value_names_no_side() -> None:
     """A graph that has no shape is named by its name."""
     runs = [run_of("slow", 6, shape="like"), run_of("slow", 3)]
-    check = check_of(of={"dataset.shape": ("like",)}, over={},
-                     uncounted={"dataset.shape": ("null",), "dataset.name": ("a",)})
+    check = check_of(
+        of={"dataset.shape": ("like",)}, over={}, uncounted={"dataset.shape": ("null",), "dataset.name": ("a",)}
+    )
     (row,) = make_table(evaluated([claim_of(check)], {"s": runs})).rows
     assert row[4] == "6 (like); not counted: 3 (a)"

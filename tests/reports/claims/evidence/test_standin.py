@@ -13,8 +13,12 @@ from gnnexp.reports.claims.evaluate import outcome
 from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of
 
 # GSplit's Table 1: 926M edges of micro-batches on Orkut, 452M on Papers100M.
-EDGES = Count("edges micro", "[work/edges_computed] * [full] * [steps]",
-              {"source": "Table 1", "quantity": "edges_computed", "batches": "micro"}, {"system": ("slow",)})
+EDGES = Count(
+    "edges micro",
+    "[work/edges_computed] * [full] * [steps]",
+    {"source": "Table 1", "quantity": "edges_computed", "batches": "micro"},
+    {"system": ("slow",)},
+)
 COUNTED = check_of(value="[work/edges_computed]", alike=("dataset.shape",), counts=(EDGES,))
 
 
@@ -30,9 +34,16 @@ def pair(edges: float, ratio: float = 2.0, shape: str = "orkut_like") -> list[Ru
     return [counted("slow", edges, shape), counted("fast", edges / ratio, shape)]
 
 
-@pytest.mark.parametrize(("off", "verdict"), [(1.0, "holds"), (1.45, "holds"), (1 / 1.45, "holds"),
-                                              (1.55, "not decidable on this graph"),
-                                              (1 / 1.55, "not decidable on this graph")])
+@pytest.mark.parametrize(
+    ("off", "verdict"),
+    [
+        (1.0, "holds"),
+        (1.45, "holds"),
+        (1 / 1.45, "holds"),
+        (1.55, "not decidable on this graph"),
+        (1 / 1.55, "not decidable on this graph"),
+    ],
+)
 def test_a_stand_in_that_is_too_far_off_decides_nothing(off: float, verdict: str) -> None:
     """At half the published size, and as many steps: an epoch of the full graph counts twice as much."""
     found = outcome(gsplit(COUNTED), {"s": pair(926e6 / 2 * off)})
@@ -43,8 +54,12 @@ def test_a_stand_in_that_is_too_far_off_decides_nothing(off: float, verdict: str
 
 def test_steps_that_were_left_out_count() -> None:
     """GSplit's artifact trains a tenth of Orkut; a twentieth has half of its steps."""
-    runs = [replace(run, config={**run.config, "dataset": {**run.config["dataset"], "train": 0.05},
-                                 "train": {"batch_size": 8}}) for run in pair(926e6 / 4)]
+    runs = [
+        replace(
+            run, config={**run.config, "dataset": {**run.config["dataset"], "train": 0.05}, "train": {"batch_size": 8}}
+        )
+        for run in pair(926e6 / 4)
+    ]
     assert outcome(gsplit(COUNTED), {"s": runs}).counts[0].ours == pytest.approx(926e6)
 
 
@@ -55,6 +70,7 @@ def test_the_page_names_the_counts() -> None:
 
 def test_a_like_graph_may_refute_and_not_confirm() -> None:
     """Orkut's stand-in counts right, Papers100M's ten times too many; the claim is of both."""
+
     def found(ratio: float, take: str = "each") -> str:
         runs = [*pair(926e6 / 2, ratio), *pair(452e6 * 5, 2.0, "papers_like")]
         return outcome(gsplit(replace(COUNTED, take=take)), {"s": runs}).verdict
@@ -109,14 +125,24 @@ def test_numbers_without_a_verdict_are_shown_on_any_graph() -> None:
 
 
 # Table 1's ratios of edges: 1.2 on Orkut, 1.2 on Papers100M, 1.0 on Friendster.
-BY_CELL = replace(COUNTED, counts=(), cells=Cells(
-    {"source": "Table 1", "quantity": "redundancy_ratio", "of": "edges_computed"}, by={}))
+BY_CELL = replace(
+    COUNTED,
+    counts=(),
+    cells=Cells({"source": "Table 1", "quantity": "redundancy_ratio", "of": "edges_computed"}, by={}),
+)
 RANGE = Expects("ratio", 1.0, 1.2, None, "higher")
 
 
-@pytest.mark.parametrize(("orkut", "papers", "verdict"), [
-    (1.2, 1.2, "holds"), (1.2, 1.0, "does not hold"), (1.2, 1.01, "too weak"), (1.07, 1.2, "in direction"),
-    (1.5, 1.2, "exceeds")])
+@pytest.mark.parametrize(
+    ("orkut", "papers", "verdict"),
+    [
+        (1.2, 1.2, "holds"),
+        (1.2, 1.0, "does not hold"),
+        (1.2, 1.01, "too weak"),
+        (1.07, 1.2, "in direction"),
+        (1.5, 1.2, "exceeds"),
+    ],
+)
 def test_every_pair_is_compared_with_its_own_cell(orkut: float, papers: float, verdict: str) -> None:
     """1.0 on Papers100M is in the range of the three graphs, and not what the paper prints of it."""
     runs = [*pair(1.0, orkut), *pair(1.0, papers, "papers_like")]
@@ -143,8 +169,11 @@ def test_a_printed_mean_has_to_agree_too() -> None:
 
 def test_a_quotient_of_two_cells() -> None:
     """SDT-GNN's Table IV: DistDGL's 1.855 s on flickr over 1.514 s."""
-    cells = Cells({"source": "Table IV", "system": "distdgl", "quantity": "epoch_s"},
-                  {"source": "Table IV", "system": "sdt_gnn", "quantity": "epoch_s"}, by={})
+    cells = Cells(
+        {"source": "Table IV", "system": "distdgl", "quantity": "epoch_s"},
+        {"source": "Table IV", "system": "sdt_gnn", "quantity": "epoch_s"},
+        by={},
+    )
     claim = replace(gsplit(replace(BY_CELL, cells=cells), RANGE), paper="sdt_gnn")
     (row,) = make_table(evaluated([claim], {"s": pair(1.0, 1.2, "flickr_like")})).rows
     assert row[4].endswith("1.2 [1.23]") and row[6] == "holds"
