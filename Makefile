@@ -163,6 +163,7 @@ wheel-smoke: for-tests ## the wheel, installed into a new environment and used o
 
 lint: for-lint ## style, types, the direction of imports, plain English, paths that point outside
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
 	$(BIN)/mypy --explicit-package-bases benchmarks/gpu
